@@ -1,0 +1,5 @@
+"""`python -m riata` is the command `riata`."""
+
+from riata.cli.app import main
+
+main()

@@ -1,0 +1,21 @@
+"""Names for the array types that cross rooms, and the checks done where arrays enter."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+U8 = NDArray[np.uint8]
+U32 = NDArray[np.uint32]
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+BOOL = NDArray[np.bool_]
+Arrays = dict[str, NDArray[np.generic]]
+
+
+def read_only(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Return a view of `array` that cannot be written through."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,145 @@
+"""Configuration documents: a mapping becomes a frozen dataclass, or an error that says where and what.
+
+One definition serves everything: the dataclass field carries its default, its bounds (`annotated_types`) and its reason
+(the field's `doc`), and the same class feeds validation here, the OpenAPI schema and the written reference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import annotated_types
+
+from riata.base.errors import BadInput, nearest
+
+T = TypeVar("T")
+
+
+def read_document(kind: type[T], document: object, path: str = "") -> T:
+    """Build `kind`, a frozen dataclass, from a mapping.
+
+    Unknown keys, wrong types (no coercion but int to float) and values out of bounds raise `BadInput`
+    (code `unknown_key`, `wrong_type` or `out_of_range`) with the path of the key and what was expected.
+    """
+    if not isinstance(document, Mapping):
+        raise BadInput(f"{path or 'document'}: expected an object, got {_name(document)}", "wrong_type")
+    hints = typing.get_type_hints(kind, include_extras=True)
+    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for key in document:
+        if key not in known:
+            raise BadInput(f"{_at(path, key)}: unknown key; {nearest(str(key), known)}", "unknown_key")
+    values = {key: _read(hints[key], value, _at(path, key)) for key, value in document.items()}
+    try:
+        return kind(**values)
+    except TypeError:
+        missing = [f.name for f in dataclasses.fields(kind) if _required(f) and f.name not in document]  # type: ignore[arg-type]
+        raise BadInput(f"{path or 'document'}: missing {', '.join(missing)}", "missing_key") from None
+
+
+def write_document(value: object) -> Any:
+    """Turn a dataclass back into plain mappings, lists and scalars, in the order of its fields."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: write_document(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [write_document(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "infinite"  # JSON has no infinity; `read_document` takes this word where a float may be infinite
+    return value
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _at(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _name(value: object) -> str:
+    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", int: "an integer", float: "a number"}
+    return "null" if value is None else names.get(type(value), type(value).__name__)
+
+
+def _read(hint: Any, value: object, path: str) -> Any:
+    origin = get_origin(hint)
+    if origin is typing.Annotated:
+        base, *bounds = get_args(hint)
+        result = _read(base, value, path)
+        for bound in bounds:
+            _check_bound(bound, result, path)
+        return result
+    if origin is typing.Literal:
+        return _read_choice(get_args(hint), value, path)
+    if origin is Union or origin is types.UnionType:
+        return _read_union(get_args(hint), value, path)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise BadInput(f"{path}: expected an array, got {_name(value)}", "wrong_type")
+        return tuple(_read(get_args(hint)[0], item, f"{path}[{i}]") for i, item in enumerate(value))
+    if dataclasses.is_dataclass(hint):
+        return read_document(typing.cast(type, hint), value, path)
+    return _read_scalar(hint, value, path)
+
+
+def _read_choice(choices: tuple[Any, ...], value: object, path: str) -> object:
+    for choice in choices:
+        if type(choice) is type(value) and choice == value:
+            return choice
+    if isinstance(value, str) and all(isinstance(choice, str) for choice in choices):
+        raise BadInput(f"{path}: {value[:64]!r} is not a choice; {nearest(value, choices)}", "out_of_range")
+    raise BadInput(f"{path}: expected one of {', '.join(map(repr, choices))}, got {_name(value)}", "wrong_type")
+
+
+def _read_union(options: tuple[Any, ...], value: object, path: str) -> Any:
+    if value is None and type(None) in options:
+        return None
+    tagged = {_kind_of(option): option for option in options if dataclasses.is_dataclass(option)}
+    if tagged and isinstance(value, Mapping):
+        kind = value.get("kind")
+        if kind not in tagged:
+            raise BadInput(f"{path}.kind: {kind!r} is not known; {nearest(str(kind), tagged)}", "unknown_kind")
+        return read_document(typing.cast(type, tagged[kind]), value, path)
+    failure: BadInput | None = None
+    for option in options:
+        try:
+            return _read(option, value, path)
+        except BadInput as error:
+            failure = failure or error
+    raise failure or BadInput(f"{path}: not understood", "wrong_type")
+
+
+def _kind_of(option: Any) -> str:
+    return str(next(f.default for f in dataclasses.fields(option) if f.name == "kind"))
+
+
+def _read_scalar(hint: Any, value: object, path: str) -> Any:
+    if hint is float:
+        if value == "infinite":
+            return math.inf
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            number = float(value) if abs(value) < 1e300 else math.nan
+            if math.isfinite(number):
+                return number
+            raise BadInput(f"{path}: expected a finite number", "out_of_range")
+    elif type(value) is hint:
+        return value
+    words = {float: "a number", int: "an integer", bool: "true or false", str: "a string"}
+    raise BadInput(f"{path}: expected {words.get(hint, hint)}, got {_name(value)}", "wrong_type")
+
+
+def _check_bound(bound: object, value: Any, path: str) -> None:
+    if isinstance(bound, annotated_types.Ge) and not value >= bound.ge:
+        raise BadInput(f"{path}: {value} is below {bound.ge}", "out_of_range")
+    if isinstance(bound, annotated_types.Gt) and not value > bound.gt:
+        raise BadInput(f"{path}: {value} must be above {bound.gt}", "out_of_range")
+    if isinstance(bound, annotated_types.Le) and not value <= bound.le:
+        raise BadInput(f"{path}: {value} is above {bound.le}", "out_of_range")
+    if isinstance(bound, annotated_types.Lt) and not value < bound.lt:
+        raise BadInput(f"{path}: {value} must be below {bound.lt}", "out_of_range")
+    if isinstance(bound, annotated_types.MaxLen) and len(value) > bound.max_length:
+        raise BadInput(f"{path}: longer than {bound.max_length}", "out_of_range")

@@ -1,0 +1,234 @@
+"""The service's settings: one frozen object, read once from the command line, the environment, a file and the defaults.
+
+The order of precedence is that order. A name nobody knows is an error in every one of the three, with the nearest known name,
+since a misspelt setting that is silently ignored is a default nobody chose. What one model learns with is not here: that is
+its configuration document, part of its log.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, cast
+
+from annotated_types import Ge, Le, MinLen
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+from riata.base import limits
+from riata.base.errors import BadInput, nearest
+
+ENV_PREFIX: Final = "RIATA_"
+NOT_SETTINGS: Final[Mapping[str, str]] = {
+    "RIATA_CONFIG": "path of the settings file, as --config gives it",
+    "RIATA_URL": "where the commands that talk to a running service find it",
+    "RIATA_SHARED": "directory of data sets for the tests that read real ones; the service never looks at it",
+}
+GROUPS: Final = ("Where", "Who may call", "Requests", "What is kept", "Stopping and telling")
+STORES: Final = ("memory", "sqlite")
+
+
+def _setting(default: object, group: str, what: str, why: str) -> Any:
+    """Declare a setting: its default, the group it is listed under, what it does and why the default is what it is."""
+    return Field(default=default, description=what, json_schema_extra={"group": group, "why": why})
+
+
+class Settings(BaseSettings):
+    """Everything the operator decides. Immutable."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
+
+    host: Annotated[str, MinLen(1)] = _setting(
+        "127.0.0.1", "Where", "address to listen on", "callers are not asked who they are, so only this machine may call"
+    )
+    port: Annotated[int, Ge(0), Le(65_535)] = _setting(
+        8080, "Where", "TCP port to listen on; 0 takes a free one", "the customary port of a service without privileges"
+    )
+    data: Path = _setting(
+        Path("riata-data"), "Where", "directory that holds log, checkpoints and the lock", "beside where it was started"
+    )
+    store: str = _setting(
+        "sqlite:", "Where", "where events are kept: sqlite: (in the data directory) or memory: (lost at the end)",
+        "embedded, nothing to install, every acknowledged event is on the disk",
+    )  # fmt: skip
+    allow_unauthenticated: bool = _setting(
+        False, "Who may call", "serve on an address other machines reach although callers are not asked who they are",
+        "anybody who reaches the port could teach the models; opening it has to be said aloud",
+    )  # fmt: skip
+    docs: bool = _setting(
+        True, "Who may call", "serve /docs and /openapi.json", "the contract is public and the page works without a network"
+    )
+    body_bytes_max: Annotated[int, Ge(1024), Le(limits.BODY_BYTES_MAX)] = _setting(
+        limits.BODY_BYTES_MAX, "Requests", "largest body of one request, bytes",
+        "about ten requests of 1000 rows with 75 features; memory stays bounded",
+    )  # fmt: skip
+    inbox_requests_max: Annotated[int, Ge(1), Le(65_536)] = _setting(
+        1024, "Requests", "requests that may wait for the log before callers are told to come back",
+        "a queue longer than a second of work only hides that the disk is too slow",
+    )  # fmt: skip
+    lag_events_max: Annotated[int, Ge(1)] = _setting(
+        1_000_000, "Requests", "events that may be logged but not learnt before callers are told to come back",
+        "some seconds of learning, which also bounds how long a restart replays",
+    )  # fmt: skip
+    observe_timeout_ms: Annotated[int, Ge(1), Le(600_000)] = _setting(
+        10_000, "Requests", "longest wait for the log, or for ?wait=applied, before the answer says so",
+        "longer than any disk that is merely busy",
+    )  # fmt: skip
+    min_seq_wait_ms: Annotated[int, Ge(0), Le(600_000)] = _setting(
+        2000, "Requests", "longest wait of a prediction for the event its min_seq names",
+        "ten times the usual delay until an event is served",
+    )  # fmt: skip
+    generations_kept: Annotated[int, Ge(limits.GENERATIONS_KEPT_MIN), Le(1000)] = _setting(
+        limits.GENERATIONS_KEPT_MIN, "What is kept", "checkpoints kept of each model",
+        "the newest may be damaged, and the one before it may be what was wrong",
+    )  # fmt: skip
+    log_keep_events: Annotated[int, Ge(0)] = _setting(
+        1_000_000, "What is kept", "events kept in the log behind the oldest checkpoint kept",
+        "enough to learn again under other settings without keeping the disk busy for ever",
+    )  # fmt: skip
+    dedupe_events: Annotated[int, Ge(0)] = _setting(
+        limits.DEDUPE_EVENTS, "What is kept", "how many events back an event id is recognised",
+        "longer than any client goes on trying; the index of the ids grows with it",
+    )  # fmt: skip
+    disk_reserve_bytes: Annotated[int, Ge(0)] = _setting(
+        64 * 2**20, "What is kept", "disk space kept back so that a full disk still leaves room for a checkpoint",
+        "several checkpoints of a model of ordinary size",
+    )  # fmt: skip
+    graceful_stop_s: Annotated[int, Ge(0), Le(3600)] = _setting(
+        20, "Stopping and telling", "time for open requests to end once the service is told to stop",
+        "less than the 30 s after which orchestrators kill",
+    )  # fmt: skip
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info", "Stopping and telling", "least severe message that is written to stderr", "one line for each thing worth knowing"
+    )
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _lower(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _not_a_boolean(cls, value: object, place: ValidationInfo) -> object:
+        if isinstance(value, bool) and cls.model_fields[str(place.field_name)].annotation is int:
+            raise ValueError("expected an integer, got a boolean")
+        return value
+
+    @field_validator("data")
+    @classmethod
+    def _expand_home(cls, value: Path) -> Path:
+        return value.expanduser()
+
+    @field_validator("store")
+    @classmethod
+    def _known_store(cls, value: str) -> str:
+        scheme, _, rest = value.strip().partition(":")
+        if scheme in ("redis", "rediss"):
+            raise ValueError("this server has no Redis store; it keeps events in sqlite: or memory:")
+        if scheme not in STORES:
+            raise ValueError(f"{scheme[:64]!r} is not a store; {nearest(scheme, STORES)}")
+        if rest.strip("/"):
+            raise ValueError(f"{scheme}: takes no path; the directory is the setting data")
+        return f"{scheme}:"
+
+    @property
+    def store_kind(self) -> Literal["sqlite", "memory"]:
+        """The store without its colon."""
+        return cast(Literal["sqlite", "memory"], self.store.rstrip(":"))
+
+
+def load_settings(given: Mapping[str, object] | None = None, config: Path | None = None) -> Settings:
+    """Read the settings: `given` (the command line; None means not given), the environment, the file, the defaults.
+
+    The file is TOML with the settings' names at its top level. Raises `BadInput` with one line for everything that is wrong
+    (code `unknown_key` where a name is not known, else `bad_setting`).
+    """
+    path = config or (Path(os.environ["RIATA_CONFIG"]) if os.environ.get("RIATA_CONFIG") else None)
+    line = {name: value for name, value in (given or {}).items() if value is not None}
+    _require_known(line, "")
+    _require_known_environment(os.environ)
+    from_file = _read_file(path) if path is not None else {}
+    from_env = EnvSettingsSource(Settings)()
+    try:
+        return Settings(**{**from_file, **from_env, **line})
+    except ValidationError as error:
+        places = {name: f"{path}: {name}" for name in from_file}
+        places |= {name: env_name(name) for name in from_env} | {name: option_name(name) for name in line}
+        raise BadInput("\n".join(_one_line(found, places) for found in error.errors()), "bad_setting") from None
+
+
+def env_name(name: str) -> str:
+    """Name of the environment variable of a setting."""
+    return ENV_PREFIX + name.upper()
+
+
+def option_name(name: str) -> str:
+    """Name of the command-line option of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def settings_by_group() -> dict[str, dict[str, FieldInfo]]:
+    """Every setting under its group, in the order they are documented."""
+    fields = Settings.model_fields
+    return {group: {name: field for name, field in fields.items() if _extra(field)["group"] == group} for group in GROUPS}
+
+
+def default_text(field: FieldInfo) -> str:
+    """Write a default as it would be written in the environment."""
+    return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+
+
+def settings_markdown() -> str:
+    """Render every setting as the tables of the written documentation."""
+    parts = []
+    for group, fields in settings_by_group().items():
+        rows = [
+            f"| `{name}` | `{env_name(name)}` | `{default_text(field)}` | {field.description} | {_extra(field)['why']} |"
+            for name, field in fields.items()
+        ]
+        columns = "| setting | environment | default | what it does | why this default |"
+        head = [f"## {group}", "", columns, "| --- | --- | --- | --- | --- |"]
+        parts.append("\n".join([*head, *rows]))
+    others = [f"| `{name}` | {what} |" for name, what in NOT_SETTINGS.items()]
+    parts.append("\n".join(["## Other variables", "", "| environment | meaning |", "| --- | --- |", *others]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _extra(field: FieldInfo) -> dict[str, str]:
+    return cast(dict[str, str], field.json_schema_extra)
+
+
+def _require_known(names: Mapping[str, object], where: str) -> None:
+    unknown = [name for name in names if name not in Settings.model_fields]
+    if unknown:
+        lines = [f"{where}{name[:64]}: unknown setting; {nearest(name.lower(), Settings.model_fields)}" for name in unknown]
+        raise BadInput("\n".join(lines), "unknown_key")
+
+
+def _require_known_environment(environ: Mapping[str, str]) -> None:
+    known = {env_name(name) for name in Settings.model_fields} | set(NOT_SETTINGS)
+    unknown = sorted(name for name in environ if name.upper().startswith(ENV_PREFIX) and name.upper() not in known)
+    if unknown:
+        lines = [f"{name[:64]}: unknown environment variable; {nearest(name.upper(), known)}" for name in unknown]
+        raise BadInput("\n".join(lines), "unknown_key")
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}", "bad_setting") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: not a TOML file: {error}", "bad_setting") from None
+    _require_known(content, f"{path}: ")
+    return content
+
+
+def _one_line(error: Any, places: Mapping[str, str]) -> str:
+    name = str(error["loc"][0]) if error["loc"] else "settings"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    got = "" if error["type"] == "value_error" else f", got {str(error['input'])[:64]!r}"
+    return f"{places.get(name, name)}: {message[:1].lower()}{message[1:]}{got}"

@@ -1,0 +1,1 @@
+"""Rank 7: the verbs of the command line."""

@@ -1,0 +1,69 @@
+"""The command `riata`: its verbs, and what an error looks like on a terminal.
+
+Verbs import what they need when they are called: `riata --help` must not wait for a compiler to load.
+Exit codes: 0 done; 1 the thing asked for failed; 2 wrong usage, or nothing answers; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from riata.base.errors import BadInput, RiataError
+from riata.cli import demo, inspect, observe, predict, replay, serve, version
+
+FAILED: Final = 1
+MISUSED: Final = 2
+INTERRUPTED: Final = 130
+
+
+class Verbs(TyperGroup):
+    """The group of verbs: the one place where errors become a line on stderr and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a verb."""
+        try:
+            return super().invoke(ctx)
+        except RiataError as error:
+            typer.echo(f"riata: {error.detail}", err=True)
+            raise typer.Exit(exit_code(error)) from None
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            typer.echo(f"riata: {error.filename or 'system'}: {error.strerror or error}", err=True)
+            raise typer.Exit(FAILED) from None
+        except KeyboardInterrupt:
+            typer.echo("riata: interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def exit_code(error: RiataError) -> int:
+    """Return the exit code of an error: misuse is what no state of a service or file could make right."""
+    return MISUSED if type(error) is BadInput or error.code == "unreachable" else FAILED
+
+
+app = typer.Typer(
+    cls=Verbs,
+    name="riata",
+    help="Sparse linear classifiers that learn from every labelled event and never lose one.",
+    epilog="Start with two terminals: `riata serve` in one, `riata demo` in the other.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(name="serve", cls=serve.ServeCommand, epilog=serve.EXAMPLE)(serve.serve)
+app.command(name="observe", epilog=observe.EXAMPLE)(observe.observe)
+app.command(name="predict", epilog=predict.EXAMPLE)(predict.predict)
+app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)
+app.command(name="inspect", epilog=inspect.EXAMPLE)(inspect.inspect)
+app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)
+app.command(name="version", epilog=version.EXAMPLE)(version.version)
+
+
+def main() -> None:
+    """Entry point of the command."""
+    app()

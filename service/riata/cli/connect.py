@@ -1,0 +1,79 @@
+"""What the verbs that talk to a running service share: finding it, and showing rows it did not take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from riata.client import Observed, Riata
+    from riata.client.errors import ApiError, RowProblem
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+PROBLEMS_SHOWN: Final = 10
+
+UrlOption = Annotated[str, typer.Option(envvar="RIATA_URL", help="Where the service is.")]
+ModelOption = Annotated[str, typer.Option(help="Name of the model.")]
+FormatOption = Annotated[str, typer.Option("--format", help="auto, ndjson, vw or svmlight; auto looks at the first lines.")]
+RowsPerRequest = Annotated[int, typer.Option(min=1, max=10_000, help="Rows sent together.")]
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Riata]:
+    """Open a client, having made sure that the service answers. Raises `Unreachable` saying how to start it."""
+    import httpx
+
+    from riata.base.errors import BadInput
+    from riata.client import Riata, Unreachable
+
+    try:
+        client = Riata(url)
+    except httpx.InvalidURL as error:
+        raise BadInput(f"--url {url}: {error}", "bad_url") from None
+    with client:
+        try:
+            client.version()
+        except Unreachable as error:
+            raise Unreachable(
+                f"{error.detail}\nstart the service with `make run` or `riata serve`, or say where with --url"
+            ) from None
+        yield client
+
+
+class Refusals:
+    """Counts the rows that were not taken and says the first of them on stderr, by line of the file."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._shown = 0
+
+    def add(self, count: int, problems: Sequence[RowProblem], numbers: Sequence[int]) -> None:
+        """Note `count` rows of a request whose row i is line `numbers[i]`."""
+        self.rows += count
+        for problem in problems[: PROBLEMS_SHOWN - self._shown]:
+            place = f"line {numbers[problem.index]}" if 0 <= problem.index < len(numbers) else f"row {problem.index}"
+            typer.echo(f"{place}: {problem.detail or problem.code} [{problem.code}]", err=True)
+            self._shown += 1
+
+
+def observed_of(error: ApiError) -> Observed:
+    """Read the counts out of the refusal of a request none of whose rows were taken; raises any other refusal on."""
+    from riata.client import Observed
+
+    if error.code != "nothing_accepted":
+        raise error
+    counts: Mapping[str, Any] = error.problem
+    rejected = int(counts.get("rejected", len(error.errors)))
+    return Observed(0, int(counts.get("duplicate", 0)), rejected, 0, "", error.errors)
+
+
+def require_format(form: str) -> None:
+    """Raise `BadInput` where the option --format is none of its choices."""
+    from riata.base.errors import BadInput, nearest
+    from riata.cli.source import CONTENT_TYPES
+
+    if form != "auto" and form not in CONTENT_TYPES:
+        raise BadInput(f"--format {form}: {nearest(form, ['auto', *CONTENT_TYPES])}", "bad_option")

@@ -1,0 +1,45 @@
+"""`riata demo`: a model learns before your eyes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from riata.cli.connect import DEFAULT_URL, FormatOption, RowsPerRequest, UrlOption, connected, require_format
+
+DEFAULT_ROWS: Final = 600_000  # about half a minute on an ordinary machine, and enough to see the change halfway
+EXAMPLE: Final = "Examples: `riata demo` streams generated clicks; `riata demo mails.ndjson.gz --fresh` your own rows."
+
+
+def demo(
+    file: Annotated[str | None, typer.Argument(help="Rows to stream instead of generated clicks: NDJSON, VW, svmlight.")] = None,
+    url: UrlOption = DEFAULT_URL,
+    model: Annotated[str, typer.Option(help="Name of the model to make.")] = "demo",
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows to stream. [600000 generated; all of a file]")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the generated clicks.")] = 1,
+    form: FormatOption = "auto",
+    labels: Annotated[str, typer.Option(help="auto, 0/1, -1/+1 or real; auto looks at the first rows.")] = "auto",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Drop a model of that name first.")] = False,
+    rows_per_request: RowsPerRequest = 1000,
+) -> None:
+    """Stream rows into a running service and watch it learn: the log loss beside that of guessing the base rate."""
+    from rich.console import Console
+
+    from riata.base.clock import SystemClock
+    from riata.cli.demo_run import Demo, prepare_model, show_end
+    from riata.cli.demo_stream import file_stream, generated_stream
+    from riata.cli.demo_view import make_view
+
+    require_format(form)
+    console = Console()
+    source = generated_stream(rows or DEFAULT_ROWS, seed) if file is None else file_stream(file, form, labels, rows)
+    with source as stream, connected(url) as riata:
+        prepare_model(riata, model, stream, fresh, ask=console.is_terminal)
+        console.print(f"streaming {stream.name} into model {model!r} at {url}", highlight=False, soft_wrap=True)
+        run = Demo(riata, model, stream, SystemClock())
+        with make_view(console) as view:
+            run.stream(view, rows_per_request)
+        show_end(console, riata, model, url, run)
+    if run.refusals.rows:
+        raise typer.Exit(1)

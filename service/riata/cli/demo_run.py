@@ -1,0 +1,120 @@
+"""The demonstration itself: make the model, stream the rows, read the figures as they come, say what was learnt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from riata.base.clock import Clock
+from riata.base.errors import BadInput
+from riata.cli.connect import Refusals, observed_of
+from riata.cli.demo_stream import Stream
+from riata.cli.demo_view import View
+from riata.cli.labels import without_label
+from riata.cli.model_setup import model_document
+from riata.cli.reading import Moment, Reading, read_metrics
+from riata.cli.source import CONTENT_TYPES, Chunk, chunks
+from riata.cli.try_it import observe_line, predict_line
+from riata.cli.weights_table import read_weights
+
+if TYPE_CHECKING:
+    from riata.client import Observed, Riata
+
+READ_EVERY_MS: Final = 250  # about as often as a model is published
+WEIGHTS_SHOWN: Final = 12
+
+
+def prepare_model(riata: Riata, model: str, stream: Stream, fresh: bool, ask: bool) -> None:
+    """Make `model` for `stream`. One of that name is dropped where `fresh` says so, or the person asked agrees."""
+    from riata.client import ApiNotFound
+
+    document = model_document(stream.labels, stream.text)
+    try:
+        riata.model(model)
+    except ApiNotFound:
+        riata.create_model(model, document)
+        return
+    if not fresh and ask:
+        fresh = typer.confirm(f"there is a model {model!r} already; drop it, with everything it has learnt?")
+    if not fresh:
+        raise BadInput(f"there is a model {model!r} already; --fresh drops it first, --model takes another name", "model_exists")
+    riata.drop_model(model)
+    riata.create_model(model, document)
+
+
+class Demo:
+    """One run. Afterwards: the rows refused, an example row, and the curve of readings."""
+
+    def __init__(self, riata: Riata, model: str, stream: Stream, clock: Clock) -> None:
+        self.refusals = Refusals()
+        self.example = b""
+        self.curve: list[Reading] = []
+        self.rows = stream
+        self._riata = riata
+        self._model = model
+        self._clock = clock
+        self._sent = 0
+        self._seq = 0
+
+    def stream(self, view: View, rows_per_request: int) -> None:
+        """Send every row, showing how it goes; on return all of them are learnt and the last figures are read."""
+        started = read_at = self._clock.monotonic_ms()
+        for chunk in chunks(self.rows.lines, rows_per_request):
+            answer = self._send(chunk)
+            self.refusals.add(answer.rejected, answer.errors, chunk.numbers)
+            self._sent += len(chunk.numbers)
+            self._seq = max(self._seq, answer.seq)
+            self._keep_example(chunk)
+            now = self._clock.monotonic_ms()
+            if now - read_at >= READ_EVERY_MS:
+                read_at = now
+                self._read()
+            view.show(self._moment(now - started))
+        stopped = self._clock.monotonic_ms()
+        self._wait_until_learnt()
+        self._read()
+        view.show(self._moment(stopped - started))
+
+    def _send(self, chunk: Chunk) -> Observed:
+        from riata.client import ApiRefused
+
+        try:
+            return self._riata.observe(chunk.body, model=self._model, content_type=CONTENT_TYPES[self.rows.form])
+        except ApiRefused as error:
+            return observed_of(error)
+
+    def _keep_example(self, chunk: Chunk) -> None:
+        """Keep a row of the latest request for the lines to try at the end: a shorter one, but not the emptiest."""
+        rows = sorted(chunk.body.split(b"\n")[:-1], key=len)
+        self.example = rows[len(rows) // 4]
+
+    def _wait_until_learnt(self) -> None:
+        """Ask for a prediction that knows the last row; the service answers once it does, or says to ask again."""
+        if self._seq:
+            row = without_label(self.example, self.rows.form)
+            self._riata.predict(row, model=self._model, content_type=CONTENT_TYPES[self.rows.form], min_seq=self._seq)
+
+    def _read(self) -> None:
+        reading = read_metrics(self._riata.metrics(self._model))
+        if reading.examples and (not self.curve or reading.examples > self.curve[-1].examples):
+            self.curve.append(reading)
+
+    def _moment(self, elapsed_ms: int) -> Moment:
+        return Moment(self._sent, self.rows.total, self.refusals.rows, elapsed_ms / 1000, self.curve)
+
+
+def show_end(console: Console, riata: Riata, model: str, url: str, run: Demo) -> None:
+    """Print the largest weights and the two lines to try."""
+    best = run.rows.best
+    if best is not None and best.rows:
+        console.print(f"over all rows, knowing the true weights: log loss {best.log_loss:.4f}", highlight=False)
+    table = Table("feature", "weight", title="largest weights")
+    for name, weight in read_weights(riata.weights(model, top=WEIGHTS_SHOWN)):
+        table.add_row(name, f"{weight:+.4f}")
+    console.print(table)
+    console.print("try:", highlight=False)
+    for line in (predict_line(url, model, run.example, run.rows.form), observe_line(url, model, run.example, run.rows.form)):
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,72 @@
+"""Where the demonstration's rows come from: the generator, or a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+
+from riata.cli.click_stream import click_stream
+from riata.cli.labels import sniff_labels
+from riata.cli.model_setup import text_fields
+from riata.cli.source import Format, open_source, read_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rows to stream. total: how many, None where only the end of the file will tell; text: fields that hold prose.
+
+    best : the log loss that the generator itself would have reached so far, where there is a generator
+    """
+
+    name: str
+    form: Format
+    labels: str
+    total: int | None
+    lines: Iterator[tuple[int, bytes]]
+    text: list[str] = field(default_factory=list)
+    best: Best | None = None
+
+
+@dataclass(slots=True)
+class Best:
+    """Mean log loss of the probabilities the labels were drawn with: no model can be expected to do better."""
+
+    rows: int = 0
+    total: float = 0.0
+
+    def add(self, label: int, probability: float) -> None:
+        """Count one row."""
+        self.rows += 1
+        self.total -= math.log(probability if label else 1.0 - probability)
+
+    @property
+    def log_loss(self) -> float:
+        """The mean so far; 0 before the first row."""
+        return self.total / self.rows if self.rows else 0.0
+
+
+@contextmanager
+def generated_stream(rows: int, seed: int) -> Iterator[Stream]:
+    """The generated clicks."""
+    best = Best()
+    yield Stream(f"{rows:,} generated clicks (seed {seed})", "ndjson", "0/1", rows, _click_lines(rows, seed, best), best=best)
+
+
+@contextmanager
+def file_stream(name: str, form: str, labels: str, rows: int | None) -> Iterator[Stream]:
+    """The rows of a file, the first `rows` of them where that is given."""
+    with open_source(name) as source:
+        found = read_rows(source, name, form)
+        known = sniff_labels(found.head, found.form) if labels == "auto" else labels
+        text = text_fields(found.head) if found.form == "ndjson" else []
+        total = None if rows is None else rows
+        yield Stream(name, found.form, known, total, islice(found.lines, rows), text)
+
+
+def _click_lines(rows: int, seed: int, best: Best) -> Iterator[tuple[int, bytes]]:
+    for number, click in enumerate(click_stream(rows, seed), 1):
+        best.add(click.label, click.probability)
+        yield number, click.line()

@@ -1,0 +1,144 @@
+"""How the demonstration looks while it runs: a live screen on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from riata.cli.plot import Plot, draw
+from riata.cli.progress import SpeedColumn
+from riata.cli.reading import Moment, Reading
+
+PLOT_LINES: Final = 12
+PLOT_COLUMNS_MAX: Final = 100
+PLOT_COLUMNS_PLAIN: Final = 50
+MARGIN_COLUMNS: Final = 26  # the scale on the left, the names on the right and the frame
+SERIES: Final = (("base rate", "yellow"), ("model", "bold cyan"))  # the model's line is on top
+LINES_IN_ALL: Final = 20  # plain lines over a whole run of known length
+ROWS_A_LINE: Final = 20_000  # where the length is not known
+
+
+class View(Protocol):
+    """Shows moments as they come."""
+
+    def show(self, moment: Moment) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+def make_view(console: Console) -> View:
+    """Return the live screen for a terminal, plain lines for anything else."""
+    return LiveView(console) if console.is_terminal else LineView(console)
+
+
+class LiveView:
+    """Progress bar, learning curve and a table of figures, drawn over and over in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._columns = max(1, min(console.width - MARGIN_COLUMNS, PLOT_COLUMNS_MAX))
+        self._progress = Progress(
+            TextColumn("[bold]{task.completed:,.0f}[/] events"), BarColumn(), SpeedColumn("events"), TimeRemainingColumn()
+        )
+        self._task = self._progress.add_task("events", total=None)
+        self._live = Live(self._progress, console=console, refresh_per_second=8)
+
+    def show(self, moment: Moment) -> None:
+        """Draw `moment`."""
+        self._progress.update(self._task, completed=moment.sent, total=moment.total)
+        self._live.update(Group(self._progress, curve_panel(moment.curve, self._columns), figures_table(moment)))
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._live.stop()
+
+
+class LineView:
+    """One line each time another part of the rows is through, and the curve at the end."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = 0
+        self._last: Moment | None = None
+
+    def show(self, moment: Moment) -> None:
+        """Write a line where one is due."""
+        self._last = moment
+        if moment.sent >= self._next and moment.curve:
+            step = moment.total // LINES_IN_ALL if moment.total else ROWS_A_LINE
+            self._next = moment.sent + max(step, 1)
+            self._console.print(figures_line(moment), highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None and self._last is not None:
+            self._console.print(curve_panel(self._last.curve, PLOT_COLUMNS_PLAIN))
+            self._console.print(figures_line(self._last), highlight=False, soft_wrap=True)
+
+
+def curve_panel(curve: list[Reading], columns: int) -> RenderableType:
+    """Draw log loss over time, the model's and that of the base rate."""
+    points = [(r.base_log_loss, r.log_loss) for r in curve if r.base_log_loss is not None and r.log_loss is not None]
+    if len(points) < 2:
+        return Panel("waiting for the first figures", title="log loss")
+    plot = draw([[base for base, _ in points], [model for _, model in points]], columns, PLOT_LINES)
+    title = f"log loss over the last events (half-life {curve[-1].half_life:,})"
+    return Panel(_plot_text(plot), title=title, expand=False)
+
+
+def figures_table(moment: Moment) -> RenderableType:
+    """Write the latest figures as a table."""
+    table = Table(show_header=True, expand=False)
+    cells = _figures(moment)
+    for name in cells:
+        table.add_column(name, justify="right")
+    table.add_row(*cells.values())
+    return table
+
+
+def figures_line(moment: Moment) -> str:
+    """Write the latest figures as one line."""
+    return f"{moment.sent:>9,} events  " + "  ".join(f"{name} {value}" for name, value in _figures(moment).items())
+
+
+def _figures(moment: Moment) -> dict[str, str]:
+    last = moment.curve[-1] if moment.curve else None
+    figures = {
+        "log loss": _number(last.log_loss if last else None),
+        "base": _number(last.base_log_loss if last else None),
+        "normalised entropy": _number(last.normalised_entropy if last else None),
+        "AUC": _number(last.auc if last else None),
+        "non-zeros": f"{last.non_zeros:,}" if last else "-",
+        "events/s": f"{moment.events_per_s:,.0f}",
+    }
+    return figures | ({"rejected": f"{moment.rejected:,}"} if moment.rejected else {})
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _plot_text(plot: Plot) -> Text:
+    text = Text()
+    for number, line in enumerate(plot.cells):
+        label = {0: f"{plot.high:8.4f} ", len(plot.cells) - 1: f"{plot.low:8.4f} "}.get(number, " " * 9)
+        text.append(label, "dim")
+        for character, series in line:
+            text.append(character, SERIES[series][1] if series >= 0 else "")
+        for (name, style), end in zip(SERIES, plot.ends, strict=True):
+            text.append(f" {name}" if end == number else "", style)
+        text.append("\n" if number < len(plot.cells) - 1 else "")
+    return text

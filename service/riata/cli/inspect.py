@@ -1,0 +1,83 @@
+"""`riata inspect --data DIR`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from riata.store.store import Generation, Store
+
+EXAMPLE: Final = "Example: `riata inspect --data ./riata-data`"
+
+
+def inspect(data: Annotated[Path, typer.Option(help="Directory of a service that is not running.")]) -> None:
+    """Show what a data directory holds: models, their logs, checkpoints and configuration. Changes nothing."""
+    from riata.store.sqlite import read_sqlite
+
+    store = read_sqlite(data)
+    try:
+        typer.echo(f"{data}: {_size(_bytes_of(data))}, {_owner(store)}")
+        for warning in store.warnings():
+            typer.echo(f"warning: {warning}", err=True)
+        for name in store.models():
+            _show_model(store, name)
+    finally:
+        store.close()
+
+
+def _show_model(store: Store, name: str) -> None:
+    head = store.head(name)
+    kept = (
+        f"events {head.first_seq} to {head.seq} in the log" if head.first_seq <= head.seq else f"log empty, last event {head.seq}"
+    )
+    typer.echo(f"\n{name}: {kept}, lineage {head.lineage.hex()}")
+    for generation in store.generations(name):
+        typer.echo(f"  {_generation_line(generation)}")
+    typer.echo(f"  config {json.dumps(_config(store, name), separators=(', ', ': '))}")
+
+
+def _generation_line(generation: Generation) -> str:
+    from riata.base.clock import rfc3339
+
+    checked = "verified" if generation.verified else "not verified"
+    facts = "".join(f", {key} {value}" for key, value in generation.info.items() if isinstance(value, int | float | str))
+    return (
+        f"generation {generation.gen} at event {generation.applied}, {rfc3339(generation.created_ms)}, "
+        f"{_size(generation.bytes)}, {checked}, state {generation.state_digest.hex()[:16]}{facts}"
+    )
+
+
+def _config(store: Store, name: str) -> Any:
+    """Read the configuration from the newest checkpoint, or from the log where there is none."""
+    from riata.base.document import write_document
+    from riata.run.config import config_from_payload
+    from riata.store.layout import decode_checkpoint
+
+    for generation in store.generations(name)[:1]:
+        header, _ = decode_checkpoint(store.open_generation(name, generation.gen))
+        return header.get("config")
+    first = store.read(name, 0, 1)
+    return write_document(config_from_payload(first[0].payload)) if first and first[0].kind == "config" else None
+
+
+def _owner(store: Store) -> str:
+    epochs = [generation.epoch for name in store.models() for generation in store.generations(name)]
+    return f"last checkpoint in epoch {max(epochs)}" if epochs else "no checkpoint yet"
+
+
+def _bytes_of(directory: Path) -> int:
+    return sum(entry.stat().st_size for entry in directory.iterdir() if entry.is_file())
+
+
+def _size(count: int) -> str:
+    """Write a number of bytes for people."""
+    size = float(count)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -1,0 +1,69 @@
+"""`riata observe FILE`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from riata.cli.connect import (
+    DEFAULT_URL,
+    FormatOption,
+    ModelOption,
+    Refusals,
+    RowsPerRequest,
+    UrlOption,
+    connected,
+    observed_of,
+    require_format,
+)
+
+if TYPE_CHECKING:
+    from riata.cli.source import Chunk
+    from riata.client import Observed, Riata
+
+EXAMPLE: Final = "Example: `zcat clicks.vw.gz | riata observe - --model clicks --labels=-1/+1`"
+
+
+def observe(
+    file: Annotated[str, typer.Argument(help="Rows to learn: NDJSON, VW text or svmlight, gzipped or not; - is stdin.")],
+    url: UrlOption = DEFAULT_URL,
+    model: ModelOption = "default",
+    form: FormatOption = "auto",
+    rows_per_request: RowsPerRequest = 1000,
+    labels: Annotated[
+        str | None, typer.Option(help="0/1, -1/+1 or real: make the model for such labels if it is not there.")
+    ] = None,
+) -> None:
+    """Send a file of labelled rows to a running service.
+
+    Every row counted as accepted is durable. Rows that are refused are named by their line; then the exit code is 1.
+    """
+    from riata.cli.model_setup import ensure_model
+    from riata.cli.progress import row_progress
+    from riata.cli.source import CONTENT_TYPES, chunks, open_source, read_rows
+
+    require_format(form)
+    refusals, accepted, duplicate = Refusals(), 0, 0
+    with open_source(file) as source, connected(url) as riata:
+        rows = read_rows(source, file, form)
+        if labels is not None and ensure_model(riata, model, labels):
+            typer.echo(f"made model {model!r} for labels {labels}", err=True)
+        with row_progress("observed") as advance:
+            for chunk in chunks(rows.lines, rows_per_request):
+                answer = _send(riata, chunk, model, CONTENT_TYPES[rows.form])
+                refusals.add(answer.rejected, answer.errors, chunk.numbers)
+                accepted, duplicate = accepted + answer.accepted, duplicate + answer.duplicate
+                advance(len(chunk.numbers))
+    typer.echo(f"{accepted} accepted, {duplicate} duplicate, {refusals.rows} rejected")
+    if refusals.rows:
+        raise typer.Exit(1)
+
+
+def _send(riata: Riata, chunk: Chunk, model: str, content_type: str) -> Observed:
+    from riata.client import ApiRefused
+
+    try:
+        return riata.observe(chunk.body, model=model, content_type=content_type)
+    except ApiRefused as error:
+        return observed_of(error)

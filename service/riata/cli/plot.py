@@ -1,0 +1,67 @@
+"""Lines drawn in a terminal with Braille characters: two by four dots in each cell, one line a series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+BLANK: Final = 0x2800  # Unicode's Braille block begins with the empty cell
+DOTS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # bit of the dot at row, column of a cell
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A drawing.
+
+    cells     : cells[line][column] is (character, index of the series on top, or -1 for none)
+    ends      : the line on which each series ends, -1 where it is empty
+    low, high : the y range
+    """
+
+    cells: list[list[tuple[str, int]]]
+    ends: list[int]
+    low: float
+    high: float
+
+    def lines(self) -> list[str]:
+        """The drawing without its series' colours."""
+        return ["".join(character for character, _ in line) for line in self.cells]
+
+
+def draw(series: Sequence[Sequence[float]], columns: int, lines: int) -> Plot:
+    """Draw series of equal length over their common index, first to last across the whole width.
+
+    A later series is on top where two share a cell. An empty series draws nothing; a constant one is a level line.
+    """
+    values = [value for line in series for value in line]
+    low, high = (min(values), max(values)) if values else (0.0, 0.0)
+    bits = [[0] * columns for _ in range(lines)]
+    top = [[-1] * columns for _ in range(lines)]
+    ends = []
+    for number, line in enumerate(series):
+        dots = _dots(line, columns * 2, lines * 4, low, high)
+        ends.append(dots[-1][1] // 4 if dots else -1)
+        for x, y in dots:
+            bits[y // 4][x // 2] |= DOTS[y % 4][x % 2]
+            top[y // 4][x // 2] = number
+    cells = [[(chr(BLANK + bits[y][x]), top[y][x]) for x in range(columns)] for y in range(lines)]
+    return Plot(cells, ends, low, high)
+
+
+def _dots(line: Sequence[float], width: int, height: int, low: float, high: float) -> list[tuple[int, int]]:
+    """The dots of one series: for each column the level there, joined to the level of the column before."""
+    if not line:
+        return []
+    scale = (height - 1) / (high - low) if high > low else 0.0
+    dots = []
+    before: int | None = None
+    for x in range(width):
+        at = x * (len(line) - 1) / max(width - 1, 1)
+        i = min(int(at), len(line) - 2) if len(line) > 1 else 0
+        value = line[i] + (at - i) * (line[min(i + 1, len(line) - 1)] - line[i])
+        y = height - 1 - round((value - low) * scale)
+        start = y if before is None else before
+        dots += [(x, step) for step in range(start, y, 1 if y > start else -1)] + [(x, y)]
+        before = y
+    return dots

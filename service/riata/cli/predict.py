@@ -1,0 +1,62 @@
+"""`riata predict FILE`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from riata.cli.connect import (
+    DEFAULT_URL,
+    FormatOption,
+    ModelOption,
+    Refusals,
+    RowsPerRequest,
+    UrlOption,
+    connected,
+    require_format,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from riata.cli.source import Rows
+
+EXAMPLE: Final = "Example: `riata predict clicks.ndjson --model clicks --explain > predictions.ndjson`"
+
+
+def predict(
+    file: Annotated[str, typer.Argument(help="Rows to predict: NDJSON, VW text or svmlight, gzipped or not; - is stdin.")],
+    url: UrlOption = DEFAULT_URL,
+    model: ModelOption = "default",
+    form: FormatOption = "auto",
+    rows_per_request: RowsPerRequest = 1000,
+    explain: Annotated[bool, typer.Option("--explain", help="Add the contribution of every feature.")] = False,
+) -> None:
+    """Predict a file of rows, one line of JSON a row on stdout, in order.
+
+    Labels in the file are left out before it is sent, so the files that `observe` takes can be given here.
+    """
+    from riata.cli.progress import row_progress
+    from riata.cli.source import CONTENT_TYPES, chunks, open_source, read_rows
+    from riata.client import ApiRefused
+
+    require_format(form)
+    with open_source(file) as source, connected(url) as riata:
+        rows = read_rows(source, file, form)
+        with row_progress("predicted") as advance:
+            for chunk in chunks(_unlabelled(rows), rows_per_request):
+                try:
+                    answers = riata.predict(chunk.body, model=model, content_type=CONTENT_TYPES[rows.form], explain=explain)
+                except ApiRefused as error:
+                    Refusals().add(len(error.errors), error.errors, chunk.numbers)
+                    raise
+                typer.echo("\n".join(json.dumps(answer, separators=(",", ":")) for answer in answers))
+                advance(len(answers))
+
+
+def _unlabelled(rows: Rows) -> Iterator[tuple[int, bytes]]:
+    from riata.cli.labels import without_label
+
+    return ((number, without_label(line, rows.form)) for number, line in rows.lines)

@@ -1,0 +1,53 @@
+"""The progress line of the verbs that send files. On stderr, and only where that is a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+
+class SpeedColumn(ProgressColumn):
+    """Rows per second, once there is one."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        """Write the speed of `task`."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} {self._unit}/s")
+
+
+@contextmanager
+def row_progress(verb: str) -> Iterator[Callable[[int], None]]:
+    """Show how many rows were sent and how fast; yields the function that advances it by a number of rows."""
+    console = Console(stderr=True)
+    shown = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.completed:,.0f} rows " + verb),
+        SpeedColumn("rows"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with shown:
+        task = shown.add_task(verb, total=None)
+        yield lambda rows: shown.advance(task, rows)
+
+
+@contextmanager
+def seq_progress(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how far through a log of known length; yields the function told (event reached, last event)."""
+    console = Console(stderr=True)
+    shown = Progress(
+        TextColumn(name), BarColumn(), SpeedColumn("events"), console=console, transient=True, disable=not console.is_terminal
+    )
+    with shown:
+        task = shown.add_task(name, total=None)
+        yield lambda done, of: shown.update(task, completed=done, total=of)

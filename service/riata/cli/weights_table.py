@@ -1,0 +1,19 @@
+"""The answer of /weights as names and numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def read_weights(answer: Any) -> list[tuple[str, float]]:
+    """Return (name, weight) of each weight listed; a slot several features share is named by all of them."""
+    found = answer.get("weights") if isinstance(answer, dict) else answer
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    return [(_name(row), float(row["weight"])) for row in rows if isinstance(row.get("weight"), int | float)]
+
+
+def _name(row: dict[str, Any]) -> str:
+    names = [str(name) for name in row.get("names") or []]
+    if len(names) > 1:
+        return " / ".join(names)
+    return str(row.get("feature") or (names[0] if names else f"slot {row.get('slot')}"))

@@ -1,0 +1,28 @@
+"""Rank 6: the Python client. `Riata` blocks, `AsyncRiata` awaits; both say the same things to the service.
+
+from riata.client import Riata
+
+with Riata("http://127.0.0.1:8080") as riata:
+    riata.observe([{"features": {"age": 41.5, "country": "de"}, "label": 1}], wait_applied=True)
+    riata.predict([{"features": {"age": 41.5, "country": "de"}}])
+"""
+
+from riata.client.calls import Observed
+from riata.client.errors import ApiBusy, ApiConflict, ApiError, ApiFailed, ApiNotFound, ApiRefused, Unreachable
+from riata.client.retry import Patience
+from riata.client.riata import Riata
+from riata.client.riata_async import AsyncRiata
+
+__all__ = [
+    "ApiBusy",
+    "ApiConflict",
+    "ApiError",
+    "ApiFailed",
+    "ApiNotFound",
+    "ApiRefused",
+    "AsyncRiata",
+    "Observed",
+    "Patience",
+    "Riata",
+    "Unreachable",
+]

@@ -1,0 +1,122 @@
+"""Every request the clients can make, as values: what to send and how to read the answer. No I/O here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+from riata.client.errors import RowProblem, Unreachable, read_row_problems
+
+NDJSON: Final = "application/x-ndjson"
+JSON: Final = "application/json"
+BINARY: Final = "application/octet-stream"
+Rows = Iterable[Mapping[str, Any]] | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `repeatable`: sending it twice does no more than sending it once."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes = b""
+    repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What became of the rows of one request. `seq` is the log position of the last accepted row."""
+
+    accepted: int
+    duplicate: int
+    rejected: int
+    seq: int
+    durability: str
+    errors: list[RowProblem]
+
+
+def observe(rows: Rows, model: str, content_type: str, key: str, wait_applied: bool, atomic: bool) -> Call:
+    """Send examples. `key` gives each row an id of its own, which is what makes the call repeatable."""
+    params = ({"wait": "applied"} if wait_applied else {}) | ({"atomic": "true"} if atomic else {})
+    headers = {"content-type": content_type, "idempotency-key": key}
+    return Call("POST", _model(model, "/observe"), params, headers, body_of(rows))
+
+
+def predict(rows: Rows, model: str, content_type: str, explain: bool, min_seq: int | None) -> Call:
+    """Ask for predictions, one a row; they come back as NDJSON."""
+    params = ({"explain": "true"} if explain else {}) | ({} if min_seq is None else {"min_seq": str(min_seq)})
+    return Call("POST", _model(model, "/predict"), params, {"content-type": content_type, "accept": NDJSON}, body_of(rows))
+
+
+def models() -> Call:
+    """List the models."""
+    return Call("GET", "/models")
+
+
+def create_model(model: str, document: Mapping[str, Any]) -> Call:
+    """Create or change a model from its configuration document."""
+    return Call("PUT", _model(model), {}, {"content-type": JSON}, json.dumps(document, allow_nan=False).encode())
+
+
+def get_model(model: str, part: str = "", **params: str) -> Call:
+    """Read a model, or the part of it that `part` names, as /metrics or /weights."""
+    return Call("GET", _model(model, part), params)
+
+
+def drop_model(model: str) -> Call:
+    """Drop a model. Not repeated by itself: a second answer would be 404 although the first did it."""
+    return Call("DELETE", _model(model), {"confirm": model}, repeatable=False)
+
+
+def snapshot_now(model: str) -> Call:
+    """Write a checkpoint now."""
+    return Call("POST", _model(model, "/snapshots"), repeatable=False)
+
+
+def restore(model: str, generation: int) -> Call:
+    """Put the content of a generation back. An event of the log, so never repeated by itself."""
+    content = json.dumps({"generation": generation}).encode()
+    return Call("POST", _model(model, "/restore"), {}, {"content-type": JSON}, content, repeatable=False)
+
+
+def import_model(model: str, content: bytes) -> Call:
+    """Send an exported model back in."""
+    return Call("POST", _model(model, "/import"), {}, {"content-type": BINARY}, content, repeatable=False)
+
+
+def read_json(body: bytes) -> Any:
+    """Read a JSON answer. Raises `Unreachable` where it is not JSON: then something else answers at that address."""
+    try:
+        return json.loads(body) if body else None
+    except ValueError:
+        raise Unreachable("what answers there is not this service: its answer is not JSON") from None
+
+
+def read_observed(body: bytes) -> Observed:
+    """Read the answer to `observe`."""
+    answer = read_json(body)
+    if not isinstance(answer, dict):
+        raise Unreachable("what answers there is not this service: it did not count the rows")
+    counts = {name: int(answer.get(name, 0)) for name in ("accepted", "duplicate", "rejected", "seq")}
+    return Observed(**counts, durability=str(answer.get("durability", "")), errors=read_row_problems(answer.get("errors")))
+
+
+def read_predictions(body: bytes) -> list[dict[str, Any]]:
+    """Read the answer to `predict`: one object a line."""
+    return [read_json(line) for line in body.split(b"\n") if line.strip()]
+
+
+def body_of(rows: Rows) -> bytes:
+    """Write rows as NDJSON; bytes are sent as they are."""
+    if isinstance(rows, bytes):
+        return rows
+    return b"".join(json.dumps(row, allow_nan=False, ensure_ascii=False).encode() + b"\n" for row in rows)
+
+
+def _model(model: str, rest: str = "") -> str:
+    return f"/models/{quote(model, safe='')}{rest}"

@@ -1,0 +1,154 @@
+"""The blocking client."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx
+
+from riata.client import calls
+from riata.client.calls import NDJSON, Call, Observed, Rows
+from riata.client.retry import Attempts, Patience
+
+TIMEOUT_S: Final = 60.0  # for one attempt; longer than the service itself waits for its log
+
+
+def new_key() -> str:
+    """Draw an Idempotency-Key."""
+    return uuid.uuid4().hex
+
+
+class Riata:
+    """One service at `url`. Keeps connections open; close it, or use it in a `with` statement.
+
+    Methods raise the errors of `riata.client.errors`. A busy service is asked again for as long as `patience` says. Every
+    `observe` carries an Idempotency-Key, so that sending it again after a lost answer applies nothing twice.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        patience: Patience | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._patience = patience or Patience()
+        self._sleep = sleep
+        self._known = False
+        self._http = httpx.Client(base_url=self.url, timeout=TIMEOUT_S, transport=transport)
+
+    def observe(
+        self,
+        rows: Rows,
+        *,
+        model: str = "default",
+        content_type: str = NDJSON,
+        wait_applied: bool = False,
+        atomic: bool = False,
+        key: str | None = None,
+    ) -> Observed:
+        """Send labelled rows: example objects, or a body of `content_type`. Durable on return."""
+        call = calls.observe(rows, model, content_type, key or new_key(), wait_applied, atomic)
+        return calls.read_observed(self._send(call))
+
+    def predict(
+        self,
+        rows: Rows,
+        *,
+        model: str = "default",
+        content_type: str = NDJSON,
+        explain: bool = False,
+        min_seq: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return one prediction a row, in order. `explain` adds every feature's contribution."""
+        return calls.read_predictions(self._send(calls.predict(rows, model, content_type, explain, min_seq)))
+
+    def explain(self, rows: Rows, *, model: str = "default", content_type: str = NDJSON) -> list[dict[str, Any]]:
+        """Return one explained prediction a row."""
+        return self.predict(rows, model=model, content_type=content_type, explain=True)
+
+    def models(self) -> Any:
+        """List the models."""
+        return self._json(calls.models())
+
+    def model(self, model: str) -> dict[str, Any]:
+        """Return configuration, counters, served version, metrics and memory of a model."""
+        return self._object(calls.get_model(model))
+
+    def create_model(self, model: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Create a model, or change what may change of one."""
+        return self._object(calls.create_model(model, document))
+
+    def drop_model(self, model: str) -> None:
+        """Drop a model and everything it has learnt."""
+        self._send(calls.drop_model(model))
+
+    def metrics(self, model: str = "default") -> dict[str, Any]:
+        """Return the progressive metrics."""
+        return self._object(calls.get_model(model, "/metrics"))
+
+    def weights(self, model: str = "default", *, top: int = 50, prefix: str = "") -> Any:
+        """Return the largest weights with their names."""
+        return self._json(calls.get_model(model, "/weights", top=str(top), **({"prefix": prefix} if prefix else {})))
+
+    def snapshots(self, model: str = "default") -> Any:
+        """List the retained generations."""
+        return self._json(calls.get_model(model, "/snapshots"))
+
+    def snapshot_now(self, model: str = "default") -> dict[str, Any]:
+        """Write a checkpoint; durable on return."""
+        return self._object(calls.snapshot_now(model))
+
+    def restore(self, model: str, generation: int) -> dict[str, Any]:
+        """Put the content of a generation back."""
+        return self._object(calls.restore(model, generation))
+
+    def export(self, model: str = "default") -> bytes:
+        """Return one checkpoint in its binary form."""
+        return self._send(calls.get_model(model, "/export"))
+
+    def import_(self, model: str, content: bytes) -> dict[str, Any]:
+        """Replace the content of a model by an exported one."""
+        return self._object(calls.import_model(model, content))
+
+    def version(self) -> dict[str, Any]:
+        """Return what the service says it is."""
+        return self._object(Call("GET", "/version"))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _json(self, call: Call) -> Any:
+        return calls.read_json(self._send(call))
+
+    def _object(self, call: Call) -> dict[str, Any]:
+        answer = self._json(call)
+        return answer if isinstance(answer, dict) else {}
+
+    def _send(self, call: Call) -> bytes:
+        attempts = Attempts(call, self._patience, self._known)
+        while True:
+            try:
+                answer = self._http.request(
+                    call.method, call.path, params=call.params, headers=call.headers, content=call.content or None
+                )
+            except httpx.TransportError as error:
+                self._sleep(attempts.after_silence(self.url, error))
+                continue
+            self._known = True
+            if answer.is_success:
+                return answer.content
+            self._sleep(attempts.after_answer(answer.status_code, answer.headers, answer.content))

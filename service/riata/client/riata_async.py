@@ -1,0 +1,147 @@
+"""The client for programs that await: the methods of `riata.client.riata`, with the same meaning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from riata.client import calls
+from riata.client.calls import NDJSON, Call, Observed, Rows
+from riata.client.retry import Attempts, Patience
+from riata.client.riata import TIMEOUT_S, new_key
+
+
+class AsyncRiata:
+    """One service at `url`. Keeps connections open; close it, or use it in an `async with` statement.
+
+    Methods raise the errors of `riata.client.errors`. A busy service is asked again for as long as `patience` says. Every
+    `observe` carries an Idempotency-Key, so that sending it again after a lost answer applies nothing twice.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        patience: Patience | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._patience = patience or Patience()
+        self._sleep = sleep
+        self._known = False
+        self._http = httpx.AsyncClient(base_url=self.url, timeout=TIMEOUT_S, transport=transport)
+
+    async def observe(
+        self,
+        rows: Rows,
+        *,
+        model: str = "default",
+        content_type: str = NDJSON,
+        wait_applied: bool = False,
+        atomic: bool = False,
+        key: str | None = None,
+    ) -> Observed:
+        """Send labelled rows: example objects, or a body of `content_type`. Durable on return."""
+        call = calls.observe(rows, model, content_type, key or new_key(), wait_applied, atomic)
+        return calls.read_observed(await self._send(call))
+
+    async def predict(
+        self,
+        rows: Rows,
+        *,
+        model: str = "default",
+        content_type: str = NDJSON,
+        explain: bool = False,
+        min_seq: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return one prediction a row, in order. `explain` adds every feature's contribution."""
+        return calls.read_predictions(await self._send(calls.predict(rows, model, content_type, explain, min_seq)))
+
+    async def explain(self, rows: Rows, *, model: str = "default", content_type: str = NDJSON) -> list[dict[str, Any]]:
+        """Return one explained prediction a row."""
+        return await self.predict(rows, model=model, content_type=content_type, explain=True)
+
+    async def models(self) -> Any:
+        """List the models."""
+        return await self._json(calls.models())
+
+    async def model(self, model: str) -> dict[str, Any]:
+        """Return configuration, counters, served version, metrics and memory of a model."""
+        return await self._object(calls.get_model(model))
+
+    async def create_model(self, model: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Create a model, or change what may change of one."""
+        return await self._object(calls.create_model(model, document))
+
+    async def drop_model(self, model: str) -> None:
+        """Drop a model and everything it has learnt."""
+        await self._send(calls.drop_model(model))
+
+    async def metrics(self, model: str = "default") -> dict[str, Any]:
+        """Return the progressive metrics."""
+        return await self._object(calls.get_model(model, "/metrics"))
+
+    async def weights(self, model: str = "default", *, top: int = 50, prefix: str = "") -> Any:
+        """Return the largest weights with their names."""
+        return await self._json(calls.get_model(model, "/weights", top=str(top), **({"prefix": prefix} if prefix else {})))
+
+    async def snapshots(self, model: str = "default") -> Any:
+        """List the retained generations."""
+        return await self._json(calls.get_model(model, "/snapshots"))
+
+    async def snapshot_now(self, model: str = "default") -> dict[str, Any]:
+        """Write a checkpoint; durable on return."""
+        return await self._object(calls.snapshot_now(model))
+
+    async def restore(self, model: str, generation: int) -> dict[str, Any]:
+        """Put the content of a generation back."""
+        return await self._object(calls.restore(model, generation))
+
+    async def export(self, model: str = "default") -> bytes:
+        """Return one checkpoint in its binary form."""
+        return await self._send(calls.get_model(model, "/export"))
+
+    async def import_(self, model: str, content: bytes) -> dict[str, Any]:
+        """Replace the content of a model by an exported one."""
+        return await self._object(calls.import_model(model, content))
+
+    async def version(self) -> dict[str, Any]:
+        """Return what the service says it is."""
+        return await self._object(Call("GET", "/version"))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def _json(self, call: Call) -> Any:
+        return calls.read_json(await self._send(call))
+
+    async def _object(self, call: Call) -> dict[str, Any]:
+        answer = await self._json(call)
+        return answer if isinstance(answer, dict) else {}
+
+    async def _send(self, call: Call) -> bytes:
+        attempts = Attempts(call, self._patience, self._known)
+        while True:
+            try:
+                answer = await self._http.request(
+                    call.method, call.path, params=call.params, headers=call.headers, content=call.content or None
+                )
+            except httpx.TransportError as error:
+                await self._sleep(attempts.after_silence(self.url, error))
+                continue
+            self._known = True
+            if answer.is_success:
+                return answer.content
+            await self._sleep(attempts.after_answer(answer.status_code, answer.headers, answer.content))

@@ -1,0 +1,1 @@
+"""Rank 3: the `Learner` protocol and one file per online algorithm."""

@@ -1,0 +1,66 @@
+"""The feature hash, version 1: 64-bit keyed mixing of a name in parts; its top 32 bits are the feature hash.
+
+Theory of operation
+    A name has one or two parts: a field, and what the field says. The hash of the first part is the key of the second,
+    so a prefix (a JSON key, a namespace) is hashed once for all the values under it, and no separator can be forged.
+
+        numeric feature      age = 41.5            H(key, NUMBER, "age")
+        indicator            country = "de"        H(H(key, FIELD_EQUALS, "country"), NUMBER, "de")     shown as country=de
+        word of a text       subject: "hello"      H(H(key, FIELD_WORD, "subject"), NUMBER, "hello")    shown as subject:hello
+        namespace of VW      |user age:41          H(H(key, FIELD_NAMESPACE, "user"), NUMBER, "age")    shown as user^age
+
+    H(key, tag, bytes):
+        h = key ^ (length * M1) ^ (tag * M2)
+        for each 8 bytes w, little endian, the last padded with zeros:   h = mix((h ^ w) * M1)
+        return mix(h * M2)                  mix(h) = h ^ (h >> 32);   all arithmetic modulo 2^64
+
+    The feature hash is the top 32 bits of H; a slot is the top `bits` bits of that. The full 64 bits are the name's
+    fingerprint. `tests/golden/feature_hash.json` pins all of it for ever: another function would be another version.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from riata.base.arrays import U8
+from riata.maths.kernel import kernel
+
+M1 = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd
+M2 = np.uint64(0xD6E8FEB86659FD93)  # odd, from the same family of well-mixing multipliers
+NUMBER = np.uint64(0)
+FIELD_EQUALS = np.uint64(1)
+FIELD_WORD = np.uint64(2)
+FIELD_NAMESPACE = np.uint64(3)
+_32 = np.uint64(32)
+_8 = np.uint64(8)
+
+
+@kernel
+def hash_name(data: U8, start: int, stop: int, key: np.uint64, tag: np.uint64) -> np.uint64:
+    """Hash the bytes start:stop of `data` under `key` and `tag`.
+
+    Parameters
+    ----------
+    data : u8[...]     the whole body; read only
+    start, stop : int  the name's bytes
+    key : u64          the model's key, or the hash of the part before this one
+    tag : u64          which kind of part this is (NUMBER ends a name)
+
+    Returns            the 64-bit fingerprint
+    Cost               one multiplication for each 8 bytes
+    Source             this module's theory of operation
+    """
+    h = key ^ (np.uint64(stop - start) * M1) ^ (tag * M2)
+    at = start
+    while at < stop:
+        word = np.uint64(0)
+        end = min(at + 8, stop)
+        shift = np.uint64(0)
+        for i in range(at, end):
+            word |= np.uint64(data[i]) << shift
+            shift += _8
+        h = (h ^ word) * M1
+        h ^= h >> _32
+        at += 8
+    h *= M2
+    return h ^ (h >> _32)

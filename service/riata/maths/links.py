@@ -1,0 +1,57 @@
+"""How a margin becomes a probability, and a probability an answer."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from riata.base.arrays import F64
+from riata.maths.kernel import inline_kernel, kernel
+
+LOGISTIC: Final = 0
+IDENTITY: Final = 1
+HINGE: Final = 2
+REAL: Final = 3  # identity, where labels are any number and nothing is a probability
+
+
+@inline_kernel
+def sigma(margin: float) -> float:
+    """Logistic function without overflow: the exponential is always of a number that is not positive.
+
+    Source             the two forms 1 / (1 + exp(-m)) and exp(m) / (1 + exp(m)), each where it cannot overflow
+    """
+    e = math.exp(-abs(margin))
+    return 1.0 / (1.0 + e) if margin >= 0.0 else e / (1.0 + e)
+
+
+@kernel
+def answers(margin: F64, link: int, negative: float, probability: F64, label: F64) -> None:
+    """Turn margins into probabilities and labels.
+
+    Parameters
+    ----------
+    margin : f64[n]       finite; read only
+    link : int            LOGISTIC: sigma(margin); IDENTITY: margin clipped to [0, 1]; HINGE and REAL: no probability
+    negative : float      how the negative class is written: 0 or -1
+    probability : f64[n]  overwritten; NaN where the link has none
+    label : f64[n]        overwritten: 1 where the probability is above 1/2 (HINGE: the margin above 0), else `negative`;
+                          REAL: the margin itself
+
+    Returns            nothing
+    Cost               one exponential for each row
+    Source             Langford, Li & Zhang 2009, section 2 (losses and what they predict)
+    """
+    for i in range(margin.shape[0]):
+        m = margin[i]
+        probability[i] = math.nan
+        above = m > 0.0
+        if link == LOGISTIC:
+            probability[i] = sigma(m)
+            above = probability[i] > 0.5
+        elif link == IDENTITY:
+            probability[i] = min(max(m, 0.0), 1.0)
+            above = m > 0.5
+        if link == REAL:
+            label[i] = m
+        else:
+            label[i] = 1.0 if above else negative

@@ -1,0 +1,159 @@
+"""Truncated gradient over the rows of a batch: the step size, the clock of truncation, and the loop."""
+
+from __future__ import annotations
+
+import math
+
+from riata.base.arrays import BOOL, F64
+from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.losses import invariant_travel, slope
+from riata.maths.truncated_row import (
+    CLOCK,
+    CLOCK_LOST,
+    IMPORTANCE,
+    INTERCEPT,
+    INTERCEPT_SQUARES,
+    LEARNT,
+    NORM,
+    Rows,
+    Scratch,
+    Settings,
+    Table,
+    gather_row,
+    inverse_root,
+    rate_row,
+    write_row,
+)
+from riata.maths.truncation import ROUND, SUBGRADIENT, on_grid
+
+
+@inline_kernel
+def eta_at(learnt: int, settings: Settings) -> float:
+    """Step size of the row after `learnt` others, before any rate of the coordinate.
+
+    Parameters
+    ----------
+    learnt : int           rows learnt before this one
+    settings : Settings    the configuration
+
+    Returns                eta (delay / (delay + learnt))^power
+    Cost                   one pow where the rate decays
+    Source                 the usual family; delay 1 and power 1/2 give eta / sqrt(i)
+    """
+    if settings.power == 0.0:
+        return settings.eta
+    return settings.eta * math.pow(settings.delay / (settings.delay + learnt), settings.power)
+
+
+@kernel
+def event_size(table: Table, settings: Settings, learnt: int) -> float:
+    """How far one truncation event moves the clock, when it comes after `learnt` rows.
+
+    Parameters
+    ----------
+    table : Table          read only
+    settings : Settings    the configuration
+    learnt : int           rows learnt, the event's own included
+
+    Returns                1 where events are counted, else the common factor of eta K g
+    Cost                   one square root and one pow at the most
+    Source                 Langford, Li & Zhang 2009, equation 6: eta_i K g
+    """
+    if settings.counting or settings.rule == ROUND:
+        return 1.0
+    size = eta_at(max(learnt - 1, 0), settings) * (settings.gravity * settings.period)
+    if settings.normalised and table.scalars[NORM] > 0.0:
+        size *= math.sqrt(table.scalars[IMPORTANCE] / table.scalars[NORM])
+    return on_grid(size) if settings.grid else size
+
+
+@inline_kernel
+def tick(table: Table, settings: Settings) -> None:
+    """Count a learnt row, and move the clock where it completes a period.
+
+    Parameters
+    ----------
+    table : Table          counts and clock are overwritten
+    settings : Settings    the configuration
+
+    Returns                nothing
+    Cost                   O(1)
+    Source                 Langford, Li & Zhang 2009, equation 6; the sum after Neumaier 1974
+    """
+    table.counts[LEARNT] += 1
+    learnt = table.counts[LEARNT]
+    if settings.rule == SUBGRADIENT or learnt % settings.period == 0:
+        size = event_size(table, settings, learnt)
+        clock = table.scalars[CLOCK]
+        total = clock + size
+        table.scalars[CLOCK_LOST] += (clock - total) + size if clock >= size else (size - total) + clock
+        table.scalars[CLOCK] = total
+
+
+@inline_kernel
+def learn_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> tuple[float, bool]:
+    """Predict row i, then learn it.
+
+    Parameters
+    ----------
+    table : Table          overwritten, unless the row is refused
+    settings : Settings    the configuration
+    rows : Rows            read only
+    i : int                which row
+    scratch : Scratch      overwritten
+
+    Returns                margin before learning, and whether the row was learnt
+    Cost                   O(features of the row)
+    Source                 Langford, Li & Zhang 2009, algorithm 1; Karampatziakis & Langford 2011 for the importance
+    """
+    k, margin = gather_row(table, settings, rows, i, scratch)
+    label = rows.label[i]
+    importance = rows.weight[i]
+    learnt = not rows.skip[i] and math.isfinite(margin) and math.isfinite(label)
+    gradient = slope(settings.loss, margin, label) if learnt else 0.0
+    if gradient != 0.0:  # beyond the hinge there is nothing to learn, but the row counts
+        length, norm, bound = rate_row(table, settings, gradient, importance, k, scratch)
+        norm = table.scalars[NORM] + importance * norm
+        total = table.scalars[IMPORTANCE] + importance
+        eta = eta_at(table.counts[LEARNT], settings)
+        if settings.normalised and norm > 0.0:
+            eta *= math.sqrt(total / norm)
+        move = -eta * importance * gradient
+        if settings.invariant and length > 0.0:
+            move = invariant_travel(settings.loss, margin, label, eta * importance * length) / length
+        squares = table.scalars[INTERCEPT_SQUARES] + importance * gradient * gradient
+        intercept = table.scalars[INTERCEPT] + move * inverse_root(squares, 1.0, settings)
+        # Every new number is at most bound * (1 + |move|) in size, so one test stands for all of them.
+        learnt = math.isfinite(bound * (1.0 + abs(move)) + abs(intercept) + squares + norm + length)
+        if learnt:
+            write_row(table, settings, move, k, scratch)
+            if settings.intercept:
+                table.scalars[INTERCEPT] = on_grid(intercept) if settings.grid else intercept
+                table.scalars[INTERCEPT_SQUARES] = squares
+            table.scalars[NORM] = norm
+            table.scalars[IMPORTANCE] = total
+    if learnt:
+        tick(table, settings)
+    return margin, learnt
+
+
+@kernel
+def learn_rows(table: Table, settings: Settings, rows: Rows, scratch: Scratch, margin: F64, refused: BOOL) -> None:
+    """Predict and learn every row in order.
+
+    Parameters
+    ----------
+    table : Table          overwritten; alive and seen must have room for every feature of the rows
+    settings : Settings    the configuration
+    rows : Rows            read only
+    scratch : Scratch      room for the longest row; overwritten
+    margin : f64[n]        overwritten: margins before learning
+    refused : bool[n]      overwritten: rows that were skipped or would have left the finite range
+
+    Returns                nothing
+    Cost                   O(features)
+    Source                 learn_row
+    """
+    for i in range(len(rows.indptr) - 1):
+        margin[i], learnt = learn_row(table, settings, rows, i, scratch)
+        refused[i] = not learnt

@@ -1,0 +1,107 @@
+"""What truncation does to one weight over a gap of events during which nothing else touched it.
+
+Truncation is for all weights, learning for the few of one row. So a weight carries the time of its last touch, and
+the events since then are made up for in one closed form when it is next looked at. That is exact: a weight above the
+ceiling stays where it is, one at or below it only gets smaller, so the ceiling is asked once, at the start of the gap,
+whatever the sizes of the events were.
+
+Time is a clock that only truncation events move. `gap` is the clock now minus the clock at the last touch; one unit of
+it shrinks by `unit`. Where all events are equal the clock counts them and `unit` is their size; where the size changes
+from event to event the clock adds up the sizes and `unit` is the weight's own rate.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from riata.maths.kernel import inline_kernel, kernel
+
+TRUNCATE: Final = 0
+ROUND: Final = 1
+SUBGRADIENT: Final = 2
+
+GRID: Final = 2.0**-40  # sums of multiples of this below 2^13 are exact in float64
+
+
+@inline_kernel
+def on_grid(value: float) -> float:
+    """The nearest multiple of GRID, ties to even.
+
+    Source    a power of two scales exactly, so only the rounding rounds
+    """
+    return float(np.rint(value / GRID)) * GRID
+
+
+@kernel
+def shrink(beta: float, amount: float, ceiling: float) -> float:
+    """Move a weight towards zero by `amount`, stopping there, unless it is above the ceiling.
+
+    Parameters
+    ----------
+    beta : float      the weight
+    amount : float    >= 0
+    ceiling : float   > 0, may be infinite
+
+    Returns           sgn(beta) max(0, |beta| - amount) where |beta| <= ceiling, else beta; a zero is +0.0
+    Cost              a few comparisons
+    Source            Langford, Li & Zhang 2009, equation 6 (T1)
+    """
+    size = abs(beta)
+    if size > ceiling:
+        return beta
+    if size <= amount:
+        return 0.0
+    return math.copysign(size - amount, beta)
+
+
+@kernel
+def swing(beta: float, unit: float, gap: float) -> float:
+    """Take `gap` steps of size `unit`, each towards zero, without stopping there.
+
+    Parameters
+    ----------
+    beta : float   the weight
+    unit : float   >= 0
+    gap : float    number of steps, a whole number
+
+    Returns        the weight after the steps: it walks to zero and then jumps from side to side; exactly at zero it stays
+    Cost           one division
+    Source         Langford, Li & Zhang 2009, equation 5, iterated
+    """
+    size = abs(beta)
+    if unit <= 0.0 or gap <= 0.0 or size == 0.0:
+        return beta
+    n = min(gap, math.floor(size / unit))
+    rest = size - n * unit
+    left = gap - n
+    if left > 0.0 and rest > 0.0 and left % 2.0 == 1.0:
+        return -math.copysign(unit - rest, beta)
+    return math.copysign(rest, beta) if rest != 0.0 else 0.0
+
+
+@kernel
+def after_gap(rule: int, beta: float, unit: float, gap: float, ceiling: float) -> float:
+    """The weight now, given the weight at its last touch.
+
+    Parameters
+    ----------
+    rule : int        TRUNCATE, ROUND or SUBGRADIENT
+    beta : float      the weight at its last touch
+    unit : float      what one unit of the clock takes away, >= 0; ROUND takes no notice of it
+    gap : float       how far the clock went since then, >= 0
+    ceiling : float   > 0; SUBGRADIENT takes no notice of it
+
+    Returns           the weight after all events of the gap
+    Cost              O(1), however many events the gap holds
+    Source            Langford, Li & Zhang 2009, equations 4 (with the inequality turned, as the text means), 5 and 6
+    """
+    if gap <= 0.0:
+        return beta
+    if rule == TRUNCATE:
+        return shrink(beta, unit * gap, ceiling)
+    if rule == ROUND:
+        return beta if abs(beta) > ceiling else 0.0
+    return swing(beta, unit, gap)

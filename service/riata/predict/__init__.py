@@ -1,0 +1,1 @@
+"""Rank 4: the immutable `Model`, scoring and explanation."""

@@ -1,0 +1,124 @@
+"""Why a row got its margin, and which weights are the largest."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from riata.predict.model import Model
+from riata.predict.name_book import NameBook
+from riata.predict.scoring import held, weights_of
+
+SMALLEST_NORMAL: Final = sys.float_info.min  # smaller values are no features: the wire drops them
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one feature added to the margin. weight and contribution are 0.0 for a feature the model does not know.
+
+    shares_slot_with : other names seen in the same slot, in this row or before; the weight belongs to all of them
+    """
+
+    feature: str
+    value: float
+    weight: float
+    contribution: float
+    shares_slot_with: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A margin taken apart.
+
+    `bias` and then the contributions, added one after the other in the order given here (that of the feature hashes), make
+    exactly the margin that `score` answers: the same additions in the same order.
+    """
+
+    bias: float
+    contributions: tuple[Contribution, ...]
+
+    @property
+    def margin(self) -> float:
+        """The sum, in order."""
+        total = self.bias
+        for part in self.contributions:
+            total = held(total + part.contribution)
+        return total
+
+    def largest_first(self) -> list[Contribution]:
+        """Return the contributions by size, for people; ties stay in their order."""
+        return sorted(self.contributions, key=lambda part: -abs(part.contribution))
+
+    def answer(self) -> dict[str, Any]:
+        """Return `bias` and `contributions` as the HTTP answer has them."""
+        contributions = [
+            {
+                "feature": part.feature,
+                "value": part.value,
+                "weight": part.weight,
+                "contribution": part.contribution,
+                "shares_slot_with": list(part.shares_slot_with),
+            }
+            for part in self.contributions
+        ]
+        return {"bias": self.bias, "contributions": contributions}
+
+
+def explain(model: Model, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int], list[str]]) -> Explanation:
+    """Take the margin of one row apart.
+
+    named_row : (32-bit hash, value, name) of every feature, in the order of the request
+    shared    : slot -> names seen in it
+
+    Features whose 32-bit hashes are equal are one feature to every learner: they appear once, names joined by " + ", values
+    summed in the order of the request, as the wire sums them.
+    """
+    merged: dict[int, tuple[float, list[str]]] = {}
+    for hash32, value, name in named_row:
+        total, names = merged.get(hash32, (0.0, []))
+        merged[hash32] = (total + value, names if name in names else [*names, name])
+    row = [(h, x, names) for h, (x, names) in sorted(merged.items()) if abs(x) >= SMALLEST_NORMAL]
+    shift = 32 - model.weights.bits
+    in_row: dict[int, list[str]] = {}
+    for hash32, _, names in row:
+        in_row.setdefault(hash32 >> shift, []).extend(names)
+    parts = []
+    for (hash32, value, names), weight in zip(row, weights_of(model, [h for h, _, _ in row]), strict=True):
+        slot = hash32 >> shift
+        others = dict.fromkeys(other for other in (*in_row[slot], *shared(slot)) if other not in names)
+        contribution = held(weight * value) if weight != 0.0 else 0.0
+        parts.append(Contribution(" + ".join(names), value, weight, contribution, tuple(others)))
+    return Explanation(model.weights.intercept, tuple(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedWeight:
+    """One weight. `feature` is the first name seen in the slot (that begins with the prefix asked for), None where no name
+    is kept; `names` are all of them."""
+
+    feature: str | None
+    slot: int
+    weight: float
+    names: tuple[str, ...]
+
+
+def top_weights(model: Model, top: int, prefix: str, book: NameBook) -> list[NamedWeight]:
+    """Return the `top` weights of largest size, ties by slot; with a prefix only those in whose slot a name begins with it."""
+    slot, beta = model.weights.slot, model.weights.beta
+    if prefix:
+        keep = np.isin(slot, np.array(book.slots_with(prefix), dtype=np.uint32), assume_unique=True)
+        slot, beta = slot[keep], beta[keep]
+    size = np.abs(beta)
+    if 0 < top < len(size):  # narrow down before sorting: the whole is not sorted for the sake of its largest few
+        keep = size >= np.partition(size, len(size) - top)[len(size) - top]
+        slot, beta, size = slot[keep], beta[keep], size[keep]
+    found = []
+    for at in np.lexsort((slot, -size))[: max(top, 0)].tolist():
+        names = tuple(book.in_slot(int(slot[at])))
+        feature = next((name for name in names if name.startswith(prefix)), None)
+        found.append(NamedWeight(feature, int(slot[at]), float(beta[at]), names))
+    return found

@@ -1,0 +1,203 @@
+"""Create, change, save, restore, carry away and drop models. Each is an event of a log, or leaves the log alone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import numpy as np
+
+from riata.base.arrays import Arrays
+from riata.base.clock import rfc3339
+from riata.base.errors import BadInput, Conflict, Corrupt, Malformed, NotFound
+from riata.run.config import ModelConfig, check_change, config_payload, read_config
+from riata.run.engine import DEFAULT_MODEL, Engine
+from riata.run.model_state import ModelState
+from riata.store import layout, records
+from riata.store.store import Append, Generation
+from riata.wire.encoder import fingerprint
+
+MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+NAMES = "names."  # prefix of the arrays by which an export carries the names of its weights
+
+
+class Admin:
+    """Operations on models, for the web room."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def put_model(self, model: str, document: object) -> tuple[bool, ModelConfig]:
+        """Create `model`, or change what may change of it. Returns whether it was created, and its configuration.
+
+        Raises `BadInput` for the name or the document, `Conflict` (code `needs_rebuild`) naming what cannot change.
+        """
+        config = read_config(document)
+        check_name(model)
+        if model not in self._engine.desks:
+            self._engine.owner  # noqa: B018  refuses while the store is being opened
+            await self._engine.create(model, config)
+            return True, config
+        old = self._engine.published(model).config
+        check_change(old, config)
+        if config != old:
+            await self._append_and_serve(Append(model, "config", self._now_ms(), payload=config_payload(config)))
+        return False, config
+
+    async def drop_model(self, model: str) -> None:
+        """Drop `model` with its log and generations. The default model stays: `Conflict` (code `default_stays`)."""
+        self._engine.desk(model)
+        if model == DEFAULT_MODEL:
+            raise Conflict(
+                "the default model cannot be dropped; restore a generation of it, or use another model", "default_stays"
+            )
+        await self._engine.drop(model)
+
+    async def snapshots(self, model: str) -> list[dict[str, Any]]:
+        """Retained generations, newest first."""
+        self._engine.desk(model)
+        return [_shown(generation) for generation in await self._engine.call(lambda s: s.generations(model))]
+
+    async def snapshot_now(self, model: str) -> dict[str, Any]:
+        """Checkpoint now; answers when it is durable and was read back."""
+        self._engine.desk(model)
+        saved = await self._engine.save(model)
+        if saved.generation is None:
+            raise Conflict("the checkpoint was not written", "checkpoint_failed")
+        return {**_shown(saved.generation), "took_ms": saved.took_ms}
+
+    async def restore(self, model: str, generation: int) -> dict[str, Any]:
+        """Put the content of `generation` back; the log goes on, and the return is one of its events."""
+        self._engine.desk(model)
+        require_generation(await self._engine.call(lambda s: s.generations(model)), generation)
+        content = await self._engine.call(lambda s: s.open_generation(model, generation))
+        seq = await self._restore_content(model, content, {"generation": generation})
+        return {"generation": generation, "seq": seq}
+
+    async def export(self, model: str) -> bytes:
+        """One checkpoint of the present state with the names of its weights: all that another service needs."""
+        desk = self._engine.desk(model)
+        saved = await self._engine.save(model)
+        if saved.generation is None:
+            raise Conflict("the checkpoint was not written", "checkpoint_failed")
+        gen = saved.generation.gen
+        content = await self._engine.call(lambda s: s.open_generation(model, gen))
+        names = await self._engine.call(lambda s: list(s.names(model)))
+        slots = self._engine.published(model).model.weights.slot
+        shift = np.uint64(64 - desk.encoder.bits)
+        kept = [(mark, text) for mark, text in names if int(np.uint64(mark) >> shift) in _Members(slots)]
+        header, arrays = layout.decode_checkpoint(content)
+        return layout.encode_checkpoint(header, {**arrays, **_pack_names(kept)})
+
+    async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
+        """Put exported content into `model`, which is created where it does not exist.
+
+        Raises `Malformed` (code `not_an_export`), `Conflict` (code `needs_rebuild`) where an existing model encodes otherwise.
+        """
+        check_name(model)
+        config, names = await asyncio.get_running_loop().run_in_executor(None, _read_export, content)
+        created = model not in self._engine.desks
+        if created:
+            await self._engine.create(model, config)
+        else:
+            self._check_same_encoding(model, config)
+        seq = await self._restore_content(model, content, {"import": config.learner.kind}, names)
+        return {"name": model, "created": created, "seq": seq}
+
+    def _check_same_encoding(self, model: str, config: ModelConfig) -> None:
+        mine = self._engine.published(model).config
+        if fingerprint(mine.encoder) != fingerprint(config.encoder) or mine.labels != config.labels:
+            raise Conflict(
+                f"model {model} encodes features or labels in another way than the import does; import under a new name",
+                "needs_rebuild",
+            )
+
+    async def _restore_content(
+        self, model: str, content: bytes, source: dict[str, Any], names: list[tuple[int, bytes]] | None = None
+    ) -> int:
+        def check() -> None:
+            ModelState.thaw(*layout.decode_checkpoint(content))
+
+        await asyncio.get_running_loop().run_in_executor(None, check)
+        payload = records.encode_restore(source, content)
+        append = Append(model, "restore", self._now_ms(), payload=payload, names=names or [])
+        return await self._append_and_serve(append)
+
+    async def _append_and_serve(self, append: Append) -> int:
+        self._engine.require_accepting(append.model)
+        appended = await self._engine.append(append)
+        await self._engine.wait_for(append.model, appended.seq, self._engine.settings.observe_timeout_ms)
+        return appended.seq
+
+    def _now_ms(self) -> int:
+        return self._engine.clock.unix_ms()
+
+
+def check_name(name: str) -> None:
+    """Raise `BadInput` (code `bad_model_name`) for a name that no model may have."""
+    if not MODEL_NAME.fullmatch(name):
+        raise BadInput(
+            f"{name[:64]!r} cannot name a model: lower-case letters, digits, - and _, at most 63, a letter or digit first",
+            "bad_model_name",
+        )
+
+
+class _Members:
+    """Membership in a sorted array."""
+
+    def __init__(self, ordered: np.ndarray[Any, Any]) -> None:
+        self._ordered = ordered
+
+    def __contains__(self, value: int) -> bool:
+        at = int(np.searchsorted(self._ordered, value))
+        return at < len(self._ordered) and int(self._ordered[at]) == value
+
+
+def _shown(generation: Generation) -> dict[str, Any]:
+    return {
+        "generation": generation.gen,
+        "seq": generation.applied,
+        "created": rfc3339(generation.created_ms),
+        "bytes": generation.bytes,
+        "state_digest": generation.state_digest.hex(),
+        "verified": generation.verified,
+        "metrics": dict(generation.info),
+    }
+
+
+def _pack_names(names: list[tuple[int, bytes]]) -> Arrays:
+    lengths = np.array([len(text) for _, text in names], np.uint32)
+    return {
+        NAMES + "fingerprint": np.array([mark for mark, _ in names], np.uint64),
+        NAMES + "length": lengths,
+        NAMES + "text": np.frombuffer(b"".join(text for _, text in names), np.uint8).copy(),
+    }
+
+
+def _unpack_names(arrays: Arrays) -> list[tuple[int, bytes]]:
+    if NAMES + "text" not in arrays:
+        return []
+    lengths = arrays[NAMES + "length"].astype(np.int64)
+    marks, text = arrays[NAMES + "fingerprint"], arrays[NAMES + "text"].tobytes()
+    if len(marks) != len(lengths) or int(lengths.sum()) != len(text):
+        raise Malformed("the names in this export do not add up", "not_an_export")
+    stops = np.cumsum(lengths)
+    return [(int(mark), text[stop - length : stop]) for mark, length, stop in zip(marks, lengths, stops, strict=True)]
+
+
+def _read_export(content: bytes) -> tuple[ModelConfig, list[tuple[int, bytes]]]:
+    try:
+        header, arrays = layout.decode_checkpoint(content)
+        state = ModelState.thaw(header, arrays)
+    except Corrupt as error:
+        raise Malformed(f"not an export of a model, or damaged: {error.detail}", "not_an_export") from None
+    return state.config, _unpack_names(arrays)
+
+
+def require_generation(generations: list[Generation], gen: int) -> Generation:
+    """Find one generation. Raises `NotFound` (code `generation_not_found`) naming those that are kept."""
+    for generation in generations:
+        if generation.gen == gen:
+            return generation
+    raise NotFound(f"no generation {gen}; kept: {', '.join(str(g.gen) for g in generations) or 'none'}", "generation_not_found")

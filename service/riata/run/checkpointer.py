@@ -1,0 +1,109 @@
+"""Write a frozen state as a new generation: stage, commit, read back, trim, in that order and never another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from riata.base.errors import Corrupt, Unavailable
+from riata.learn.registry import ALGO_VERSION
+from riata.run.model_state import Frozen
+from riata.store import layout
+from riata.store.store import Generation, Owner, Store, Verdict
+
+T = TypeVar("T")
+Call = Callable[[Callable[[Store], Any]], Future[Any]]
+
+PACE_S = 0.001  # between chunks, so that appends that wait are served first
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What `trim` keeps."""
+
+    generations: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """How one checkpoint ended. `verdict` is None where there was no room for it."""
+
+    model: str
+    verdict: Verdict | None
+    generation: Generation | None
+    took_ms: int
+    detail: str = ""
+
+
+class Checkpointer:
+    """Writes checkpoints from outside the store's thread, chunk by chunk, so that acknowledgements go on in between."""
+
+    def __init__(self, call: Call, owner: Owner, retention: Retention) -> None:
+        self._call = call
+        self._owner = owner
+        self._retention = retention
+
+    def save(self, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]) -> Saved:
+        """Write `frozen` as the next generation and wait until it is durable and verified."""
+        begun = time.monotonic()
+        name = str(frozen.header["model"])
+        try:
+            verdict, generation = self._write(name, frozen, created_ms, info)
+            detail = ""
+        except Unavailable as error:
+            if error.outcome == "unknown":
+                raise
+            verdict, generation, detail = None, None, error.detail
+        return Saved(name, verdict, generation, round(1000 * (time.monotonic() - begun)), detail)
+
+    def _write(
+        self, name: str, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]
+    ) -> tuple[Verdict, Generation]:
+        content = frozen.encode()
+        newest = self._newest(name)
+        chunks = list(layout.split_chunks(content))
+        generation = Generation(
+            gen=newest + 1,
+            parent=newest,
+            applied=int(frozen.header["applied"]),
+            chain=bytes.fromhex(frozen.header["chain"]),
+            lineage=bytes.fromhex(frozen.header["lineage"]),
+            epoch=self._owner.epoch,
+            algo_version=ALGO_VERSION,
+            created_ms=created_ms,
+            chunks=len(chunks),
+            bytes=len(content),
+            digest=layout.checkpoint_digest(content),
+            state_digest=frozen.digest(),
+            verified=False,
+            info=info,
+        )
+        for index, chunk in enumerate(chunks):
+            if not self._stage(name, generation.gen, index, chunk):
+                return Verdict.FENCED, generation
+            time.sleep(PACE_S)
+        verdict: Verdict = self._call(lambda s: s.commit(self._owner, name, newest, generation)).result()
+        if verdict is Verdict.OK:
+            self._verify_and_trim(name, generation)
+        return verdict, generation
+
+    def _newest(self, name: str) -> int:
+        generations = self._call(lambda s: s.generations(name)).result()
+        return generations[0].gen if generations else 0
+
+    def _stage(self, name: str, gen: int, index: int, chunk: bytes) -> bool:
+        return bool(self._call(lambda s: s.stage(self._owner, name, gen, index, chunk)).result())
+
+    def _verify_and_trim(self, name: str, generation: Generation) -> None:
+        """Only what was read back and is right may let the log go."""
+        content = self._call(lambda s: s.open_generation(name, generation.gen)).result()
+        header, arrays = layout.decode_checkpoint(content)
+        if Frozen(header, arrays).digest() != generation.state_digest:
+            raise Corrupt(f"generation {generation.gen} of {name} does not read back as it was written")
+        self._call(lambda s: s.mark_verified(self._owner, name, generation.gen)).result()
+        keep = self._retention
+        self._call(lambda s: s.trim(self._owner, name, keep.generations, keep.events)).result()

@@ -1,0 +1,138 @@
+"""The protocol core: what may happen next to one model. No I/O, no clock, no threads.
+
+Theory of operation
+    A model's state is a function of its log. The core is the part of that law which can be checked without a disk: it is
+    told what happened (a record was logged, a record was applied, a checkpoint was committed) and says what to do next.
+
+    Rule 1. A record is applied only where first == applied + 1 and its chain continues ours. Anything else is a gap or a
+            fork: the core stops for good, and never skips.
+    Rule 2. A published model and a checkpoint are taken only between records, so both are the state after events 1..applied.
+    Rule 3. Publishing and checkpointing never change the state; when they happen is decided by the time passed in, so two
+            runs over the same log publish at other moments and end in the same bits.
+    Rule 4. One checkpoint at a time. A refused commit (fenced, forked) is the end of this writer.
+
+    The stimuli are methods, the answers are values of `Action`. Illegal stimuli raise and change nothing.
+
+                      logged(record)            applied(record)                due(now)
+        log  ──────────────────────►  Rule 1  ───────────────►  dirty  ───────────────────►  PUBLISH, CHECKPOINT
+                                          │                                                      │
+                                          └── LogGap, LogFork: stopped            committed(verdict) ──► checkpoint may start again
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from riata.base.errors import Conflict, LogFork, LogGap
+from riata.store.records import next_chain
+from riata.store.store import Record, Verdict
+
+
+class Action(Enum):
+    """What is to be done now."""
+
+    PUBLISH = "publish"
+    CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How often; from the model's configuration."""
+
+    publish_every_ms: int
+    checkpoint_every_ms: int
+    checkpoint_every_events: int
+
+
+class Core:
+    """The protocol of one model. `applied` and `chain` are where its state stands."""
+
+    def __init__(self, applied: int, chain: bytes, schedule: Schedule, now_ms: int) -> None:
+        self.applied = applied
+        self.chain = chain
+        self.schedule = schedule
+        self.stopped: str | None = None
+        self._published = applied
+        self._published_ms = now_ms - schedule.publish_every_ms  # the first event is published at once
+        self._saved = applied
+        self._saved_ms = now_ms
+        self._saving: int | None = None
+
+    def logged(self, record: Record) -> None:
+        """Check that `record` is the next of the log (Rule 1). Raises `LogGap` or `LogFork`, and stops."""
+        self._require_running()
+        if record.first != self.applied + 1:
+            self._stop(LogGap(f"expected event {self.applied + 1}, the log has {record.first}"))
+        if record.chain != next_chain(self.chain, record.digest):
+            self._stop(LogFork(f"the chain breaks at events {record.first} to {record.last}"))
+
+    def advanced(self, record: Record) -> None:
+        """Note that `record`, checked by `logged`, is now part of the state."""
+        self._require_running()
+        self.applied = record.last
+        self.chain = record.chain
+
+    def due(self, now_ms: int, wanted: bool = False) -> list[Action]:
+        """Return what is due. `wanted`: somebody waits for the present state to be served."""
+        actions = []
+        if self.applied > self._published and (wanted or now_ms - self._published_ms >= self.schedule.publish_every_ms):
+            actions.append(Action.PUBLISH)
+        if self._saving is None and self.applied > self._saved and self._checkpoint_due(now_ms):
+            actions.append(Action.CHECKPOINT)
+        return actions
+
+    def next_due_ms(self) -> int | None:
+        """Return when `due` will next have something to say if nothing else happens; None for never."""
+        moments = []
+        if self.applied > self._published:
+            moments.append(self._published_ms + self.schedule.publish_every_ms)
+        if self._saving is None and self.applied > self._saved:
+            moments.append(self._saved_ms + self.schedule.checkpoint_every_ms)
+        return min(moments, default=None)
+
+    def published(self, now_ms: int) -> None:
+        """Note that the present state is now served."""
+        self._published = self.applied
+        self._published_ms = now_ms
+
+    def checkpoint_started(self, now_ms: int) -> int:
+        """Note that a checkpoint of the present state began; return its `applied`. Raises `Conflict` if one is under way."""
+        self._require_running()
+        if self._saving is not None:
+            raise Conflict("a checkpoint is already being written", "checkpoint_running")
+        self._saving = self.applied
+        self._saved_ms = now_ms
+        return self.applied
+
+    def may_save(self) -> bool:
+        """True where a checkpoint could begin now."""
+        return self._saving is None and self.stopped is None
+
+    def committed(self, verdict: Verdict) -> None:
+        """Note how the checkpoint ended (Rule 4)."""
+        saved, self._saving = self._saving, None
+        if verdict is Verdict.OK and saved is not None:
+            self._saved = saved
+        elif verdict in (Verdict.FENCED, Verdict.FORK, Verdict.CONFLICT):
+            self.stopped = f"checkpoint {verdict.value}"
+
+    def abandoned(self) -> None:
+        """Note that the checkpoint could not be written for want of room; it is tried again when next due."""
+        self._saving = None
+
+    def reschedule(self, schedule: Schedule) -> None:
+        """Take up another schedule; it changes no state."""
+        self.schedule = schedule
+
+    def _checkpoint_due(self, now_ms: int) -> bool:
+        late = now_ms - self._saved_ms >= self.schedule.checkpoint_every_ms
+        return late or self.applied - self._saved >= self.schedule.checkpoint_every_events
+
+    def _require_running(self) -> None:
+        if self.stopped is not None:
+            raise Conflict(f"this model's writer has stopped: {self.stopped}", "writer_stopped")
+
+    def _stop(self, error: LogGap | LogFork) -> None:
+        self.stopped = error.detail
+        raise error

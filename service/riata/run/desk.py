@@ -1,0 +1,67 @@
+"""What requests need of one model: how to encode for it, the names it has met, what is served, who waits for what."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from riata.predict.name_book import NameBook
+from riata.run.published import Published
+from riata.store.store import Append, Appended
+from riata.wire.encoder import EncoderConfig
+from riata.wire.names import NamesSeen
+
+
+@dataclass(slots=True)
+class Desk:
+    """One model as requests see it.
+
+    `published` is replaced by the writer's thread and read by any; `logged` and the names belong to the store's thread;
+    `waiting` belongs to the event loop.
+    """
+
+    name: str
+    encoder: EncoderConfig
+    logged: int  # last event in the log
+    names: NameBook
+    seen: NamesSeen
+    published: Published | None = None
+    lowest_wanted: int | None = None
+    waiting: list[tuple[int, asyncio.Future[Published]]] = field(default_factory=list)
+
+    @staticmethod
+    def open(name: str, encoder: EncoderConfig, logged: int) -> Desk:
+        """A desk for a model that nobody has asked yet."""
+        return Desk(name, encoder, logged, NameBook(encoder.bits, encoder.names_max), NamesSeen(encoder.names_max))
+
+    def learn_names(self, names: list[tuple[int, bytes]]) -> None:
+        """Remember names that are in the log now."""
+        self.seen.add(fingerprint for fingerprint, _ in names)
+        for fingerprint, name in names:
+            self.names.add(fingerprint, name)
+
+    def on_logged(self, append: Append, appended: Appended) -> None:
+        """Take note of what the log now holds."""
+        if appended.record is not None:
+            self.logged = appended.record.last
+        if append.names:
+            self.learn_names(list(append.names))
+
+    def wait(self, seq: int, future: asyncio.Future[Published]) -> None:
+        """Have `future` set once the served model includes event `seq`."""
+        self.waiting.append((seq, future))
+        self._note_lowest()
+
+    def wake(self) -> None:
+        """Set the futures whose event is served now, forget those given up."""
+        published = self.published
+        if published is None:
+            return
+        for seq, future in self.waiting:
+            if seq <= published.applied and not future.done():
+                future.set_result(published)
+        self.waiting = [(seq, future) for seq, future in self.waiting if not future.done()]
+        self._note_lowest()
+
+    def _note_lowest(self) -> None:
+        self.lowest_wanted = min((seq for seq, _ in self.waiting), default=None)

@@ -1,0 +1,172 @@
+"""Everything about a model that its log determines, and the one function that moves it: `apply`.
+
+The live writer, start-up and the offline replay all call the same `apply`, so they cannot differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from riata.base.arrays import BOOL, Arrays
+from riata.base.document import write_document
+from riata.base.errors import BadInput, Corrupt
+from riata.learn.learner import Learner
+from riata.learn.registry import ALGO_VERSION, build_learner
+from riata.run.config import ModelConfig, config_from_payload, read_config
+from riata.store import layout, records
+from riata.store.store import Record
+from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.wire.batch import Batch, slice_rows
+
+LEARNER = "learner."  # prefixes of the named arrays of a checkpoint
+WATCH = "watch."
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A copy of a state that later events cannot reach: what a checkpoint holds."""
+
+    header: dict[str, Any]
+    arrays: Arrays
+
+    def digest(self) -> bytes:
+        """BLAKE2b-256 over the content: configuration, counters and arrays, but not where in which log it stands."""
+        return layout.state_digest({key: self.header[key] for key in ("config", "skipped")}, self.arrays)
+
+    def encode(self) -> bytes:
+        """The bytes of a checkpoint."""
+        return layout.encode_checkpoint(self.header, self.arrays)
+
+
+class ModelState:
+    """The state of one model after events 1..applied of its log. Owned by one thread."""
+
+    config: ModelConfig
+    learner: Learner
+    progressive: Progressive
+
+    def __init__(self, name: str, lineage: bytes) -> None:
+        self.name = name
+        self.lineage = lineage
+        self.applied = 0
+        self.chain = records.first_chain(lineage)
+        self.skipped = 0  # events that were refused by the learner or taken out by a skip event
+        self.restored = False
+
+    @property
+    def has_learnt(self) -> bool:
+        """False while the model can only answer its prior."""
+        return self.restored or self.progressive.examples > 0
+
+    def apply(self, record: Record, batch: Batch | None = None, skips: frozenset[int] = frozenset()) -> list[int]:
+        """Move the state over `record`, whose place in the log the caller has checked.
+
+        `batch` may carry what the payload decodes to, where the caller still has it. `skips` are the numbers of events
+        that later skip events take out. Returns the numbers of the events that the learner refused by itself.
+        Raises `Corrupt` where a payload cannot be read; the state is then as it was.
+        """
+        refused: list[int] = []
+        if record.kind == "observe":
+            refused = self._learn(record, batch if batch is not None else records.decode_batch(record.payload), skips)
+        elif record.kind == "config":
+            self._configure(config_from_payload(record.payload))
+        elif record.kind == "restore":
+            self._restore(records.decode_restore(record.payload)[1])
+        elif record.kind != "skip":
+            raise Corrupt(f"event {record.first} is of kind {record.kind!r}, which this version does not know")
+        self.applied = record.last
+        self.chain = record.chain
+        return refused
+
+    def freeze(self) -> Frozen:
+        """Copy the state."""
+        header = {
+            "model": self.name,
+            "lineage": self.lineage.hex(),
+            "applied": self.applied,
+            "chain": self.chain.hex(),
+            "algo_version": ALGO_VERSION,
+            "config": write_document(self.config),
+            "skipped": self.skipped,
+            "restored": self.restored,
+        }
+        arrays = {LEARNER + key: value for key, value in self.learner.freeze().items()}
+        arrays.update({WATCH + key: value for key, value in self.progressive.freeze().items()})
+        return Frozen(header, arrays)
+
+    @staticmethod
+    def thaw(header: dict[str, Any], arrays: Arrays) -> ModelState:
+        """Build the state that was frozen. Raises `Corrupt` where it cannot be one."""
+        try:
+            state = ModelState(str(header["model"]), bytes.fromhex(header["lineage"]))
+            state._take_content(header, arrays)
+            state.applied = int(header["applied"])
+            state.chain = bytes.fromhex(header["chain"])
+            state.restored = bool(header["restored"])
+        except (KeyError, TypeError, ValueError, BadInput) as error:
+            raise Corrupt(f"the checkpoint's header cannot be read: {error!r}") from error
+        return state
+
+    def memory(self) -> dict[str, int]:
+        """Bytes by part."""
+        return {**self.learner.memory(), "watch": sum(self.progressive.memory().values())}
+
+    def _configure(self, config: ModelConfig) -> None:
+        if self.applied == 0:
+            self._start_over(config)
+        self.config = config
+
+    def _start_over(self, config: ModelConfig) -> None:
+        self.config = config
+        self.learner = build_learner(config.learner, config.encoder.bits)
+        answers = "real" if config.labels == "real" else self.learner.weights().link
+        self.progressive = Progressive(ProgressiveConfig(answers=answers))
+
+    def _learn(self, record: Record, batch: Batch, skips: frozenset[int]) -> list[int]:
+        if batch.n != record.count:
+            raise Corrupt(f"events {record.first} to {record.last}: the payload holds {batch.n}")
+        skip = self._skip_mask(record, skips)
+        refused = np.empty(batch.n, np.bool_)
+        start = 0
+        while start < batch.n:
+            stop = min(batch.n, start + self.progressive.until_point)
+            mask = None if skip is None else skip[start:stop]
+            refused[start:stop] = self._learn_rows(slice_rows(batch, start, stop), mask, record.first + start)
+            start = stop
+        self.skipped += int(refused.sum())
+        new = refused if skip is None else refused & ~skip
+        return [record.first + int(i) for i in np.flatnonzero(new)]
+
+    def _learn_rows(self, batch: Batch, skip: BOOL | None, first: int) -> BOOL:
+        """Test, then train; a point of the learning curve is taken right after the event it belongs to, so that no cut into
+        batches can move it."""
+        stepped = self.learner.step(batch, skip)
+        if self.progressive.observe(stepped.margin, batch.label, batch.weight, stepped.refused, first):
+            self.progressive.note_non_zeros(len(self.learner.weights().slot))
+        return stepped.refused
+
+    def _skip_mask(self, record: Record, skips: frozenset[int]) -> BOOL | None:
+        inside = [seq for seq in skips if record.first <= seq <= record.last]
+        if not inside:
+            return None
+        mask = np.zeros(record.count, dtype=np.bool_)
+        mask[np.array(inside) - record.first] = True
+        return mask
+
+    def _restore(self, checkpoint: bytes) -> None:
+        header, arrays = layout.decode_checkpoint(checkpoint)
+        self._take_content(header, arrays)
+        self.restored = True
+
+    def _take_content(self, header: dict[str, Any], arrays: Arrays) -> None:
+        self._start_over(read_config(header["config"]))
+        self.learner.thaw(_part(arrays, LEARNER))
+        self.progressive.thaw(_part(arrays, WATCH))
+        self.skipped = int(header["skipped"])
+
+
+def _part(arrays: Arrays, prefix: str) -> Arrays:
+    return {key[len(prefix) :]: value for key, value in arrays.items() if key.startswith(prefix)}

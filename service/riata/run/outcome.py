@@ -1,0 +1,31 @@
+"""What the web room is told of a request to observe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from riata.base.errors import BadInput
+from riata.wire.parsed import RowError
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Counts of rows, the log position of the last one accepted, and every row error in the order of the rows."""
+
+    accepted: int
+    duplicate: int
+    rejected: int
+    seq: int
+    errors: list[RowError]
+    durability: str  # what the acknowledgement promises: "fsync" survives power loss, "memory" nothing
+    applied: bool  # the served model includes these rows
+
+
+class RowsRefused(BadInput):
+    """No row of the request was accepted; `observed` has the counts and the reasons."""
+
+    code = "nothing_accepted"
+
+    def __init__(self, detail: str, code: str, observed: Observed) -> None:
+        super().__init__(detail, code)
+        self.observed = observed

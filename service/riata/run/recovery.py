@@ -1,0 +1,167 @@
+"""From what is stored to a state that may serve. The only way to start: after a clean stop, a crash, or never having run.
+
+1  generations, newest first: the first whose digests verify wins
+2  the tail of the log is applied, every place and chain checked
+3  a record under which three starts in a row have died is taken out, event by event, by a skip event of the log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from riata.base.errors import Corrupt, LogGap, NotFound
+from riata.run.checkpointer import Call
+from riata.run.core import Core, Schedule
+from riata.run.model_state import ModelState
+from riata.store import layout, records
+from riata.store.store import Append, Generation, Head, Owner, Record
+from riata.wire.batch import select_rows
+
+DEATHS_MAX = 3  # starts that may die under one event before it is skipped
+_NEVER = Schedule(2**31, 2**31, 2**31)  # the core's checks without its timetable
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """The event, record or stage (STARTING) under which the last start died, and how many in a row have."""
+
+    seq: int
+    deaths: int
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A state at the end of its log, and what there is to say about how it got there."""
+
+    state: ModelState
+    generation: int  # 0: replayed from the beginning
+    replayed: int  # events applied from the log
+    refused: list[int] = field(default_factory=list)  # refused while replaying; those without a skip event yet
+    corrupt: list[int] = field(default_factory=list)  # generations that did not verify
+    skipped: list[int] = field(default_factory=list)  # events taken out now because starts died under them
+
+
+class Recovery:
+    """Recovers one model after the other through the store's thread."""
+
+    def __init__(self, call: Call, owner: Owner, now_ms: Callable[[], int]) -> None:
+        self._call = call
+        self._owner = owner
+        self._now_ms = now_ms
+
+    def recover(self, name: str, on_progress: Callable[[int], None] = lambda _done: None) -> Recovered:
+        """Bring `name` to the end of its log. `on_progress` gets the number of the last event applied.
+
+        Raises `Corrupt` (LogGap, LogFork) where no retained generation leads to the end of the log.
+        """
+        head: Head = self._call(lambda s: s.head(name)).result()
+        found = self._newest_verified(name, head)
+        state = found.state
+        skips = self._skips(name, state.applied)
+        suspect = self._suspect(name)
+        core = Core(state.applied, state.chain, _NEVER, 0)
+        for record in read_log(self._call, name, state.applied):
+            core.logged(record)
+            if suspect is not None and record.kind == "observe":
+                skips |= self._probe(found, record, skips, suspect)
+            else:
+                found.refused += [seq for seq in state.apply(record, None, skips) if seq not in skips]
+            found.replayed += record.count
+            core.advanced(record)
+            on_progress(state.applied)
+        if state.applied < head.seq:
+            raise LogGap(f"{name}: the log ends at event {state.applied}, its head says {head.seq}")
+        self._mark(name, NOTHING, 0)
+        return found
+
+    def _newest_verified(self, name: str, head: Head) -> Recovered:
+        corrupt: list[int] = []
+        generations: list[Generation] = self._call(lambda s: s.generations(name)).result()
+        for generation in generations:
+            try:
+                state = thaw_generation(generation, self._content(name, generation.gen))
+            except (Corrupt, NotFound):
+                corrupt.append(generation.gen)
+                continue
+            return Recovered(state, generation.gen, 0, corrupt=corrupt)
+        if head.first_seq > 1:
+            raise LogGap(f"{name}: no retained generation verifies and the log begins at event {head.first_seq}")
+        return Recovered(ModelState(name, head.lineage), 0, 0, corrupt=corrupt)
+
+    def _content(self, name: str, gen: int) -> bytes:
+        content: bytes = self._call(lambda s: s.open_generation(name, gen)).result()
+        return content
+
+    def _skips(self, name: str, applied: int) -> frozenset[int]:
+        found: set[int] = set()
+        for record in read_log(self._call, name, applied):
+            if record.kind == "skip":
+                found.add(records.decode_skip(record.payload)[0])
+        return frozenset(found)
+
+    def _suspect(self, name: str) -> _Suspect | None:
+        """What the start before this one was doing when it died; None where it did not die."""
+        seq, deaths = self._call(lambda s: s.inflight(name)).result()
+        if seq == NOTHING:
+            self._mark(name, STARTING, 0)
+            return None
+        return _Suspect(seq, deaths + 1)
+
+    def _probe(self, found: Recovered, record: Record, skips: frozenset[int], suspect: _Suspect) -> frozenset[int]:
+        """Apply `record` with a mark set before it; event by event where a start has died under it before."""
+        state = found.state
+        if not record.first <= suspect.seq <= record.last:
+            self._mark(state.name, record.last, 0)
+            found.refused += [seq for seq in state.apply(record, None, skips) if seq not in skips]
+            return frozenset()
+        batch = records.decode_batch(record.payload)
+        skipped: frozenset[int] = frozenset()
+        for i, seq in enumerate(range(record.first, record.last + 1)):
+            deaths = suspect.deaths if seq == suspect.seq else 0
+            if deaths >= DEATHS_MAX and seq not in skips:
+                self._skip(state.name, seq)
+                skipped |= {seq}
+            self._mark(state.name, seq, deaths)
+            event = replace(record, first=seq, count=1)
+            row = select_rows(batch, np.arange(batch.n) == i)
+            found.refused += [seq for seq in state.apply(event, row, skips | skipped) if seq not in skips | skipped]
+        found.skipped += sorted(skipped)
+        return skipped
+
+    def _skip(self, name: str, seq: int) -> None:
+        payload = records.encode_skip(seq, f"{DEATHS_MAX} starts in a row died while this event was applied")
+        append = Append(model=name, kind="skip", accepted_ms=self._now_ms(), payload=payload)
+        self._call(lambda s: s.append([append])).result()
+
+    def _mark(self, name: str, seq: int, deaths: int) -> None:
+        self._call(lambda s: s.mark_inflight(self._owner, name, seq, deaths)).result()
+
+
+NOTHING = 0  # no start is under way
+STARTING = -1  # the mark of a start that has not yet singled out a record
+
+
+def thaw_generation(generation: Generation, content: bytes) -> ModelState:
+    """Decode a checkpoint and check that it is the one its generation describes. Raises `Corrupt`."""
+    header, arrays = layout.decode_checkpoint(content)
+    state = ModelState.thaw(header, arrays)
+    if (state.applied, state.chain, state.lineage) != (generation.applied, generation.chain, generation.lineage):
+        raise Corrupt(f"generation {generation.gen} holds another moment than it says")
+    if state.freeze().digest() != generation.state_digest:
+        raise Corrupt(f"generation {generation.gen} holds another state than it says")
+    return state
+
+
+def read_log(call: Call, name: str, after: int) -> Iterator[Record]:
+    """Every record after event `after`, in order, a few megabytes at a time."""
+    while found := _read_some(call, name, after):
+        yield from found
+        after = found[-1].last
+
+
+def _read_some(call: Call, name: str, after: int) -> list[Record]:
+    found: list[Record] = call(lambda s: s.read(name, after)).result()
+    return found

@@ -1,0 +1,124 @@
+"""Learn a stored log again, beside whatever was stored of it, and compare: does the log determine the bits?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from riata.base.errors import Corrupt, LogGap
+from riata.run.core import Core, Schedule
+from riata.run.model_state import ModelState
+from riata.run.recovery import read_log, thaw_generation
+from riata.store import records
+from riata.store.store import Generation, Store
+
+T = TypeVar("T")
+_NEVER = Schedule(2**31, 2**31, 2**31)
+
+
+@dataclass(slots=True)
+class Compared:
+    """One stored checkpoint beside the state that replay reached at the same event."""
+
+    generation: int
+    applied: int
+    stored: str  # hex digest
+    replayed: str
+    problem: str = ""  # where the checkpoint itself does not verify
+
+    @property
+    def equal(self) -> bool:
+        return not self.problem and self.stored == self.replayed
+
+
+@dataclass(slots=True)
+class ReplayReport:
+    """What a replay found. `state` is the model after its last event."""
+
+    model: str
+    state: ModelState
+    started_at: int  # 0: from the beginning; else the event of the generation it had to start from
+    events: int
+    compared: list[Compared] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        """True where every checkpoint passed on the way holds the same bits, and there was one to compare with."""
+        return all(one.equal for one in self.compared)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the replayed state's content."""
+        return self.state.freeze().digest().hex()
+
+
+def replay(
+    store: Store, model: str, to: int | None = None, on_progress: Callable[[int, int], None] = lambda _done, _of: None
+) -> ReplayReport:
+    """Learn the log of `model` up to event `to` (default: its end), comparing with every retained generation passed.
+
+    Starts from nothing where the log is whole, else from the oldest retained generation. Raises `LogGap`, `LogFork` or
+    `Corrupt` where the log itself is damaged; a generation that does not verify is reported, not raised.
+    """
+    head = store.head(model)
+    last = head.seq if to is None else min(to, head.seq)
+    generations = {generation.applied: generation for generation in store.generations(model) if generation.applied <= last}
+    state = _starting_state(store, model, head.lineage, head.first_seq, generations)
+    report = ReplayReport(model, state, state.applied, 0)
+    call = _calls(store)
+    skips = frozenset(
+        records.decode_skip(record.payload)[0] for record in read_log(call, model, state.applied) if record.kind == "skip"
+    )
+    core = Core(state.applied, state.chain, _NEVER, 0)
+    for record in read_log(call, model, state.applied):
+        if record.last > last:
+            break
+        core.logged(record)
+        state.apply(record, None, skips)
+        core.advanced(record)
+        report.events += record.count
+        if record.last in generations:
+            report.compared.append(_compare(store, model, generations[record.last], state))
+        on_progress(state.applied, last)
+    if to is None and state.applied < head.seq:
+        raise LogGap(f"{model}: the log ends at event {state.applied}, its head says {head.seq}")
+    return report
+
+
+def _starting_state(store: Store, model: str, lineage: bytes, first_seq: int, generations: dict[int, Generation]) -> ModelState:
+    if first_seq == 1:
+        return ModelState(model, lineage)
+    for applied in sorted(generations):
+        generation = generations[applied]
+        if applied < first_seq - 1:
+            continue
+        try:
+            return thaw_generation(generation, store.open_generation(model, generation.gen))
+        except Corrupt:
+            continue
+    raise LogGap(f"{model}: the log begins at event {first_seq} and no retained generation leads into it")
+
+
+def _compare(store: Store, model: str, generation: Generation, state: ModelState) -> Compared:
+    compared = Compared(generation.gen, generation.applied, generation.state_digest.hex(), state.freeze().digest().hex())
+    try:
+        thaw_generation(generation, store.open_generation(model, generation.gen))
+    except Corrupt as error:
+        compared.problem = error.detail
+    return compared
+
+
+def _calls(store: Store) -> Callable[[Callable[[Store], Any]], Future[Any]]:
+    """Let code written for the store's thread run in this one."""
+
+    def call(work: Callable[[Store], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(store))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+    return call

@@ -1,0 +1,174 @@
+"""What the web room asks for. Everything hot and everything that only looks is here; `admin` has what changes models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from riata.base.clock import rfc3339
+from riata.base.document import write_document
+from riata.base.errors import BadInput
+from riata.predict.name_book import NameBook
+from riata.run.engine import Engine
+from riata.run.health import Health, ModelHealth
+from riata.run.outcome import Observed, RowsRefused
+from riata.run.published import Published
+from riata.store.store import Append, Appended
+from riata.wire.parse import Context
+from riata.wire.parsed import Parsed, RowError
+
+
+class Service:
+    """The running service: several models that learn from their logs and answer from what was last published."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def start(self) -> None:
+        """Recover every model; afterwards `health().ready`."""
+        await self._engine.start()
+
+    async def stop(self) -> None:
+        """Learn what is logged, save it, let the store go."""
+        await self._engine.stop()
+
+    # -- hot -------------------------------------------------------------------------------------------------------
+
+    def published(self, model: str) -> Published:
+        """What is served of `model` now. Raises `NotFound`; `Busy` while the log is replayed."""
+        return self._engine.published(model)
+
+    def context(self, model: str, labelled: bool) -> Context:
+        """How to read a body for `model`; only labelled rows bring names into the log."""
+        desk = self._engine.desk(model)
+        labels = self.published(model).config.labels
+        return Context(desk.encoder, labels, desk.seen if labelled else None)
+
+    def names(self, model: str) -> NameBook:
+        """The feature names `model` has met."""
+        return self._engine.desk(model).names
+
+    async def observe(self, model: str, parsed: Parsed, *, atomic: bool = False, wait_applied: bool = False) -> Observed:
+        """Append the rows, durable on return; with `wait_applied`, served on return.
+
+        Raises `RowsRefused` where no row is accepted, or with `atomic` where any is not; `Busy` and `Unavailable` as the
+        engine does, with the outcome.
+        """
+        desk = self._engine.require_accepting(model)
+        if parsed.batch.n == 0 or (atomic and parsed.errors):
+            raise self._refused(parsed, parsed.errors, atomic)
+        append = Append(desk.name, "observe", self._engine.clock.unix_ms(), parsed.batch, names=parsed.names, atomic=atomic)
+        appended = await self._engine.append(append)
+        errors = _merge(parsed, appended)
+        accepted, duplicate = int(appended.accepted.sum()), int(appended.duplicate.sum())
+        if accepted == 0 and duplicate == 0:
+            raise self._refused(parsed, errors, atomic)
+        applied = False
+        if wait_applied:
+            await self._engine.wait_for(model, appended.seq, self._engine.settings.observe_timeout_ms)
+            applied = True
+        return Observed(accepted, duplicate, len(errors), appended.seq, errors, self._engine.settings.durability, applied)
+
+    async def wait_for(self, model: str, seq: int) -> Published:
+        """Wait a little until what is served includes event `seq`. Raises `BadInput` (code `min_seq_ahead`) where the log
+        does not have it yet, `Busy` (code `not_yet`) where it is not served in time."""
+        logged = self._engine.desk(model).logged
+        if seq > logged:
+            raise BadInput(f"min_seq {seq} is beyond the log, which ends at event {logged}", "min_seq_ahead")
+        return await self._engine.wait_for(model, seq, self._engine.settings.min_seq_wait_ms)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def models(self) -> list[dict[str, Any]]:
+        """One line for each model, by name."""
+        return [self._line(name) for name in sorted(self._engine.desks)]
+
+    def describe(self, model: str) -> dict[str, Any]:
+        """Configuration, counters, metrics, memory by part, and what the store keeps of `model`."""
+        published = self.published(model)
+        desk = self._engine.desk(model)
+        memory = {**published.memory, "served": sum(published.model.memory().values()), "names": desk.names.memory()}
+        return {
+            **self._line(model),
+            "config": write_document(published.config),
+            "metrics": {key: published.figures[key] for key in ("cumulative", "faded", "window")},
+            "memory_bytes": {**memory, "total": sum(memory.values())},
+            "names": {"kept": len(desk.names), "kept_max": desk.names.capacity},
+            "log": {"last_seq": desk.logged, "lineage": published.model.origin.lineage.hex()},
+        }
+
+    def health(self) -> Health:
+        """Where the service stands. Never touches the store."""
+        engine = self._engine
+        reasons = []
+        if engine.fatal is not None:
+            reasons.append(engine.fatal)
+        if not engine.writer_alive() and not engine.stopping:
+            reasons.append("the writer's thread has ended")
+        alive = not reasons
+        if not engine.started:
+            reasons.append(f"replaying the log: {engine.tally.replayed} of {engine.tally.to_replay} events")
+        if engine.stopping:
+            reasons.append("stopping")
+        models = {name: self._model_health(name) for name in sorted(engine.desks) if engine.desks[name].published is not None}
+        tally = engine.tally
+        return Health(
+            alive=alive,
+            started=engine.started,
+            ready=not reasons,
+            reasons=reasons,
+            fatal=engine.fatal,
+            warnings=engine.warnings,
+            models=models,
+            checkpoints={
+                "ok": tally.checkpoints_ok,
+                "failed": tally.checkpoints_failed,
+                "last_ms": tally.checkpoint_last_ms,
+                "corrupt": tally.generations_corrupt,
+            },
+            replayed=(tally.replayed, tally.to_replay),
+        )
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _line(self, model: str) -> dict[str, Any]:
+        published = self.published(model)
+        desk = self._engine.desk(model)
+        return {
+            "name": model,
+            "learner": published.config.learner.kind,
+            "examples": published.figures["cumulative"]["examples"],
+            "skipped": published.skipped,
+            "non_zeros": published.model.non_zeros,
+            "seq_logged": desk.logged,
+            "seq_applied": published.applied,
+            "served": {
+                "version": published.version,
+                "seq": published.model.seq,
+                "generation": published.model.gen,
+                "published": rfc3339(published.published_ms),
+                "age_s": self._age_s(published),
+            },
+        }
+
+    def _age_s(self, published: Published) -> float:
+        return (self._engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
+
+    def _model_health(self, model: str) -> ModelHealth:
+        published = self.published(model)
+        logged = self._engine.desk(model).logged
+        return ModelHealth(logged, published.applied, published.version, self._age_s(published), published.model.non_zeros)
+
+    def _refused(self, parsed: Parsed, errors: list[RowError], atomic: bool) -> RowsRefused:
+        observed = Observed(0, 0, parsed.rows, 0, errors, self._engine.settings.durability, False)
+        if atomic and len(errors) < parsed.rows:
+            return RowsRefused(f"{len(errors)} of {parsed.rows} rows are not acceptable, so none was", "atomic_refused", observed)
+        return RowsRefused(f"none of {parsed.rows} rows is acceptable", "nothing_accepted", observed)
+
+
+def _merge(parsed: Parsed, appended: Appended) -> list[RowError]:
+    """Row errors of the wire and of the log, in the order of the rows."""
+    reused = [
+        RowError(int(parsed.row[i]), "id_reused", "event_id: seen before with other content; nothing was changed")
+        for i in appended.reused.nonzero()[0]
+    ]
+    return sorted([*parsed.errors, *reused], key=lambda error: error.index)

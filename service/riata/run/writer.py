@@ -1,0 +1,307 @@
+"""The single writer: one thread owns every learner, takes records in log order, and publishes what it has learnt."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from riata.base.clock import Clock
+from riata.base.errors import Corrupt, RiataError
+from riata.predict.model import Model, Origin
+from riata.run.checkpointer import Checkpointer, Saved
+from riata.run.core import Action, Core, Schedule
+from riata.run.model_state import Frozen, ModelState
+from riata.run.published import Published
+from riata.store.store import Record, Verdict
+from riata.wire.batch import Batch
+from riata.wire.encoder import fingerprint
+
+
+SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A record that is durable and has to be learnt."""
+
+    record: Record
+    batch: Batch | None
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """A model to look after from now on."""
+
+    state: ModelState
+    gen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """A model that was dropped."""
+
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveNow:
+    """A checkpoint that somebody waits for."""
+
+    model: str
+    future: Future[Saved] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """Somebody waits for a model's present state to be served."""
+
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """A checkpoint that ended, in whatever way."""
+
+    saved: Saved
+
+
+@dataclass(frozen=True, slots=True)
+class _Settle:
+    """Set the future once everything before it was learnt and published."""
+
+    future: Future[None] = field(default_factory=Future)
+
+
+Item = Logged | Adopt | Forget | SaveNow | Nudge | _Finished | _Settle
+
+
+@dataclass(slots=True)
+class _Cell:
+    """One model in the writer's care."""
+
+    state: ModelState
+    core: Core
+    gen: int  # newest durable generation
+    version: int = 0
+    waiting: list[Future[Saved]] = field(default_factory=list)  # who waits for the next checkpoint
+    being_saved: list[Future[Saved]] = field(default_factory=list)  # who waits for the one under way
+
+
+@dataclass(frozen=True, slots=True)
+class WriterHooks:
+    """What the writer tells the outside; all are called in the writer's thread and must not block."""
+
+    published: Callable[[Published], None]
+    refused: Callable[[str, list[int]], None]  # events that the learner refused by itself, to be logged as skipped
+    saved: Callable[[Saved], None]
+    wanted: Callable[[str], int | None]  # the lowest log position of this model that somebody waits to see served
+    fatal: Callable[[str], None]
+
+
+class Writer:
+    """Owner of the learners."""
+
+    def __init__(self, checkpointer: Checkpointer, clock: Clock, hooks: WriterHooks) -> None:
+        self._checkpointer = checkpointer
+        self._clock = clock
+        self._hooks = hooks
+        self._inbox: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
+        self._cells: dict[str, _Cell] = {}
+        self._swept_ms = 0
+        self._saver = ThreadPoolExecutor(1, thread_name_prefix="riata-checkpoint")
+        self._thread = threading.Thread(target=self._run, name="riata-writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, item: Item) -> None:
+        """Hand over something to do. Records of one model must come in log order."""
+        self._inbox.put(item)
+
+    def settle(self) -> Future[None]:
+        """A future that is set when everything handed over so far was learnt and is served."""
+        settle = _Settle()
+        self._inbox.put(settle)
+        return settle.future
+
+    def alive(self) -> bool:
+        """False once the thread has ended."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Learn what waits, then end the thread. Checkpoints under way are waited for."""
+        self._inbox.put(None)
+        self._thread.join()
+        self._saver.shutdown(wait=True)
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except Exception as error:  # the thread's outer edge: prediction goes on, learning ends, a new start decides
+            detail = error.detail if isinstance(error, RiataError) else repr(error)
+            self._hooks.fatal(f"the writer stopped: {detail}")
+
+    def _turn(self) -> bool:
+        try:
+            item = self._inbox.get(timeout=self._wait_s())
+        except queue.Empty:
+            self._sweep()
+            return True
+        if item is None:
+            return False
+        self._take(item)
+        self._sweep()
+        return True
+
+    def _take(self, item: Item) -> None:
+        if isinstance(item, Logged):
+            self._learn(item)
+        elif isinstance(item, Adopt):
+            self._adopt(item)
+        elif isinstance(item, SaveNow):
+            self._save_now(item)
+        elif isinstance(item, Nudge):
+            if item.model in self._cells:
+                self._look_after(item.model)
+        elif isinstance(item, _Finished):
+            self._finished(item.saved)
+        elif isinstance(item, _Settle):
+            for cell in self._cells.values():
+                self._publish(cell)
+            item.future.set_result(None)
+        else:
+            self._forget(item.model)
+
+    def _learn(self, item: Logged) -> None:
+        cell = self._cells.get(item.record.model)
+        if cell is None:
+            return  # dropped while its last events waited here
+        cell.core.logged(item.record)
+        refused = cell.state.apply(item.record, item.batch)
+        cell.core.advanced(item.record)
+        if item.record.kind in ("config", "restore"):
+            cell.core.reschedule(schedule_of(cell.state))
+        if refused:
+            self._hooks.refused(item.record.model, refused)
+        self._look_after(item.record.model)
+
+    def _adopt(self, item: Adopt) -> None:
+        state = item.state
+        core = Core(state.applied, state.chain, schedule_of(state), self._clock.monotonic_ms())
+        cell = self._cells[state.name] = _Cell(item.state, core, item.gen)
+        self._publish(cell)
+
+    def _forget(self, model: str) -> None:
+        cell = self._cells.pop(model, None)
+        for future in [*cell.waiting, *cell.being_saved] if cell else []:
+            future.set_exception(Corrupt(f"model {model} was dropped meanwhile", "model_dropped"))
+
+    def _save_now(self, item: SaveNow) -> None:
+        cell = self._cells.get(item.model)
+        if cell is None:
+            item.future.set_exception(Corrupt(f"model {item.model} was dropped meanwhile", "model_dropped"))
+            return
+        cell.waiting.append(item.future)
+
+    def _sweep(self) -> None:
+        """Look after every model, but not at every turn: a busy model must not pay for a thousand idle ones."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._swept_ms >= SWEEP_EVERY_MS or self._inbox.empty():
+            self._swept_ms = now_ms
+            for name in self._cells:
+                self._look_after(name)
+
+    def _look_after(self, name: str) -> None:
+        """Publish and checkpoint what is due of one model."""
+        cell = self._cells[name]
+        lowest = self._hooks.wanted(name)
+        wanted = lowest is not None and lowest <= cell.core.applied
+        actions = cell.core.due(self._clock.monotonic_ms(), wanted)
+        if Action.PUBLISH in actions:
+            self._publish(cell)
+        if Action.CHECKPOINT in actions or (cell.waiting and not cell.being_saved and cell.core.may_save()):
+            self._checkpoint(cell)
+
+    def _publish(self, cell: _Cell) -> None:
+        cell.version += 1
+        self._hooks.published(publish(cell.state, cell.gen, cell.version, self._clock))
+        cell.core.published(self._clock.monotonic_ms())
+
+    def _checkpoint(self, cell: _Cell) -> None:
+        cell.core.checkpoint_started(self._clock.monotonic_ms())
+        cell.being_saved, cell.waiting = cell.waiting, []
+        frozen = cell.state.freeze()
+        info = generation_info(cell.state)
+        created_ms = self._clock.unix_ms()
+        self._saver.submit(lambda: self._save(frozen, created_ms, info))
+
+    def _save(self, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]) -> None:
+        try:
+            self.put(_Finished(self._checkpointer.save(frozen, created_ms, info)))
+        except Exception as error:  # the saver's outer edge
+            detail = error.detail if isinstance(error, RiataError) else repr(error)
+            self._hooks.fatal(f"a checkpoint failed: {detail}")
+
+    def _finished(self, saved: Saved) -> None:
+        self._hooks.saved(saved)
+        cell = self._cells.get(saved.model)
+        if cell is None:
+            return
+        if saved.verdict is None:
+            cell.core.abandoned()
+        else:
+            cell.core.committed(saved.verdict)
+        if saved.verdict is Verdict.OK and saved.generation is not None:
+            cell.gen = saved.generation.gen
+        futures, cell.being_saved = cell.being_saved, []
+        for future in futures:
+            future.set_result(saved)
+        if saved.verdict not in (None, Verdict.OK):
+            raise Corrupt(f"checkpoint of {saved.model}: {saved.verdict.value}", "fenced")
+
+    def _wait_s(self) -> float | None:
+        moments = [moment for cell in self._cells.values() if (moment := cell.core.next_due_ms()) is not None]
+        if not moments:
+            return None
+        return max(0.0, (min(moments) - self._clock.monotonic_ms()) / 1000)
+
+
+def schedule_of(state: ModelState) -> Schedule:
+    """The schedule in a model's configuration."""
+    config = state.config
+    return Schedule(config.publish_every_ms, 1000 * config.checkpoint_every_s, config.checkpoint_every_events)
+
+
+def publish(state: ModelState, gen: int, version: int, clock: Clock) -> Published:
+    """Make what will be served of `state`, without changing a bit of it."""
+    model = Model(
+        origin=Origin(state.name, state.lineage, fingerprint(state.config.encoder), state.config.labels),
+        weights=state.learner.weights(),
+        gen=gen,
+        version=version,
+        seq=state.applied if state.has_learnt else 0,
+        created_ms=clock.monotonic_ms(),
+    )
+    return Published(
+        model=model,
+        config=state.config,
+        figures=state.progressive.figures(),
+        history=state.progressive.history(),
+        memory=state.memory(),
+        applied=state.applied,
+        skipped=state.skipped,
+        version=version,
+        published_ms=clock.unix_ms(),
+        published_mono_ms=model.created_ms,
+    )
+
+
+def generation_info(state: ModelState) -> dict[str, float | int | str]:
+    """Figures of the moment, kept beside a checkpoint for people to choose by."""
+    cumulative = state.progressive.figures()["cumulative"]
+    numbers = {key: cumulative[key] for key in ("examples", "log_loss", "auc") if cumulative.get(key) is not None}
+    return {**numbers, "non_zeros": len(state.learner.weights().slot), "skipped": state.skipped}

@@ -1,0 +1,1 @@
+"""Rank 3: the `Store` protocol (log, dedupe, checkpoints) and its implementations."""

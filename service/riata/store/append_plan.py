@@ -1,0 +1,145 @@
+"""What an append will do, decided before anything is written: dedupe, positions, chain. Shared by every store."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from riata.base.arrays import BOOL
+from riata.base.errors import BadInput, NotFound
+from riata.store.records import encode_batch, first_chain, next_chain, record_digest, row_digests
+from riata.store.store import Append, Appended, Head, Record
+from riata.wire.batch import Batch, select_rows
+
+ID_BYTES = 16
+Seen = tuple[int, bytes]  # (position of the event with this id, digest of its content)
+LookUp = Callable[[str, Sequence[bytes], int], Mapping[bytes, Seen]]
+"""(model, ids, floor) -> those of the ids that are known at positions >= floor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One append, decided. head is the model's head afterwards; ids are the new entries of the dedupe index."""
+
+    request: Append
+    appended: Appended
+    head: Head | None
+    ids: list[tuple[bytes, int, bytes]]
+
+
+def new_head(lineage: bytes) -> Head:
+    """Return the head of a model without events."""
+    return Head(lineage=lineage, seq=0, chain=first_chain(lineage), first_seq=1, dedupe_floor=1)
+
+
+def plan_group(group: Sequence[Append], heads: Mapping[str, Head], look_up: LookUp, dedupe_events: int) -> list[Planned]:
+    """Decide a whole group in order; later requests see the ids of earlier ones. `heads` is left as it is."""
+    ahead = dict(heads)
+    fresh: dict[str, dict[bytes, Seen]] = {}
+    planned = []
+    for request in group:
+        plan = _plan(request, ahead.get(request.model), fresh.setdefault(request.model, {}), look_up, dedupe_events)
+        planned.append(plan)
+        if plan.head is not None:
+            ahead[request.model] = plan.head
+            fresh[request.model].update({key: (seq, content) for key, seq, content in plan.ids})
+    return planned
+
+
+def _plan(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], look_up: LookUp, dedupe_events: int) -> Planned:
+    n = 0 if request.batch is None else request.batch.n
+    if head is None:
+        return _nothing(request, _rows(n), NotFound(f"no model {request.model!r}", "model_not_found"))
+    if request.kind != "observe":
+        return _plan_payload(request, head)
+    if request.batch is None or n == 0:
+        return _nothing(request, _rows(n), BadInput("observe: expected at least one event", "bad_batch"))
+    floor = max(head.dedupe_floor, head.seq - dedupe_events + 1)
+    rows = _judge(request.batch, request.atomic, head.seq, lambda ids: _known(ids, fresh, look_up, request.model, floor))
+    if not rows.accepted.any():
+        return _nothing(request, rows, None)
+    kept = select_rows(request.batch, rows.accepted)
+    try:
+        payload = encode_batch(kept)
+    except BadInput as error:
+        return _nothing(request, _rows(n), error)
+    record = _record(request, head, kept.n, payload)
+    appended = Appended(record, kept, rows.accepted, rows.duplicate, rows.reused, record.last)
+    return Planned(request, appended, _after(head, record, floor), rows.ids)
+
+
+def _plan_payload(request: Append, head: Head) -> Planned:
+    if not request.payload:
+        return _nothing(request, _rows(0), BadInput(f"{request.kind}: expected a payload", "bad_payload"))
+    record = _record(request, head, 1, request.payload)
+    none = _rows(0)
+    appended = Appended(record, None, none.accepted, none.duplicate, none.reused, record.last)
+    return Planned(request, appended, _after(head, record, head.dedupe_floor), [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    accepted: BOOL
+    duplicate: BOOL
+    reused: BOOL
+    seq: int
+    ids: list[tuple[bytes, int, bytes]]
+
+
+def _rows(n: int) -> _Rows:
+    return _Rows(np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.bool_), 0, [])
+
+
+def _judge(batch: Batch, atomic: bool, seq: int, known: Callable[[list[bytes]], Mapping[bytes, Seen]]) -> _Rows:
+    """Sort the rows of one request into accepted, duplicate and reused; positions count the accepted ones only."""
+    accepted, duplicate, reused = np.ones(batch.n, np.bool_), np.zeros(batch.n, np.bool_), np.zeros(batch.n, np.bool_)
+    with_id = np.flatnonzero(batch.has_id).tolist()
+    raw = batch.event_id.tobytes()
+    keys = [raw[ID_BYTES * i : ID_BYTES * (i + 1)] for i in with_id]
+    stored = known(keys) if keys else {}
+    here: dict[bytes, Seen] = {}
+    repeated = []  # rows that repeat a row of this very request
+    highest = dropped = 0
+    for i, key, content in zip(with_id, keys, row_digests(batch, with_id), strict=True):
+        found = stored.get(key) or here.get(key)
+        if found is None:
+            here[key] = (seq + 1 + i - dropped, content)
+            continue
+        accepted[i] = False
+        dropped += 1
+        if found[1] == content:
+            duplicate[i] = True
+            highest = max(highest, found[0])
+            repeated += [i] if key in here else []
+        else:
+            reused[i] = True
+    if atomic and reused.any():
+        accepted[:] = False
+        duplicate[repeated] = False  # what they repeat was not accepted
+        highest = max((stored[key][0] for i, key in zip(with_id, keys, strict=True) if duplicate[i]), default=0)
+        return _Rows(accepted, duplicate, reused, highest, [])
+    return _Rows(accepted, duplicate, reused, highest, [(key, at, content) for key, (at, content) in here.items()])
+
+
+def _known(ids: Sequence[bytes], fresh: Mapping[bytes, Seen], look_up: LookUp, model: str, floor: int) -> Mapping[bytes, Seen]:
+    stored = look_up(model, ids, floor)
+    pending = {key: fresh[key] for key in ids if key in fresh and fresh[key][0] >= floor}
+    return {**stored, **pending}
+
+
+def _nothing(request: Append, rows: _Rows, refused: BadInput | None) -> Planned:
+    return Planned(request, Appended(None, None, rows.accepted, rows.duplicate, rows.reused, rows.seq, refused), None, [])
+
+
+def _record(request: Append, head: Head, count: int, payload: bytes) -> Record:
+    first = head.seq + 1
+    digest = record_digest(request.kind, first, count, request.accepted_ms, payload)
+    chain = next_chain(head.chain, digest)
+    return Record(request.model, request.kind, first, count, request.accepted_ms, payload, digest, chain)
+
+
+def _after(head: Head, record: Record, floor: int) -> Head:
+    return dataclasses.replace(head, seq=record.last, chain=record.chain, dedupe_floor=floor)

@@ -1,0 +1,94 @@
+"""What surrounds the database in its directory: the lock that keeps others out, and the ballast kept for a full disk."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+from pathlib import Path
+from typing import Final
+
+from riata.base.errors import Conflict
+
+LOCK_NAME: Final = "riata.lock"
+BALLAST_NAME: Final = "riata.ballast"
+_NOTE_BYTES_MAX = 256
+
+
+class DirectoryLock:
+    """An exclusive lock on a directory, held until `release` or the end of the process, however it ends.
+
+    The lock file is never deleted: deleting it would let two processes lock two files of the same name. It says who holds it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Take the lock. Raises `Conflict` (code `directory_locked`), naming the holder."""
+        self._file = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._file, _NOTE_BYTES_MAX, 0).decode("ascii", "replace").strip()
+            os.close(self._file)
+            raise Conflict(
+                f"{directory} is in use by another process ({holder or 'unknown'}): stop it, or choose another directory",
+                "directory_locked",
+            ) from None
+        note = f"pid {os.getpid()} on {socket.gethostname()}\n".encode("ascii", "replace")[:_NOTE_BYTES_MAX]
+        # What the note says is a help to people, the lock alone decides; a full disk must not stop a start.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, note, 0)
+
+    def release(self) -> None:
+        """Give the lock up; a second call does nothing."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class Ballast:
+    """A file of real blocks that is deleted when the disk is full, so that a checkpoint can be written and events trimmed."""
+
+    def __init__(self, directory: Path, size_bytes: int, reserve_bytes: int) -> None:
+        self._path = directory / BALLAST_NAME
+        self._directory = directory
+        self._size_bytes = size_bytes
+        self._reserve_bytes = reserve_bytes
+        self._there = self._is_whole()
+
+    def free_bytes(self) -> int:
+        """Space that is left to us on the disk, the ballast not counted."""
+        space = os.statvfs(self._directory)
+        return space.f_bavail * space.f_frsize
+
+    def allows_events(self) -> bool:
+        """Tell whether events may be accepted: the ballast lies ready, and the reserve is free beside it."""
+        return self.free_bytes() >= self._reserve_bytes and self._there
+
+    def release(self) -> bool:
+        """Delete the ballast; false where there was none."""
+        was_there = self._there
+        self._path.unlink(missing_ok=True)
+        self._there = False
+        return was_there
+
+    def restore(self) -> bool:
+        """Make the ballast where it is missing and there is room beside the reserve; tell whether it is there."""
+        if self._there or self.free_bytes() < self._size_bytes + self._reserve_bytes:
+            return self._there
+        try:
+            with self._path.open("wb") as file:
+                if self._size_bytes:
+                    os.posix_fallocate(file.fileno(), 0, self._size_bytes)
+                os.fsync(file.fileno())
+            self._there = True
+        except OSError:
+            self._path.unlink(missing_ok=True)
+        return self._there
+
+    def _is_whole(self) -> bool:
+        with contextlib.suppress(OSError):
+            status = self._path.stat()
+            return status.st_size == self._size_bytes and status.st_blocks * 512 >= self._size_bytes  # st_blocks are of 512 bytes
+        return False

@@ -1,0 +1,208 @@
+"""The bytes of a checkpoint: a JSON header and named arrays, all of it under digests.
+
+Theory of operation
+    A checkpoint is written once and read by programs that may be newer, on machines that may be other. It is little endian
+    and holds numbers only: nothing in it is executed, and no length in it is believed before it is compared with the bytes
+    that are there.
+
+         0                8                12               16                               24
+        ┌────────────────┬────────────────┬────────────────┬────────────────────────────────┐
+        │ magic RIATACKP │ format u32     │ H u32          │ bytes u64                      │
+        ├────────────────┴────────────────┴────────────────┴────────────────────────────────┤  24
+        │ BLAKE2b-256 of the 24 bytes above and the H bytes below                           │
+        ├───────────────────────────────────────────────────────────────────────────────────┤  56
+        │ header: JSON of H bytes, canonical (sorted keys, no spaces, ASCII)                │
+        │   {"arrays": [{"name", "dtype", "shape", "digest"}, ...], "header": {...}}        │
+        ├───────────────────────────────────────────────────────────────────────────────────┤  next multiple of 8
+        │ arrays one after the other in the order of the header, C order,                   │
+        │ each padded with zeros to a multiple of 8                                         │
+        └───────────────────────────────────────────────────────────────────────────────────┘  bytes
+
+    `bytes` is the length of the whole. `digest` is the BLAKE2b-256 of an array's bytes, in hexadecimal, so the digest at 24
+    covers everything but the padding, and padding has to be zero: no byte of a checkpoint can change unnoticed. Arrays carry
+    no offsets: each begins where the one before ends, so they cannot overlap, and their lengths have to add up to `bytes`.
+
+    Order of reading: lengths, digest of the header, header, shapes against `bytes`, digest of each array, arrays. What the
+    numbers mean, whether they are finite and sorted, is checked by whoever thaws them.
+
+    Rule for change: any other layout, or another meaning of a name, is another format. `MIGRATIONS[n]` makes the header and
+    arrays of format n into those of n + 1; a reader applies them in turn and refuses formats newer than its own. A golden
+    file of every released format stays in the tests. There is no compression: float64 weights hardly shrink.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from riata.base.arrays import Arrays
+from riata.base.errors import BadInput, Corrupt
+from riata.base.limits import CHUNK_BYTES_MAX
+from riata.store.records import canonical_json, read_json
+
+FORMAT: Final = 1
+MAGIC: Final = b"RIATACKP"
+HEADER_BYTES_MAX: Final = 4 * 2**20
+ARRAYS_MAX: Final = 1000
+NAME_CHARS_MAX: Final = 100
+DIMENSIONS_MAX: Final = 4
+DTYPES: Final = frozenset({"|b1", "|u1", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8"})
+
+Header = dict[str, Any]
+Migration = Callable[[Header, Arrays], tuple[Header, Arrays]]
+MIGRATIONS: Final[Mapping[int, Migration]] = {}
+
+_PREFIX = struct.Struct("<8sIIQ")
+_DIGEST_BYTES = 32
+_ALIGN = 8
+
+
+def encode_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
+    """Return the bytes of a checkpoint; equal headers and arrays give equal bytes, in whatever order they come.
+
+    header : JSON-able, finite numbers only, string keys
+    arrays : up to ARRAYS_MAX, up to DIMENSIONS_MAX dimensions, of the types in DTYPES
+    Raises `BadInput` (code `bad_checkpoint`) for anything else: what could not be read again is never written.
+    """
+    parts: list[bytes] = []
+    table = []
+    for name in sorted(arrays):
+        dtype, raw = _raw(name, arrays[name])
+        table.append({"name": name, "dtype": dtype, "shape": list(arrays[name].shape), "digest": _digest(raw).hex()})
+        parts += [raw, _padding(len(raw))]
+    try:
+        text = canonical_json({"arrays": table, "header": dict(header)})
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"checkpoint header: {error}", "bad_checkpoint") from None
+    if len(text) > HEADER_BYTES_MAX or len(table) > ARRAYS_MAX:
+        raise BadInput(f"checkpoint header: {len(text)} bytes, {len(table)} arrays", "bad_checkpoint")
+    start = _PREFIX.size + _DIGEST_BYTES + len(text)
+    gap = _padding(start)
+    total = start + len(gap) + sum(map(len, parts))
+    prefix = _PREFIX.pack(MAGIC, FORMAT, len(text), total)
+    return b"".join([prefix, _digest(prefix + text), text, gap, *parts])
+
+
+def decode_checkpoint(data: bytes, migrations: Mapping[int, Migration] = MIGRATIONS) -> tuple[Header, Arrays]:
+    """Return (header, arrays) of a checkpoint, in the present format.
+
+    Raises `Corrupt` for anything that `encode_checkpoint` did not write (code `newer_format` for a newer format), before
+    memory is taken for what the header claims.
+    """
+    if len(data) < _PREFIX.size + _DIGEST_BYTES:
+        raise Corrupt(f"checkpoint: {len(data)} bytes are too few")
+    magic, version, header_bytes, total = _PREFIX.unpack_from(data)
+    start = _PREFIX.size + _DIGEST_BYTES + header_bytes
+    if magic != MAGIC:
+        raise Corrupt("checkpoint: it does not begin like one")
+    if total != len(data) or header_bytes > HEADER_BYTES_MAX or start > len(data):
+        raise Corrupt(f"checkpoint: header says {total} bytes, {header_bytes} of them header; there are {len(data)}")
+    text = data[start - header_bytes : start]
+    if _digest(data[: _PREFIX.size] + text) != data[_PREFIX.size : _PREFIX.size + _DIGEST_BYTES]:
+        raise Corrupt("checkpoint: the header is not what was written")
+    if version > FORMAT:
+        raise Corrupt(f"checkpoint: format {version}, this program reads up to {FORMAT}: use a newer program", "newer_format")
+    document = read_json(text, "checkpoint header")
+    header, table = document.get("header"), document.get("arrays")
+    if not isinstance(header, dict) or not isinstance(table, list) or len(table) > ARRAYS_MAX:
+        raise Corrupt("checkpoint header: expected an object `header` and a list `arrays`")
+    return _migrate(version, header, _read_arrays(data, start, table), migrations)
+
+
+def state_digest(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
+    """Return BLAKE2b-256 over a state: equal exactly where header part and arrays are equal to the last bit."""
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    described = canonical_json(header)
+    digest.update(struct.pack("<Q", len(described)) + described)
+    for name in sorted(arrays):
+        dtype, raw = _raw(name, arrays[name])
+        described = canonical_json({"name": name, "dtype": dtype, "shape": list(arrays[name].shape)})
+        digest.update(struct.pack("<Q", len(described)) + described + raw)
+    return digest.digest()
+
+
+def checkpoint_digest(data: bytes) -> bytes:
+    """Return BLAKE2b-256 over all bytes of a checkpoint, as a generation names it."""
+    return _digest(data)
+
+
+def split_chunks(data: bytes, chunk_bytes: int = CHUNK_BYTES_MAX) -> Iterator[bytes]:
+    """Cut a checkpoint into chunks to stage, in order."""
+    for start in range(0, len(data), chunk_bytes):
+        yield data[start : start + chunk_bytes]
+
+
+def _raw(name: str, array: NDArray[np.generic]) -> tuple[str, bytes]:
+    """Return (dtype, little-endian bytes) of an array that may be in a checkpoint."""
+    dtype = array.dtype.newbyteorder("<").str
+    if dtype not in DTYPES or array.ndim > DIMENSIONS_MAX or not 0 < len(name) <= NAME_CHARS_MAX:
+        raise BadInput(
+            f"checkpoint array {name[:NAME_CHARS_MAX]!r}: {array.ndim} dimensions of {dtype} cannot be kept", "bad_checkpoint"
+        )
+    return dtype, np.ascontiguousarray(array, dtype).tobytes()
+
+
+def _read_arrays(data: bytes, at: int, table: list[Any]) -> Arrays:
+    if any(data[at : _aligned(at)]):
+        raise Corrupt("checkpoint: padding after the header is not zero")
+    at = _aligned(at)
+    arrays: Arrays = {}
+    last = ""
+    for entry in table:
+        name, dtype, shape, digest = _read_entry(entry)
+        if name <= last:
+            raise Corrupt("checkpoint header: arrays are not in the order of their names")
+        size = math.prod(shape) * np.dtype(dtype).itemsize  # of Python's unbounded integers
+        end = at + size
+        if end > len(data):
+            raise Corrupt(f"checkpoint array {name!r}: {size} bytes claimed, {len(data) - at} left")
+        raw = memoryview(data)[at:end]
+        if _digest(raw).hex() != digest or any(data[end : _aligned(end)]):
+            raise Corrupt(f"checkpoint array {name!r}: the bytes are not what was written")
+        if dtype == "|b1" and bool((np.frombuffer(raw, np.uint8) > 1).any()):
+            raise Corrupt(f"checkpoint array {name!r}: a truth value is neither 0 nor 1")
+        try:
+            arrays[name] = np.frombuffer(raw, dtype).reshape(shape).copy()
+        except ValueError:
+            raise Corrupt(f"checkpoint array {name!r}: no array has the shape {shape}") from None
+        at, last = _aligned(end), name
+    if at != len(data):
+        raise Corrupt(f"checkpoint: arrays end at byte {at} of {len(data)}")
+    return arrays
+
+
+def _read_entry(entry: object) -> tuple[str, str, tuple[int, ...], str]:
+    if isinstance(entry, dict) and set(entry) == {"name", "dtype", "shape", "digest"}:
+        name, dtype, shape, digest = entry["name"], entry["dtype"], entry["shape"], entry["digest"]
+        named = isinstance(name, str) and 0 < len(name) <= NAME_CHARS_MAX and isinstance(digest, str)
+        typed = isinstance(dtype, str) and dtype in DTYPES
+        shaped = isinstance(shape, list) and len(shape) <= DIMENSIONS_MAX and all(type(n) is int and n >= 0 for n in shape)
+        if named and typed and shaped:
+            return name, dtype, tuple(shape), digest
+    raise Corrupt("checkpoint header: expected name, dtype, shape and digest of each array")
+
+
+def _migrate(version: int, header: Header, arrays: Arrays, migrations: Mapping[int, Migration]) -> tuple[Header, Arrays]:
+    for step in range(version, FORMAT):
+        if step not in migrations:
+            raise Corrupt(f"checkpoint: format {step} is no longer read; an older program can migrate it")
+        header, arrays = migrations[step](header, arrays)
+    return header, arrays
+
+
+def _digest(part: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(part, digest_size=_DIGEST_BYTES).digest()
+
+
+def _aligned(at: int) -> int:
+    return -(-at // _ALIGN) * _ALIGN
+
+
+def _padding(at: int) -> bytes:
+    return bytes(_aligned(at) - at)

@@ -1,0 +1,285 @@
+"""The `Store` contract in plain memory: the fake for tests, with faults that can be asked for."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from riata.base.errors import Conflict, Corrupt, NotFound, TooLarge, Unavailable
+from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
+from riata.store.append_plan import Planned, Seen, new_head, plan_group
+from riata.store.records import check_read
+from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, trim_bound
+from riata.store.store import Append, Appended, Generation, Head, Owner, Record, Verdict
+
+
+@dataclass(slots=True)
+class Faults:
+    """Faults to come; each is used up as it happens. `lossy`: nothing is durable before `MemoryStore.sync`."""
+
+    appends_refused: int = 0  # appends that find the disk full
+    appends_lost: int = 0  # appends that fail at COMMIT and were not written; the store is dead afterwards
+    appends_written: int = 0  # appends that fail at COMMIT and yet were written; the store is dead afterwards
+    stages_refused: int = 0
+    lossy: bool = False
+
+
+@dataclass(slots=True)
+class _Model:
+    head: Head
+    trimmed_chain: bytes
+    log: list[Record] = field(default_factory=list)
+    ids: dict[bytes, Seen] = field(default_factory=dict)
+    names: dict[int, bytes] = field(default_factory=dict)
+    generations: list[Generation] = field(default_factory=list)  # newest first
+    chunks: dict[tuple[int, int], tuple[int, bytes, bytes]] = field(default_factory=dict)  # (gen, index): epoch, digest, bytes
+    inflight: tuple[int, int] = (0, 0)  # seq, deaths
+
+
+@dataclass(slots=True)
+class _Kept:
+    models: dict[str, _Model] = field(default_factory=dict)
+    epoch: int = 0
+    nonce: bytes = b""
+    algo_version: int = 0
+    host: str = ""
+    acquired_ms: int = 0
+
+
+class MemoryStore:
+    """A store that lives as long as the object."""
+
+    def __init__(self, dedupe_events: int = DEDUPE_EVENTS, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self.dedupe_events = dedupe_events
+        self._kept = _Kept()
+        self._durable = _Kept()
+        self._failed = False
+
+    def sync(self) -> None:
+        """Make all that was written survive `crash`, under `lossy`."""
+        self._durable = copy.deepcopy(self._kept)
+
+    def crash(self) -> MemoryStore:
+        """Return the store a new process would find; this one is dead."""
+        reborn = MemoryStore(self.dedupe_events, dataclasses.replace(self.faults))
+        reborn._kept = copy.deepcopy(self._durable if self.faults.lossy else self._kept)
+        reborn.sync()
+        self._failed = True
+        return reborn
+
+    def warnings(self) -> list[str]:
+        return ["the store is kept in memory: nothing survives the end of the process"]
+
+    def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int) -> Owner:
+        kept = self._open()
+        if algo_version < kept.algo_version:
+            raise Conflict(f"algorithm {algo_version} is older than the last owner's, {kept.algo_version}", "older_algorithm")
+        kept.epoch, kept.nonce, kept.algo_version = kept.epoch + 1, nonce, algo_version
+        kept.host, kept.acquired_ms = host, now_ms
+        return Owner(kept.epoch, nonce)
+
+    def release(self, owner: Owner) -> None:
+        if self._owns(owner):
+            self._kept.nonce = b""
+
+    def inflight(self, model: str) -> tuple[int, int]:
+        return self._model(model).inflight
+
+    def mark_inflight(self, owner: Owner, model: str, seq: int, deaths: int) -> None:
+        self._require(owner)
+        self._model(model).inflight = (seq, deaths) if seq else (0, 0)
+
+    def models(self) -> list[str]:
+        return sorted(self._open().models)
+
+    def create(self, model: str, lineage: bytes) -> Head:
+        models = self._open().models
+        if model in models:
+            raise Conflict(f"model {model!r} exists", "model_exists")
+        if len(models) >= MODELS_MAX:
+            raise Conflict(f"there are {MODELS_MAX} models, the most there can be", "too_many_models")
+        head = new_head(lineage)
+        models[model] = _Model(head, head.chain)
+        return head
+
+    def drop(self, owner: Owner, model: str) -> None:
+        self._require(owner)
+        self._model(model)
+        del self._kept.models[model]
+
+    def head(self, model: str) -> Head:
+        return self._model(model).head
+
+    def append(self, group: Sequence[Append]) -> list[Appended]:
+        models = self._open().models
+        if self.faults.appends_refused:
+            self.faults.appends_refused -= 1
+            raise Unavailable("no space left for events", "disk_reserve")
+        heads = {name: entry.head for name, entry in models.items()}
+        planned = plan_group(group, heads, self._look_up, self.dedupe_events)
+        if self.faults.appends_lost:
+            self.faults.appends_lost -= 1
+            self._fail()
+        for plan in planned:
+            self._write(plan)
+        if self.faults.appends_written:
+            self.faults.appends_written -= 1
+            self._fail()
+        return [plan.appended for plan in planned]
+
+    def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
+        entry = self._model(model)
+        wanted = [record for record in entry.log if record.last > after_seq]
+        before = [record for record in entry.log if record.last <= after_seq]
+        start = (before[-1].last, before[-1].chain) if before else (entry.head.first_seq - 1, entry.trimmed_chain)
+        taken: list[Record] = []
+        size = 0
+        for record in wanted:
+            if taken and size + len(record.payload) > bytes_max:
+                break
+            taken.append(record)
+            size += len(record.payload)
+        check_read(entry.head, start, after_seq, taken, len(taken) == len(wanted))
+        return taken
+
+    def names(self, model: str) -> Iterator[tuple[int, bytes]]:
+        return iter(sorted(self._model(model).names.items()))
+
+    def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
+        if len(chunk) > CHUNK_BYTES_MAX:
+            raise TooLarge(f"chunk of {len(chunk)} bytes, the most is {CHUNK_BYTES_MAX}")
+        entry = self._model(model)
+        if not self._owns(owner):
+            return False
+        if any(generation.gen == gen for generation in entry.generations):
+            raise Conflict(f"generation {gen} of {model!r} is committed", "generation_exists")
+        if self.faults.stages_refused:
+            self.faults.stages_refused -= 1
+            raise Unavailable("no space left for a checkpoint", "disk_full")
+        entry.chunks[gen, index] = (owner.epoch, hashlib.blake2b(chunk, digest_size=32).digest(), bytes(chunk))
+        return True
+
+    def commit(self, owner: Owner, model: str, base_gen: int, generation: Generation) -> Verdict:
+        entry = self._model(model)
+        if not self._owns(owner):
+            return Verdict.FENCED
+        at = generation.applied
+        chain = next((record.chain for record in entry.log if record.last == at), None)
+        if at == entry.head.first_seq - 1:
+            chain = entry.trimmed_chain
+        verdict = judge_commit(generation, base_gen, entry.head, entry.generations, chain)
+        if verdict is not Verdict.OK:
+            return verdict
+        staged = [entry.chunks.get((generation.gen, i), (0, b"", b"")) for i in range(generation.chunks)]
+        if any(epoch != owner.epoch for epoch, _, _ in staged) or sum(len(c) for _, _, c in staged) != generation.bytes:
+            return Verdict.MISSING
+        entry.generations.insert(0, dataclasses.replace(generation, epoch=owner.epoch, verified=False))
+        entry.chunks = {at: c for at, c in entry.chunks.items() if at[0] != generation.gen or at[1] < generation.chunks}
+        return Verdict.OK
+
+    def generations(self, model: str) -> list[Generation]:
+        return list(self._model(model).generations)
+
+    def open_generation(self, model: str, gen: int) -> bytes:
+        entry = self._model(model)
+        generation = self._generation(model, gen)
+        parts = []
+        for i in range(generation.chunks):
+            _, digest, chunk = entry.chunks.get((gen, i), (0, b"", b""))
+            if hashlib.blake2b(chunk, digest_size=32).digest() != digest:
+                raise Corrupt(f"generation {gen} of {model!r}: chunk {i} is not what was written", "ckpt_corrupt")
+            parts.append(chunk)
+        whole = b"".join(parts)
+        if len(whole) != generation.bytes or hashlib.blake2b(whole, digest_size=32).digest() != generation.digest:
+            raise Corrupt(f"generation {gen} of {model!r}: the whole is not what was written", "ckpt_corrupt")
+        return whole
+
+    def mark_verified(self, owner: Owner, model: str, gen: int) -> None:
+        self._require(owner)
+        found = self._generation(model, gen)
+        generations = self._model(model).generations
+        generations[generations.index(found)] = dataclasses.replace(found, verified=True)
+
+    def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
+        self._require(owner)
+        entry = self._model(model)
+        oldest = oldest_kept(entry.generations, keep_generations)
+        if oldest:
+            entry.generations = [g for g in entry.generations if g.gen >= oldest.gen]
+            entry.chunks = {at: chunk for at, chunk in entry.chunks.items() if at[0] >= oldest.gen}
+        bound = trim_bound(entry.head, entry.generations, keep_events)
+        gone = [record for record in entry.log[:TRIM_RECORDS_MAX] if record.last <= bound]
+        if gone:
+            entry.log = entry.log[len(gone) :]
+            entry.trimmed_chain = gone[-1].chain
+            entry.head = dataclasses.replace(entry.head, first_seq=gone[-1].last + 1)
+        return sum(record.count for record in gone)
+
+    def drop_stale_stages(self, owner: Owner) -> int:
+        self._require(owner)
+        dropped = 0
+        for entry in self._kept.models.values():
+            committed = {generation.gen for generation in entry.generations}
+            newest = max(committed, default=0)
+            loose = {at: chunk for at, chunk in entry.chunks.items() if at[0] not in committed}
+            stale = [at for at, (epoch, _, _) in loose.items() if epoch != owner.epoch or at[0] <= newest]
+            for at in stale:
+                del entry.chunks[at]
+            dropped += len(stale)
+        return dropped
+
+    def idle(self) -> None:
+        for entry in self._open().models.values():
+            floor = entry.head.dedupe_floor
+            entry.ids = {key: seen for key, seen in entry.ids.items() if seen[0] >= floor}
+
+    def close(self) -> None:
+        self._failed = True
+
+    def _open(self) -> _Kept:
+        if self._failed:
+            raise Unavailable("the store failed or was closed; start again", "store_failed", "unknown")
+        return self._kept
+
+    def _fail(self) -> None:
+        self._failed = True
+        raise Unavailable("the outcome of the write is not known; start again", "store_failed", "unknown")
+
+    def _owns(self, owner: Owner) -> bool:
+        kept = self._open()
+        return bool(kept.nonce) and owner == Owner(kept.epoch, kept.nonce)
+
+    def _require(self, owner: Owner) -> None:
+        if not self._owns(owner):
+            raise Conflict("somebody else owns the store", "fenced")
+
+    def _model(self, model: str) -> _Model:
+        try:
+            return self._open().models[model]
+        except KeyError:
+            raise NotFound(f"no model {model!r}", "model_not_found") from None
+
+    def _generation(self, model: str, gen: int) -> Generation:
+        for generation in self._model(model).generations:
+            if generation.gen == gen:
+                return generation
+        raise NotFound(f"model {model!r} has no generation {gen}", "generation_not_found")
+
+    def _look_up(self, model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
+        known = self._kept.models[model].ids
+        return {key: known[key] for key in ids if key in known and known[key][0] >= floor}
+
+    def _write(self, plan: Planned) -> None:
+        record = plan.appended.record
+        if record is None or plan.head is None:
+            return
+        entry = self._kept.models[record.model]
+        entry.head = plan.head
+        entry.log.append(record)
+        entry.ids.update({key: (seq, content) for key, seq, content in plan.ids})
+        for fingerprint, name in plan.request.names:
+            entry.names.setdefault(fingerprint, name)

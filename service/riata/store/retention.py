@@ -1,0 +1,57 @@
+"""Which generation may be committed, and what may be forgotten: decided here, from what is stored, for every store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from riata.base.limits import GENERATIONS_KEPT_MIN
+from riata.store.records import first_chain
+from riata.store.store import Generation, Head, Verdict
+
+TRIM_RECORDS_MAX: Final = 10_000  # records dropped by one call of `trim`: bounds the transaction
+
+
+def judge_commit(
+    generation: Generation, base_gen: int, head: Head, retained: Sequence[Generation], chain: bytes | None
+) -> Verdict:
+    """Return the verdict on `generation` but for the owner and the chunks, which the store checks itself.
+
+    retained : newest first
+    chain    : of the log at `generation.applied`, None where no stored record ends there
+    """
+    newest = retained[0] if retained else None
+    newest_gen = newest.gen if newest else 0
+    if base_gen != newest_gen or generation.gen != base_gen + 1 or generation.parent != base_gen:
+        return Verdict.CONFLICT
+    if generation.lineage != head.lineage:
+        return Verdict.FORK
+    if newest and generation.applied < newest.applied:
+        return Verdict.BEHIND
+    known = [g.chain for g in retained if g.applied == generation.applied]
+    if generation.applied == 0:
+        known.append(first_chain(head.lineage))
+    if chain is not None:
+        known.append(chain)
+    return Verdict.OK if known and all(generation.chain == other for other in known) else Verdict.FORK
+
+
+def oldest_kept(retained: Sequence[Generation], keep_generations: int) -> Generation | None:
+    """Return the oldest generation to keep, the keep-th verified one counted from the newest; None: keep all.
+
+    retained is newest first. Unverified generations between those kept do not count, and are kept with them.
+    """
+    keep = max(keep_generations, GENERATIONS_KEPT_MIN)
+    verified = [generation for generation in retained if generation.verified]
+    return verified[keep - 1] if len(verified) >= keep else None
+
+
+def trim_bound(head: Head, retained: Sequence[Generation], keep_events: int) -> int:
+    """Return the last event that may leave the log: any retained generation must still reach its head by replay.
+
+    0 where fewer than GENERATIONS_KEPT_MIN generations are verified.
+    """
+    verified = [generation.applied for generation in retained if generation.verified]
+    if len(verified) < GENERATIONS_KEPT_MIN:
+        return 0
+    return min(min(verified), head.seq - max(keep_events, 0))

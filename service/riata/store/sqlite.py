@@ -1,0 +1,243 @@
+"""The embedded store: one SQLite file, one process, one connection, one thread.
+
+Every group of appends is one transaction, synced before it is acknowledged (write-ahead log, `synchronous = FULL`).
+`sqlite_session.py` says which errors are refusals and which end the store; the SQL is in `sqlite_log.py` and
+`sqlite_generations.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from riata.base.errors import Conflict, NotFound, TooLarge, Unavailable
+from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
+from riata.store import sqlite_generations as generations_sql
+from riata.store import sqlite_log as log_sql
+from riata.store.append_plan import Seen, new_head, plan_group
+from riata.store.directory import Ballast, DirectoryLock
+from riata.store.sqlite_schema import DATABASE_NAME, SEQ_BITS, connect, version_warning
+from riata.store.sqlite_session import DiskFull, Session
+from riata.store.store import Append, Appended, Generation, Head, Owner, Record, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteSettings:
+    """How the embedded store uses its disk.
+
+    ballast_bytes : file kept to be deleted when the disk is full; about twice a checkpoint
+    reserve_bytes : below this much free space no event is accepted
+    dedupe_events : event ids are remembered over this many events
+    wal_bytes_max : the write-ahead log is folded into the database after about this many bytes
+    """
+
+    ballast_bytes: int = 64 * 2**20
+    reserve_bytes: int = 64 * 2**20
+    dedupe_events: int = DEDUPE_EVENTS
+    wal_bytes_max: int = 16 * 2**20
+
+
+def open_sqlite(directory: Path, settings: SqliteSettings | None = None) -> SqliteStore:
+    """Open the store in `directory`, made where there is none.
+
+    Raises `Conflict` (`directory_locked`), `Corrupt` (not a sound database of ours; `newer_format`), `Unavailable`.
+    """
+    _make_directory(directory)
+    return _open(directory, settings or SqliteSettings(), read_only=False)
+
+
+def read_sqlite(directory: Path) -> SqliteStore:
+    """Open an existing store for reading while no service runs; writes raise `Conflict` (`read_only`).
+
+    Raises like `open_sqlite`, and `NotFound` (`no_store`).
+    """
+    if not (directory / DATABASE_NAME).exists():
+        raise NotFound(f"there is no store in {directory}", "no_store")
+    return _open(directory, SqliteSettings(ballast_bytes=0, reserve_bytes=0), read_only=True)
+
+
+def _open(directory: Path, settings: SqliteSettings, read_only: bool) -> SqliteStore:
+    lock = DirectoryLock(directory)
+    try:
+        return SqliteStore(connect(directory / DATABASE_NAME), lock, directory, settings, read_only)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _make_directory(directory: Path) -> None:
+    if not directory.is_dir():
+        directory.mkdir(parents=True, exist_ok=True)
+        parent = os.open(directory.parent, os.O_RDONLY | os.O_CLOEXEC)
+        os.fsync(parent)  # so that the directory itself outlives a power cut
+        os.close(parent)
+
+
+class SqliteStore:
+    """See `Store`. Made by `open_sqlite` and `read_sqlite`."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, lock: DirectoryLock, directory: Path, settings: SqliteSettings, read_only: bool
+    ) -> None:
+        self._lock = lock
+        self._dedupe_events = settings.dedupe_events
+        ballast = Ballast(directory, settings.ballast_bytes, settings.reserve_bytes)
+        self._session = Session(connection, ballast, settings.wal_bytes_max, read_only)
+        if not read_only:
+            ballast.restore()
+
+    def warnings(self) -> list[str]:
+        found = [version_warning()]
+        if not self._session.read_only and not self._session.ballast.allows_events():
+            found.append(
+                f"only {self._session.ballast.free_bytes()} bytes are free on the disk of the store: no event is accepted"
+            )
+        return [warning for warning in found if warning]
+
+    def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int) -> Owner:
+        return self._session.write(lambda c: generations_sql.take_over(c, nonce, algo_version, host, now_ms))
+
+    def release(self, owner: Owner) -> None:
+        def write(c: sqlite3.Connection) -> None:
+            if generations_sql.owns(c, owner):
+                c.execute("UPDATE owner SET nonce = x''")
+
+        self._session.write(write)
+
+    def inflight(self, model: str) -> tuple[int, int]:
+        return self._session.read(lambda c: generations_sql.read_mark(c, model))
+
+    def mark_inflight(self, owner: Owner, model: str, seq: int, deaths: int) -> None:
+        def write(c: sqlite3.Connection) -> None:
+            generations_sql.require_owner(c, owner)
+            generations_sql.write_mark(c, model, seq, deaths)
+
+        # Without a sync: what a mark is for needs it to outlive this process, not a power cut.
+        connection = self._session.usable()
+        connection.execute("PRAGMA synchronous = NORMAL")
+        try:
+            self._session.write(write)
+        finally:
+            connection.execute("PRAGMA synchronous = FULL")
+
+    def models(self) -> list[str]:
+        return self._session.read(lambda c: [row[0] for row in c.execute("SELECT name FROM models ORDER BY name")])
+
+    def create(self, model: str, lineage: bytes) -> Head:
+        head = new_head(lineage)
+
+        def write(c: sqlite3.Connection) -> Head:
+            if c.execute("SELECT 1 FROM models WHERE name = ?", (model,)).fetchone():
+                raise Conflict(f"model {model!r} exists", "model_exists")
+            if c.execute("SELECT count(*) FROM models").fetchone()[0] >= MODELS_MAX:
+                raise Conflict(f"there are {MODELS_MAX} models, the most there can be", "too_many_models")
+            sql = """INSERT INTO models (name, lineage, seq, chain, first_seq, trimmed_chain, dedupe_floor)
+                     VALUES (?, ?, ?, ?, ?, ?, ?)"""
+            c.execute(sql, (model, lineage, head.seq, head.chain, head.first_seq, head.chain, head.dedupe_floor))
+            return head
+
+        return self._session.write(write)
+
+    def drop(self, owner: Owner, model: str) -> None:
+        def write(c: sqlite3.Connection) -> None:
+            generations_sql.require_owner(c, owner)
+            generations_sql.drop_model(c, model, SEQ_BITS)
+
+        self._session.write(write)
+
+    def head(self, model: str) -> Head:
+        return self._session.read(lambda c: log_sql.find_model(c, model).head)
+
+    def append(self, group: Sequence[Append]) -> list[Appended]:
+        self._session.usable(to_write=True)
+        ballast = self._session.ballast
+        if not ballast.allows_events():
+            ballast.restore()
+        if not ballast.allows_events():
+            raise Unavailable(f"the disk is nearly full: {ballast.free_bytes()} bytes are free", "disk_reserve")
+
+        def write(c: sqlite3.Connection) -> tuple[list[Appended], int]:
+            rows = log_sql.find_models(c, {request.model for request in group})
+
+            def look_up(model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
+                return log_sql.look_up_ids(c, rows[model].id, ids, floor)
+
+            heads = {model: row.head for model, row in rows.items()}
+            planned = plan_group(group, heads, look_up, self._dedupe_events)
+            return [plan.appended for plan in planned], log_sql.insert_planned(c, planned, rows)
+
+        try:
+            appended, written = self._session.transaction(write, full_is_known=False)
+        except DiskFull:
+            raise Unavailable("the disk is full: the events were not written", "disk_reserve") from None
+        self._session.count_wal(written)
+        return appended
+
+    def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
+        return self._session.read(lambda c: log_sql.read_records(c, model, after_seq, bytes_max))
+
+    def names(self, model: str) -> Iterator[tuple[int, bytes]]:
+        return iter(self._session.read(lambda c: log_sql.read_names(c, log_sql.find_model(c, model).id)))
+
+    def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
+        if len(chunk) > CHUNK_BYTES_MAX:
+            raise TooLarge(f"chunk of {len(chunk)} bytes, the most is {CHUNK_BYTES_MAX}")
+
+        def write(c: sqlite3.Connection) -> bool:
+            log_sql.find_model(c, model)
+            if not generations_sql.owns(c, owner):
+                return False
+            generations_sql.put_chunk(c, owner, model, gen, index, chunk)
+            return True
+
+        staged = self._session.write(write)
+        self._session.count_wal(len(chunk))
+        return staged
+
+    def commit(self, owner: Owner, model: str, base_gen: int, generation: Generation) -> Verdict:
+        return self._session.write(lambda c: generations_sql.flip(c, owner, model, base_gen, generation))
+
+    def generations(self, model: str) -> list[Generation]:
+        return self._session.read(lambda c: generations_sql.list_generations(c, log_sql.find_model(c, model).id))
+
+    def open_generation(self, model: str, gen: int) -> bytes:
+        return self._session.read(lambda c: generations_sql.read_checkpoint(c, model, gen))
+
+    def mark_verified(self, owner: Owner, model: str, gen: int) -> None:
+        def write(c: sqlite3.Connection) -> None:
+            generations_sql.require_owner(c, owner)
+            row = log_sql.find_model(c, model)
+            generations_sql.find_generation(c, row.id, model, gen)
+            c.execute("UPDATE generations SET verified = 1 WHERE model = ? AND gen = ?", (row.id, gen))
+
+        self._session.write(write)
+
+    def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
+        def write(c: sqlite3.Connection) -> int:
+            generations_sql.require_owner(c, owner)
+            return generations_sql.forget(c, model, keep_generations, keep_events)
+
+        return self._session.write(write)
+
+    def drop_stale_stages(self, owner: Owner) -> int:
+        def write(c: sqlite3.Connection) -> int:
+            generations_sql.require_owner(c, owner)
+            return generations_sql.drop_stale(c, owner)
+
+        return self._session.write(write)
+
+    def idle(self) -> None:
+        """Fold the write-ahead log, forget expired ids, give space back where it is short. Bounded work at each call."""
+        self._session.write(log_sql.expire_ids)
+        if not self._session.ballast.allows_events():
+            self._session.give_back()
+        self._session.fold_changes()
+        self._session.ballast.restore()
+
+    def close(self) -> None:
+        """Fold the log into the database and give the directory up. After a failure nothing is written any more."""
+        self._session.close()
+        self._lock.release()

@@ -1,0 +1,164 @@
+"""The tables of the embedded store, and how its one connection is opened and checked."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from riata.base.errors import Conflict, Corrupt, RiataError, Unavailable
+
+DATABASE_NAME: Final = "riata.db"
+APPLICATION_ID: Final = 0x52494154  # "RIAT"
+SCHEMA_VERSION: Final = 1
+SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
+SQLITE_SOUND: Final = (3, 51, 3)  # first release without the WAL-reset defect, which needs two connections
+QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # larger files are checked at their small tables only, to bound the start
+SEQ_BITS: Final = 44  # a log key is model id * 2^44 + first event: one tree, each model's events side by side
+
+_MAGIC = b"SQLite format 3\0"
+_DAMAGED = "restore the directory from a backup, or move the file away to start empty"
+_WAIT_S = 0.2  # for another connection: there should be none, but a backup or an inspection may just be closing
+_SMALL_TABLES = ("owner", "models", "generations", "names")
+
+SCHEMA: Final = (
+    """CREATE TABLE owner (
+        one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL, nonce BLOB NOT NULL,
+        algo_version INTEGER NOT NULL, host TEXT NOT NULL, acquired_ms INTEGER NOT NULL) STRICT""",
+    "INSERT INTO owner VALUES (1, 0, x'', 0, '', 0)",
+    """CREATE TABLE models (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, lineage BLOB NOT NULL,
+        seq INTEGER NOT NULL, chain BLOB NOT NULL, first_seq INTEGER NOT NULL, trimmed_chain BLOB NOT NULL,
+        dedupe_floor INTEGER NOT NULL, inflight_seq INTEGER NOT NULL DEFAULT 0,
+        inflight_deaths INTEGER NOT NULL DEFAULT 0) STRICT""",
+    """CREATE TABLE log (
+        key INTEGER PRIMARY KEY, count INTEGER NOT NULL, kind INTEGER NOT NULL, accepted_ms INTEGER NOT NULL,
+        digest BLOB NOT NULL, chain BLOB NOT NULL, payload BLOB NOT NULL) STRICT""",
+    """CREATE TABLE dedupe (
+        model INTEGER NOT NULL, id BLOB NOT NULL, seq INTEGER NOT NULL, content BLOB NOT NULL,
+        PRIMARY KEY (model, id)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX dedupe_by_seq ON dedupe (model, seq)",
+    """CREATE TABLE names (
+        model INTEGER NOT NULL, fingerprint BLOB NOT NULL, name BLOB NOT NULL,
+        PRIMARY KEY (model, fingerprint)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE generations (
+        model INTEGER NOT NULL, gen INTEGER NOT NULL, parent INTEGER NOT NULL, applied INTEGER NOT NULL, chain BLOB NOT NULL,
+        lineage BLOB NOT NULL, epoch INTEGER NOT NULL, algo_version INTEGER NOT NULL, created_ms INTEGER NOT NULL,
+        chunks INTEGER NOT NULL, bytes INTEGER NOT NULL, digest BLOB NOT NULL, state_digest BLOB NOT NULL,
+        verified INTEGER NOT NULL, info TEXT NOT NULL, PRIMARY KEY (model, gen)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE chunks (
+        model INTEGER NOT NULL, gen INTEGER NOT NULL, idx INTEGER NOT NULL, epoch INTEGER NOT NULL,
+        digest BLOB NOT NULL, data BLOB NOT NULL, PRIMARY KEY (model, gen, idx)) STRICT""",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the database at `path`, made where there is none, checked and ready; the caller holds the directory's lock.
+
+    Raises `Corrupt` for what is not a sound database of ours (code `newer_format` where a newer program made it) and
+    `Conflict` where another connection is open.
+    """
+    if sqlite3.sqlite_version_info < SQLITE_OLDEST:
+        raise Unavailable(f"SQLite {sqlite3.sqlite_version} is too old: expected at least {_dotted(SQLITE_OLDEST)}")
+    is_new = _look_at_file(path)
+    connection = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
+    try:
+        _configure(connection, is_new)
+        _check(connection, path)
+    except sqlite3.Error as error:
+        connection.close()
+        raise _translated(error, path) from error
+    except RiataError:
+        connection.close()
+        raise
+    return connection
+
+
+def version_warning() -> str:
+    """Say what is wrong with the SQLite library this process runs on; empty where nothing."""
+    if sqlite3.sqlite_version_info >= SQLITE_SOUND:
+        return ""
+    return (
+        f"SQLite {sqlite3.sqlite_version} has a defect, repaired in {_dotted(SQLITE_SOUND)}, that can damage a database "
+        "which two connections write; the directory lock keeps it to one"
+    )
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _look_at_file(path: Path) -> bool:
+    """Tell whether the database is yet to be made. Done before connecting: closing a file drops this process's locks on it."""
+    wal = path.with_name(path.name + "-wal")
+    if not path.exists() or path.stat().st_size == 0:
+        if wal.exists() and wal.stat().st_size:
+            raise Corrupt(f"{path} is missing or empty but {wal.name} is not; {_DAMAGED}")
+        return True
+    with path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise Corrupt(f"{path} is not a database; {_DAMAGED}")
+    return False
+
+
+def _configure(connection: sqlite3.Connection, is_new: bool) -> None:
+    pragmas = [
+        "locking_mode = EXCLUSIVE",  # before the first look at the WAL: no shared memory, no second connection
+        "trusted_schema = OFF",
+        "cell_size_check = ON",
+        "mmap_size = 0",  # an I/O error must be an error code, not a signal
+        "auto_vacuum = INCREMENTAL",  # takes effect in a new file only; lets a trimmed log give space back
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        f"journal_size_limit = {64 * 2**20}",
+        "wal_autocheckpoint = 0",  # errors of automatic checkpoints are not reported; the store does its own
+        "secure_delete = OFF",  # else trimming writes all it frees, most of all where the disk is full
+        "temp_store = MEMORY",
+    ]
+    for pragma in pragmas:
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    connection.execute("BEGIN IMMEDIATE")
+    if is_new or _is_blank(connection):
+        for statement in SCHEMA:
+            connection.execute(statement)
+    connection.execute("COMMIT")
+
+
+def _is_blank(connection: sqlite3.Connection) -> bool:
+    """Tell whether a process died between making the file and making its tables."""
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    return bool(tables == 0 and _pragma(connection, "application_id") == 0 and _pragma(connection, "user_version") == 0)
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        raise Corrupt(f"{path} is the database of another program; choose another directory")
+    version = _pragma(connection, "user_version")
+    if version != SCHEMA_VERSION:
+        raise Corrupt(f"{path} has format {version}, this program reads {SCHEMA_VERSION}: use a newer program", "newer_format")
+    if _pragma(connection, "journal_mode") != "wal" or _pragma(connection, "synchronous") != 2:  # 2 is FULL
+        raise Unavailable(f"{path}: this filesystem does not carry a write-ahead log; choose a local disk")
+    small = path.stat().st_size <= QUICK_CHECK_BYTES_MAX
+    checks = ["quick_check(1)"] if small else [f"quick_check({table})" for table in _SMALL_TABLES]
+    for check in checks:
+        answer = _pragma(connection, check)
+        if answer != "ok":
+            raise Corrupt(f"{path} is damaged ({answer}); {_DAMAGED}")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int | str:
+    row = connection.execute(f"PRAGMA {name}").fetchone()
+    value: int | str = row[0]
+    return value
+
+
+def _translated(error: sqlite3.Error, path: Path) -> RiataError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
+    if code == sqlite3.SQLITE_BUSY:
+        return Conflict(f"{path} is open in another program; close it", "directory_locked")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return Corrupt(f"{path} is damaged ({error}); {_DAMAGED}")
+    return Unavailable(f"{path}: {error}", "store_failed")

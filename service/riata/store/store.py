@@ -1,0 +1,231 @@
+"""The `Store` contract: log, dedupe index, ownership and checkpoints of every model, in one place.
+
+All of a model's parts share one store, so any surviving prefix of its history is a consistent cut.
+Calls block; one thread owns a store. Every call that writes is atomic: it happened wholly or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, Protocol
+
+from riata.base.arrays import BOOL
+from riata.base.errors import BadInput
+from riata.wire.batch import Batch
+
+Kind = Literal["config", "observe", "skip", "restore", "upgrade"]
+Digest = bytes  # in `Generation`, where a field is called `bytes`
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One entry of the log: the events first..last, accepted together.
+
+    payload     : canonical bytes (`records.py` draws them); what learning sees is a function of these alone
+    digest      : SHA-256 of kind, first, count, accepted_ms and payload
+    chain       : SHA-1 of the previous record's chain followed by this digest; as 20 bytes
+    accepted_ms : unix time, for people; nothing that learns may read it
+    """
+
+    model: str
+    kind: Kind
+    first: int
+    count: int
+    accepted_ms: int
+    payload: bytes
+    digest: bytes
+    chain: bytes
+
+    @property
+    def last(self) -> int:
+        """Sequence number of the last event of the record."""
+        return self.first + self.count - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a model's log stands."""
+
+    lineage: bytes  # 16 random bytes, drawn when the model was created
+    seq: int  # last event in the log; 0 for none
+    chain: bytes  # chain of the record that ends at `seq`
+    first_seq: int  # oldest event still in the log; seq + 1 where all is trimmed
+    dedupe_floor: int  # ids of events below this are forgotten
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One request to append. For `observe` a batch; for the other kinds a payload that counts as one event."""
+
+    model: str
+    kind: Kind
+    accepted_ms: int
+    batch: Batch | None = None
+    payload: bytes = b""
+    names: Sequence[tuple[int, bytes]] = ()  # (64-bit fingerprint, name in UTF-8) first seen in this request
+    atomic: bool = False  # any row that cannot be accepted refuses the whole request
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of one `Append`.
+
+    record is None where nothing was accepted. accepted, duplicate, reused are bool[n] over the rows of the batch
+    (an id seen before with the same content; with other content) and disjoint; an `atomic` request with a reused id has no
+    accepted row. seq is the highest log position among the accepted and duplicate rows, 0 where there is none: once it is
+    applied, all of them are. refused says why the request as a whole could not be considered (no such model, a batch that
+    breaks its contract); its neighbours in the group are not touched by that.
+    """
+
+    record: Record | None
+    batch: Batch | None  # the accepted rows
+    accepted: BOOL
+    duplicate: BOOL
+    reused: BOOL
+    seq: int
+    refused: BadInput | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One retained checkpoint."""
+
+    gen: int
+    parent: int
+    applied: int  # the state is that after events 1..applied
+    chain: Digest  # chain of the log at `applied`
+    lineage: Digest
+    epoch: int
+    algo_version: int
+    created_ms: int
+    chunks: int
+    bytes: int
+    digest: Digest  # BLAKE2b-256 over the whole checkpoint
+    state_digest: Digest  # BLAKE2b-256 over the decoded state
+    verified: bool  # read back and checked since it was committed
+    info: dict[str, float | int | str] = field(default_factory=dict)  # non-zeros, metrics at that moment
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The token of the one writer. Compared by equality of both parts, never by order."""
+
+    epoch: int
+    nonce: bytes
+
+
+class Verdict(Enum):
+    """Answer of `commit`."""
+
+    OK = "ok"
+    FENCED = "fenced"  # somebody else owns the store
+    CONFLICT = "conflict"  # the newest generation is not the one this was based on
+    BEHIND = "behind"  # applied is lower than that of the newest generation
+    FORK = "fork"  # the log at `applied` carries another chain, or the lineage differs
+    MISSING = "missing"  # a staged chunk is not there
+
+
+class Store(Protocol):
+    """The promises behind each call are those of the written documentation.
+
+    Calls that take an `owner` and have no answer for "somebody else owns the store" raise `Conflict` (code `fenced`);
+    calls that name a model raise `NotFound` (code `model_not_found`).
+    """
+
+    def warnings(self) -> list[str]:
+        """Sentences about conditions that weaken a promise, for the start-up log and readiness."""
+        ...
+
+    def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int) -> Owner:
+        """Become the owner: epoch + 1. Refuses (`Conflict`, code `older_algorithm`) an older algorithm than the last owner's."""
+        ...
+
+    def release(self, owner: Owner) -> None:
+        """Give the store up; nothing happens where `owner` no longer owns."""
+        ...
+
+    def inflight(self, model: str) -> tuple[int, int]:
+        """The mark that `mark_inflight` left, as (seq, deaths); (0, 0) for none."""
+        ...
+
+    def mark_inflight(self, owner: Owner, model: str, seq: int, deaths: int) -> None:
+        """Note what a start is about to apply, and how many starts in a row have died under it; seq 0 clears it.
+
+        The mark outlives the process, not a power cut: it is there to find events that kill the process."""
+        ...
+
+    def models(self) -> list[str]:
+        """Names, sorted."""
+        ...
+
+    def create(self, model: str, lineage: bytes) -> Head:
+        """Begin an empty log. Raises `Conflict` (codes `model_exists`, `too_many_models`)."""
+        ...
+
+    def drop(self, owner: Owner, model: str) -> None:
+        """Remove a model with all its events, ids, names and generations."""
+        ...
+
+    def head(self, model: str) -> Head:
+        """Raises `NotFound` (code `model_not_found`)."""
+        ...
+
+    def append(self, group: Sequence[Append]) -> list[Appended]:
+        """Append a group in one transaction, durable on return. A refused request does not stop its neighbours.
+        Raises `Unavailable`: `disk_reserve` (outcome not_accepted) or `store_failed` (outcome unknown: end the process)."""
+        ...
+
+    def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
+        """Records that end after `after_seq`, in order, at least one where there is one, about `bytes_max` at the most.
+
+        Digests and chain are checked. Raises `LogGap` where the record after `after_seq` is trimmed or missing, `LogFork`
+        where one is not what was written."""
+        ...
+
+    def names(self, model: str) -> Iterator[tuple[int, bytes]]:
+        """(64-bit fingerprint, name in UTF-8), by rising fingerprint."""
+        ...
+
+    def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
+        """Store one chunk, of at most CHUNK_BYTES_MAX; false where `owner` no longer owns. Staging it again replaces it.
+
+        Raises `TooLarge`; `Conflict` (code `generation_exists`) where `gen` is committed; `Unavailable` (code `disk_full`)."""
+        ...
+
+    def commit(self, owner: Owner, model: str, base_gen: int, generation: Generation) -> Verdict:
+        """Make the staged chunks 0..chunks-1 the newest generation, numbered base_gen + 1 (base_gen 0: there is none yet).
+
+        `applied` is the end of a record. All checks and the flip are one transaction; `created_ms` and `info` are taken
+        as given, `verified` starts false."""
+        ...
+
+    def generations(self, model: str) -> list[Generation]:
+        """Newest first."""
+        ...
+
+    def open_generation(self, model: str, gen: int) -> bytes:
+        """The bytes of a checkpoint, chunk digests checked. Raises `Corrupt` or `NotFound`."""
+        ...
+
+    def mark_verified(self, owner: Owner, model: str, gen: int) -> None:
+        """Note that the generation was read back and checked. Raises `NotFound` (code `generation_not_found`)."""
+        ...
+
+    def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
+        """Drop generations beyond `keep_generations` verified ones (never fewer than GENERATIONS_KEPT_MIN) and log below
+        min(applied of the oldest retained verified generation, seq - keep_events); the bound is computed here, from what is
+        stored, and nothing is dropped before GENERATIONS_KEPT_MIN generations are verified. One call drops at most
+        `retention.TRIM_RECORDS_MAX` records. Returns the number of events dropped."""
+        ...
+
+    def drop_stale_stages(self, owner: Owner) -> int:
+        """Delete chunks staged by earlier owners, or for generations that can no longer be committed; return how many."""
+        ...
+
+    def idle(self) -> None:
+        """Housekeeping when there is nothing else to do."""
+        ...
+
+    def close(self) -> None: ...

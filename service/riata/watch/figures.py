@@ -1,0 +1,71 @@
+"""Sums become the figures that are shown: None where a figure is not defined, never NaN."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from riata.base.arrays import F64
+from riata.maths.links import HINGE, IDENTITY, LOGISTIC, REAL
+from riata.watch import tally
+from riata.watch.tally import SCALE, WEIGHT
+
+Figures = dict[str, Any]
+
+
+def has_probability(link: int) -> bool:
+    """Whether margins under this link become probabilities."""
+    return link in (LOGISTIC, IDENTITY)
+
+
+def ratio(above: float, below: float) -> float | None:
+    """Return above / below, None where that is not a number."""
+    if not (below > 0.0 and math.isfinite(above) and math.isfinite(below)):
+        return None
+    quotient = above / below
+    return quotient if math.isfinite(quotient) else None
+
+
+def horizon_figures(sums: F64, auc: float, link: int) -> Figures:
+    """Return the figures of one horizon.
+
+    sums : f64[SUMS], as `tally` keeps them; auc : NaN where undefined
+
+    Every mean is weighted by importance; `weight` is the sum of the weights. `loss` is what the learner is trained on: log
+    loss, squared error (without the factor 1/2) or hinge loss.
+    """
+    weight = float(sums[WEIGHT])
+    probability, classes = has_probability(link), link != REAL
+
+    def mean(column: int, defined: bool = True) -> float | None:
+        return ratio(float(sums[column]), weight) if defined else None
+
+    base_log_loss = float(sums[tally.BASE_LOG_LOSS])
+    return {
+        "weight": weight / float(sums[SCALE]),
+        "log_loss": mean(tally.LOG_LOSS, probability),
+        "base_log_loss": mean(tally.BASE_LOG_LOSS, probability),
+        "normalised_entropy": ratio(float(sums[tally.LOG_LOSS]), base_log_loss) if probability else None,
+        "auc": auc if classes and math.isfinite(auc) else None,
+        "accuracy": mean(tally.CORRECT, classes),
+        "base_rate": mean(tally.OBSERVED, classes),
+        "calibration_ratio": ratio(float(sums[tally.PREDICTED]), float(sums[tally.OBSERVED])) if probability else None,
+        "loss": mean(tally.LOSS),
+        "base_loss": mean(tally.BASE_LOSS),
+    }
+
+
+def calibration_cells(calibration: F64, link: int) -> list[Figures]:
+    """Return the cells of the calibration table, from probability 0 to 1; none for a link without probabilities."""
+    if link in (HINGE, REAL):
+        return []
+    return [
+        {
+            "from": cell / tally.CELLS,
+            "to": (cell + 1) / tally.CELLS,
+            "examples": int(row[tally.CELL_EXAMPLES]),
+            "mean_predicted": ratio(float(row[tally.CELL_PREDICTED]), float(row[tally.CELL_WEIGHT])),
+            "mean_observed": ratio(float(row[tally.CELL_OBSERVED]), float(row[tally.CELL_WEIGHT])),
+        }
+        for cell, row in enumerate(calibration)
+    ]

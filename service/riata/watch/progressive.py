@@ -1,0 +1,234 @@
+"""Progressive validation: every event is a test before it is a lesson."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from riata.base.arrays import BOOL, F64, I64, Arrays
+from riata.base.errors import Corrupt
+from riata.maths.auc import BINS, histogram_auc, ranked_auc
+from riata.maths.links import HINGE, IDENTITY, LOGISTIC, REAL
+from riata.watch import curves, tally
+from riata.watch.curves import Curve
+from riata.watch.figures import Figures, calibration_cells, has_probability, horizon_figures
+from riata.watch.tally import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT, SCALE, SUMS, WEIGHT
+
+Answers = Literal["logistic", "identity", "hinge", "real"]
+
+LINK_CODE: Final[dict[Answers, int]] = {"logistic": LOGISTIC, "identity": IDENTITY, "hinge": HINGE, "real": REAL}
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressiveConfig:
+    """What is measured. `answers` is the learner's link, or "real" where labels are any number."""
+
+    answers: Answers = "logistic"
+    half_life: Annotated[int, Ge(1), Le(10**9), "events after which an event counts half in the faded figures"] = 10_000
+    window: Annotated[int, Ge(1), Le(10**6), "events in the window; 40 bytes each in memory and in a checkpoint"] = 10_000
+
+
+class Progressive:
+    """Figures of the margins given before learning: cumulative, exponentially faded, and over the last events.
+
+    A pure function of the events, in order: how they were cut into batches changes no bit. One thread observes; `figures`
+    and `history` are for the same thread.
+    """
+
+    def __init__(self, config: ProgressiveConfig) -> None:
+        self.config = config
+        self._link = LINK_CODE[config.answers]
+        self._growth = 2.0 ** (1.0 / config.half_life)
+        self._examples: I64 = np.zeros(1, np.int64)
+        self._refused = 0
+        self._sums: F64 = np.zeros((2, SUMS))
+        self._sums[:, SCALE] = 1.0
+        self._histogram: F64 = np.zeros((2, 2, BINS))
+        self._calibration: F64 = np.zeros((tally.CELLS, tally.CELL))
+        self._window: F64 = np.zeros((PAST, config.window))
+        self._curve = Curve()
+
+    @property
+    def examples(self) -> int:
+        """Events in the figures."""
+        return int(self._examples[0])
+
+    @property
+    def refused(self) -> int:
+        """Events that are not in the figures, because they were not learnt."""
+        return self._refused
+
+    @property
+    def until_point(self) -> int:
+        """Events, at least one, up to and with the next that gets a point on the learning curve.
+
+        Who observes no more than this at a time can tell the number of non-zeros at the very event of each point.
+        """
+        return self._curve.next_after(self.examples) - self.examples
+
+    def observe(self, margin: F64, label: F64, weight: F64, refused: BOOL, first_seq: int) -> bool:
+        """Take in what the learner said before it learnt the events first_seq, first_seq + 1, ...
+
+        margin, label, weight : f64[n], labels 0 or 1 (or any number where answers are real), importance positive
+        refused               : bool[n], events that were not learnt; they are counted and left out
+
+        Returns whether the learning curve grew and awaits `note_non_zeros`.
+        """
+        keep = ~refused
+        self._refused += int(refused.sum())
+        margin = np.clip(np.where(np.isnan(margin), 0.0, margin), -MARGIN_HELD, MARGIN_HELD)[keep]
+        label, weight, seq = label[keep], weight[keep], (first_seq + np.arange(len(keep)))[keep]
+        start = 0
+        while start < len(margin):
+            due = self.examples + self.until_point
+            stop = min(len(margin), start + self.until_point)
+            self._tally(margin[start:stop], label[start:stop], weight[start:stop])
+            if self.examples == due:
+                self._curve.add(self._point(int(seq[stop - 1])))
+            start = stop
+        return self._curve.awaits_non_zeros
+
+    def note_non_zeros(self, non_zeros: int) -> None:
+        """Tell how many weights are not zero now; the points of the curve added since the last call show it."""
+        self._curve.note_non_zeros(non_zeros)
+
+    def figures(self) -> Figures:
+        """Return `cumulative`, `faded`, `window` and `calibration`, as the HTTP contract has them; None where undefined."""
+        start, count = self._span()
+        sums = np.zeros(SUMS)
+        tally.window_sums(self._window, start, count, self._link, sums)
+        past = self._window[:, :count]
+        order = np.argsort(past[PAST_MARGIN], kind="stable")
+        exact = ranked_auc(past[PAST_MARGIN][order], past[PAST_LABEL][order], past[PAST_WEIGHT][order])
+        return {
+            "cumulative": {"examples": self.examples, **self._horizon(CUMULATIVE)},
+            "faded": {"half_life": self.config.half_life, **self._horizon(FADED)},
+            "window": {"examples": count, **horizon_figures(sums, exact, self._link)},
+            "calibration": calibration_cells(self._calibration, self._link),
+        }
+
+    def history(self, since: int = 0) -> list[Figures]:
+        """Return the points of the learning curve after event `since`, oldest first.
+
+        Keys: seq, examples, then the loss in the three horizons and that of the base rate (log_loss, faded_log_loss,
+        window_log_loss, base_log_loss; without the word log where there is no probability), auc, non_zeros; None where unknown.
+        """
+        loss = "log_loss" if has_probability(self._link) else "loss"
+        names = ("seq", "examples", loss, f"faded_{loss}", f"window_{loss}", f"base_{loss}", "auc", "non_zeros")
+        whole = {"seq", "examples", "non_zeros"}
+        points = []
+        for point in self._curve.since(since).tolist():
+            known = {name: number for name, number in zip(names, point, strict=True) if not math.isnan(number)}
+            points.append({name: int(known[name]) if name in known and name in whole else known.get(name) for name in names})
+        return points
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part."""
+        return {
+            "sums": self._sums.nbytes + self._calibration.nbytes,
+            "histograms": self._histogram.nbytes,
+            "window": self._window.nbytes,
+            "curve": self._curve.memory(),
+        }
+
+    def freeze(self) -> Arrays:
+        """Return copies that determine every later figure to the last bit."""
+        points, curve = self._curve.freeze()
+        return {
+            "counts": np.array([self.examples, self._refused, *curve], dtype=np.int64),
+            "sums": self._sums.copy(),
+            "histogram": self._histogram.copy(),
+            "calibration": self._calibration.copy(),
+            "window": self._window[:, : self._span()[1]].copy(),
+            "curve": points,
+        }
+
+    def thaw(self, arrays: Arrays) -> None:
+        """Become what `freeze` was called on, under the same configuration. Raises `Corrupt`, and then changes nothing."""
+        counts = _require(arrays, "counts", np.dtype(np.int64), (4,))
+        examples, refused, spacing, noted = (int(number) for number in counts)
+        if examples < 0 or refused < 0:
+            raise Corrupt(f"watch: {examples} examples, {refused} refused")
+        count = min(examples, self.config.window)
+        real = np.dtype(np.float64)
+        sums = _require(arrays, "sums", real, (2, SUMS))
+        histogram = _require(arrays, "histogram", real, (2, 2, BINS))
+        calibration = _require(arrays, "calibration", real, (tally.CELLS, tally.CELL))
+        window = _require(arrays, "window", real, (PAST, count))
+        for name, array in (("sums", sums), ("histogram", histogram), ("calibration", calibration), ("window", window)):
+            if not np.isfinite(array).all():
+                raise Corrupt(f"watch: {name} has a number that is not finite")
+        if sums[CUMULATIVE, SCALE] != 1.0 or not 1.0 <= sums[FADED, SCALE] <= tally.RENORMALISE_ABOVE:
+            raise Corrupt("watch: the scale of the sums is out of range")
+        if (sums[:, WEIGHT] < 0.0).any() or (histogram < 0.0).any() or (window[PAST_WEIGHT] <= 0.0).any():
+            raise Corrupt("watch: a weight is negative")
+        points = arrays.get("curve")
+        if points is None or points.dtype != real:
+            raise Corrupt("watch: no learning curve")
+        curve = Curve()
+        curve.thaw(points.astype(np.float64), spacing, noted)
+        self._curve, self._refused, self._examples[0] = curve, refused, examples
+        self._sums, self._histogram, self._calibration = sums, histogram, calibration
+        self._window = np.zeros((PAST, self.config.window))
+        self._window[:, :count] = window
+
+    def _tally(self, margin: F64, label: F64, weight: F64) -> None:
+        tally.tally(
+            margin,
+            label,
+            weight,
+            self._link,
+            self._growth,
+            self._examples,
+            self._sums,
+            self._histogram,
+            self._calibration,
+            self._window,
+        )
+
+    def _span(self) -> tuple[int, int]:
+        """Return the column of the oldest event of the window, and how many events there are."""
+        if self.examples <= self.config.window:
+            return 0, self.examples
+        return self.examples % self.config.window, self.config.window
+
+    def _horizon(self, horizon: int) -> Figures:
+        auc = histogram_auc(self._histogram[horizon, 0], self._histogram[horizon, 1])
+        return horizon_figures(self._sums[horizon], auc, self._link)
+
+    def _point(self, seq: int) -> F64:
+        """Return the point of the learning curve at this moment."""
+        probability = has_probability(self._link)
+        loss = tally.LOG_LOSS if probability else tally.LOSS
+        base = tally.BASE_LOG_LOSS if probability else tally.BASE_LOSS
+        point = np.full(curves.POINT, np.nan)
+        point[curves.SEQ] = seq
+        point[curves.EXAMPLES] = self.examples
+        point[curves.LOSS] = self._sums[CUMULATIVE, loss] / self._sums[CUMULATIVE, WEIGHT]
+        point[curves.FADED_LOSS] = self._sums[FADED, loss] / self._sums[FADED, WEIGHT]
+        point[curves.WINDOW_LOSS] = tally.window_loss(self._window, *self._span())
+        point[curves.BASE_LOSS] = self._sums[CUMULATIVE, base] / self._sums[CUMULATIVE, WEIGHT]
+        if self._link != REAL:
+            point[curves.AUC] = histogram_auc(self._histogram[CUMULATIVE, 0], self._histogram[CUMULATIVE, 1])
+        return point
+
+
+def _require(arrays: Arrays, name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> F64:
+    """Return a copy of an array of exactly this type and shape. Raises `Corrupt`."""
+    array = arrays.get(name)
+    if array is None or array.dtype != dtype or array.shape != shape:
+        found = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
+        raise Corrupt(f"watch: {name}: expected {dtype}{list(shape)}, found {found}")
+    return np.array(array, order="C")
+
+
+def warm_up() -> None:
+    """Compile everything here, or load it from disk, on a few events that are thrown away."""
+    watched = Progressive(ProgressiveConfig(window=1))
+    n = curves.EARLY[0]
+    watched.observe(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, dtype=np.bool_), 1)
+    watched.figures()

@@ -1,0 +1,34 @@
+"""An HTTP answer as plain bytes, and the few lines that send it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from starlette.types import Send
+
+JSON: Final = b"application/json"
+NDJSON: Final = b"application/x-ndjson"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, body and headers. Content-Length is added when it is sent."""
+
+    status: int
+    body: bytes
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def json_answer(document: Any, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
+    """Write a document as JSON: floats as the shortest text that reads back as the same number, NaN never."""
+    return Answer(status, msgspec.json.encode(document), JSON, headers)
+
+
+async def send_answer(send: Send, answer: Answer) -> None:
+    """Send head and body."""
+    headers = [(b"content-type", answer.content_type), (b"content-length", str(len(answer.body)).encode()), *answer.headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

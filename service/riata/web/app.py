@@ -1,0 +1,147 @@
+"""The ASGI application: hot routes as plain ASGI, everything else through FastAPI, one shell around all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Final
+
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
+
+import riata
+from riata.base.clock import Clock
+from riata.base.errors import RiataError
+from riata.web.body import ClientGone
+from riata.web.docs import docs_routes
+from riata.web.health import health_routes
+from riata.web.hot import GONE_KEY, Handler, HotRoute, Tools, template
+from riata.web.meters import Meters
+from riata.web.models import model_routes
+from riata.web.observe import Observe
+from riata.web.openapi import openapi_document, operations
+from riata.web.predict import Predict
+from riata.web.problems import Problem, answer_error, internal
+from riata.web.responses import respond
+from riata.web.service import AdminProtocol, ServiceProtocol
+from riata.web.settings import WebSettings
+from riata.web.shell import Shell
+from riata.web.snapshots import snapshot_routes
+
+log = logging.getLogger("riata.web")
+OnStartFailed = Callable[[BaseException], None]
+HEAD_PATHS: Final = ("/predict", "/models/{model}/predict")
+CODE_OF_STATUS: Final = {404: "no_such_route", 405: "method_not_allowed"}
+
+
+def create_app(
+    service: ServiceProtocol,
+    admin: AdminProtocol,
+    settings: WebSettings,
+    clock: Clock,
+    on_start_failed: OnStartFailed | None = None,
+) -> FastAPI:
+    """Build the application. Its lifespan starts and stops `service`.
+
+    Starting goes on in the background, so that the probes answer while a long log is replayed; where it fails,
+    `on_start_failed` is told, once.
+    """
+    meters = Meters(service)
+    pool = ThreadPoolExecutor(settings.parse_threads, thread_name_prefix="riata-parse")
+    tools = Tools(service, settings, pool, clock)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        starting = asyncio.create_task(service.start())
+        starting.add_done_callback(lambda task: _started(task, on_start_failed))
+        try:
+            yield
+        finally:
+            await _settled(starting)
+            await service.stop()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    app = FastAPI(
+        title="Riata",
+        version=riata.__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    app.router.routes.extend(hot_routes(Observe(tools, meters), Predict(tools)))
+    app.include_router(model_routes(service, admin, settings))
+    app.include_router(snapshot_routes(service, admin, settings))
+    app.include_router(health_routes(service, meters))
+    if settings.docs:
+        app.include_router(docs_routes(openapi_document()))
+    app.add_exception_handler(RiataError, _on_riata_error)
+    app.add_exception_handler(ClientGone, _on_client_gone)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(Exception, _on_fault)
+    app.add_middleware(Shell, meters=meters)
+    return app
+
+
+def hot_routes(observe: Handler, predict: Handler) -> list[Route]:
+    """Build the routes that do without FastAPI's machinery."""
+    found = []
+    for prefix in ("", "/models/{model}"):
+        for path, handler, methods in ((f"{prefix}/observe", observe, ["POST"]), (f"{prefix}/predict", predict, ["GET", "POST"])):
+            found.append(Route(path, HotRoute(path, handler), methods=methods, include_in_schema=False))
+    return found
+
+
+def allowed_methods(path: str) -> bytes:
+    """Write the methods that a path template takes; a route knows only its own, and several may share a path."""
+    found = {operation.method.upper() for operation in operations() if operation.path == path} or {"GET"}
+    return ", ".join(sorted(found | ({"HEAD"} if path in HEAD_PATHS else set()))).encode()
+
+
+def _started(task: asyncio.Task[None], on_start_failed: OnStartFailed | None) -> None:
+    if task.cancelled():
+        return
+    error = task.exception()
+    if error is not None:
+        log.critical("the service could not start: %s", error)
+        if on_start_failed is not None:
+            on_start_failed(error)
+
+
+async def _settled(starting: asyncio.Task[None]) -> None:
+    """Wait until starting ended, well or badly: stopping a service that is half started would be a third state."""
+    await asyncio.wait([starting])
+
+
+async def _on_riata_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, RiataError):
+        raise error
+    answer = answer_error(error)
+    if answer.status == 500:
+        log.error("%s: %s", type(error).__name__, error)
+    return respond(answer)
+
+
+async def _on_client_gone(request: Request, _error: Exception) -> Response:
+    request.scope[GONE_KEY] = True
+    return respond(Problem(400, "incomplete_body", "the connection ended before the body did").answer())
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    code = CODE_OF_STATUS.get(error.status_code, "http_error")
+    headers = []
+    if error.status_code == 405:
+        headers.append((b"allow", allowed_methods(template(request.scope))))
+    return respond(Problem(error.status_code, code, str(error.detail)).answer(headers))
+
+
+async def _on_fault(_request: Request, _error: Exception) -> Response:
+    return respond(internal().answer())

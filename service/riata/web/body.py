@@ -1,0 +1,90 @@
+"""Reading what a request brings: headers, and a body that is never held beyond its bound."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import Message, Receive, Scope
+
+from riata.base.errors import BadInput, Malformed, TooLarge, Unsupported
+
+
+class ClientGone(Exception):
+    """The connection ended before the body did: nobody is there to be answered, nothing was accepted."""
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """Return one header (`name` in lower case), None where it is absent. Raises `Malformed` where it comes twice."""
+    found: bytes | None = None
+    for key, value in scope["headers"]:
+        if key == name:
+            if found is not None:
+                raise Malformed(f"{name.decode()}: sent twice, and the two may disagree", "repeated_header")
+            found = value
+    return found
+
+
+def content_type(scope: Scope) -> str:
+    """Return the Content-Type header, empty where there is none."""
+    return (header(scope, b"content-type") or b"").decode("latin-1")
+
+
+def idempotency_key(scope: Scope) -> str | None:
+    """Return the Idempotency-Key header, None where it is absent.
+
+    Raises `BadInput` (bad_idempotency_key) unless it is 1 to 200 visible ASCII characters.
+    """
+    raw = header(scope, b"idempotency-key")
+    if raw is None:
+        return None
+    if not 1 <= len(raw) <= 200 or not all(0x21 <= byte <= 0x7E for byte in raw):
+        raise BadInput("Idempotency-Key: expected 1 to 200 visible ASCII characters without spaces", "bad_idempotency_key")
+    return raw.decode("ascii")
+
+
+async def read_body(scope: Scope, receive: Receive, bytes_max: int, deadline_s: float) -> bytes:
+    """Read a whole body.
+
+    Raises `TooLarge` (body_too_large) as soon as more than `bytes_max` are announced or have come, `Unsupported` for a
+    Content-Encoding, `BadInput` (body_too_slow) after `deadline_s`, `ClientGone` where the connection ends early.
+    """
+    encoding = header(scope, b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+        raise Unsupported("Content-Encoding: only identity is read here; send the body as it is", "unsupported_encoding")
+    announced = header(scope, b"content-length")
+    if announced is not None and announced.isdigit() and _beyond(announced, bytes_max):
+        raise too_large(bytes_max)
+    first = await receive()
+    if first["type"] == "http.request" and not first.get("more_body", False):
+        body: bytes = first.get("body", b"")
+        if len(body) > bytes_max:
+            raise too_large(bytes_max)
+        return body
+    try:
+        async with asyncio.timeout(deadline_s):
+            return await _read_parts(first, receive, bytes_max)
+    except TimeoutError:
+        raise BadInput(f"the body did not arrive within {deadline_s:g} seconds", "body_too_slow") from None
+
+
+def too_large(bytes_max: int) -> TooLarge:
+    """Return the error for a body beyond its bound."""
+    return TooLarge(f"the body has more than {bytes_max} bytes; send the rows in several requests", "body_too_large")
+
+
+def _beyond(announced: bytes, bytes_max: int) -> bool:
+    digits = announced.lstrip(b"0")
+    return len(digits) > len(str(bytes_max)) or int(digits or b"0") > bytes_max
+
+
+async def _read_parts(message: Message, receive: Receive, bytes_max: int) -> bytes:
+    parts = bytearray()
+    while True:
+        if message["type"] != "http.request":
+            raise ClientGone
+        parts += message.get("body", b"")
+        if len(parts) > bytes_max:
+            raise too_large(bytes_max)
+        if not message.get("more_body", False):
+            return bytes(parts)
+        message = await receive()

@@ -1,0 +1,59 @@
+"""Small JSON bodies of the operations, read as strictly as the rows: what a careless reader lets through is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+
+from riata.base.errors import BadInput, Malformed, Unsupported
+from riata.base.limits import JSON_DEPTH_MAX
+
+KEY_CHARS_MAX: Final = 64  # no setting has a longer name, and a refusal that names the key stays short
+
+
+def read_json_object(body: bytes, content_type: str) -> dict[str, Any]:
+    """Read one JSON object.
+
+    Raises `Unsupported` unless the type is application/json, `Malformed` for what is not JSON in UTF-8 (NaN, Infinity, numbers
+    out of range, lone surrogates, a byte-order mark, trailing bytes), for duplicate keys and for too deep nesting,
+    `BadInput` for anything but an object.
+    """
+    check_type(content_type, "application/json")
+    if not body:
+        raise Malformed("the body is empty; expected a JSON object", "empty_body")
+    try:
+        msgspec.json.decode(body)
+        document = json.loads(body, object_pairs_hook=_unique)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError):
+        raise Malformed("the body is not JSON as RFC 8259 has it, in UTF-8", "malformed") from None
+    if not isinstance(document, dict):
+        raise BadInput("expected a JSON object", "wrong_type")
+    _check_depth(document, JSON_DEPTH_MAX)
+    return document
+
+
+def check_type(content_type: str, expected: str) -> None:
+    """Raise `Unsupported` unless a Content-Type header names `expected`, with UTF-8 where it names a charset."""
+    media, _, parameters = content_type.partition(";")
+    charset = parameters.strip().lower().removeprefix("charset=").strip('"')
+    if media.strip().lower() != expected or charset not in ("", "utf-8", "utf8"):
+        raise Unsupported(f"Content-Type: expected {expected}", "unsupported_media_type")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        raise Malformed("a key comes twice in one object", "duplicate_key")
+    for key in document:
+        if len(key) > KEY_CHARS_MAX:
+            raise BadInput(f"a key of {len(key)} characters; none has more than {KEY_CHARS_MAX}", "unknown_key")
+    return document
+
+
+def _check_depth(value: Any, left: int) -> None:
+    if left == 0:
+        raise Malformed(f"nested more than {JSON_DEPTH_MAX} deep", "too_deep")
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_depth(child, left - 1)

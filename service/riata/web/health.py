@@ -1,0 +1,77 @@
+"""Probes, version and meters. None of them touches the store."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+import riata
+from riata.web.answers import Answer, json_answer
+from riata.web.meters import PROMETHEUS_TEXT, Meters
+from riata.web.problems import Problem
+from riata.web.responses import respond
+from riata.web.service import ServiceProtocol
+
+API_VERSION: Final = 1
+RETRY_HEADER: Final = ((b"retry-after", b"1"),)
+
+
+def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
+    """Build the routes of this module."""
+    router = APIRouter(tags=["operations"])
+
+    @router.get("/livez")
+    @router.get("/v2/health/live", name="v2_live")
+    async def livez() -> Response:
+        """Whether the process lives. 503 where only a restart can help; never asks the store."""
+        health = service.health()
+        if health.alive and health.fatal is None:
+            return respond(json_answer({"alive": True}))
+        return respond(not_now("not_alive", health.fatal or "; ".join(health.reasons) or "a thread has ended", health.reasons))
+
+    @router.get("/readyz")
+    @router.get("/v2/health/ready", name="v2_ready")
+    async def readyz() -> Response:
+        """Whether events and predictions are taken, and of each model where it stands. 503 while the log is replayed."""
+        health = service.health()
+        if not health.ready:
+            return respond(not_now("not_ready", "; ".join(health.reasons) or "not ready", health.reasons))
+        models = {name: {**asdict(at), "has_learnt": has_learnt(service, name)} for name, at in health.models.items()}
+        return respond(json_answer({"ready": True, "models": models, "warnings": health.warnings}))
+
+    @router.get("/startupz")
+    async def startupz() -> Response:
+        """Whether recovery has ended. 503 until then, with how many events are replayed of how many."""
+        health = service.health()
+        done, total = health.replayed
+        if health.started:
+            return respond(json_answer({"started": True, "replayed": done}))
+        detail = "; ".join(health.reasons) or f"{done} of {total} events are replayed"
+        return respond(not_now("not_started", detail, health.reasons))
+
+    @router.get("/version")
+    async def version() -> Response:
+        """Which release this is."""
+        return respond(json_answer({"version": riata.__version__, "api": API_VERSION, "python": platform.python_version()}))
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        """Counters and gauges in the text format of Prometheus."""
+        return respond(Answer(200, meters.text(), PROMETHEUS_TEXT))
+
+    return router
+
+
+def has_learnt(service: ServiceProtocol, model: str) -> bool:
+    """Say whether a model answers more than its prior."""
+    return service.published(model).model.seq > 0
+
+
+def not_now(code: str, detail: str, reasons: list[str]) -> Answer:
+    """Return the 503 of a probe."""
+    more: dict[str, Any] = {"reasons": reasons}
+    return Problem(503, code, detail, retryable=True, more=more).answer(RETRY_HEADER)

@@ -1,0 +1,101 @@
+"""POST /observe: bytes in, rows durable, counts out."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from starlette.types import Receive, Scope
+
+from riata.base.errors import BadInput
+from riata.run.outcome import Observed, RowsRefused
+from riata.web.answers import Answer, json_answer
+from riata.web.body import content_type, idempotency_key, read_body
+from riata.web.hot import Tools
+from riata.web.meters import Meters
+from riata.web.options import flag, model_in_path, read_options
+from riata.web.problems import counts, shown
+from riata.web.settings import INLINE_BYTES_MAX
+from riata.wire.parse import Context, parse_examples
+from riata.wire.parsed import Parsed
+
+OPTIONS: Final = ("wait", "atomic")
+ID_DIGEST_BYTES: Final = 16  # as for ids inside rows
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """The handler of the observe routes."""
+
+    tools: Tools
+    meters: Meters
+
+    async def __call__(self, scope: Scope, receive: Receive) -> Answer:
+        """Parse, append, answer once the rows are durable. Raises errors of `riata.base.errors`."""
+        service, settings = self.tools.service, self.tools.settings
+        model = model_in_path(scope["path_params"])
+        options = read_options(scope["query_string"], OPTIONS)
+        wait_applied = wants_applied(options)
+        atomic = flag(options, "atomic")
+        key = idempotency_key(scope)
+        context = service.context(model, labelled=True)
+        body = await read_body(scope, receive, settings.body_bytes_max, settings.body_deadline_s)
+        parsed = await self._parse(body, content_type(scope), context, key)
+        observed = await self._append(model, parsed, atomic, wait_applied)
+        self.meters.rows(model, observed)
+        return json_answer(answer_document(observed, wait_applied), 200 if observed.applied and wait_applied else 202)
+
+    async def _parse(self, body: bytes, kind: str, context: Context, key: str | None) -> Parsed:
+        if len(body) <= INLINE_BYTES_MAX:
+            return parse_with_ids(body, kind, context, key)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.tools.pool, parse_with_ids, body, kind, context, key)
+
+    async def _append(self, model: str, parsed: Parsed, atomic: bool, wait_applied: bool) -> Observed:
+        try:
+            return await self.tools.service.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
+        except RowsRefused as error:
+            self.meters.rows(model, error.observed)
+            raise
+
+
+def wants_applied(options: dict[str, str]) -> bool:
+    """Read `wait`, whose one value is `applied`."""
+    wait = options.get("wait")
+    if wait not in (None, "applied"):
+        raise BadInput("wait: the only value is applied", "bad_option")
+    return wait is not None
+
+
+def parse_with_ids(body: bytes, kind: str, context: Context, key: str | None) -> Parsed:
+    """Parse a body of labelled rows; rows without an id get `key/index` where the request carries a key."""
+    parsed = parse_examples(body, kind, context, labelled=True)
+    return parsed if key is None else with_ids(parsed, key)
+
+
+def with_ids(parsed: Parsed, key: str) -> Parsed:
+    """Give every row without an event id the id `key/index`, index being its place in the body, counted from 0."""
+    batch = parsed.batch
+    event_id = batch.event_id.copy()
+    for at in np.flatnonzero(~batch.has_id).tolist():
+        digest = hashlib.blake2b(f"{key}/{int(parsed.row[at])}".encode(), digest_size=ID_DIGEST_BYTES).digest()
+        event_id[at] = np.frombuffer(digest, dtype=np.uint8)
+    return dataclasses.replace(parsed, batch=dataclasses.replace(batch, event_id=event_id, has_id=np.ones_like(batch.has_id)))
+
+
+def answer_document(observed: Observed, waited: bool) -> dict[str, Any]:
+    """Write what became of the rows. `applied` is there only where it was asked for."""
+    document: dict[str, Any] = {
+        **counts(observed),
+        "seq": observed.seq,
+        "outcome": "accepted" if observed.accepted else "duplicate",
+        "durability": observed.durability,
+        "errors": shown(observed.errors),
+    }
+    if waited:
+        document["applied"] = observed.applied
+    return document

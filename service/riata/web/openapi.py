@@ -1,0 +1,285 @@
+"""The OpenAPI document: one table of operations, the published contract of the service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+import riata
+from riata.web.options import SEQ_MAX
+from riata.web.schemas import NAME_PATTERN, array, components, ref
+from riata.web.settings import WEIGHTS_SHOWN_MAX
+
+Schema = dict[str, Any]
+
+OPENAPI_VERSION: Final = "3.1.0"
+DESCRIPTION: Final = (
+    "Learns sparse linear classifiers from a stream of labelled events, keeps every acknowledged event, and answers predictions "
+    "from the latest published model while it learns. Every error is an RFC 9457 problem document. "
+    "Requests with query parameters that a route does not know are refused, and the nearest known one is named."
+)
+TEXT_TYPES: Final = {
+    "application/x-ndjson": "One object a line.",
+    "text/x-vw": "The text format of Vowpal Wabbit.",
+    "text/x-svmlight": "label index:value … # comment",
+}
+PROBLEMS: Final = {
+    400: "The bytes are not what they claim to be.",
+    404: "No such model, or no such generation.",
+    408: "The body did not arrive in time.",
+    409: "Not in this state; the code says why.",
+    413: "Over a limit; the code says which.",
+    414: "The query is too long.",
+    415: "A content type or content encoding that this route does not read.",
+    422: "Understood and refused; rows are listed where rows are the reason.",
+    429: "Too fast; Retry-After says when to come back.",
+    500: "A fault of the service.",
+    503: "Not now; Retry-After says when to come back.",
+    507: "The disk has no room but its reserve.",
+}
+BODY: Final = (400, 408, 413, 415, 422)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path. `ok` maps a status to media types and schemas."""
+
+    path: str
+    method: str
+    tag: str
+    summary: str
+    ok: dict[int, Schema]
+    problems: tuple[int, ...]
+    parameters: tuple[Schema, ...] = ()
+    body: Schema | None = None
+
+
+def query(name: str, schema: Schema, text: str) -> Schema:
+    """Declare an option in the query."""
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
+
+
+def json_content(name: str) -> Schema:
+    """Declare a JSON answer."""
+    return {"application/json": {"schema": ref(name)}}
+
+
+MODEL: Final[Schema] = {
+    "name": "model",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "pattern": NAME_PATTERN},
+    "description": "name of a model; `default` always exists",
+}
+FLAG: Final[Schema] = {"type": "string", "enum": ["true", "false"], "default": "false"}
+SEQ: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": SEQ_MAX}
+IDEMPOTENCY_KEY: Final[Schema] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+    "description": "rows without an event_id get the id key/index, index counted from 0; sending the request again is then safe",
+}
+
+
+def _rows_body(one: str, many: str) -> Schema:
+    content: Schema = {"application/json": {"schema": {"anyOf": [ref(one), ref(many)]}}}
+    for media, text in TEXT_TYPES.items():
+        content[media] = {"schema": {"type": "string", "description": text}}
+    return {"required": True, "content": content}
+
+
+def _observe(path: str, parameters: tuple[Schema, ...]) -> Operation:
+    options = (
+        query("wait", {"type": "string", "enum": ["applied"]}, "answer 200 once the served model includes the rows"),
+        query("atomic", FLAG, "refuse all rows where one is refused"),
+        IDEMPOTENCY_KEY,
+    )
+    summary = "Send labelled rows. 202: they are durable. 200: they are durable and served (wait=applied)."
+    ok = {202: json_content("Observed"), 200: json_content("Observed")}
+    problems = (*BODY, 404, 429, 503, 507)
+    return Operation(path, "post", "observe", summary, ok, problems, (*parameters, *options), _rows_body("Example", "Examples"))
+
+
+def _predictions(path: str, parameters: tuple[Schema, ...]) -> list[Operation]:
+    content = {
+        "application/json": {"schema": {"anyOf": [ref("Prediction"), array(ref("Prediction"))]}},
+        "application/x-ndjson": {"schema": {"type": "string"}},
+    }
+    explain = "add bias and contributions, which sum to the margin"
+    min_seq = "wait until the served model includes this log position"
+    remember = "true is refused: this server does not remember predictions"
+    posted = (query("explain", FLAG, explain), query("min_seq", SEQ, min_seq), query("remember", FLAG, remember))
+    asked = (
+        query("_explain", FLAG, explain),
+        query("_min_seq", SEQ, min_seq),
+        query("_remember", FLAG, remember),
+        {
+            **query("features", {"type": "object", "additionalProperties": {"type": "string"}}, ""),
+            "style": "form",
+            "explode": True,
+            "description": "every other parameter is a feature: numeric where its value reads as a number, else an indicator",
+        },
+    )
+    body = _rows_body("UnlabelledExample", "UnlabelledExamples")
+    many = "Predict rows: an object for an object, an array for the rest, lines where Accept asks for application/x-ndjson."
+    return [
+        Operation(
+            path,
+            "get",
+            "predict",
+            "Predict the one row of the query.",
+            {200: json_content("Prediction")},
+            (400, 404, 414, 422, 503),
+            (*parameters, *asked),
+        ),
+        Operation(path, "post", "predict", many, {200: content}, (*BODY, 404, 503), (*parameters, *posted), body),
+    ]
+
+
+def _model_operations() -> list[Operation]:
+    at = "/models/{model}"
+    document = {"required": True, "content": json_content("ModelConfig")}
+    confirm = {**query("confirm", {"type": "string"}, "the name once more"), "required": True}
+    since = query("since", SEQ, "add the points of the learning curve after this event")
+    top = query("top", {"type": "integer", "minimum": 1, "maximum": WEIGHTS_SHOWN_MAX, "default": 50}, "how many")
+    prefix = query("prefix", {"type": "string"}, "only names that begin so")
+    put_ok = {200: json_content("ModelPut"), 201: json_content("ModelPut")}
+    put = "Create a model, or change what may change of one."
+    return [
+        Operation("/models", "get", "models", "Every model.", {200: json_content("ModelList")}, (422, 503)),
+        Operation(at, "put", "models", put, put_ok, (*BODY, 409, 503, 507), (MODEL,), document),
+        Operation(at, "get", "models", "One model.", {200: json_content("Model")}, (404, 422, 503), (MODEL,)),
+        Operation(
+            at, "delete", "models", "Drop a model.", {200: json_content("ModelDropped")}, (404, 409, 422, 503), (MODEL, confirm)
+        ),
+        Operation(
+            f"{at}/metrics",
+            "get",
+            "models",
+            "Test-then-train figures.",
+            {200: json_content("Metrics")},
+            (404, 422, 503),
+            (MODEL, since),
+        ),
+        Operation(
+            f"{at}/weights",
+            "get",
+            "models",
+            "The largest weights.",
+            {200: json_content("Weights")},
+            (404, 422, 503),
+            (MODEL, top, prefix),
+        ),
+    ]
+
+
+def _snapshot_operations() -> list[Operation]:
+    at = "/models/{model}"
+    binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    export = {200: {**binary, "application/json": {"schema": ref("Export")}}}
+    kind = query("format", {"type": "string", "enum": ["binary", "json"], "default": "binary"}, "json is for people")
+    restore = {"required": True, "content": json_content("Restore")}
+    imported = {"required": True, "content": binary}
+    saved = {201: json_content("Snapshot")}
+    store = (404, 422, 503)
+    return [
+        Operation(
+            f"{at}/snapshots", "get", "snapshots", "Retained generations.", {200: json_content("SnapshotList")}, store, (MODEL,)
+        ),
+        Operation(
+            f"{at}/snapshots", "post", "snapshots", "Save now; answers when it is durable.", saved, (*store, 409, 507), (MODEL,)
+        ),
+        Operation(
+            f"{at}/restore",
+            "post",
+            "snapshots",
+            "Go back to a generation.",
+            {200: json_content("Restored")},
+            (*BODY, 404, 409, 503, 507),
+            (MODEL,),
+            restore,
+        ),
+        Operation(f"{at}/export", "get", "snapshots", "Carry a model away.", export, (*store, 409, 507), (MODEL, kind)),
+        Operation(
+            f"{at}/import",
+            "post",
+            "snapshots",
+            "Take a model over.",
+            {200: json_content("Imported")},
+            (*BODY, 404, 409, 503, 507),
+            (MODEL,),
+            imported,
+        ),
+    ]
+
+
+def _probe_operations() -> list[Operation]:
+    probes = (
+        ("/livez", "Whether the process lives.", "Alive"),
+        ("/readyz", "Whether events and predictions are taken.", "Ready"),
+        ("/startupz", "Whether recovery has ended.", "Started"),
+        ("/v2/health/live", "As /livez.", "Alive"),
+        ("/v2/health/ready", "As /readyz.", "Ready"),
+    )
+    text = {200: {"text/plain": {"schema": {"type": "string"}}}}
+    return [
+        *(Operation(path, "get", "operations", summary, {200: json_content(name)}, (503,)) for path, summary, name in probes),
+        Operation("/version", "get", "operations", "Which release this is.", {200: json_content("Version")}, ()),
+        Operation("/metrics", "get", "operations", "Counters and gauges for Prometheus.", text, ()),
+    ]
+
+
+def operations() -> list[Operation]:
+    """Return every operation, hot ones first."""
+    of_model = "/models/{model}"
+    return [
+        _observe("/observe", ()),
+        _observe(f"{of_model}/observe", (MODEL,)),
+        *_predictions("/predict", ()),
+        *_predictions(f"{of_model}/predict", (MODEL,)),
+        *_model_operations(),
+        *_snapshot_operations(),
+        *_probe_operations(),
+    ]
+
+
+def _responses(operation: Operation) -> Schema:
+    responses: Schema = {
+        str(status): {"description": HTTPStatus(status).phrase, "content": content} for status, content in operation.ok.items()
+    }
+    for status in sorted({*operation.problems, 500}):
+        responses[str(status)] = {
+            "description": PROBLEMS[status],
+            "content": {"application/problem+json": {"schema": ref("Problem")}},
+        }
+        if status in (429, 503):
+            responses[str(status)]["headers"] = {
+                "Retry-After": {"schema": {"type": "integer", "minimum": 1}, "description": "seconds"}
+            }
+    return responses
+
+
+def openapi_document() -> Schema:
+    """Build the document."""
+    paths: Schema = {}
+    for operation in operations():
+        slug = operation.path.strip("/").replace("/", "_").replace("{", "").replace("}", "")
+        item: Schema = {
+            "tags": [operation.tag],
+            "summary": operation.summary,
+            "operationId": f"{operation.method}_{slug}",
+            "responses": _responses(operation),
+        }
+        if operation.parameters:
+            item["parameters"] = list(operation.parameters)
+        if operation.body is not None:
+            item["requestBody"] = operation.body
+        paths.setdefault(operation.path, {})[operation.method] = item
+    return {
+        "openapi": OPENAPI_VERSION,
+        "info": {"title": "Riata", "version": riata.__version__, "description": DESCRIPTION},
+        "paths": paths,
+        "components": {"schemas": components()},
+    }

@@ -1,0 +1,85 @@
+"""Query strings and names in paths, read strictly: what is not known is refused and the nearest known word named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import parse_qsl
+
+from riata.base.errors import BadInput, Malformed, NotFound, TooLarge, nearest
+from riata.base.limits import FEATURES_PER_ROW_MAX, QUERY_BYTES_MAX
+
+MODEL_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,62}"
+_MODEL_NAME = re.compile(MODEL_NAME)
+SEQ_MAX: Final = 2**63 - 1
+ECHOED_CHARS_MAX: Final = 64
+_DECIMAL = re.compile(r"[0-9]{1,19}")
+
+
+def query_pairs(query: bytes) -> list[tuple[str, str]]:
+    """Split a query string into decoded pairs, in order.
+
+    Raises `TooLarge` (query_too_long, 414), `Malformed` (bad_encoding) where a part is not UTF-8.
+    """
+    if not query:
+        return []
+    if len(query) > QUERY_BYTES_MAX:
+        raise TooLarge(f"the query has more than {QUERY_BYTES_MAX} bytes; POST the features instead", "query_too_long")
+    try:
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FEATURES_PER_ROW_MAX)
+    except UnicodeError:
+        raise Malformed("the query is not UTF-8 in percent encoding", "bad_encoding") from None
+    except ValueError:
+        raise TooLarge(f"the query has more than {FEATURES_PER_ROW_MAX} parameters", "query_too_long") from None
+
+
+def read_options(query: bytes, known: Collection[str]) -> dict[str, str]:
+    """Read a query string of options. Unknown and repeated ones raise `BadInput`."""
+    return check_options(query_pairs(query), known)
+
+
+def check_options(pairs: list[tuple[str, str]], known: Collection[str]) -> dict[str, str]:
+    """Turn pairs into options. Raises `BadInput` (unknown_option, repeated_option)."""
+    options: dict[str, str] = {}
+    for name, value in pairs:
+        if name not in known:
+            hint = nearest(name[:ECHOED_CHARS_MAX], known) if known else "this route has none"
+            raise BadInput(f"{name[:ECHOED_CHARS_MAX]!r} is not an option; {hint}", "unknown_option")
+        if name in options:
+            raise BadInput(f"{name}: given twice", "repeated_option")
+        options[name] = value
+    return options
+
+
+def flag(options: dict[str, str], name: str) -> bool:
+    """Read an option that is `true` or `false`; absent is false."""
+    value = options.get(name, "false")
+    if value not in ("true", "false"):
+        raise BadInput(f"{name}: expected true or false", "bad_option")
+    return value == "true"
+
+
+def whole(options: dict[str, str], name: str, default: int | None, least: int, most: int) -> int | None:
+    """Read an option that is a whole number from `least` to `most`, in decimal digits."""
+    value = options.get(name)
+    if value is None:
+        return default
+    if not _DECIMAL.fullmatch(value) or not least <= int(value) <= most:
+        raise BadInput(f"{name}: expected a whole number from {least} to {most}", "bad_option")
+    return int(value)
+
+
+def model_in_path(path_params: dict[str, str]) -> str:
+    """Return the model a path speaks of. Names that no model can have are not found."""
+    name = path_params.get("model", "default")
+    if not _MODEL_NAME.fullmatch(name):
+        raise NotFound(f"no model has such a name; names match {MODEL_NAME}", "model_not_found")
+    return name
+
+
+def new_model_name(name: str) -> str:
+    """Check the name of a model to be created. Raises `BadInput` (bad_model_name)."""
+    if not _MODEL_NAME.fullmatch(name):
+        raise BadInput(f"a model's name must match {MODEL_NAME}", "bad_model_name")
+    return name

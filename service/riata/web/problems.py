@@ -1,0 +1,140 @@
+"""The one place where errors become HTTP: RFC 9457 problem documents, the same members on every route."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, RiataError, TooLarge, Unavailable, Unsupported
+from riata.base.limits import ERRORS_SHOWN_MAX
+from riata.run.outcome import Observed, RowsRefused
+from riata.web.answers import Answer
+from riata.wire.parsed import RowError
+
+PROBLEM_JSON: Final = b"application/problem+json"
+DETAIL_CHARS_MAX: Final = 600  # answers stay small whatever was sent
+
+# The first class in an error's ancestry that is listed here decides.
+STATUS: Final[dict[type[RiataError], int]] = {
+    Malformed: 400,
+    Unsupported: 415,
+    TooLarge: 413,
+    NotFound: 404,
+    Conflict: 409,
+    BadInput: 422,
+    Busy: 503,
+    Unavailable: 503,
+    RiataError: 500,
+}
+# Codes with a status of their own.
+STATUS_OF_CODE: Final = {
+    "too_fast": 429,
+    "disk_reserve": 507,
+    "query_too_long": 414,
+    "query_too_large": 414,
+    "body_too_slow": 408,
+}
+
+
+class RowsNotPredicted(BadInput):
+    """Rows of the request cannot be predicted, so none was; `errors` says which."""
+
+    code = "rows_refused"
+
+    def __init__(self, detail: str, errors: Sequence[RowError]) -> None:
+        super().__init__(detail)
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One refusal. `errors` may be long: the first ten are shown."""
+
+    status: int
+    code: str
+    detail: str
+    outcome: str = "not_accepted"
+    retryable: bool = False
+    errors: Sequence[RowError] = ()
+    more: dict[str, Any] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the members of the problem document."""
+        return {
+            "type": f"urn:riata:problem:{self.code}",
+            "title": self.code.replace("_", " ").capitalize(),
+            "status": self.status,
+            "detail": shorten(self.detail, DETAIL_CHARS_MAX),
+            "code": self.code,
+            "outcome": self.outcome,
+            "retryable": self.retryable,
+            "errors": shown(self.errors),
+            **(self.more or {}),
+        }
+
+    def answer(self, headers: Sequence[tuple[bytes, bytes]] = ()) -> Answer:
+        """Return the problem as an HTTP answer."""
+        return Answer(self.status, msgspec.json.encode(self.document()), PROBLEM_JSON, tuple(headers))
+
+
+def shown(errors: Iterable[RowError]) -> list[dict[str, Any]]:
+    """Write the first row errors as the answer has them."""
+    first = [error for _, error in zip(range(ERRORS_SHOWN_MAX), errors, strict=False)]
+    return [{"index": e.index, "code": e.code, "detail": shorten(e.detail, DETAIL_CHARS_MAX)} for e in first]
+
+
+def shorten(text: str, chars_max: int) -> str:
+    """Cut `text` to at most `chars_max` characters and make it encodable."""
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    return clean if len(clean) <= chars_max else f"{clean[: chars_max - 1]}…"
+
+
+def problem_of(error: RiataError) -> Problem:
+    """Map an error to what the client sees. Our own faults keep their details to themselves."""
+    status = STATUS_OF_CODE.get(error.code) or next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    if status == 500:
+        return internal(error.code)
+    return Problem(
+        status=status,
+        code=error.code,
+        detail=error.detail,
+        outcome=error.outcome if isinstance(error, Unavailable) else "not_accepted",
+        retryable=isinstance(error, Busy | Unavailable),
+        errors=row_errors(error),
+        more=counts(error.observed) if isinstance(error, RowsRefused) else None,
+    )
+
+
+def row_errors(error: RiataError) -> Sequence[RowError]:
+    """Return the rows an error speaks of."""
+    if isinstance(error, RowsRefused):
+        return error.observed.errors
+    return error.errors if isinstance(error, RowsNotPredicted) else ()
+
+
+def counts(observed: Observed) -> dict[str, int]:
+    """Return what became of the rows, in numbers."""
+    return {"accepted": observed.accepted, "duplicate": observed.duplicate, "rejected": observed.rejected}
+
+
+def internal(code: str = "internal") -> Problem:
+    """Return the problem for a fault of ours."""
+    detail = "the service failed; what became of the request is not known, the log of the service says why"
+    return Problem(500, code, detail, outcome="unknown", retryable=True)
+
+
+def answer_error(error: RiataError) -> Answer:
+    """Return the HTTP answer to an error, with the headers its status asks for."""
+    problem = problem_of(error)
+    headers: list[tuple[bytes, bytes]] = []
+    if isinstance(error, Busy):
+        headers.append((b"retry-after", str(max(1, math.ceil(error.retry_after_s))).encode()))
+    elif isinstance(error, Unavailable):
+        headers.append((b"retry-after", b"5"))
+    if problem.status in (408, 413):
+        headers.append((b"connection", b"close"))  # what is left of the body is not read
+    return problem.answer(headers)

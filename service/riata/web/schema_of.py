@@ -1,0 +1,85 @@
+"""JSON Schema of a configuration document, read off the frozen dataclass that validates it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from typing import Any, Final, Union, get_args, get_origin
+
+from riata.base.document import write_document
+
+Schema = dict[str, Any]
+SCALARS: Final[dict[Any, str]] = {int: "integer", float: "number", str: "string", bool: "boolean"}
+# Bounds of `annotated_types`, told by the attribute that carries them.
+BOUNDS: Final = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+def schema_of(kind: type[Any]) -> Schema:
+    """Return the schema of a dataclass: every key with type, bounds, default and reason; other keys are not allowed."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    properties: Schema = {}
+    required = []
+    for field in dataclasses.fields(kind):
+        schema = _schema(hints[field.name])
+        if "doc" in field.metadata:
+            schema["description"] = field.metadata["doc"]
+        default = _default(field)
+        if default is dataclasses.MISSING:
+            required.append(field.name)
+        elif not dataclasses.is_dataclass(default):
+            schema["default"] = write_document(default)
+        properties[field.name] = schema
+    return {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        **({"required": required} if required else {}),
+    }
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else dataclasses.MISSING
+
+
+def _schema(hint: Any) -> Schema:
+    origin = get_origin(hint)
+    if origin is typing.Annotated:
+        base, *marks = get_args(hint)
+        schema = _schema(base)
+        for mark in marks:
+            _constrain(schema, mark)
+        return schema
+    if origin is typing.Literal:
+        return {"enum": list(get_args(hint))}
+    if origin is Union or origin is types.UnionType:
+        return {"anyOf": [_option(option) for option in get_args(hint)]}
+    if origin is tuple:
+        return {"type": "array", "items": _schema(get_args(hint)[0])}
+    if dataclasses.is_dataclass(hint):
+        return schema_of(typing.cast(type, hint))
+    return {"type": SCALARS[hint]}
+
+
+def _option(option: Any) -> Schema:
+    """One of several forms; where forms are told apart by `kind`, each has to say its own."""
+    if option is type(None):
+        return {"type": "null"}
+    schema = _schema(option)
+    if schema.get("type") == "object" and "kind" in schema["properties"]:
+        schema["required"] = ["kind"]
+    return schema
+
+
+def _constrain(schema: Schema, mark: object) -> None:
+    if isinstance(mark, str):
+        schema["description"] = mark
+    for attribute, keyword in BOUNDS.items():
+        bound = getattr(mark, attribute, None)
+        if bound is not None and not (isinstance(bound, float) and math.isinf(bound)):
+            schema[keyword] = bound
+    if hasattr(mark, "max_length"):
+        schema["maxItems" if schema.get("type") == "array" else "maxLength"] = mark.max_length

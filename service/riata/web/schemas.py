@@ -1,0 +1,212 @@
+"""The schemas of everything that is sent and answered, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from riata.base.limits import (
+    ERRORS_SHOWN_MAX,
+    EVENT_ID_BYTES_MAX,
+    FEATURES_PER_ROW_MAX,
+    NAME_BYTES_MAX,
+    ROWS_PER_REQUEST_MAX,
+    VALUE_ABS_MAX,
+    WEIGHT_MAX,
+)
+from riata.run.config import ModelConfig
+from riata.web.options import MODEL_NAME
+from riata.web.schema_of import schema_of
+
+Schema = dict[str, Any]
+
+NUMBER: Final[Schema] = {"type": "number"}
+FIGURE: Final[Schema] = {"type": ["number", "null"]}
+COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+TEXT: Final[Schema] = {"type": "string"}
+YES_OR_NO: Final[Schema] = {"type": "boolean"}
+TIME: Final[Schema] = {"type": "string", "format": "date-time"}
+NAME_PATTERN: Final = f"^{MODEL_NAME}$"
+FEATURE_NAME_PATTERN: Final = "^[^\\u0000-\\u001f\\u007f]+$"
+
+
+def ref(name: str) -> Schema:
+    """Point to a component."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def array(items: Schema, **more: Any) -> Schema:
+    """A list of equal things."""
+    return {"type": "array", "items": items, **more}
+
+
+def record(properties: Schema, optional: tuple[str, ...] = (), closed: bool = True) -> Schema:
+    """An object; every key is there unless it is named optional."""
+    required = [name for name in properties if name not in optional]
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        **({"additionalProperties": False} if closed else {}),
+    }
+
+
+def _features() -> Schema:
+    text = {"type": "string", "maxLength": NAME_BYTES_MAX, "pattern": FEATURE_NAME_PATTERN}
+    number = {"type": "number", "minimum": -VALUE_ABS_MAX, "maximum": VALUE_ABS_MAX}
+    return {
+        "type": "object",
+        "description": "A number is a numeric feature, a string s under k the indicator k=s, true is 1, false 0, "
+        "a list of strings several indicators, null absent. Names and strings: Unicode normal form C, no control characters.",
+        "propertyNames": {"minLength": 1, "maxLength": NAME_BYTES_MAX, "pattern": FEATURE_NAME_PATTERN},
+        "maxProperties": FEATURES_PER_ROW_MAX,
+        "additionalProperties": {"anyOf": [number, text, YES_OR_NO, {"type": "null"}, array(text)]},
+    }
+
+
+def _rows() -> Schema:
+    ts = {**TIME, "description": "when it happened; checked, not used"}
+    event_id = {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": EVENT_ID_BYTES_MAX,
+        "description": "makes sending again safe: an id seen before is a duplicate, not a second event",
+    }
+    label = {
+        "anyOf": [NUMBER, YES_OR_NO],
+        "description": "as the model's labels setting says: 0/1 (also false/true), -1/+1, or any number for real labels",
+    }
+    weight = {"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX, "description": "importance; 1 where absent"}
+    common = {"features": ref("Features"), "event_id": event_id, "ts": ts}
+    labelled = record({**common, "label": label, "weight": weight}, optional=("event_id", "ts", "weight"))
+    unlabelled = record(common, optional=("event_id", "ts"))
+    return {"Features": _features(), "Example": labelled, "UnlabelledExample": unlabelled}
+
+
+def _problem() -> Schema:
+    row = record({"index": {**COUNT, "description": "place in the body, from 0"}, "code": TEXT, "detail": TEXT})
+    problem = {
+        "type": {**TEXT, "format": "uri"},
+        "title": TEXT,
+        "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "detail": TEXT,
+        "code": {**TEXT, "description": "stable; programs may test it"},
+        "outcome": {"enum": ["not_accepted", "unknown"], "description": "unknown: sending the same ids again is safe"},
+        "retryable": YES_OR_NO,
+        "errors": array(ref("RowError"), maxItems=ERRORS_SHOWN_MAX, description="the first refused rows"),
+        "accepted": COUNT,
+        "duplicate": COUNT,
+        "rejected": COUNT,
+        "reasons": array(TEXT),
+    }
+    return {"RowError": row, "Problem": record(problem, optional=("accepted", "duplicate", "rejected", "reasons"))}
+
+
+def _answers() -> Schema:
+    observed = {
+        "accepted": COUNT,
+        "duplicate": COUNT,
+        "rejected": COUNT,
+        "seq": {**COUNT, "description": "log position of the last accepted row"},
+        "outcome": {"enum": ["accepted", "duplicate"]},
+        "durability": {"enum": ["fsync", "memory"]},
+        "errors": array(ref("RowError"), maxItems=ERRORS_SHOWN_MAX),
+        "applied": {**YES_OR_NO, "description": "only with wait=applied: the served model includes these rows"},
+    }
+    served = {"name": TEXT, "version": COUNT, "seq": COUNT}
+    age = {"type": "number", "minimum": 0, "description": "seconds since this version was published"}
+    contribution = {"feature": TEXT, "value": NUMBER, "weight": NUMBER, "contribution": NUMBER, "shares_slot_with": array(TEXT)}
+    prediction = {
+        "probability": {"type": ["number", "null"], "minimum": 0, "maximum": 1, "description": "null where the link has none"},
+        "margin": NUMBER,
+        "label": NUMBER,
+        "std_error": {**FIGURE, "description": "null where the learner keeps no curvature"},
+        "known_features": COUNT,
+        "unknown_features": COUNT,
+        "model": record({**served, "age_s": age}),
+        "bias": NUMBER,
+        "contributions": array(
+            ref("Contribution"), description="with explain; bias and these, added in this order, are the margin to the last bit"
+        ),
+    }
+    return {
+        "Observed": record(observed, optional=("applied",)),
+        "Source": record(served),
+        "Contribution": record(contribution),
+        "Prediction": record(prediction, optional=("bias", "contributions")),
+    }
+
+
+def _figures() -> Schema:
+    names = ("log_loss", "base_log_loss", "normalised_entropy", "auc", "accuracy", "base_rate", "calibration_ratio")
+    figures = {
+        "type": "object",
+        "description": "test-then-train; null where undefined",
+        "properties": dict.fromkeys(names, FIGURE),
+        "additionalProperties": FIGURE,
+    }
+    metrics = {
+        "model": ref("Source"),
+        "cumulative": ref("Figures"),
+        "faded": ref("Figures"),
+        "window": ref("Figures"),
+        "calibration": array({"type": "object", "additionalProperties": FIGURE}),
+        "non_zeros": COUNT,
+        "history": array(
+            {"type": "object", "additionalProperties": FIGURE}, description="with since: points of the learning curve"
+        ),
+    }
+    return {"Figures": figures, "Metrics": record(metrics, optional=("history",))}
+
+
+def _models() -> Schema:
+    served = record({"version": COUNT, "seq": COUNT, "generation": COUNT, "published": TIME, "age_s": NUMBER}, closed=False)
+    line = {
+        "name": {"type": "string", "pattern": NAME_PATTERN},
+        "learner": TEXT,
+        "examples": COUNT,
+        "non_zeros": COUNT,
+        "served": served,
+    }
+    config = {"name": TEXT, "created": YES_OR_NO, "config": {"type": "object"}}
+    weight = {"feature": {"type": ["string", "null"]}, "slot": COUNT, "weight": NUMBER, "names": array(TEXT)}
+    weights = {"model": ref("Source"), "intercept": NUMBER, "non_zeros": COUNT, "weights": array(record(weight))}
+    snapshot = {
+        "generation": COUNT,
+        "seq": COUNT,
+        "created": TIME,
+        "bytes": COUNT,
+        "state_digest": TEXT,
+        "metrics": {"type": "object"},
+    }
+    return {
+        "ModelConfig": schema_of(ModelConfig),
+        "ModelLine": record(line, closed=False),
+        "ModelList": record({"models": array(ref("ModelLine"))}),
+        "Model": record({**line, "config": {"type": "object"}, "memory_bytes": {"type": "object"}}, closed=False),
+        "ModelPut": record(config),
+        "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),
+        "Weights": record(weights),
+        "Snapshot": record(snapshot, closed=False),
+        "SnapshotList": record({"snapshots": array(ref("Snapshot"))}),
+        "Restore": record({"generation": {"type": "integer", "minimum": 1}}),
+        "Restored": record({"generation": COUNT, "seq": COUNT}),
+        "Imported": record({"name": TEXT, "created": YES_OR_NO, "seq": COUNT}, closed=False),
+        "Export": record(
+            {"model": ref("Source"), "config": {"type": "object"}, "weights": array({"type": "object"})}, closed=False
+        ),
+    }
+
+
+def components() -> Schema:
+    """Return every schema by name."""
+    operations = {
+        "Alive": record({"alive": YES_OR_NO}),
+        "Ready": record({"ready": YES_OR_NO, "models": {"type": "object"}, "warnings": array(TEXT)}),
+        "Started": record({"started": YES_OR_NO, "replayed": COUNT}),
+        "Version": record({"version": TEXT, "api": COUNT, "python": TEXT}),
+    }
+    rows = {
+        "Examples": array(ref("Example"), minItems=1, maxItems=ROWS_PER_REQUEST_MAX),
+        "UnlabelledExamples": array(ref("UnlabelledExample"), minItems=1, maxItems=ROWS_PER_REQUEST_MAX),
+    }
+    return {**_rows(), **rows, **_problem(), **_answers(), **_figures(), **_models(), **operations}

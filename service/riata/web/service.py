@@ -1,0 +1,92 @@
+"""What the web room asks of the service behind it. `riata.run` provides it, tests provide a small one."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from riata.predict.name_book import NameBook
+from riata.run.config import ModelConfig
+from riata.run.health import Health
+from riata.run.outcome import Observed
+from riata.run.published import Published
+from riata.wire.parse import Context
+from riata.wire.parsed import Parsed
+
+
+class ServiceProtocol(Protocol):
+    """Learning and answering.
+
+    Methods raise errors of `riata.base.errors` only: `NotFound` (model_not_found) where a model is not there.
+    """
+
+    async def start(self) -> None:
+        """Recover all models."""
+        ...
+
+    async def stop(self) -> None:
+        """Drain, save, release."""
+        ...
+
+    def published(self, model: str) -> Published:
+        """Return what is served now."""
+        ...
+
+    def context(self, model: str, labelled: bool) -> Context:
+        """Return what parsing needs to know."""
+        ...
+
+    def names(self, model: str) -> NameBook:
+        """Return the names by slot."""
+        ...
+
+    async def observe(self, model: str, parsed: Parsed, *, atomic: bool, wait_applied: bool) -> Observed:
+        """Append rows; returns once they are durable."""
+        ...
+
+    async def wait_for(self, model: str, seq: int) -> Published:
+        """Return the served model once it includes log position `seq`."""
+        ...
+
+    def models(self) -> list[dict[str, Any]]:
+        """Return one line a model."""
+        ...
+
+    async def describe(self, model: str) -> dict[str, Any]:
+        """Return everything known about one model."""
+        ...
+
+    def health(self) -> Health:
+        """Return how the service is."""
+        ...
+
+
+class AdminProtocol(Protocol):
+    """Changing, saving and carrying away models. Errors as above."""
+
+    async def put_model(self, model: str, document: object) -> tuple[bool, ModelConfig]:
+        """Create or change a model; returns whether it was created."""
+        ...
+
+    async def drop_model(self, model: str) -> None:
+        """Drop a model and everything stored of it."""
+        ...
+
+    async def snapshots(self, model: str) -> list[dict[str, Any]]:
+        """Return the retained generations."""
+        ...
+
+    async def snapshot_now(self, model: str) -> dict[str, Any]:
+        """Save, and return the new generation once it is durable."""
+        ...
+
+    async def restore(self, model: str, generation: int) -> dict[str, Any]:
+        """Go back to the content of a generation."""
+        ...
+
+    async def export(self, model: str) -> bytes:
+        """Return one checkpoint."""
+        ...
+
+    async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
+        """Take over an exported checkpoint."""
+        ...

@@ -1,0 +1,32 @@
+"""What the web room is told at the start; wiring fills it from the service's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from riata.base.limits import BODY_BYTES_MAX
+
+INLINE_BYTES_MAX: Final = 64 * 2**10  # larger bodies are parsed in a thread: 64 KiB take the event loop about 0.2 ms
+DOCUMENT_BYTES_MAX: Final = 64 * 2**10  # a configuration document, or the body of an operation
+EXPLAINED_FEATURES_MAX: Final = 20_000  # each becomes about 100 bytes of answer
+WEIGHTS_SHOWN_MAX: Final = 10_000
+BODY_DEADLINE_S: Final = 60.0  # 16 MiB at 2.3 Mbit/s; slower bodies hold a connection for nothing
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """Bounds and switches of the HTTP side.
+
+    body_bytes_max   : largest body of observe and predict, bytes
+    import_bytes_max : largest body of an import; a checkpoint of 10 million weights and their step sizes is about 200 MB
+    body_deadline_s  : seconds within which a body must have arrived
+    parse_threads    : threads that parse and score large bodies, so that the event loop answers the small ones meanwhile
+    docs             : whether /docs and /openapi.json are served
+    """
+
+    body_bytes_max: int = BODY_BYTES_MAX
+    import_bytes_max: int = 512 * 2**20
+    body_deadline_s: float = BODY_DEADLINE_S
+    parse_threads: int = 2
+    docs: bool = True

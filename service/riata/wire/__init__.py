@@ -1,0 +1,1 @@
+"""Rank 2: bytes of a request become a checked CSR `Batch`."""

@@ -1,0 +1,78 @@
+"""The one currency of the house: the events of one request as compressed sparse rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, I64, U8, U32
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events of one request, checked: sorted, duplicates summed, finite, bounded.
+
+    Shapes: n events, nnz features in all.
+
+    indptr   : i64[n + 1]  row i is indptr[i]:indptr[i + 1]; indptr[0] == 0
+    hash     : u32[nnz]    32-bit keyed hash of the feature name, strictly increasing within a row.
+                           Not yet a slot: slot = hash >> (32 - bits), so a log can be relearnt with another table size
+    value    : f64[nnz]    finite, |value| <= VALUE_ABS_MAX, zeros dropped
+    label    : f64[n]      {0, 1} for classification, any bounded number for squared loss, NaN where there is none
+    weight   : f64[n]      importance in (0, WEIGHT_MAX]
+    event_id : u8[n, 16]   128-bit digest of the client's id; zeros where `has_id` is false
+    has_id   : bool[n]
+    """
+
+    indptr: I64
+    hash: U32
+    value: F64
+    label: F64
+    weight: F64
+    event_id: U8
+    has_id: BOOL
+
+    @property
+    def n(self) -> int:
+        """Number of events."""
+        return len(self.indptr) - 1
+
+    @property
+    def nnz(self) -> int:
+        """Number of features over all events."""
+        return int(self.indptr[-1])
+
+
+def select_rows(batch: Batch, keep: BOOL) -> Batch:
+    """Return the events of `batch` where `keep` (bool[n]) is true, in order; `batch` itself where all are kept."""
+    if bool(keep.all()):
+        return batch
+    lengths = np.diff(batch.indptr)
+    indptr = np.concatenate(([0], np.cumsum(lengths[keep]))).astype(np.int64)
+    entries = np.repeat(keep, lengths)
+    return Batch(
+        indptr=indptr,
+        hash=batch.hash[entries],
+        value=batch.value[entries],
+        label=batch.label[keep],
+        weight=batch.weight[keep],
+        event_id=batch.event_id[keep],
+        has_id=batch.has_id[keep],
+    )
+
+
+def slice_rows(batch: Batch, start: int, stop: int) -> Batch:
+    """Return the events start:stop of `batch`, sharing its memory; `batch` itself where that is all of them."""
+    if start == 0 and stop == batch.n:
+        return batch
+    low, high = int(batch.indptr[start]), int(batch.indptr[stop])
+    return Batch(
+        indptr=batch.indptr[start : stop + 1] - low,
+        hash=batch.hash[low:high],
+        value=batch.value[low:high],
+        label=batch.label[start:stop],
+        weight=batch.weight[start:stop],
+        event_id=batch.event_id[start:stop],
+        has_id=batch.has_id[start:stop],
+    )

@@ -1,0 +1,73 @@
+"""Why a row was refused: the numbers kernels return, the slugs clients test, and the sentence for people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from riata.base.limits import FEATURES_PER_ROW_MAX, LABEL_ABS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX, VALUE_ABS_MAX, WEIGHT_MAX
+
+OK: Final = 0
+HANDOVER: Final = 1  # not a refusal: the compiled reader leaves this row to the slow lane
+SYNTAX: Final = 2
+TOO_DEEP: Final = 3
+NOT_OBJECT: Final = 4
+UNKNOWN_KEY: Final = 5
+DUPLICATE_KEY: Final = 6
+MISSING_FEATURES: Final = 7
+MISSING_LABEL: Final = 8
+BAD_LABEL: Final = 9
+LABEL_NOT_ALLOWED: Final = 10
+BAD_WEIGHT: Final = 11
+BAD_EVENT_ID: Final = 12
+BAD_TS: Final = 13
+BY_PREDICTION: Final = 14
+BAD_FEATURE: Final = 15
+BAD_NAME: Final = 16
+NAME_TOO_LONG: Final = 17
+NOT_NFC: Final = 18
+BAD_TEXT: Final = 19
+OUT_OF_RANGE: Final = 20
+TOO_MANY_IN_ROW: Final = 21
+TOO_MANY_FEATURES: Final = 22  # of the whole request: ends the reading
+TOO_MANY_ROWS: Final = 23  # of the whole request: ends the reading
+INVALID_UTF8: Final = 24
+BASE_NOT_SUPPORTED: Final = 25
+QID_NOT_SUPPORTED: Final = 26
+BAD_INDEX: Final = 27
+DUPLICATE_INDEX: Final = 28
+BAD_NUMBER: Final = 29
+
+SLUGS: Final[dict[int, tuple[str, str]]] = {
+    SYNTAX: ("malformed", "not well-formed"),
+    TOO_DEEP: ("too_deep", "nested too deeply"),
+    NOT_OBJECT: ("not_an_object", 'expected an object such as {"features": {…}}'),
+    UNKNOWN_KEY: ("unknown_key", "unknown key"),
+    DUPLICATE_KEY: ("duplicate_key", "this key comes twice"),
+    MISSING_FEATURES: ("missing_features", 'expected "features": {…}'),
+    MISSING_LABEL: ("missing_label", "expected a label"),
+    BAD_LABEL: ("bad_label", "not a label"),
+    LABEL_NOT_ALLOWED: ("label_not_allowed", "a row to predict has no label; leave it out"),
+    BAD_WEIGHT: ("bad_weight", f"expected a number above 0 and at most {WEIGHT_MAX:g}"),
+    BAD_EVENT_ID: ("bad_event_id", "expected a string of 1 to 256 bytes of UTF-8"),
+    BAD_TS: ("bad_ts", 'expected an RFC 3339 time such as "2026-11-20T11:14:00Z"'),
+    BY_PREDICTION: ("labels_by_prediction_not_available", "labels by prediction_id are not available on this server; send features"),
+    BAD_FEATURE: ("bad_feature", "expected a number, a string, true, false, null or a list of strings"),
+    BAD_NAME: ("bad_name", "names are not empty and hold no control characters"),
+    NAME_TOO_LONG: ("name_too_long", f"longer than {NAME_BYTES_MAX} bytes of UTF-8"),
+    NOT_NFC: ("not_nfc", "names are compared byte by byte; send them in Unicode normal form C"),
+    BAD_TEXT: ("bad_text", f"a text has at most {TEXT_BYTES_MAX} bytes of UTF-8 and no NUL"),
+    OUT_OF_RANGE: ("out_of_range", f"expected a magnitude of at most {VALUE_ABS_MAX:g}, duplicates summed"),
+    TOO_MANY_IN_ROW: ("too_many_features_in_row", f"more than {FEATURES_PER_ROW_MAX} features"),
+    INVALID_UTF8: ("invalid_utf8", "not valid UTF-8"),
+    BASE_NOT_SUPPORTED: ("base_not_supported", "an initial prediction other than 0 is not supported"),
+    QID_NOT_SUPPORTED: ("qid_not_supported", "query ids are not supported"),
+    BAD_INDEX: ("bad_index", "expected a decimal index from 0 to 9223372036854775807 without leading zeros"),
+    DUPLICATE_INDEX: ("duplicate_index", "this index comes twice"),
+    BAD_NUMBER: ("bad_number", "not a decimal number"),
+}
+
+LABEL_HINTS: Final[tuple[str, str, str]] = (
+    "the model's labels setting is \"0/1\": expected 0, 1, false or true",
+    "the model's labels setting is \"-1/+1\": expected -1 or 1",
+    f"the model's labels setting is \"real\": expected a number of magnitude at most {LABEL_ABS_MAX:g}",
+)

@@ -1,0 +1,52 @@
+"""How the features of a model are made from what clients send: one frozen document."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal
+
+from annotated_types import Ge, Le, MaxLen
+
+from riata.base.document import write_document
+from riata.base.limits import BITS_MAX, BITS_MIN, NAME_BYTES_MAX, NAMES_KEPT_MAX
+
+FEATURE_HASH_VERSION: Final = 1  # maths/hashing.py; another function would be another version
+TEXT_FIELDS_MAX: Final = 64  # each string feature is compared with all of them
+_HASH_KEY_MAX: Final = 2**63 - 1
+_FINGERPRINT_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """How names become slots and values become numbers. Nothing here can change without learning anew, but `names_max`."""
+
+    bits: Annotated[int, Ge(BITS_MIN), Le(BITS_MAX)] = field(
+        default=22,
+        metadata={"doc": "The weight table has 2^bits slots; 22 keeps collisions rare up to a million names, at 32 MiB for each array."},
+    )
+    text: Annotated[tuple[Annotated[str, MaxLen(NAME_BYTES_MAX)], ...], MaxLen(TEXT_FIELDS_MAX)] = field(
+        default=(), metadata={"doc": "Fields whose string is split into lower-case words, counted; without it a string is one indicator."}
+    )
+    ngrams: Annotated[int, Ge(1), Le(3)] = field(
+        default=1, metadata={"doc": "Longest run of neighbouring words that is a feature of its own; 1 counts single words."}
+    )
+    normalise: Literal["none", "l2"] = field(
+        default="none", metadata={"doc": "l2 divides each row by its Euclidean length, so that long documents do not outweigh short ones."}
+    )
+    hash_key: Annotated[int, Ge(0), Le(_HASH_KEY_MAX)] = field(
+        default=0, metadata={"doc": "Key of the feature hash; a secret one keeps clients from making names collide on purpose."}
+    )
+    names_max: Annotated[int, Ge(0), Le(NAMES_KEPT_MAX)] = field(
+        default=NAMES_KEPT_MAX, metadata={"doc": "How many feature names are remembered, so that weights can be shown by name."}
+    )
+
+
+def fingerprint(config: EncoderConfig) -> str:
+    """Return 16 hex digits that are equal only where two encoders make the same features; `names_max` does not matter."""
+    document = write_document(config)
+    del document["names_max"]
+    document["feature_hash"] = FEATURE_HASH_VERSION
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.blake2b(text.encode(), digest_size=_FINGERPRINT_BYTES).hexdigest()

@@ -1,0 +1,155 @@
+"""What the line formats (VW text, svmlight) share: blank lines, spaces, ASCII, labels, and how a row is filed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import I64, U8
+from riata.base.limits import LABEL_ABS_MAX
+from riata.maths.kernel import inline_kernel, kernel
+from riata.wire.codes import BAD_LABEL, HANDOVER, OK
+from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
+from riata.wire.rows import AT, FIELD_START, FIELD_STOP, PLAIN, ROW_START, ROW_STOP, Row, Rules, Sink, finish_row
+
+SPACE: Final = 32
+TAB: Final = 9
+RETURN: Final = 13
+COLON: Final = 58
+DELETE: Final = 127
+_HIGH_BIT = np.uint8(0x80)
+_NO_BITS = np.uint8(0)
+
+
+@inline_kernel
+def is_space(c: int) -> bool:
+    """True for a space or a tab, which part the fields of a line. Source: the documentation of both formats."""
+    return c == SPACE or c == TAB
+
+
+@inline_kernel
+def skip_spaces(data: U8, p: int, stop: int) -> int:
+    """First position from `p` that holds no space or tab. Source: the documentation of both formats."""
+    while p < stop and (data[p] == SPACE or data[p] == TAB):
+        p += 1
+    return p
+
+
+@inline_kernel
+def word_end(data: U8, p: int, stop: int) -> int:
+    """First position from `p` that holds a space or tab. Source: the documentation of both formats."""
+    while p < stop and not (data[p] == SPACE or data[p] == TAB):
+        p += 1
+    return p
+
+
+@kernel
+def is_ascii(data: U8, start: int, stop: int) -> bool:
+    """Say whether the bytes start:stop are all below 0x80.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    start, stop : int
+
+    Returns            true where they are
+    Cost               one look at each byte, many at a time
+    Source             the definition of UTF-8
+    """
+    every = _NO_BITS
+    for p in range(start, stop):
+        every |= data[p]
+    return (every & _HIGH_BIT) == _NO_BITS
+
+
+@kernel
+def line_span(data: U8, start: int, stop: int) -> tuple[int, int]:
+    """Cut a trailing carriage return off a line, and the white space before its first word.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    start, stop : int  the line, without its newline
+
+    Returns            (start, stop) of what is left; equal where the line is blank
+    Cost               a few bytes
+    Source             the documentation of both formats
+    """
+    if stop > start and data[stop - 1] == RETURN:
+        stop -= 1
+    return skip_spaces(data, start, stop), stop
+
+
+@kernel
+def read_label(data: U8, start: int, stop: int, rules: Rules) -> tuple[float, int]:
+    """Read a label as the model's setting wants it.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    start, stop : int  the label, a decimal number
+    rules : Rules      labels
+
+    Returns            (label, OK), (0, BAD_LABEL) or (0, HANDOVER); a label of -1/+1 comes out as 0 or 1
+    Cost               one number
+    Source             the HTTP contract
+    """
+    value, status = parse_number(data, start, stop, False)
+    if status == HAND_OVER:
+        return 0.0, HANDOVER
+    good = abs(value) <= LABEL_ABS_MAX
+    if rules.labels == 0:
+        good = value == 0.0 or value == 1.0
+    elif rules.labels == 1:
+        good = abs(value) == 1.0
+    if status == NOT_A_NUMBER or not good:
+        return 0.0, BAD_LABEL
+    if rules.labels == 1:
+        value = 1.0 if value > 0.0 else 0.0
+    return value + 0.0, OK  # adding nothing turns -0.0 into 0.0
+
+
+@inline_kernel
+def blame(place: I64, start: int, stop: int, code: int) -> int:
+    """Note the bytes that are to blame; minus the code. Source: the columns of Sink.place."""
+    place[FIELD_START] = start
+    place[FIELD_STOP] = stop
+    return -code
+
+
+@inline_kernel
+def open_row(sink: Sink, number: int, start: int, stop: int) -> None:
+    """Note where row `number` is, and nobody to blame yet. Source: the columns of Sink.place."""
+    place = sink.place[number]
+    place[ROW_START] = start
+    place[ROW_STOP] = stop
+    place[AT] = start
+    place[FIELD_START] = start
+    place[FIELD_STOP] = start
+
+
+@kernel
+def close_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> int:
+    """Finish and file row `number`, whatever became of its reading.
+
+    Parameters
+    ----------
+    row : Row            n records; scratch is overwritten
+    n : int              how many, or minus the code that says why there are none
+    sink : Sink          code[number], and for a good row what `finish_row` adds
+    rules : Rules
+    number : int
+
+    Returns              the code filed
+    Cost                 as `finish_row`
+    Source               wire.rows, theory of operation
+    """
+    code = -n if n < 0 else OK
+    if n >= 0:
+        code, record = finish_row(row, n, sink, rules, number)
+        if code != OK:
+            first = row.span[record, 0] if row.kind[record] & 3 != PLAIN else row.span[record, 2]
+            blame(sink.place[number], first, row.span[record, 3], code)
+    sink.code[number] = code
+    return code

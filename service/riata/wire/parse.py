@@ -1,0 +1,293 @@
+"""From the bytes of a request to a checked `Batch`: the way in of this room.
+
+`parse_examples` picks the reader by content type, lets its kernel walk the whole body, gives the rows that the kernel
+left over to the slow lane, and packs what came out. `parse_query` does the same for the parameters of a query, and the
+`explain_…` functions read once more and keep every name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import I64, U8
+from riata.base.errors import Malformed, TooLarge, Unsupported
+from riata.base.limits import BODY_BYTES_MAX, FEATURES_PER_REQUEST_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
+from riata.maths.hashing import NUMBER
+from riata.wire.codes import (
+    DUPLICATE_KEY, HANDOVER, INVALID_UTF8, OK, SLUGS, SYNTAX, TOO_DEEP, TOO_MANY_FEATURES, TOO_MANY_IN_ROW, TOO_MANY_ROWS,
+)  # fmt: skip
+from riata.wire.encoder import EncoderConfig
+from riata.wire.json_text import read_json, read_ndjson
+from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
+from riata.wire.numbers import NOT_A_NUMBER, parse_number
+from riata.wire.parsed import Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
+from riata.wire.rows import (
+    AT, FOUND, KEY, RECORDS_PER_ROW_MAX, ROW_START, ROW_STOP, ROWS, Refusal, Row, Rules, Sink, SlowRow, finish_row, make_row,
+    make_sink, row_capacity,
+)  # fmt: skip
+from riata.wire.strict_json import Record, Refused, feature_records, hash_of, slow_json
+from riata.wire.svmlight import read_svmlight, slow_svmlight
+from riata.wire.vw_text import read_vw, slow_vw
+
+Labels = Literal["0/1", "-1/+1", "real"]
+_LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real")
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_NEWLINE: Final = 0x0A
+_JSON_SPACE: Final = re.compile(rb"[ \t\r\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What reading needs to know about a model. `names` is None where no names are to be collected."""
+
+    encoder: EncoderConfig
+    labels: Labels = "0/1"
+    names: NamesSeen | None = None
+
+
+class Format(NamedTuple):
+    """One content type: a kernel for the body, a slow lane for single rows, and whether newlines part the rows."""
+
+    read: Callable[[U8, I64, Row, Sink, Rules], int]
+    slow: Callable[[bytes, Rules], SlowRow | Refusal]
+    by_line: bool
+
+
+_JSON: Final = Format(read_json, slow_json, by_line=False)
+_NDJSON: Final = Format(read_ndjson, slow_json, by_line=True)
+_VW: Final = Format(read_vw, slow_vw, by_line=True)
+_SVMLIGHT: Final = Format(read_svmlight, slow_svmlight, by_line=True)
+FORMATS: Final[dict[str, Format]] = {
+    "application/json": _JSON,
+    "application/x-ndjson": _NDJSON,
+    "application/ndjson": _NDJSON,
+    "application/jsonl": _NDJSON,
+    "text/x-vw": _VW,
+    "text/x-svmlight": _SVMLIGHT,
+    "text/x-libsvm": _SVMLIGHT,
+}
+
+
+def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[np.uint64]] = NO_NAMES) -> Rules:
+    """Write `context` as the scalars and arrays that kernels take; `seen` is the table of names to look up in."""
+    encoder = context.encoder
+    return Rules(
+        key=np.uint64(encoder.hash_key),
+        labels=_LABELS.index(context.labels),
+        labelled=int(labelled),
+        l2=int(encoder.normalise == "l2"),
+        ngrams=encoder.ngrams,
+        text=np.array([hash_of(name.encode(), encoder.hash_key, NUMBER) for name in encoder.text], np.uint64),
+        seen=seen,
+    )
+
+
+def format_of(content_type: str) -> Format:
+    """Find the reader of a Content-Type header. Raises `Unsupported`."""
+    kind, *parameters = (part.strip() for part in content_type.split(";"))
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
+            raise Unsupported("only charset=utf-8 is read")
+    if kind.lower() not in FORMATS:
+        raise Unsupported(f"expected a Content-Type of {', '.join(FORMATS)}")
+    return FORMATS[kind.lower()]
+
+
+def parse_examples(body: bytes, content_type: str, context: Context, labelled: bool) -> Parsed:
+    """Read a body of examples; rows that are at fault become row errors, the others a `Batch`.
+
+    Raises `Unsupported` for an unknown content type, `TooLarge` beyond a limit of the request, and `Malformed` where there is
+    no row at all or, in JSON, where the body is no document.
+    """
+    seen = NO_NAMES if context.names is None else context.names.table()
+    form = format_of(content_type)
+    reading = _read(body, form, make_rules(context, labelled, seen))
+    return _parsed(reading, form is _JSON and body[_space_end(body) : _space_end(body) + 1] == b"{")
+
+
+def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[tuple[int, float, str]]]:
+    """For every row that `parse_examples` would accept for prediction: (feature hash, value, name) of all its features.
+
+    Values are those of the batch; where several names share a hash, each is listed with its own share. Raises the same.
+    """
+    reading = _read(body, format_of(content_type), make_rules(context, False, EVERY_NAME))
+    return _explained(reading)
+
+
+def parse_query(pairs: list[tuple[str, str]], context: Context) -> Parsed:
+    """Read the features of a query as one row to predict; a key that comes twice is a list of indicators.
+
+    A value that is a JSON number is numeric, anything else an indicator, or a text where the encoder says so. Raises `TooLarge`.
+    """
+    return _parsed(_read_query(pairs, make_rules(context, False)), True)
+
+
+def explain_query(pairs: list[tuple[str, str]], context: Context) -> list[list[tuple[int, float, str]]]:
+    """`explain_rows` for the features of a query."""
+    return _explained(_read_query(pairs, make_rules(context, False, EVERY_NAME)))
+
+
+def warm_up() -> None:
+    """Compile, or load from the cache, every kernel that reading a body can reach."""
+    context = Context(EncoderConfig(text=("t",), ngrams=2, normalise="l2"), names=NamesSeen(1))
+    example = b'{"features":{"a":1.5,"b":"c","t":"two words","d":[true]},"label":1,"ts":"2026-11-20T11:14:00Z"}'
+    for content_type, body in (
+        ("application/json", example),
+        ("application/x-ndjson", example + b'\n{"features":{"a":1,"s":"x","t":"a b"},"label":0}'),
+        ("text/x-vw", b"1 1.0 'tag|n:2 a:1.5 b\n"),
+        ("text/x-svmlight", b"1 1:1.5 2:2\n"),
+    ):
+        parse_examples(body, content_type, context, labelled=True)
+    parse_query([("a", "1"), ("b", "c")], context)
+    if context.names is not None:
+        context.names.add([1])
+
+
+def _space_end(body: bytes) -> int:
+    found = _JSON_SPACE.match(body)
+    return found.end() if found else 0
+
+
+def _read(body: bytes, form: Format, rules: Rules) -> Reading:
+    if len(body) > BODY_BYTES_MAX:
+        raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
+    if body.startswith(_BYTE_ORDER_MARK):
+        raise Malformed("the body begins with a byte order mark; send UTF-8 without one", "byte_order_mark")
+    if form is _JSON and not body.isascii():
+        _check_utf8(body)
+    # The side area takes the lower-case words of texts; they are never longer than what they were read from.
+    side = len(body) + 1 if len(rules.text) else 0
+    data = np.empty(len(body) + 1 + side, np.uint8)
+    data[: len(body)] = np.frombuffer(body, np.uint8)
+    data[len(body)] = _NEWLINE
+    ends = _line_ends(data[: len(body) + 1]) if form.by_line else np.array([0, len(body) + 1])
+    lines = len(ends) - 1 if form.by_line else len(body) // 2 + 1
+    row = make_row(row_capacity(len(body), rules.ngrams))
+    reading = Reading(data, make_sink(len(body), min(lines, ROWS_PER_REQUEST_MAX), rules.ngrams), rules)
+    _raise_for(form.read(data, ends, row, reading.sink, rules), reading)
+    if reading.rows == 0:
+        raise Malformed("the body holds no rows", "empty_body")
+    for number in np.flatnonzero(reading.sink.code[: reading.rows] == HANDOVER):
+        start, stop = reading.sink.place[number, ROW_START], reading.sink.place[number, ROW_STOP]
+        row = _take_slow(reading, row, int(number), form.slow(data[start:stop].tobytes(), rules))
+    return reading
+
+
+def _check_utf8(body: bytes) -> None:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"not valid UTF-8 at byte {error.start}", SLUGS[INVALID_UTF8][0]) from None
+
+
+def _line_ends(data: U8) -> I64:
+    newlines = np.flatnonzero(data == _NEWLINE)
+    ends = np.zeros(len(newlines) + 1, np.int64)
+    ends[1:] = newlines + 1
+    return ends
+
+
+def _raise_for(code: int, reading: Reading) -> None:
+    if code == TOO_MANY_FEATURES:
+        raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
+    if code == TOO_MANY_ROWS:
+        raise TooLarge(f"a request has at most {ROWS_PER_REQUEST_MAX} rows", "too_many_rows")
+    if code in (SYNTAX, TOO_DEEP):
+        at = int(reading.sink.place[reading.rows, AT])
+        if _space_end(reading.data[: at + 1].tobytes()) > at:  # the newline put behind the body counts as space
+            raise Malformed("the body holds no rows", "empty_body")
+        slug, sentence = SLUGS[code]
+        raise Malformed(f"{sentence}, at byte {at} of the body; it is JSON of one example or an array of them", slug)
+
+
+def _take_slow(reading: Reading, row: Row, number: int, result: SlowRow | Refusal) -> Row:
+    """Finish a row that a slow lane has read; returns the scratch, larger where the row needed that."""
+    sink = reading.sink
+    if isinstance(result, Refusal):
+        sink.code[number] = result.code
+        reading.fields[number] = result.field
+        return row
+    records = result.records
+    if len(records) > RECORDS_PER_ROW_MAX:
+        sink.code[number] = TOO_MANY_IN_ROW
+        return row
+    if len(records) > len(row.value):
+        row = make_row(len(records))
+    first = len(reading.slow_names)
+    for k, (fingerprint, value, kind, _) in enumerate(records):
+        row.fingerprint[k], row.value[k], row.kind[k] = fingerprint, value, kind
+        row.span[k] = (-1, first + k, 0, 0)
+    code, blame = finish_row(row, len(records), sink, reading.rules, number)
+    if code == TOO_MANY_FEATURES:
+        _raise_for(code, reading)
+    sink.code[number] = code
+    if code != OK:
+        name = records[blame][3].decode("utf-8", "replace")
+        reading.fields[number] = f"features.{name}" if records[blame][2] & KEY else name
+        return row
+    if len(reading.rules.seen):
+        reading.slow_names.extend(name for _, _, _, name in records)
+    sink.label[number], sink.weight[number] = result.label, result.weight
+    if result.event_id:
+        reading.identities[number] = result.event_id
+    return row
+
+
+def _parsed(reading: Reading, single: bool) -> Parsed:
+    rows = accepted(reading)
+    errors: list[RowError] = row_errors(reading) if len(rows) < reading.rows else []
+    return Parsed(make_batch(reading, rows), rows, errors, reading.rows, new_names(reading), single)
+
+
+def _explained(reading: Reading) -> list[list[tuple[int, float, str]]]:
+    sink = reading.sink
+    count = int(sink.count[FOUND])
+    if count == len(sink.found_value):
+        raise TooLarge("too many features to explain at once", "too_many_features")
+    by_row: dict[int, dict[bytes, tuple[int, float]]] = {int(number): {} for number in accepted(reading)}
+    for k in range(count):
+        name = shown_name(reading, k)
+        shares = by_row[int(sink.found_row[k])]
+        feature = int(sink.found_fingerprint[k]) >> 32
+        shares[name] = (feature, shares[name][1] + float(sink.found_value[k]) if name in shares else float(sink.found_value[k]))
+    return [
+        sorted((feature, value, name.decode()) for name, (feature, value) in shares.items()) for shares in by_row.values()
+    ]
+
+
+def _read_query(pairs: list[tuple[str, str]], rules: Rules) -> Reading:
+    if sum(len(name) + len(value) for name, value in pairs) > QUERY_BYTES_MAX:
+        raise TooLarge(f"a query has at most {QUERY_BYTES_MAX} bytes", "query_too_large")
+    size = sum(len(name) + len(value) + 2 for name, value in pairs) * 4  # a character is at most four bytes
+    reading = Reading(np.zeros(0, np.uint8), make_sink(size, 1, rules.ngrams), rules)
+    reading.sink.count[ROWS] = 1
+    try:
+        result: SlowRow | Refusal = SlowRow(_query_records(pairs, rules))
+    except Refused as refused:
+        result = refused.refusal
+    _take_slow(reading, make_row(row_capacity(size, rules.ngrams)), 0, result)
+    return reading
+
+
+def _query_records(pairs: list[tuple[str, str]], rules: Rules) -> list[Record]:
+    values: dict[str, list[float | str]] = {}
+    for name, text in pairs:
+        try:
+            encoded = np.frombuffer(text.encode(), np.uint8)
+            name.encode()
+        except UnicodeEncodeError:  # percent-encoded bytes that were not UTF-8
+            raise Refused(INVALID_UTF8) from None
+        status = parse_number(encoded, 0, len(encoded), True)[1]
+        values.setdefault(name, []).append(text if status == NOT_A_NUMBER else float(text))
+    records: list[Record] = []
+    for name, given in values.items():
+        if len(given) > 1 and any(isinstance(value, float) for value in given):
+            raise Refused(DUPLICATE_KEY, f"features.{name}")
+        records.extend(feature_records(name, given if len(given) > 1 else given[0], rules))
+    return records

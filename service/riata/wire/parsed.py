@@ -1,0 +1,156 @@
+"""What a body became: the good rows as one `Batch`, the others as row errors, and the names met for the first time."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import I64, U8
+from riata.base.errors import nearest
+from riata.base.limits import ERRORS_SHOWN_MAX
+from riata.wire.batch import Batch
+from riata.wire.codes import BAD_LABEL, LABEL_HINTS, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
+from riata.wire.rows import (
+    AT, BEGIN, END, EQUALS, FIELD_START, FIELD_STOP, FOUND, ID_START, ID_STOP, IN_FEATURES, NAMESPACE, ROW_START, ROWS, WORD,
+    Rules, Sink,
+)  # fmt: skip
+
+ID_BYTES: Final = 16
+_FIELD_SHOWN_MAX: Final = 64  # characters of a name that a sentence repeats
+_BETWEEN: Final = {EQUALS: b"=", WORD: b":", NAMESPACE: b"^"}
+KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts")
+
+
+class RowError(NamedTuple):
+    """Why row `index` (from 0, blank lines not counted) was not accepted: a stable slug, and a sentence for people."""
+
+    index: int
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A body, read.
+
+    batch  : Batch               the accepted rows, in order
+    row    : i64[batch.n]        which row of the body each of them was
+    errors : list[RowError]      the others, in order
+    rows   : int                 rows in the body; rows == batch.n + len(errors)
+    names  : list                (fingerprint, name as shown in UTF-8) of names not seen before, each once
+    single : bool                true where the body was one JSON object rather than a list of them
+    """
+
+    batch: Batch
+    row: I64
+    errors: list[RowError]
+    rows: int
+    names: list[tuple[int, bytes]]
+    single: bool
+
+
+@dataclass(slots=True)
+class Reading:
+    """A body between the readers and `Parsed`: the kernels' arrays, and what slow lanes added to them."""
+
+    data: U8
+    sink: Sink
+    rules: Rules
+    fields: dict[int, str] = field(default_factory=dict)  # row -> name to blame, where a slow lane refused it
+    identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, where a slow lane accepted it
+    slow_names: list[bytes] = field(default_factory=list)  # shown names of found records whose span starts with -1
+
+    @property
+    def rows(self) -> int:
+        """Rows read so far."""
+        return int(self.sink.count[ROWS])
+
+
+def accepted(reading: Reading) -> I64:
+    """Numbers of the accepted rows, increasing."""
+    return np.flatnonzero(reading.sink.code[: reading.rows] == OK)
+
+
+def make_batch(reading: Reading, rows: I64) -> Batch:
+    """Copy the features of `rows` out of the sink; rows that a slow lane finished lie behind the others there."""
+    sink = reading.sink
+    begin, end = sink.place[rows, BEGIN], sink.place[rows, END]
+    indptr = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(end - begin, out=indptr[1:])
+    if bool((begin[1:] == end[:-1]).all()):
+        first = int(begin[0]) if len(rows) else 0
+        take: slice | I64 = slice(first, first + int(indptr[-1]))
+    else:
+        take = np.arange(indptr[-1]) + np.repeat(begin - indptr[:-1], end - begin)
+    digest, has_id = _identities(reading, rows)
+    return Batch(
+        indptr=indptr,
+        hash=sink.hash[take].copy(),
+        value=sink.value[take].copy(),
+        label=sink.label[rows],
+        weight=sink.weight[rows],
+        event_id=digest,
+        has_id=has_id,
+    )
+
+
+def _identities(reading: Reading, rows: I64) -> tuple[U8, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    place = reading.sink.place
+    has_id = place[rows, ID_STOP] > place[rows, ID_START]
+    digest = np.zeros((len(rows), ID_BYTES), np.uint8)
+    for k in np.flatnonzero(has_id):
+        start, stop = place[rows[k], ID_START], place[rows[k], ID_STOP]
+        digest[k] = _digest(reading.data[start:stop].tobytes())
+    for number, identity in reading.identities.items():
+        k = int(np.searchsorted(rows, number))
+        digest[k] = _digest(identity)
+        has_id[k] = True
+    return digest, has_id
+
+
+def _digest(identity: bytes) -> U8:
+    return np.frombuffer(hashlib.blake2b(identity, digest_size=ID_BYTES).digest(), np.uint8)
+
+
+def shown_name(reading: Reading, found: int) -> bytes:
+    """The name of a found record as it is shown to people."""
+    a, b, c, d = (int(x) for x in reading.sink.found_span[found])
+    if a < 0:
+        return reading.slow_names[b]
+    second = reading.data[c:d].tobytes()
+    between = _BETWEEN.get(int(reading.sink.found_kind[found]) & 3)
+    return second if between is None else reading.data[a:b].tobytes() + between + second
+
+
+def new_names(reading: Reading) -> list[tuple[int, bytes]]:
+    """Every name the readers found, once, in the order of its first appearance."""
+    found = reading.sink.found_fingerprint[: int(reading.sink.count[FOUND])]
+    first = np.sort(np.unique(found, return_index=True)[1])
+    return [(int(found[k]), shown_name(reading, int(k))) for k in first]
+
+
+def row_errors(reading: Reading) -> list[RowError]:
+    """A slug and a sentence for every row that was not accepted."""
+    refused = np.flatnonzero(reading.sink.code[: reading.rows] != OK)
+    return [_row_error(reading, int(number), rank < ERRORS_SHOWN_MAX) for rank, number in enumerate(refused)]
+
+
+def _row_error(reading: Reading, number: int, is_shown: bool) -> RowError:
+    code = int(reading.sink.code[number])
+    slug, sentence = SLUGS[code]
+    if code == BAD_LABEL:
+        sentence = LABEL_HINTS[reading.rules.labels]
+    place = reading.sink.place[number]
+    name = reading.fields.get(number)
+    if name is None:
+        name = reading.data[place[FIELD_START] : place[FIELD_STOP]].tobytes().decode("utf-8", "replace")
+        name = f"features.{name}" if name and place[IN_FEATURES] else name
+    if code in (SYNTAX, TOO_DEEP) and not name:
+        return RowError(number, slug, f"{sentence}, at byte {int(place[AT] - place[ROW_START])} of the row")
+    if code == UNKNOWN_KEY and is_shown:  # a search among words: only where somebody will read it
+        sentence = f"{sentence}; {nearest(name[:_FIELD_SHOWN_MAX], KNOWN_KEYS)}"
+    shown = "".join(c if c.isprintable() else "\ufffd" for c in name[:_FIELD_SHOWN_MAX])
+    return RowError(number, slug, f"{shown}: {sentence}" if shown else sentence)

@@ -1,0 +1,357 @@
+"""The text format of Vowpal Wabbit to features in one compiled pass.
+
+    [label [importance [base]]] ['tag]|namespace[:scale] feature[:value] ... |namespace ...
+
+Theory of operation
+    Before the first bar, words are parted by spaces or tabs. The last of them is a tag where it touches the bar or begins
+    with a quote; tags repeat, so they are no event ids and are passed over. The others are the label, the importance
+    weight (1 where absent) and a base, an initial prediction, which must be 0. A row to predict may carry label and
+    importance, as files do; they are not looked at.
+
+    After a bar, what touches it is a namespace, whose scale multiplies the numbers in it; a space makes the namespace
+    nameless. A feature is a name, or a name and a number, or a name and a word:
+
+        |user age:41        user^age          41 times the scale
+        |user member        user^member       the scale
+        |user city:paris    user^city:paris   1: an indicator, which no scale touches
+        | age:41 city:paris   age, city=paris   the features that JSON calls so
+        |user :7 :8         user^0, user^1    nameless features are numbered within their namespace
+
+    A value that begins as a number does, or is an infinity or not a number, and is no decimal number, is refused rather
+    than taken for a word. Features that come twice are summed. A carriage return before the newline is dropped and a blank
+    line is no row. Other control characters are in no name; the only quoting there is is the tag's.
+
+    Lines with a byte above 0x7F, nameless features, and numbers next to a tie are left to `slow_vw`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import I64, U8
+from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX, WEIGHT_MAX
+from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, NUMBER, hash_name
+from riata.maths.kernel import inline_kernel, kernel
+from riata.wire.codes import (
+    BAD_NAME, BAD_NUMBER, BAD_WEIGHT, BASE_NOT_SUPPORTED, HANDOVER, MISSING_LABEL, NAME_TOO_LONG, OK, OUT_OF_RANGE, SYNTAX,
+    TOO_MANY_FEATURES, TOO_MANY_IN_ROW, TOO_MANY_ROWS,
+)  # fmt: skip
+from riata.wire.lines import (
+    COLON, DELETE, SPACE, TAB, blame, close_row, is_ascii, is_space, line_span, open_row, read_label, skip_spaces, word_end,
+)  # fmt: skip
+from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
+from riata.wire.rows import AT, EQUALS, NAMESPACE, PLAIN, ROWS, Row, Rules, Sink
+from riata.wire.slow_lines import slow_vw as slow_vw
+
+BAR: Final = 124
+QUOTE: Final = 39
+_WORDS_MAX: Final = 3  # label, importance, base
+_NOT_FINITE: Final = ("nan", "inf", "infinity")
+_I, _N = 0x69, 0x6E  # lower-case letters that those words begin with
+_NOT_FINITE_BYTES = tuple(np.frombuffer(word.encode(), np.uint8) for word in _NOT_FINITE)
+
+
+@kernel
+def read_vw(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
+    """Read a body of VW text.
+
+    Parameters
+    ----------
+    data : u8[...]     the body
+    ends : i64[k + 1]  line i is data[ends[i]:ends[i + 1] - 1]
+    row : Row          scratch
+    sink : Sink        one row for each line that is not blank
+    rules : Rules
+
+    Returns            OK; or TOO_MANY_ROWS or TOO_MANY_FEATURES, which end the reading
+    Cost               two looks at each byte, one hash for each feature
+    Source             this module's theory of operation
+    """
+    number = 0
+    for k in range(len(ends) - 1):
+        start, stop = line_span(data, ends[k], ends[k + 1] - 1)
+        if start == stop:
+            continue
+        if number >= len(sink.code):
+            return TOO_MANY_ROWS
+        open_row(sink, number, start, stop)
+        n = -HANDOVER
+        if is_ascii(data, start, stop):
+            bar = start
+            while bar < stop and data[bar] != BAR:
+                bar += 1
+            n = read_front(data, start, bar, sink, rules, number)
+            if n == 0:
+                n = read_namespaces(data, bar, stop, row, rules, sink.place[number])
+        if close_row(row, n, sink, rules, number) == TOO_MANY_FEATURES:
+            return TOO_MANY_FEATURES
+        number += 1
+        sink.count[ROWS] = number
+    return OK
+
+
+@kernel
+def read_front(data: U8, start: int, bar: int, sink: Sink, rules: Rules, number: int) -> int:
+    """Read what stands before the first bar.
+
+    Parameters
+    ----------
+    data : u8[...]     the body
+    start, bar : int   first byte of the line; its first bar, or its end where there is none
+    sink : Sink        label[number] and weight[number] are written
+    rules : Rules      labels and labelled
+    number : int
+
+    Returns            0, or minus a code
+    Cost               at most three numbers
+    Source             this module's theory of operation
+    """
+    place = sink.place[number]
+    place[AT] = bar
+    if data[bar] != BAR:  # the byte after the line is there: it is the newline or the return
+        return -SYNTAX
+    last = bar
+    while last > start and is_space(data[last - 1]):
+        last -= 1
+    stop = last
+    while last > start and not is_space(data[last - 1]):
+        last -= 1
+    if last < stop and stop != bar and data[last] != QUOTE:
+        last = stop  # the last word is no tag
+    words = 0
+    p = skip_spaces(data, start, last)
+    while p < last:
+        end = word_end(data, p, last)
+        code = OK
+        if words == 0 and rules.labelled:
+            sink.label[number], code = read_label(data, p, end, rules)
+        elif words == 1 and rules.labelled:
+            value, status = parse_number(data, p, end, False)
+            sink.weight[number] = value
+            if status == HAND_OVER:
+                code = HANDOVER
+            elif status == NOT_A_NUMBER or not 0.0 < value <= WEIGHT_MAX:
+                code = BAD_WEIGHT
+        elif words == 2:
+            value, status = parse_number(data, p, end, False)
+            if status == NOT_A_NUMBER or value != 0.0:
+                code = BASE_NOT_SUPPORTED
+        elif words == _WORDS_MAX:
+            place[AT] = p
+            code = SYNTAX
+        if code != OK:
+            return -code
+        words += 1
+        p = skip_spaces(data, end, last)
+    return -MISSING_LABEL if rules.labelled and words == 0 else 0
+
+
+@inline_kernel
+def is_end(c: int) -> bool:
+    """True for a byte that ends a feature. Source: this module's theory of operation."""
+    return c == SPACE or c == TAB or c == BAR
+
+
+@kernel
+def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
+    """Find the end of a part of a name, and what is wrong with it.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    p, stop : int      its first byte; end of the line
+    colon : bool       whether a colon ends it too
+
+    Returns            (position of the byte that ends it, OK, BAD_NAME or NAME_TOO_LONG)
+    Cost               one look at each byte
+    Source             this module's theory of operation
+    """
+    start = p
+    code = OK
+    while p < stop:
+        c = data[p]
+        if is_end(c) or (colon and c == COLON):
+            break
+        if c < SPACE or c == DELETE:
+            code = BAD_NAME
+        p += 1
+    if code == OK and p - start > NAME_BYTES_MAX:
+        code = NAME_TOO_LONG
+    return p, code
+
+
+@kernel
+def is_word(data: U8, start: int, stop: int) -> bool:
+    """Say whether a value is a word rather than a number, or something meant as one.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    start, stop : int  the value
+
+    Returns            true where it begins as no number does, holds no colon and is not an infinity or not a number
+    Cost               one look at each byte
+    Source             this module's theory of operation
+    """
+    if start == stop:
+        return False
+    c = data[start]
+    if 48 <= c <= 57 or c == 43 or c == 45 or c == 46:  # 0-9 + - .
+        return False
+    for p in range(start, stop):
+        if data[p] == COLON:
+            return False
+    if (c | 32) != _I and (c | 32) != _N:
+        return True
+    return not (
+        same_word(data, start, stop, _NOT_FINITE_BYTES[0])
+        or same_word(data, start, stop, _NOT_FINITE_BYTES[1])
+        or same_word(data, start, stop, _NOT_FINITE_BYTES[2])
+    )
+
+
+@kernel
+def same_word(data: U8, start: int, stop: int, word: U8) -> bool:
+    """Say whether the bytes start:stop are `word`, whatever their case.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    start, stop : int
+    word : u8[...]     lower-case letters
+
+    Returns            true where they are
+    Cost               one look at each byte of the word
+    Source             ASCII
+    """
+    if stop - start != len(word):
+        return False
+    for i in range(len(word)):
+        if (data[start + i] | 32) != word[i]:
+            return False
+    return True
+
+
+@kernel
+def read_namespaces(data: U8, p: int, stop: int, row: Row, rules: Rules, place: I64) -> int:
+    """Read everything from the first bar on.
+
+    Parameters
+    ----------
+    data : u8[...]     the body
+    p, stop : int      the first bar; end of the line
+    row : Row          records are written
+    rules : Rules      key
+    place : i64[PLACES]   who is to blame is written
+
+    Returns            how many records, or minus a code
+    Cost               one look at each byte, one hash for each feature
+    Source             this module's theory of operation
+    """
+    # The arrays are taken out of their tuple once: to do so for every feature costs more than to read the feature.
+    fingerprint, value, kind, span = row.fingerprint, row.value, row.kind, row.span
+    n, code = 0, OK
+    while p < stop and code == OK:
+        start = p + 1
+        p, named, scale, code = read_namespace(data, start, stop)
+        if code != OK:
+            blame(place, start, named, code)
+            break
+        key = rules.key if named == start else hash_name(data, start, named, rules.key, FIELD_NAMESPACE)
+        p = skip_spaces(data, p, stop)
+        while p < stop and data[p] != BAR:
+            if n >= len(value):
+                code = TOO_MANY_IN_ROW
+                break
+            after, end, number, print_, code = read_feature(data, p, stop, key)
+            if code != OK:
+                blame(place, p, end, code)
+                break
+            fingerprint[n] = print_
+            is_named = named > start
+            if number == number:
+                value[n] = number * scale
+                kind[n] = NAMESPACE if is_named else PLAIN
+                span[n, 0], span[n, 1], span[n, 2], span[n, 3] = start, named, p, end
+            else:
+                value[n] = 1.0
+                kind[n] = NAMESPACE if is_named else EQUALS
+                span[n, 0], span[n, 1] = (start, named) if is_named else (p, end)
+                span[n, 2], span[n, 3] = p if is_named else end + 1, after
+            n += 1
+            p = skip_spaces(data, after, stop)
+    return n if code == OK else -code
+
+
+@kernel
+def read_namespace(data: U8, start: int, stop: int) -> tuple[int, int, float, int]:
+    """Read the name and the scale of a namespace.
+
+    Parameters
+    ----------
+    data : u8[...]     the body
+    start, stop : int  first byte after the bar; end of the line
+
+    Returns
+    -------
+    after : int        where its features begin
+    named : int        where its name ends; at `start` where it is nameless
+    scale : float      1 where there is none
+    code : int         OK, or why it is refused
+
+    Cost               one look at each byte
+    Source             this module's theory of operation
+    """
+    p, code = take_name(data, start, stop, True)
+    if code != OK or p >= stop or data[p] != COLON:
+        return p, p, 1.0, code
+    after, _ = take_name(data, p + 1, stop, False)
+    scale, status = parse_number(data, p + 1, after, False)
+    if p == start:
+        code = BAD_NAME
+    elif status == HAND_OVER:
+        code = HANDOVER
+    elif status == NOT_A_NUMBER:
+        code = BAD_NUMBER
+    elif not abs(scale) <= VALUE_ABS_MAX:
+        code = OUT_OF_RANGE
+    return after, p, scale, code
+
+
+@kernel
+def read_feature(data: U8, start: int, stop: int, key: np.uint64) -> tuple[int, int, float, np.uint64, int]:
+    """Read one feature.
+
+    Parameters
+    ----------
+    data : u8[...]     the body
+    start, stop : int  its first byte; end of the line
+    key : u64          the model's key, or the hash of the namespace
+
+    Returns
+    -------
+    after : int        where it ends
+    named : int        where its name ends
+    number : float     its value, 1 where it has none; NaN where it is a word
+    fingerprint : u64
+    code : int         OK, or why it is refused
+
+    Cost               one or two hashes
+    Source             this module's theory of operation
+    """
+    p, code = take_name(data, start, stop, True)
+    after, number, fingerprint = p, 1.0, key
+    if code == OK and p < stop and data[p] == COLON:
+        after, fault = take_name(data, p + 1, stop, False)
+        number, status = parse_number(data, p + 1, after, False)
+        if status == HAND_OVER or p == start:
+            code = HANDOVER
+        elif status == NOT_A_NUMBER:
+            number = np.nan
+            code = fault if is_word(data, p + 1, after) else BAD_NUMBER
+            fingerprint = hash_name(data, p + 1, after, hash_name(data, start, p, key, FIELD_EQUALS), NUMBER)
+    if number == number:
+        fingerprint = hash_name(data, start, p, key, NUMBER)
+    return after, p, number, fingerprint, code

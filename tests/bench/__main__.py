@@ -1,0 +1,13 @@
+"""Lists the benches: `python -m tests.bench`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Final
+
+BENCHES: Final = ("progressive", "defaults", "paper_figures", "http_observe")
+
+for bench in BENCHES:
+    about = (importlib.import_module(f"tests.bench.{bench}").__doc__ or "").strip().splitlines()[0]
+    sys.stdout.write(f"python -m tests.bench.{bench:<14} {about}\n")

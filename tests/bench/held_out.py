@@ -1,0 +1,129 @@
+"""More public streams: none of them was looked at while the learner's defaults were chosen."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tests.bench.streams import NDJSON, SHUFFLE_SEED, SVMLIGHT, Event, Pairs, Stream, count_words, open_lines, read_svmlight
+
+_MISSING: Final = frozenset({"", "?"})
+
+
+def shuffled(events: list[Event]) -> list[Event]:
+    """The events in an order fixed by SHUFFLE_SEED, for files that come sorted by class or source."""
+    return random.Random(SHUFFLE_SEED).sample(events, len(events))
+
+
+def _texts(name: str, positive: str) -> list[Event]:
+    rows = [json.loads(line) for line in open_lines(f"{name}.jsonl.gz")]
+    return [
+        Event(int(row["label"] == positive), count_words(row["text"]), json.dumps({"features": {"text": row["text"]}}))
+        for row in rows
+    ]
+
+
+def lingspam() -> Stream:
+    """Mails to a list, spam or not."""
+    return Stream("lingspam", NDJSON, shuffled(_texts("lingspam_bare", "spam")), "words counted", {"text": ["text"]})
+
+
+def movie_reviews() -> Stream:
+    """Long reviews, for or against."""
+    return Stream("movie_reviews", NDJSON, _texts("movie_review_polarity", "pos"), "words counted", {"text": ["text"]})
+
+
+def sentences() -> Stream:
+    """One sentence of a review, for or against."""
+    return Stream("sentences", NDJSON, _texts("sentence_polarity", "pos"), "words counted", {"text": ["text"]})
+
+
+def mushrooms() -> Stream:
+    """One-hot mushrooms, train then test."""
+    events = read_svmlight("agaricus_train.svmlight.gz") + read_svmlight("agaricus_test.svmlight.gz")
+    return Stream("mushrooms", SVMLIGHT, events, "one-hot")
+
+
+def newsgroup_pairs() -> Stream:
+    """Newsgroups about two kinds of computer."""
+    return Stream("pcmac", SVMLIGHT, shuffled(read_svmlight("news20_pcmac.svmlight.gz")), "words counted")
+
+
+def row_pairs(names: Sequence[str], cells: Sequence[str], numeric: frozenset[str]) -> Pairs:
+    """One row of a table: numbers as they are; other cells as an indicator `name=cell`; missing cells and zeros absent."""
+    pairs: list[tuple[str, float]] = []
+    for name, cell in zip(names, cells, strict=True):
+        if cell in _MISSING:
+            continue
+        if name not in numeric:
+            pairs.append((f"{name}={cell.replace(' ', '_')}", 1.0))
+        elif float(cell) != 0.0:
+            pairs.append((name, float(cell)))
+    return tuple(pairs)
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    """Whether every present cell is a number; a column of hexadecimal names holds some that only look like one."""
+    try:
+        return all(math.isfinite(float(cell)) for cell in cells if cell not in _MISSING)
+    except ValueError:
+        return False
+
+
+def _rows(file: str, label: str, positive: str, drop: frozenset[str] = frozenset()) -> list[Event]:
+    head, *rows = ([cell.strip() for cell in row] for row in csv.reader(open_lines(file)))
+    at = head.index(label)
+    kept = [j for j, name in enumerate(head) if j != at and name not in drop]
+    names = [head[j] for j in kept]
+    numeric = frozenset(head[j] for j in kept if _is_numeric([row[j] for row in rows]))
+    return [Event(int(row[at] == positive), row_pairs(names, [row[j] for j in kept], numeric), "") for row in rows]
+
+
+def electricity() -> Stream:
+    """Price of electricity up or down, in time order, drifting."""
+    head = next(iter(open_lines("elec2.csv.gz"))).split(",")
+    return Stream("elec2", NDJSON, _rows("elec2.csv.gz", head[-1], "1"), "6 scaled numbers, drift")
+
+
+def churn() -> Stream:
+    """Telephone customers who left; numbers as they are."""
+    head = next(iter(open_lines("telecom_churn.csv.gz"))).split(",")
+    phone = frozenset(name for name in head if "phone" in name.lower())
+    return Stream("churn", NDJSON, _rows("telecom_churn.csv.gz", head[-1], "True.", phone), "mixed, unscaled")
+
+
+def criteo() -> Stream:
+    """Clicks on advertisements, counts and hashed categories, in time order."""
+    return Stream("criteo", NDJSON, _rows("criteo_kaggle_sample.csv.gz", "Label", "1", frozenset({"Id"})), "mixed, unscaled")
+
+
+def magic() -> Stream:
+    """Gamma rays or hadrons: ten unscaled numbers."""
+    return Stream("magic04", NDJSON, shuffled(_rows("uci_magic04.csv.gz", "class", "g")), "10 unscaled numbers")
+
+
+def adult() -> Stream:
+    """Census income, raw: unscaled numbers beside categories."""
+    return Stream("adult", NDJSON, _rows("uci_adult_train.csv.gz", _last("uci_adult_train.csv.gz"), ">50K"), "mixed, unscaled")
+
+
+def _last(file: str) -> str:
+    return next(iter(open_lines(file))).split(",")[-1]
+
+
+HELD_OUT: Final[dict[str, Callable[[], Stream]]] = {
+    "lingspam": lingspam,
+    "movie_reviews": movie_reviews,
+    "sentences": sentences,
+    "pcmac": newsgroup_pairs,
+    "mushrooms": mushrooms,
+    "elec2": electricity,
+    "churn": churn,
+    "criteo": criteo,
+    "magic04": magic,
+    "adult": adult,
+}

@@ -1,0 +1,87 @@
+"""The real service in a process of its own, to be talked to, killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+READY_S = 120.0  # a first start compiles every kernel
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class Running:
+    """`riata serve` on a directory; `start` again after `kill` finds what was there."""
+
+    def __init__(self, directory: Path, environment: dict[str, str] | None = None) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.starts = 0
+        self._environment = environment or {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, wait: bool = True) -> None:
+        self.starts += 1
+        output = (self.directory.parent / f"{self.directory.name}.log").open("ab")
+        command = [sys.executable, "-m", "riata", "serve", "--port", str(self.port), "--data", str(self.directory)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "service"), **self._environment}
+        with output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        if wait:
+            self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the service ended with {self.process.returncode}:\n{self.output()}")
+            try:
+                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.02)
+        raise RuntimeError(f"the service is not ready after {READY_S} s:\n{self.output()}")
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("not started")
+        return self._process
+
+    def kill(self) -> None:
+        """SIGKILL: nothing of the process runs any more."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    def output(self) -> str:
+        return (self.directory.parent / f"{self.directory.name}.log").read_text(errors="replace")[-4000:]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()

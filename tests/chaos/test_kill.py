@@ -1,0 +1,156 @@
+"""SIGKILL at random moments under load: what was acknowledged is there, once, and the model is the one that was never killed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from riata.run.replay import replay
+from riata.store import records
+from riata.store.sqlite import read_sqlite
+from tests.chaos.running import Running
+
+ROWS = 40  # events of one request
+DOCUMENT = {"encoder": {"bits": 18}, "checkpoint_every_s": 1, "publish_every_ms": 20}
+ENVIRONMENT = {"RIATA_DISK_RESERVE_BYTES": "0"}
+
+
+def request_body(number: int, seed: int) -> bytes:
+    """The events of request `number`: always the same ones, each with an id of its own."""
+    rng = np.random.default_rng([seed, number])
+    lines = []
+    for i in range(ROWS):
+        features = {f"c{int(c)}": float(np.round(v, 3)) for c, v in zip(rng.zipf(1.4, 12) % 5000, rng.normal(size=12), strict=True)}
+        lines.append(json.dumps({"features": features, "label": int(rng.random() < 0.3), "event_id": f"{number}-{i}"}))
+    return "\n".join(lines).encode()
+
+
+def send_until_acknowledged(running: Running, number: int, seed: int, restart: Iterator[None]) -> int:
+    """Post request `number` until an answer says that it is in the log, starting the service again where it was killed."""
+    body = request_body(number, seed)
+    while True:
+        try:
+            answer = httpx.post(
+                f"{running.url}/models/m/observe", content=body, headers={"Content-Type": "application/x-ndjson"}, timeout=30
+            )
+        except httpx.TransportError:
+            next(restart)
+            continue
+        if answer.status_code == 202:
+            report = answer.json()
+            assert report["accepted"] + report["duplicate"] == ROWS
+            assert report["rejected"] == 0
+            return int(report["seq"])
+        assert answer.status_code == 503, answer.text
+        time.sleep(0.02)
+
+
+class Killer:
+    """Kills the service after a seeded random time, from its start or from when it was ready."""
+
+    def __init__(self, running: Running, kills: int, rng: random.Random) -> None:
+        self._running = running
+        self._left = kills
+        self._rng = rng
+        self.done = 0
+
+    def arm(self) -> None:
+        if self._left == 0:
+            return
+        self._left -= 1
+        process = self._running.process
+        timer = threading.Timer(self._rng.uniform(0.0, 1.2), process.kill)
+        timer.daemon = True
+        timer.start()
+
+    def restarts(self) -> Iterator[None]:
+        while True:
+            self._running.process.wait()
+            self.done += 1
+            early = self._rng.random() < 0.2  # some kills fall into the recovery itself
+            self._running.start(wait=False)
+            if early:
+                self.arm()
+            else:
+                try:
+                    self._running.wait_until_ready()
+                finally:
+                    self.arm()
+            yield
+
+
+def stream(directory: Path, kills: int, seed: int, requests: int | None = None) -> tuple[str, int, int]:
+    """Run the service on `directory`, post until `kills` have happened (or `requests` were sent); returns the digest of the
+    final checkpoint, how many requests were acknowledged, and how often the service was killed."""
+    rng = random.Random(seed)
+    with Running(directory, ENVIRONMENT) as running:
+        running.start()
+        httpx.put(f"{running.url}/models/m", json=DOCUMENT, timeout=30).raise_for_status()
+        killer = Killer(running, kills, rng)
+        restarts = killer.restarts()
+        killer.arm()
+        sent, last = 0, 0
+        while (killer.done < kills) if requests is None else (sent < requests):
+            seq = send_until_acknowledged(running, sent, seed, restarts)
+            assert seq > last
+            sent, last = sent + 1, seq
+        final = httpx.post(f"{running.url}/models/m/snapshots", timeout=60)
+        final.raise_for_status()
+        assert running.stop() == 0, running.output()
+    return str(final.json()["state_digest"]), sent, killer.done
+
+
+def logged_ids(directory: Path) -> list[bytes]:
+    """Ids of the events in the log, in its order."""
+    store = read_sqlite(directory)
+    try:
+        ids: list[bytes] = []
+        after = 0
+        while found := store.read("m", after):
+            for record in found:
+                if record.kind == "observe":
+                    batch = records.decode_batch(record.payload)
+                    assert batch.has_id.all()
+                    ids += [row.tobytes() for row in batch.event_id]
+            after = found[-1].last
+        return ids
+    finally:
+        store.close()
+
+
+def check_kills(tmp_path: Path, kills: int, seed: int) -> None:
+    digest, sent, killed = stream(tmp_path / "killed", kills, seed)
+    assert killed == kills
+    wanted = [
+        hashlib.blake2b(f"{number}-{i}".encode(), digest_size=16).digest() for number in range(sent) for i in range(ROWS)
+    ]
+    assert logged_ids(tmp_path / "killed") == wanted  # nothing lost, nothing twice, nothing out of order
+    store = read_sqlite(tmp_path / "killed")
+    try:
+        report = replay(store, "m")
+    finally:
+        store.close()
+    assert report.equal
+    assert report.compared
+    assert report.digest == digest
+    undisturbed, _, _ = stream(tmp_path / "undisturbed", 0, seed, requests=sent)
+    assert undisturbed == digest
+
+
+def test_ten_kills_lose_nothing_and_change_no_bit(tmp_path: Path) -> None:
+    check_kills(tmp_path, kills=10, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_three_hundred_kills_lose_nothing_and_change_no_bit(tmp_path: Path) -> None:
+    check_kills(tmp_path, kills=300, seed=2)

@@ -1,0 +1,80 @@
+"""A service small enough to read: it counts rows, refuses those with the word `bad`, and answers what the verbs ask for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from riata import client
+from tests.client.fake_http import answer, problem
+
+
+class FakeService:
+    """Models by name, each with the rows it accepted."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[bytes]] = {"default": []}
+        self.documents: dict[str, dict[str, Any]] = {"default": {"labels": "0/1"}}
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        if request.url.path == "/version":
+            return answer(200, {"version": "0.1.0"})
+        _, _, model, *rest = request.url.path.split("/")
+        if request.method == "PUT":
+            self.rows[model], self.documents[model] = [], json.loads(request.content)
+            return answer(201, {})
+        if model not in self.rows:
+            return problem(404, "model_not_found")
+        return self._of_model(request, model, rest[0] if rest else "")
+
+    def _of_model(self, request: httpx.Request, model: str, part: str) -> httpx.Response:
+        if request.method == "DELETE":
+            del self.rows[model]
+            return answer(200, {})
+        if part == "observe":
+            return self._observe(request, model)
+        if part == "predict":
+            return self._predict(request)
+        examples = len(self.rows[model])
+        figures = {"examples": examples, "log_loss": 1 / (1 + examples), "base_log_loss": 0.5, "auc": None}
+        documents: dict[str, Any] = {
+            "": {"config": self.documents[model]},
+            "metrics": {"cumulative": figures, "faded": {**figures, "half_life": 10000}, "non_zeros": 3},
+            "weights": {"weights": [{"feature": "age", "weight": 0.5, "slot": 1, "names": ["age"]}]},
+        }
+        return answer(200, documents[part])
+
+    def _observe(self, request: httpx.Request, model: str) -> httpx.Response:
+        rows = request.content.splitlines()
+        good = [row for row in rows if b"bad" not in row]
+        bad = [{"index": i, "code": "bad_row", "detail": "bad"} for i, row in enumerate(rows) if b"bad" in row]
+        counts: dict[str, Any] = {"accepted": len(good), "duplicate": 0, "rejected": len(bad), "errors": bad[:10]}
+        self.rows[model] += good
+        if not good:
+            return problem(422, "nothing_accepted", **counts)
+        return answer(202, {**counts, "seq": len(self.rows[model]), "durability": "fsync"})
+
+    def _predict(self, request: httpx.Request) -> httpx.Response:
+        rows = request.content.splitlines()
+        bad = [{"index": i, "code": "bad_row", "detail": "bad"} for i, row in enumerate(rows) if b"bad" in row]
+        if bad:
+            return problem(422, "bad_rows", errors=bad)
+        return httpx.Response(200, content=b"".join(b'{"probability":0.125,"row":%d}\n' % i for i, _ in enumerate(rows)))
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
+    """The fake in the place of whatever a client made by a verb would reach."""
+    fake = FakeService()
+
+    def make(url: str) -> client.Riata:
+        return real(url, sleep=lambda _: None, transport=httpx.MockTransport(fake))
+
+    real = client.Riata
+    monkeypatch.setattr(client, "Riata", make)
+    return fake

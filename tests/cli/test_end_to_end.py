@@ -1,0 +1,136 @@
+"""The verbs against a service that really runs: served, streamed into, stopped, inspected and replayed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from riata.client import ApiBusy, Patience, Riata, Unreachable
+
+START_S = 120.0  # the first start on a machine compiles every kernel
+STOP_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A service in a process of its own, and its directory."""
+
+    url: str
+    data: Path
+    process: subprocess.Popen[bytes]
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_S)
+
+
+def riata(*words: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a verb to its end."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
+    environment |= {"RIATA_URL": url} if url else {}
+    done = subprocess.run(
+        [sys.executable, "-m", "riata", *words], capture_output=True, text=True, env=environment, timeout=120, check=False
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_ready(running: Running) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        assert running.process.poll() is None, "the service ended while starting"
+        try:
+            with Riata(running.url, patience=Patience(0.0)) as client:
+                client.metrics()
+                return
+        except (Unreachable, ApiBusy):
+            time.sleep(0.1)
+    raise AssertionError(f"not ready after {START_S} s")
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    port, data = free_port(), tmp_path / "data"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "riata", "serve", "--port", str(port), "--data", str(data)], stderr=log, env=environment
+        )
+        served = Running(f"http://127.0.0.1:{port}", data, process)
+        try:
+            wait_until_ready(served)
+            yield served
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def test_demo_ends_with_lines_that_work_as_printed(running: Running) -> None:
+    shown = riata("demo", "--rows", "3000", url=running.url)
+    assert shown.returncode == 0, shown.stderr
+    assert "largest weights" in shown.stdout
+    tried = [line.strip() for line in shown.stdout.splitlines() if line.startswith("  curl ")]
+    assert len(tried) == 2
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed, so the two lines were not run")
+    answers = [
+        json.loads(subprocess.run([*shlex.split(line), "-sS"], capture_output=True, check=True, timeout=30).stdout)
+        for line in tried
+    ]
+    assert 0.0 < answers[0]["probability"] < 1.0
+    assert answers[0]["unknown_features"] == 0
+    assert answers[1]["accepted"] == 1
+    assert answers[1]["durability"] == "fsync"
+
+
+def test_what_was_observed_is_predicted_inspected_and_replayed_to_the_same_bits(running: Running, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.ndjson"
+    rows.write_text("".join(f'{{"features":{{"x":{i % 7},"c":"k{i % 3}"}},"label":{int(i % 3 == 0)}}}\n' for i in range(2000)))
+    sent = riata("observe", str(rows), "--model", "mine", "--labels", "0/1", url=running.url)
+    assert (sent.returncode, sent.stdout) == (0, "2000 accepted, 0 duplicate, 0 rejected\n")
+    with Riata(running.url) as client:
+        client.predict([{"features": {"x": 1}}], model="mine", min_seq=2000)
+    guessed = riata("predict", str(rows), "--model", "mine", url=running.url)
+    probabilities = [json.loads(line)["probability"] for line in guessed.stdout.splitlines()]
+    assert len(probabilities) == 2000
+    assert min(probabilities[0::3]) > max(max(probabilities[1::3]), max(probabilities[2::3]))
+
+    busy = riata("inspect", "--data", str(running.data))
+    assert busy.returncode == 1
+    assert "in use by another process" in busy.stderr
+    assert running.stop() in (0, -signal.SIGTERM)  # the server dies of the signal it was told by, once it has stopped
+
+    shown = riata("inspect", "--data", str(running.data))
+    assert shown.returncode == 0
+    assert "\nmine: events 1 to 2001 in the log" in shown.stdout  # the configuration is the first event
+    verified = riata("replay", "--data", str(running.data), "--verify")
+    assert verified.returncode == 0, verified.stdout
+    assert "mine: generation" in verified.stdout
+    assert "at event 2001: equal" in verified.stdout
+    assert riata("replay", "--data", str(running.data), "--model", "none").returncode == 1
+
+
+def test_replay_and_inspect_of_a_directory_without_a_store_fail_in_one_line(tmp_path: Path) -> None:
+    for verb in ("replay", "inspect"):
+        done = riata(verb, "--data", str(tmp_path))
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+        assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import gzip
+import json
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from riata import __version__
+from riata.base.errors import BadInput, Busy, Conflict, Malformed
+from riata.cli.app import app, exit_code
+from riata.client import Unreachable
+from tests.cli.fake_service import FakeService, service
+
+__all__ = ["service"]
+ROWS = "".join(f'{{"features":{{"age":{i}}},"label":{i % 2}}}\n' for i in range(5))
+
+
+def run(*words: str, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(app, list(words), input=stdin)
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.ndjson"
+    path.write_text(ROWS)
+    return path
+
+
+def test_version_is_the_packages() -> None:
+    result = run("version")
+    assert (result.exit_code, result.stdout.split()[:2]) == (0, ["riata", __version__])
+
+
+@pytest.mark.parametrize("verb", ["serve", "observe", "predict", "replay", "inspect", "demo", "version"])
+def test_the_help_of_every_verb_has_an_example(verb: str) -> None:
+    result = run(verb, "--help")
+    assert result.exit_code == 0
+    assert "Example" in result.stdout
+    assert f"riata {verb}" in result.stdout
+
+
+def test_the_help_of_serve_lists_every_setting_by_group() -> None:
+    from riata.base.settings import GROUPS, Settings, env_name, option_name
+
+    text = run("serve", "--help").stdout
+    for name in Settings.model_fields:
+        assert env_name(name) in text or option_name(name) in text
+    assert all(group in text for group in GROUPS if group != "Where")
+
+
+def test_help_does_not_load_what_only_verbs_need() -> None:
+    code = (
+        "import sys; from riata.cli.app import app; "
+        "sys.exit([m for m in ('numba', 'numpy', 'httpx', 'pydantic', 'fastapi', 'riata.wiring') if m in sys.modules] or 0)"
+    )
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert time.monotonic() - started < 5.0  # 0.1 s on an idle machine; the bound only catches a compiler being loaded
+
+
+def test_an_error_is_a_line_on_stderr_and_its_exit_code(tmp_path: Path) -> None:
+    result = run("observe", str(tmp_path / "none"))
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [f"riata: {tmp_path}/none: No such file or directory"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(BadInput("x"), 2), (Unreachable("x"), 2), (Malformed("x"), 1), (Conflict("x"), 1), (Busy("x"), 1)],
+)
+def test_exit_codes_tell_misuse_from_failure(error: BadInput, code: int) -> None:
+    assert exit_code(error) == code
+
+
+def test_an_interrupt_is_one_line_and_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(platform, "python_version", interrupt)
+    result = run("version")
+    assert (result.exit_code, result.stderr) == (130, "riata: interrupted\n")
+
+
+def test_nothing_listening_says_how_to_start_it(rows: Path) -> None:
+    result = run("observe", str(rows), "--url", "http://127.0.0.1:9")  # discard: nothing listens there
+    assert result.exit_code == 2
+    assert "make run" in result.stderr
+    assert len(result.stderr.splitlines()) == 2
+
+
+def test_a_url_that_is_none_is_misuse(rows: Path) -> None:
+    assert run("observe", str(rows), "--url", "http://[").exit_code == 2
+    assert run("observe", str(rows), "--url", "nowhere").exit_code == 2
+
+
+def test_serve_refuses_a_bad_setting_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run("serve", "--store", "redis://localhost")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "riata: --store: this server has no Redis store; it keeps events in sqlite: or memory:\n",
+    )
+    monkeypatch.setenv("RIATA_PROT", "1")
+    assert "did you mean 'RIATA_PORT'?" in run("serve").stderr
+
+
+def test_observe_sends_all_rows_in_requests_of_the_size_asked_for(rows: Path, service: FakeService) -> None:
+    result = run("observe", str(rows), "--rows-per-request", "2")
+    assert (result.exit_code, result.stdout) == (0, "5 accepted, 0 duplicate, 0 rejected\n")
+    sent = [request for request in service.requests if request.method == "POST"]
+    assert [len(request.content.splitlines()) for request in sent] == [2, 2, 1]
+    assert service.rows["default"] == ROWS.encode().splitlines()
+
+
+def test_observe_takes_gzip_from_standard_input_and_knows_vw(service: FakeService) -> None:
+    result = CliRunner().invoke(app, ["observe", "-"], input=gzip.compress(b"1 | a b\n0 | c\n"))
+    assert (result.exit_code, result.stdout) == (0, "2 accepted, 0 duplicate, 0 rejected\n")
+    assert service.requests[-1].headers["content-type"] == "text/x-vw"
+
+
+@pytest.mark.usefixtures("service")
+def test_observe_names_refused_rows_by_their_line_and_fails(tmp_path: Path) -> None:
+    path = tmp_path / "rows.ndjson"
+    path.write_text('{"a":1}\n\n{"bad":1}\n{"bad":2}\n{"b":1}\n')
+    result = run("observe", str(path), "--rows-per-request", "2")
+    assert (result.exit_code, result.stdout) == (1, "2 accepted, 0 duplicate, 2 rejected\n")
+    assert [line for line in result.stderr.splitlines() if line] == ["line 3: bad [bad_row]", "line 4: bad [bad_row]"]
+
+
+@pytest.mark.usefixtures("service")
+def test_observe_counts_a_request_none_of_whose_rows_were_taken(tmp_path: Path) -> None:
+    path = tmp_path / "rows.ndjson"
+    path.write_text('{"bad":1}\n' * 30)
+    result = run("observe", str(path))
+    assert (result.exit_code, result.stdout) == (1, "0 accepted, 0 duplicate, 30 rejected\n")
+    assert len(result.stderr.splitlines()) == 10
+
+
+def test_observe_makes_a_model_for_labels_once(rows: Path, service: FakeService) -> None:
+    assert run("observe", str(rows), "--model", "m", "--labels", "0/1").exit_code == 0
+    assert service.documents["m"] == {"labels": "0/1"}
+    again = run("observe", str(rows), "--model", "m", "--labels=-1/+1")
+    assert again.exit_code == 2
+    assert "takes labels 0/1, not -1/+1" in again.stderr
+    assert run("observe", str(rows), "--model", "n", "--labels", "2/3").exit_code == 2
+
+
+@pytest.mark.usefixtures("service")
+def test_observe_on_a_model_that_is_not_there_fails(rows: Path) -> None:
+    result = run("observe", str(rows), "--model", "none")
+    assert (result.exit_code, result.stderr) == (1, "riata: about model_not_found\n")
+
+
+def test_an_unknown_format_names_the_choices(rows: Path) -> None:
+    result = run("observe", str(rows), "--format", "svmlite")
+    assert (result.exit_code, result.stderr) == (2, "riata: --format svmlite: did you mean 'svmlight'?\n")
+
+
+def test_predict_writes_one_line_a_row_and_sends_no_labels(rows: Path, service: FakeService) -> None:
+    result = run("predict", str(rows), "--rows-per-request", "3", "--explain")
+    assert result.exit_code == 0
+    assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [0, 1, 2, 0, 1]
+    sent = [request for request in service.requests if request.method == "POST"]
+    assert all(b"label" not in request.content for request in sent)
+    assert all(request.url.params["explain"] == "true" for request in sent)
+
+
+@pytest.mark.usefixtures("service")
+def test_predict_names_bad_rows_and_fails(tmp_path: Path) -> None:
+    path = tmp_path / "rows.ndjson"
+    path.write_text('{"features":{}}\n{"features":{"bad":1}}\n')
+    result = run("predict", str(path))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "line 2: bad [bad_row]" in result.stderr
+
+
+def test_demo_streams_makes_the_model_and_ends_with_two_lines_to_try(service: FakeService) -> None:
+    result = run("demo", "--rows", "3000", "--rows-per-request", "500")
+    assert result.exit_code == 0
+    assert len(service.rows["demo"]) == 3000
+    assert service.documents["demo"] == {"labels": "0/1"}
+    assert "age" in result.stdout
+    tried = [line for line in result.stdout.splitlines() if line.startswith("  curl ")]
+    assert len(tried) == 2
+    assert tried[0].startswith("  curl 'http://127.0.0.1:8080/models/demo/predict?advertiser=a")
+    assert tried[1].startswith("  curl http://127.0.0.1:8080/models/demo/observe -H 'content-type: application/json'")
+
+
+def test_demo_does_not_touch_a_model_that_is_there_unless_told(service: FakeService) -> None:
+    service.rows["demo"], service.documents["demo"] = [b"kept"], {}
+    refused = run("demo", "--rows", "10")
+    assert refused.exit_code == 2
+    assert "--fresh" in refused.stderr
+    assert service.rows["demo"] == [b"kept"]
+    assert run("demo", "--rows", "10", "--fresh").exit_code == 0
+    assert len(service.rows["demo"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "labels"),
+    [
+        (ROWS, "application/x-ndjson", "0/1"),
+        ("-1 |a b:2\n1 |a c\n", "text/x-vw", "-1/+1"),
+        ("+1 3:1 4:0.5\n-1 5:1 # c\n", "text/x-svmlight", "-1/+1"),
+    ],
+)
+def test_demo_streams_a_file_of_each_format(content: str, kind: str, labels: str, tmp_path: Path, service: FakeService) -> None:
+    path = tmp_path / "rows.gz"
+    path.write_bytes(gzip.compress(content.encode()))
+    result = run("demo", str(path), "--model", "mine")
+    assert result.exit_code == 0
+    assert service.rows["mine"] == content.encode().splitlines()
+    assert service.documents["mine"] == {"labels": labels}
+    assert {r.headers["content-type"] for r in service.requests if r.url.path.endswith("observe")} == {kind}

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+from riata.client import ApiBusy, ApiConflict, ApiFailed, ApiNotFound, ApiRefused, Patience, Riata, Unreachable
+from tests.client.fake_http import OBSERVED, Script, answer, problem
+
+ROW = {"features": {"age": 41.5}, "label": 1}
+SILENT = httpx.ReadTimeout("timed out")
+CLOSED = httpx.ConnectError("refused")
+
+
+def client(script: Script, patience_s: float = 30.0) -> Riata:
+    return Riata("http://test/", patience=Patience(patience_s), sleep=script.sleep, transport=httpx.MockTransport(script))
+
+
+def test_observe_sends_ndjson_with_a_key_of_its_own_and_reads_the_counts() -> None:
+    script = Script(answer(202, OBSERVED), answer(202, OBSERVED))
+    riata = client(script)
+    found = riata.observe([ROW, ROW], model="m", wait_applied=True, atomic=True)
+    riata.observe(b"{}\n", key="mine")
+    assert (found.accepted, found.rejected, found.seq, found.durability) == (1, 1, 7, "fsync")
+    assert (found.errors[0].index, found.errors[0].code) == (1, "bad_label")
+    first, second = script.requests
+    assert str(first.url) == "http://test/models/m/observe?wait=applied&atomic=true"
+    assert first.headers["content-type"] == "application/x-ndjson"
+    assert [json.loads(line) for line in first.content.splitlines()] == [ROW, ROW]
+    assert len(first.headers["idempotency-key"]) == 32
+    assert second.headers["idempotency-key"] == "mine"
+
+
+def test_a_row_with_nan_is_refused_before_it_is_sent() -> None:
+    script = Script()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        client(script).observe([{"features": {"x": float("nan")}, "label": 1}])
+    assert script.requests == []
+
+
+def test_predict_returns_one_answer_a_row() -> None:
+    body = b'{"probability": 0.25}\n{"probability": 0.75}\n'
+    script = Script(httpx.Response(200, content=body))
+    answers = client(script).predict([{"features": {}}] * 2, explain=True, min_seq=3)
+    assert [one["probability"] for one in answers] == [0.25, 0.75]
+    assert str(script.requests[0].url) == "http://test/models/default/predict?explain=true&min_seq=3"
+    assert script.requests[0].headers["accept"] == "application/x-ndjson"
+
+
+def test_a_busy_service_is_asked_again_after_the_time_it_names() -> None:
+    script = Script(problem(503, "queue_full", "2"), problem(429, "too_fast", "0.5"), answer(202, OBSERVED))
+    assert client(script).observe([ROW]).accepted == 1
+    assert script.waits == [2.0, 0.5]
+    assert len({request.headers["idempotency-key"] for request in script.requests}) == 1
+
+
+def test_without_a_time_the_waits_double_up_to_a_bound() -> None:
+    script = Script(*[problem(503, "lag") for _ in range(8)], answer(200, {"models": []}))
+    client(script).models()
+    assert script.waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+def test_patience_ends_and_the_last_answer_is_raised() -> None:
+    script = Script(problem(503, "lag", "20"), problem(503, "lag", "20"))
+    with pytest.raises(ApiBusy, match="about lag") as caught:
+        client(script).observe([ROW])
+    assert (caught.value.code, caught.value.status, script.waits) == ("lag", 503, [20.0])
+
+
+def test_a_lost_answer_to_observe_is_sent_again_under_the_same_key() -> None:
+    script = Script(answer(200, {}), SILENT, answer(202, OBSERVED))
+    riata = client(script)
+    riata.version()
+    assert riata.observe([ROW]).accepted == 1
+    lost, again = script.requests[1:]
+    assert lost.headers["idempotency-key"] == again.headers["idempotency-key"]
+    assert lost.content == again.content
+
+
+@pytest.mark.parametrize("silence", [SILENT, CLOSED])
+def test_a_service_that_never_answered_is_not_waited_for(silence: Exception) -> None:
+    script = Script(silence)
+    with pytest.raises(Unreachable, match="http://test does not answer"):
+        client(script).models()
+    assert script.waits == []
+
+
+def test_a_service_that_answered_before_is_waited_for_while_it_restarts() -> None:
+    script = Script(answer(200, {}), CLOSED, CLOSED, answer(200, []))
+    riata = client(script)
+    riata.version()
+    assert riata.models() == []
+    assert script.waits == [0.1, 0.2]
+
+
+def test_restore_is_never_sent_twice() -> None:
+    script = Script(answer(200, {}), SILENT)
+    riata = client(script)
+    riata.version()
+    with pytest.raises(Unreachable):
+        riata.restore("m", 3)
+    assert json.loads(script.requests[1].content) == {"generation": 3}
+    with pytest.raises(ApiBusy):
+        client(Script(problem(503, "lag", "1"))).restore("m", 3)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, ApiRefused), (404, ApiNotFound), (409, ApiConflict), (422, ApiRefused), (500, ApiFailed), (507, ApiFailed)],
+)
+def test_a_problem_becomes_the_exception_of_its_status(status: int, kind: type[Exception]) -> None:
+    script = Script(problem(status, "slug", errors=[{"index": 4, "code": "c", "detail": "d"}, "odd"], outcome="not_accepted"))
+    with pytest.raises(kind) as caught:
+        client(script).metrics()
+    error = caught.value
+    assert type(error) is kind
+    assert isinstance(error, ApiRefused | ApiFailed)
+    assert (error.code, error.detail, error.outcome) == ("slug", "about slug", "not_accepted")
+    assert [(row.index, row.code, row.detail) for row in error.errors] == [(4, "c", "d")]
+
+
+def test_a_refusal_without_a_problem_document_still_names_its_status() -> None:
+    with pytest.raises(ApiFailed, match="HTTP status 502"):
+        client(Script(httpx.Response(502, content=b"<html>bad gateway"))).models()
+
+
+def test_an_answer_that_is_not_json_says_that_something_else_answers() -> None:
+    with pytest.raises(Unreachable, match="not this service"):
+        client(Script(httpx.Response(200, content=b"<html>"))).models()
+    with pytest.raises(Unreachable, match="did not count"):
+        client(Script(answer(200, []))).observe([ROW])
+
+
+def test_every_other_call_goes_to_its_route() -> None:
+    script = Script(*[answer(200, {"a": 1}) for _ in range(11)])
+    with client(script) as riata:
+        riata.model("m")
+        riata.create_model("m", {"labels": "0/1"})
+        riata.drop_model("m")
+        riata.weights("m", top=3, prefix="a=")
+        riata.snapshots("m")
+        riata.snapshot_now("m")
+        assert riata.export("m") == b'{"a": 1}'
+        riata.import_("m", b"\x00")
+        riata.explain([ROW], model="m")
+        riata.metrics("m")
+        riata.version()
+    seen = [(request.method, str(request.url).removeprefix("http://test")) for request in script.requests]
+    assert seen == [
+        ("GET", "/models/m"),
+        ("PUT", "/models/m"),
+        ("DELETE", "/models/m?confirm=m"),
+        ("GET", "/models/m/weights?top=3&prefix=a%3D"),
+        ("GET", "/models/m/snapshots"),
+        ("POST", "/models/m/snapshots"),
+        ("GET", "/models/m/export"),
+        ("POST", "/models/m/import"),
+        ("POST", "/models/m/predict?explain=true"),
+        ("GET", "/models/m/metrics"),
+        ("GET", "/version"),
+    ]

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.base.document import read_document, write_document
+from riata.base.errors import BadInput
+from riata.learn.learner import Learner
+from riata.learn.registry import build_learner
+from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.maths import losses
+from tests.learn.contract import Build, LearnerContract, same
+from tests.learn.streams import sparse_events, to_batch
+from tests.twins.truncated_row import collect
+from tests.twins.truncated_step import Eager, Event, learn_rows
+
+BITS = 8  # 40 names in 256 slots: a few share one
+INFINITE = math.inf
+
+
+def _config(**settings: Any) -> TruncatedGradientConfig:
+    chosen: dict[str, Any] = {
+        "rate": "constant", "normalised": False, "eta": 0.05, "gravity": 0.01, "period": 7, "ceiling": INFINITE,
+        "accumulator": 0.0, **settings
+    }  # fmt: skip
+    return TruncatedGradientConfig(**chosen)
+
+
+RATES: list[dict[str, Any]] = [
+    {"rate": "constant", "eta": 0.001},
+    {"rate": "decaying", "eta": 0.01, "delay": 10.0},
+    {"rate": "adaptive", "eta": 0.3},
+    {"rate": "adaptive", "eta": 0.3, "accumulator": 1.0},
+    {"rate": "adaptive", "eta": 0.3, "normalised": True, "reach": INFINITE},
+    {"rate": "adaptive", "eta": 0.3, "normalised": True, "accumulator": 0.1, "reach": 2.0},
+]
+RULES: list[dict[str, Any]] = [
+    {"rule": "truncate"},
+    {"rule": "truncate", "ceiling": 0.05},
+    {"rule": "round", "ceiling": 0.05},
+    {"rule": "subgradient"},
+]
+EVERY = [
+    _config(**rate, **rule, loss=loss, step=step)
+    for rate, rule, loss, step in itertools.product(RATES, RULES, ("logistic", "squared", "hinge"), ("invariant", "gradient"))
+    if rule["rule"] != "subgradient" or (rate["rate"] != "decaying" and not rate.get("normalised"))
+]
+DYADIC = [config for config in EVERY if not config.normalised]
+
+
+def _name(config: TruncatedGradientConfig) -> str:
+    word = "normalised" if config.normalised else config.rate
+    return f"{config.loss}-{word}-{config.accumulator:g}-{config.reach:g}-{config.rule}-{config.ceiling:g}-{config.step}"
+
+
+def _on_grid(config: TruncatedGradientConfig) -> TruncatedGradientConfig:
+    return dataclasses.replace(config, grid=True)
+
+
+class TestContract(LearnerContract):
+    @pytest.fixture(params=EVERY[::5] + [_on_grid(config) for config in DYADIC[1::14]] + [TruncatedGradientConfig()], ids=_name)
+    def build(self, request: pytest.FixtureRequest) -> Build:
+        config: TruncatedGradientConfig = request.param
+
+        def empty() -> Learner:
+            return build_learner(config, BITS)
+
+        return empty
+
+
+@pytest.mark.parametrize("config", EVERY, ids=_name)
+def test_lazy_equals_eager(config: TruncatedGradientConfig) -> None:
+    events = sparse_events(150, seed=3)
+    eager, lazy = Eager(config, BITS), TruncatedGradient(config, BITS)
+    margins, refused = learn_rows(eager, events)
+    stepped = lazy.step(to_batch(events))
+    weights, expected = lazy.weights(), collect(eager.beta)
+    # 150 steps of rounding: relative to the largest number that took part.
+    room = 1e-12 * max(1.0, max(abs(margin) for margin in margins))
+    assert stepped.margin == pytest.approx(margins, rel=1e-12, abs=room)
+    assert stepped.refused.tolist() == refused
+    assert weights.slot.tolist() == list(expected)
+    assert weights.beta == pytest.approx(list(expected.values()), rel=1e-12, abs=1e-12)
+    assert weights.intercept == pytest.approx(eager.intercept, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("config", [_on_grid(config) for config in DYADIC], ids=_name)
+def test_lazy_equals_eager_to_the_last_bit_on_the_grid(config: TruncatedGradientConfig) -> None:
+    events = sparse_events(1000, seed=4, spread=0.0)  # weights beyond 2^13 would leave the grid
+    eager = Eager(config, BITS, slope=losses.slope, travel=losses.invariant_travel)
+    lazy = TruncatedGradient(config, BITS)
+    margins, _ = learn_rows(eager, events)
+    assert lazy.step(to_batch(events)).margin.tolist() == margins
+    weights, expected = lazy.weights(), collect(eager.beta)
+    assert dict(zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)) == expected
+    assert weights.intercept == eager.intercept
+
+
+def _weight(learner: TruncatedGradient, slot: int) -> float:
+    weights = learner.weights()
+    return float(dict(zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)).get(slot, 0.0))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])
+def test_importance_two_equals_the_row_twice(loss: str) -> None:
+    features = [(1, 0.5), (2**24, -2.0), (2**31, 3.0)]
+    twice, double = (TruncatedGradient(_config(loss=loss, gravity=0.0, eta=0.2), BITS) for _ in range(2))
+    twice.step(to_batch([Event(features, 1.0), Event(features, 1.0)]))
+    double.step(to_batch([Event(features, 1.0, 2.0)]))
+    # Exact in real numbers; a few roundings in ours.
+    assert double.weights().beta == pytest.approx(twice.weights().beta, rel=1e-9)
+    assert double.weights().intercept == pytest.approx(twice.weights().intercept, rel=1e-9)
+
+
+def test_importance_equals_many_small_gradient_steps() -> None:
+    features, parts = [(1, 0.5), (2**31, 3.0)], 20_000
+    once = TruncatedGradient(_config(gravity=0.0, eta=0.2), BITS)
+    once.step(to_batch([Event(features, 1.0, 5.0)]))
+    small = TruncatedGradient(_config(gravity=0.0, eta=0.2 * 5.0 / parts, step="gradient"), BITS)
+    small.step(to_batch([Event(features, 1.0)] * parts))
+    assert once.weights().beta == pytest.approx(small.weights().beta, rel=10.0 / parts)  # Euler's error is O(1 / parts)
+
+
+def test_no_importance_overshoots() -> None:
+    learner = TruncatedGradient(_config(loss="squared", gravity=0.0, eta=10.0), BITS)
+    events = [Event([(5, 100.0)], 1.0, 1000.0)]
+    learner.step(to_batch(events))
+    assert float(learner.step(to_batch(events)).margin[0]) == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("config", [_config(), _config(rate="adaptive"), TruncatedGradientConfig()], ids=_name)
+def test_row_that_would_leave_the_finite_range_is_refused_and_leaves_no_trace(config: TruncatedGradientConfig) -> None:
+    learner = TruncatedGradient(dataclasses.replace(config, step="gradient", loss="squared"), BITS)
+    learner.step(to_batch(sparse_events(100, seed=6)))
+    before = learner.freeze()
+    huge = Event([(3, 1.0), (2**30, 1e200), (2**31, 1e200)], 1e200)
+    stepped = learner.step(to_batch([huge]))
+    assert stepped.refused.tolist() == [True]
+    assert same(learner.freeze(), before)
+    assert learner.step(to_batch([Event([(3, 1.0)], 1.0)])).refused.tolist() == [False]
+    assert learner.learnt == 101
+
+
+def test_ceiling_keeps_strong_weights_and_infinity_shrinks_all() -> None:
+    rows = [Event([(2**31, 1.0)], 1.0, 20.0)] + [Event([], 1.0)] * 200
+    for ceiling, kept in ((INFINITE, False), (0.01, True)):
+        learner = TruncatedGradient(_config(ceiling=ceiling, gravity=0.1, intercept=False), BITS)
+        learner.step(to_batch(rows))
+        assert (_weight(learner, 128) > 0.4) is kept
+        assert kept or _weight(learner, 128) == 0.0
+
+
+def test_round_keeps_the_large_and_removes_the_small() -> None:
+    rows = [Event([(0, 0.1), (2**31, 5.0)], 1.0), Event([(0, 0.1), (2**31, 5.0)], 1.0)] + [Event([], 0.0)] * 5
+    learner = TruncatedGradient(_config(rule="round", ceiling=0.05), BITS)
+    learner.step(to_batch(rows))
+    assert _weight(learner, 0) == 0.0
+    assert _weight(learner, 128) > 0.05
+
+
+def test_subgradient_is_hardly_ever_sparse_and_is_rounded_when_finalised() -> None:
+    learner = TruncatedGradient(_config(rule="subgradient", gravity=0.1, ceiling=0.02), BITS)
+    learner.step(to_batch(sparse_events(300, seed=9)))
+    assert len(learner.weights().slot) > len(learner.weights(finalised=True).slot)
+    assert bool((np.abs(learner.weights(finalised=True).beta) >= 0.02).all())
+
+
+def test_finalised_weights_have_seen_one_more_truncation() -> None:
+    config = _config(period=1000, gravity=0.001, eta=0.1)
+    learner = TruncatedGradient(config, BITS)
+    learner.step(to_batch(sparse_events(300, seed=9, weighted=False)))
+    before = learner.freeze()
+    served, final = learner.weights(), learner.weights(finalised=True)
+    pull = 0.1 * 0.001 * 1000
+    left = np.sign(served.beta) * np.maximum(np.abs(served.beta) - pull, 0.0)
+    alive = {s: b for s, b in zip(served.slot.tolist(), left.tolist(), strict=True) if b != 0.0}
+    assert dict(zip(final.slot.tolist(), final.beta.tolist(), strict=True)) == pytest.approx(alive, rel=1e-12)
+    assert same(learner.freeze(), before)
+
+
+def test_zero_means_gone_from_weights_and_checkpoint() -> None:
+    learner = TruncatedGradient(_config(gravity=0.1), BITS)
+    learner.step(to_batch([Event([(2**31, 1.0)], 1.0)]))
+    assert len(learner.freeze()["slot"]) == 1
+    learner.step(to_batch([Event([], 1.0)] * 100))
+    assert len(learner.weights().slot) == 0
+    assert len(learner.freeze()["slot"]) == 0
+
+
+def test_slots_that_die_and_come_back_do_not_fill_the_lists() -> None:
+    learner = TruncatedGradient(_config(rule="round", ceiling=1e9, period=1), BITS)
+    for _ in range(20):
+        learner.step(to_batch([Event([(j << 24, 1.0) for j in range(200)], 1.0)] * 20))
+    assert learner.memory()["lists"] < 100_000  # 80 000 births, 4 bytes each, would be more
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_label_one_pushes_margins_up_and_label_zero_down(loss: str) -> None:
+    for label, sign in ((1.0, 1.0), (0.0, -1.0)):
+        learner = TruncatedGradient(TruncatedGradientConfig(loss=loss), BITS)  # type: ignore[arg-type]
+        event = Event([(5, 1.0)], label)
+        margins = learner.step(to_batch([event] * 5)).margin
+        assert margins[0] == 0.0
+        assert sign * float(margins[4]) > 0.5
+
+
+def _log_loss(margin: np.ndarray[Any, np.dtype[np.float64]], label: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    return float(np.logaddexp(0.0, np.where(label > 0.5, -margin, margin)).mean())
+
+
+def test_one_extreme_row_does_not_ruin_the_model() -> None:
+    events = sparse_events(6000, seed=21, weighted=False)
+    names = sorted({name for event in events for name, _ in event.features})
+    extreme = Event([(name, 1e6 if i % 2 else -1e6) for i, name in enumerate(names)], 1.0)
+    clean, hit = TruncatedGradient(TruncatedGradientConfig(), BITS), TruncatedGradient(TruncatedGradientConfig(), BITS)
+    late = to_batch(events[4000:])
+    clean.step(to_batch(events[:4000]))
+    hit.step(to_batch([*events[:2000], extreme, *events[2000:4000]]))
+    base = _log_loss(np.zeros(late.n), late.label)
+    good, after = _log_loss(clean.step(late).margin, late.label), _log_loss(hit.step(late).margin, late.label)
+    assert good < 0.9 * base
+    # At least three quarters of what can be learnt is still known, or known again.
+    assert after - good < 0.25 * (base - good)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rate": "constant", "normalised": True},
+        {"rule": "round", "ceiling": INFINITE},
+        {"rule": "subgradient", "normalised": True},
+        {"rule": "subgradient", "normalised": False, "rate": "decaying"},
+        {"grid": True, "normalised": True},
+    ],
+)
+def test_config_refuses_settings_that_contradict_each_other(settings: dict[str, Any]) -> None:
+    with pytest.raises(BadInput) as caught:
+        TruncatedGradientConfig(**settings)
+    assert caught.value.code == "conflicting_settings"
+
+
+def test_config_goes_through_a_document_and_back() -> None:
+    config = TruncatedGradientConfig(ceiling=INFINITE, eta=0.25)
+    assert read_document(TruncatedGradientConfig, write_document(config)) == config
+    for document in ({"eta": 0.0}, {"gravity": -1.0}, {"period": 0}, {"ceiling": 0.0}, {"loss": "hinged"}, {"etta": 1.0}):
+        with pytest.raises(BadInput):
+            read_document(TruncatedGradientConfig, document)
+
+
+@pytest.mark.parametrize("bits", [0, 27])
+def test_table_size_out_of_range_is_refused(bits: int) -> None:
+    with pytest.raises(BadInput):
+        TruncatedGradient(TruncatedGradientConfig(), bits)
+
+
+def test_clock_of_a_long_decaying_stream_keeps_its_digits() -> None:
+    config = _config(rate="decaying", eta=0.1, delay=1.0, gravity=1e-3, period=1, intercept=False)
+    learner = TruncatedGradient(config, BITS)
+    learner.step(to_batch([Event([], 1.0)] * 200_000))
+    scalars = learner.freeze()["scalars"]
+    exact = math.fsum(1e-3 * 0.1 * (1.0 / (1.0 + i)) ** 0.5 for i in range(200_000))
+    assert float(scalars[0]) + float(scalars[1]) == pytest.approx(exact, rel=1e-14)  # a plain sum is off by 1e-12

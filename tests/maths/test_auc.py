@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from riata.base.arrays import F64
+from riata.maths.auc import BINS, EVEN_PER_UNIT, EVEN_SPAN, histogram_auc, margin_bin, ranked_auc
+from tests.twins import auc as twin
+
+
+def draw(seed: int, n: int, decimals: int = 12) -> tuple[F64, F64, F64]:
+    """Scores in order, with ties where they are rounded coarsely, with labels that depend on them, and weights."""
+    rng = np.random.default_rng(seed)
+    score = np.sort(np.round(rng.normal(size=n) * 2, decimals))
+    label = (rng.random(n) < 1 / (1 + np.exp(-score))).astype(np.float64)
+    return score, label, rng.uniform(0.1, 5.0, n)
+
+
+@pytest.mark.parametrize(("n", "decimals"), [(2, 9), (60, 9), (200, 1), (200, 0)])
+def test_ranked_auc_equals_its_twin_and_scikit_learn(n: int, decimals: int) -> None:
+    score, label, weight = draw(n + decimals, n, decimals)
+    label[:2] = (0.0, 1.0)
+    found = ranked_auc(score, label, weight)
+    assert found == pytest.approx(twin.ranked_auc(score, label, weight), rel=1e-12)  # sums in another order
+    assert found == pytest.approx(roc_auc_score(label, score, sample_weight=weight), rel=1e-12)
+
+
+def test_histogram_auc_equals_its_twin() -> None:
+    rng = np.random.default_rng(8)
+    negative, positive = rng.uniform(0, 3, 50), rng.uniform(0, 3, 50) * (rng.random(50) < 0.5)
+    assert histogram_auc(negative, positive) == pytest.approx(twin.histogram_auc(negative, positive), rel=1e-12)  # other order
+
+
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_auc_is_not_a_number_without_both_classes(label: float) -> None:
+    assert math.isnan(ranked_auc(np.arange(3.0), np.full(3, label), np.ones(3)))
+    assert math.isnan(histogram_auc(np.full(4, 1.0 - label), np.full(4, label)))
+    assert math.isnan(ranked_auc(np.zeros(0), np.zeros(0), np.zeros(0)))
+
+
+def test_margin_bin_increases_and_uses_every_bin() -> None:
+    even = np.arange(-EVEN_SPAN, EVEN_SPAN, 0.5 / EVEN_PER_UNIT)
+    tail = EVEN_SPAN * 2.0 ** np.arange(0, 8, 1 / 500)
+    margins = np.concatenate((-tail[::-1], even, tail))
+    bins = [margin_bin(float(m)) for m in margins]
+    assert bins == sorted(bins)
+    assert set(bins) == set(range(BINS))
+    assert margin_bin(-1e9) == 0
+    assert margin_bin(1e9) == BINS - 1
+
+
+@pytest.mark.parametrize(("centre", "spread"), [(0.0, 2.0), (-5.0, 0.4), (0.0, 40.0)])
+def test_histogram_auc_is_within_half_the_shared_pairs_of_the_exact_one(centre: float, spread: float) -> None:
+    rng = np.random.default_rng(21)
+    score = np.sort(rng.normal(centre, spread, 20_000))
+    label = (rng.random(20_000) < 1 / (1 + np.exp(-(score - centre) / spread))).astype(np.float64)
+    counts = np.zeros((2, BINS))
+    for s, y in zip(score.tolist(), label.tolist(), strict=True):
+        counts[int(y), margin_bin(s)] += 1.0
+    error = abs(histogram_auc(counts[0], counts[1]) - ranked_auc(score, label, np.ones(20_000)))
+    shared = float((counts[0] * counts[1]).sum() / counts[0].sum() / counts[1].sum())
+    assert error <= 0.5 * shared + 1e-12  # the bound that the module states, and roundings
+    assert error < 1e-4  # what it comes to on bell-shaped margins

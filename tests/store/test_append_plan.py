@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from riata.store.append_plan import Planned, Seen, new_head, plan_group
+from riata.store.records import decode_batch, next_chain, row_digests
+from riata.store.store import Append, Head
+from tests.store.batches import LINEAGE, batch_of, observe, same
+
+HEADS = {"m": new_head(LINEAGE)}
+A, B = bytes([1] * 16), bytes([2] * 16)
+ONE, TWO = [(5, 1.0)], [(5, 2.0)]
+
+
+def nothing_known(model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
+    assert model == "m"
+    assert ids
+    assert floor >= 1
+    return {}
+
+
+def plan(*group: Append, heads: Mapping[str, Head] = HEADS, window: int = 100) -> list[Planned]:
+    return plan_group(group, heads, nothing_known, window)
+
+
+def test_positions_are_dense_and_chained_over_a_group() -> None:
+    first, second, third = plan(
+        observe("m", batch_of([ONE, TWO])), Append("m", "config", 1, payload=b"x"), observe("m", batch_of([ONE]))
+    )
+    records = [p.appended.record for p in (first, second, third)]
+    assert [(r.first, r.last) for r in records if r] == [(1, 2), (3, 3), (4, 4)]
+    chain = HEADS["m"].chain
+    for record in records:
+        assert record is not None
+        chain = next_chain(chain, record.digest)
+        assert record.chain == chain
+    assert third.head is not None
+    assert (third.head.seq, third.head.chain) == (4, chain)
+
+
+def test_the_payload_holds_the_accepted_rows_alone() -> None:
+    (planned,) = plan(observe("m", batch_of([ONE, ONE, TWO], [1, 1, 0], [A, A, None])))
+    appended = planned.appended
+    assert appended.record is not None
+    assert appended.batch is not None
+    assert same(decode_batch(appended.record.payload), appended.batch)
+    assert appended.batch.n == appended.record.count == 2
+
+
+def test_a_repeat_inside_a_request_is_a_duplicate() -> None:
+    (planned,) = plan(observe("m", batch_of([TWO, ONE, TWO, ONE], [0, 1, 0, 1], [None, A, None, A])))
+    assert planned.appended.accepted.tolist() == [True, True, True, False]
+    assert planned.appended.duplicate.tolist() == [False, False, False, True]
+    assert planned.appended.seq == 3
+    assert [(key, seq) for key, seq, _ in planned.ids] == [(A, 2)]
+
+
+def test_other_content_under_one_id_is_reused() -> None:
+    (planned,) = plan(observe("m", batch_of([ONE, TWO, ONE], [1, 1, 0], [A, A, A])))
+    assert planned.appended.accepted.tolist() == [True, False, False]
+    assert planned.appended.reused.tolist() == [False, True, True]
+
+
+def test_later_requests_see_the_ids_of_earlier_ones() -> None:
+    first, second = plan(observe("m", batch_of([ONE, ONE], [1, 1], [A, B])), observe("m", batch_of([ONE], [1], [A])))
+    assert first.appended.accepted.all()
+    assert second.appended.record is None
+    assert second.appended.duplicate.all()
+    assert second.appended.seq == 1
+
+
+def test_the_answer_names_the_highest_position_of_old_and_new() -> None:
+    content = row_digests(batch_of([ONE], [1]), [0])[0]
+    known = {A: (40, content), B: (60, content)}
+    heads = {"m": Head(LINEAGE, 90, bytes(20), 1, 1)}
+    group = [observe("m", batch_of([ONE, ONE], [1, 1], [B, A])), observe("m", batch_of([ONE, TWO], [1, 1], [A, None]))]
+    old, mixed = plan_group(group, heads, lambda _m, _i, _f: known, 100)
+    assert (old.appended.record, old.appended.seq) == (None, 60)
+    assert mixed.appended.seq == 91
+
+
+def test_an_atomic_request_with_a_reused_id_changes_nothing() -> None:
+    content = row_digests(batch_of([ONE], [1]), [0])[0]
+    batch = batch_of([ONE, ONE, ONE, TWO, ONE], [1, 1, 1, 1, 1], [A, B, B, A, None])
+    heads = {"m": Head(LINEAGE, 90, bytes(20), 1, 1)}
+    (planned,) = plan_group([observe("m", batch, atomic=True)], heads, lambda _m, _i, _f: {A: (40, content)}, 100)
+    appended = planned.appended
+    assert (appended.record, planned.head, planned.ids) == (None, None, [])
+    assert not appended.accepted.any()
+    assert appended.duplicate.tolist() == [True, False, False, False, False]  # the repeat of B repeats nothing that is kept
+    assert appended.reused.tolist() == [False, False, False, True, False]
+    assert appended.seq == 40
+
+
+def test_an_atomic_request_with_duplicates_alone_is_accepted() -> None:
+    (planned,) = plan(observe("m", batch_of([ONE, ONE], [1, 1], [A, A]), atomic=True))
+    assert planned.appended.accepted.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("window", "forgotten"), [(3, False), (2, True)])
+def test_an_id_is_known_for_as_many_events_as_the_window_has(window: int, forgotten: bool) -> None:
+    group = [observe("m", batch_of([ONE], [1], [A])), observe("m", batch_of([ONE, TWO])), observe("m", batch_of([ONE], [1], [A]))]
+    last = plan(*group, window=window)[-1]
+    assert bool(last.appended.accepted[0]) is forgotten
+    if forgotten:
+        assert last.head is not None
+        assert last.head.dedupe_floor == 2
+
+
+def test_the_floor_never_falls() -> None:
+    heads = {"m": Head(LINEAGE, 90, bytes(20), 1, 80)}
+    (planned,) = plan(observe("m", batch_of([ONE])), heads=heads, window=50)
+    assert planned.head is not None
+    assert planned.head.dedupe_floor == 80
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (observe("nobody", batch_of([ONE])), "model_not_found"),
+        (observe("m", batch_of([[(5, float("nan"))]])), "bad_batch"),
+        (observe("m", batch_of([])), "bad_batch"),
+        (Append("m", "observe", 1), "bad_batch"),
+        (Append("m", "config", 1), "bad_payload"),
+    ],
+)
+def test_a_refused_request_does_not_stop_its_neighbours(request_: Append, code: str) -> None:
+    before, refused, after = plan(observe("m", batch_of([ONE])), request_, observe("m", batch_of([TWO])))
+    assert refused.appended.refused is not None
+    assert refused.appended.refused.code == code
+    assert not refused.appended.accepted.any()
+    assert before.appended.record is not None
+    assert after.appended.record is not None
+    assert (before.appended.record.last, after.appended.record.first) == (1, 2)
+
+
+def test_without_ids_nothing_is_looked_up() -> None:
+    def never(model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
+        raise AssertionError(model, ids, floor)
+
+    (planned,) = plan_group([observe("m", batch_of([ONE] * 3))], HEADS, never, 100)
+    assert planned.appended.accepted.all()
+
+
+def test_masks_have_one_entry_a_row() -> None:
+    for planned in plan(observe("m", batch_of([ONE] * 3)), observe("nobody", batch_of([ONE] * 3))):
+        masks = (planned.appended.accepted, planned.appended.duplicate, planned.appended.reused)
+        assert [(mask.shape, mask.dtype) for mask in masks] == [((3,), np.dtype(np.bool_))] * 3

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from riata.base.errors import RiataError, Unavailable
+from riata.store.memory import Faults, MemoryStore
+from tests.store.batches import LINEAGE, observe, one_row
+
+
+def store_with(faults: Faults) -> MemoryStore:
+    store = MemoryStore(faults=faults)
+    store.create("m", LINEAGE)
+    store.sync()
+    return store
+
+
+def code_of(store: MemoryStore) -> tuple[str, str]:
+    with pytest.raises(Unavailable) as caught:
+        store.append([observe("m", one_row())])
+    return caught.value.code, caught.value.outcome
+
+
+def test_a_refused_append_leaves_the_store_alive() -> None:
+    store = store_with(Faults(appends_refused=1))
+    assert code_of(store) == ("disk_reserve", "not_accepted")
+    assert store.append([observe("m", one_row())])[0].seq == 1
+
+
+@pytest.mark.parametrize(("faults", "seq"), [(Faults(appends_lost=1), 0), (Faults(appends_written=1), 1)])
+def test_an_append_of_unknown_outcome_kills_the_store(faults: Faults, seq: int) -> None:
+    store = store_with(faults)
+    assert code_of(store) == ("store_failed", "unknown")
+    assert code_of(store) == ("store_failed", "unknown")
+    assert store.crash().head("m").seq == seq
+
+
+def test_a_refused_stage_says_the_disk_is_full() -> None:
+    store = store_with(Faults(stages_refused=1))
+    owner = store.acquire(b"n" * 16, 1, "here", 0)
+    with pytest.raises(Unavailable) as caught:
+        store.stage(owner, "m", 1, 0, b"")
+    assert caught.value.code == "disk_full"
+    assert store.stage(owner, "m", 1, 0, b"")
+
+
+def test_a_crash_keeps_what_is_durable() -> None:
+    store = store_with(Faults())
+    store.append([observe("m", one_row())])
+    reborn = store.crash()
+    assert reborn.head("m").seq == 1
+    with pytest.raises(RiataError):
+        store.head("m")
+
+
+def test_a_crash_of_a_lossy_store_drops_what_was_not_synced() -> None:
+    store = store_with(Faults(lossy=True))
+    store.append([observe("m", one_row())])
+    store.sync()
+    store.append([observe("m", one_row())])
+    assert store.crash().head("m").seq == 1
+
+
+def test_the_store_says_that_nothing_survives() -> None:
+    assert "memory" in MemoryStore().warnings()[0]

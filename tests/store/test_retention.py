@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from riata.store.append_plan import new_head
+from riata.store.records import first_chain
+from riata.store.retention import judge_commit, oldest_kept, trim_bound
+from riata.store.store import Generation, Head, Verdict
+from tests.store.batches import LINEAGE, generation
+
+CHAIN = bytes([3] * 20)
+HEAD = Head(LINEAGE, 50, CHAIN, 1, 1)
+
+
+def kept(gen: int, applied: int, verified: bool = True) -> Generation:
+    return dataclasses.replace(generation(gen, applied, CHAIN, b"state"), verified=verified)
+
+
+@pytest.mark.parametrize(
+    ("made", "base", "chain", "verdict"),
+    [
+        (kept(3, 50), 2, CHAIN, Verdict.OK),
+        (kept(3, 40), 2, None, Verdict.OK),  # where the newest generation stands, though the log no longer does
+        (kept(3, 45), 2, None, Verdict.FORK),
+        (kept(3, 50), 2, bytes(20), Verdict.FORK),
+        (kept(3, 39), 2, CHAIN, Verdict.BEHIND),
+        (kept(3, 50), 1, CHAIN, Verdict.CONFLICT),
+        (kept(4, 50), 2, CHAIN, Verdict.CONFLICT),
+        (dataclasses.replace(kept(3, 50), lineage=bytes(16)), 2, CHAIN, Verdict.FORK),
+        (dataclasses.replace(kept(3, 50), parent=1), 2, CHAIN, Verdict.CONFLICT),
+        (dataclasses.replace(kept(3, 40), chain=bytes(20)), 2, bytes(20), Verdict.FORK),
+    ],
+)
+def test_a_commit_is_judged_by_what_is_stored(made: Generation, base: int, chain: bytes | None, verdict: Verdict) -> None:
+    assert judge_commit(made, base, HEAD, [kept(2, 40), kept(1, 20)], chain) is verdict
+
+
+def test_the_first_checkpoint_may_stand_before_the_first_event() -> None:
+    head = new_head(LINEAGE)
+    made = generation(1, 0, head.chain, b"")
+    assert judge_commit(made, 0, head, [], first_chain(LINEAGE)) is Verdict.OK
+    assert judge_commit(dataclasses.replace(made, chain=CHAIN), 0, head, [], None) is Verdict.FORK
+
+
+@pytest.mark.parametrize("keep", [-1, 0, 1, 3])
+def test_three_verified_generations_stay_whatever_is_asked(keep: int) -> None:
+    oldest = oldest_kept([kept(5, 50), kept(4, 40), kept(3, 30), kept(2, 20)], keep)
+    assert oldest is not None
+    assert oldest.gen == 3
+
+
+def test_unverified_generations_do_not_count() -> None:
+    retained = [kept(5, 50, False), kept(4, 40), kept(3, 30, False), kept(2, 20), kept(1, 10)]
+    oldest = oldest_kept(retained, 3)
+    assert oldest is not None
+    assert oldest.gen == 1
+    assert oldest_kept(retained[:-1], 3) is None
+
+
+def test_the_log_is_kept_from_the_oldest_verified_generation_on() -> None:
+    retained = [kept(3, 48), kept(2, 40), kept(1, 30)]
+    assert trim_bound(HEAD, retained, 0) == 30
+    assert trim_bound(HEAD, retained, 10) == 30
+    assert trim_bound(HEAD, retained, 25) == 25
+    assert trim_bound(HEAD, retained, -5) == 30
+
+
+def test_nothing_is_trimmed_before_three_generations_are_verified() -> None:
+    assert trim_bound(HEAD, [kept(3, 48), kept(2, 40), kept(1, 30, False)], 0) == 0

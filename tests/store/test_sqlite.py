@@ -1,0 +1,363 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from riata.base.errors import Conflict, Corrupt, LogFork, LogGap, NotFound, RiataError, TooLarge, Unavailable
+from riata.base.limits import CHUNK_BYTES_MAX
+from riata.store import sqlite_log
+from riata.store.sqlite import SqliteSettings, SqliteStore, open_sqlite, read_sqlite
+from riata.store.sqlite_schema import DATABASE_NAME, SEQ_BITS
+from riata.store.store import Owner
+from tests.store.batches import LINEAGE, batch_of, generation, observe, one_row, random_batch, save
+
+SMALL = SqliteSettings(ballast_bytes=2**16, reserve_bytes=2**10, wal_bytes_max=2**18)
+NONCE = b"n" * 16
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    made = open_sqlite(tmp_path / "data", SMALL)
+    made.create("m", LINEAGE)
+    yield made
+    made.close()
+
+
+def edit(directory: Path, *statements: str) -> None:
+    """Do to a closed store what no program of ours does."""
+    connection = sqlite3.connect(directory / DATABASE_NAME, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+def fill(directory: Path, records: int = 5) -> None:
+    store = open_sqlite(directory, SMALL)
+    store.create("m", LINEAGE)
+    for i in range(records):
+        store.append([observe("m", one_row(value=float(i + 1)))])
+    store.close()
+
+
+def test_what_was_appended_is_there_after_a_restart(tmp_path: Path) -> None:
+    fill(tmp_path)
+    store = open_sqlite(tmp_path, SMALL)
+    assert [record.first for record in store.read("m", 0)] == [1, 2, 3, 4, 5]
+    assert store.head("m").seq == 5
+    store.close()
+
+
+def test_an_id_is_remembered_over_a_restart(tmp_path: Path) -> None:
+    for answer in ("accepted", "duplicate"):
+        store = open_sqlite(tmp_path, SMALL)
+        if not store.models():
+            store.create("m", LINEAGE)
+        appended = store.append([observe("m", one_row(key=3))])[0]
+        assert getattr(appended, answer).all()
+        store.close()
+
+
+def test_a_second_process_is_kept_out(store: SqliteStore, tmp_path: Path) -> None:
+    with pytest.raises(Conflict, match=str(os.getpid())) as caught:
+        open_sqlite(tmp_path / "data")
+    assert caught.value.code == "directory_locked"
+    with pytest.raises(Conflict):
+        read_sqlite(tmp_path / "data")
+    assert store.head("m").seq == 0
+
+
+def test_a_database_that_is_open_elsewhere_is_refused(tmp_path: Path) -> None:
+    fill(tmp_path)
+    other = sqlite3.connect(tmp_path / DATABASE_NAME, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Conflict) as caught:
+        open_sqlite(tmp_path, SMALL)
+    assert caught.value.code == "directory_locked"
+    other.execute("ROLLBACK")
+    other.close()
+    open_sqlite(tmp_path, SMALL).close()
+
+
+def test_reading_changes_nothing(tmp_path: Path) -> None:
+    fill(tmp_path)
+    store = read_sqlite(tmp_path)
+    assert len(store.read("m", 0)) == 5
+    owner = Owner(1, NONCE)
+    writes: list[Callable[[], object]] = [
+        lambda: store.append([observe("m", one_row())]), lambda: store.create("n", LINEAGE), lambda: store.drop(owner, "m"),
+        lambda: store.acquire(NONCE, 1, "here", 0), lambda: store.stage(owner, "m", 1, 0, b""), store.idle,
+        lambda: store.mark_inflight(owner, "m", 1, 1), lambda: store.trim(owner, "m", 3, 0),
+    ]  # fmt: skip
+    for write in writes:
+        with pytest.raises(Conflict) as caught:
+            write()
+        assert caught.value.code == "read_only"
+    store.close()
+    open_sqlite(tmp_path, SMALL).close()
+
+
+def test_there_is_nothing_to_read_in_an_empty_directory(tmp_path: Path) -> None:
+    with pytest.raises(NotFound) as caught:
+        read_sqlite(tmp_path)
+    assert caught.value.code == "no_store"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("UPDATE log SET payload = x'0102' WHERE key & 15 = 3", LogFork),
+        ("UPDATE log SET accepted_ms = accepted_ms + 1 WHERE key & 15 = 3", LogFork),
+        ("UPDATE log SET chain = zeroblob(20) WHERE key & 15 = 3", LogFork),
+        ("UPDATE log SET kind = 99 WHERE key & 15 = 3", Corrupt),
+        ("DELETE FROM log WHERE key & 15 = 3", LogGap),
+        ("DELETE FROM log WHERE key & 15 <= 2", LogGap),
+        ("DELETE FROM log WHERE key & 15 >= 4", LogGap),
+        ("DELETE FROM log", LogGap),
+        ("UPDATE log SET key = key + 8 WHERE key & 15 = 5", LogGap),
+        ("UPDATE models SET seq = 4", LogGap),
+        ("UPDATE models SET chain = zeroblob(20)", LogFork),
+        ("UPDATE models SET lineage = zeroblob(16), trimmed_chain = zeroblob(20)", LogFork),
+    ],
+)
+def test_a_foreign_edit_of_the_log_is_detected(tmp_path: Path, statement: str, error: type[RiataError]) -> None:
+    fill(tmp_path)
+    edit(tmp_path, statement)
+    store = read_sqlite(tmp_path)
+    with pytest.raises(error):
+        store.read("m", 0)
+    store.close()
+
+
+def test_a_log_shorter_than_what_was_applied_is_a_gap(store: SqliteStore) -> None:
+    store.append([observe("m", one_row())])
+    assert store.read("m", 1) == []
+    with pytest.raises(LogGap, match="rolled back"):
+        store.read("m", 2)
+
+
+def test_reading_goes_on_in_bounded_pieces(store: SqliteStore) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        store.append([observe("m", random_batch(rng, 5))])
+    pieces, at = [], 0
+    while at < store.head("m").seq:
+        pieces.append(store.read("m", at, 1000))
+        at = pieces[-1][-1].last
+    assert len(pieces) > 5
+    assert max(sum(len(record.payload) for record in piece) for piece in pieces) <= 1000
+    assert len(store.read("m", 0, 0)) == 1
+
+
+def test_reading_from_inside_a_record_begins_with_it(store: SqliteStore) -> None:
+    store.append([observe("m", batch_of([[(1, 1.0)]] * 4)), observe("m", batch_of([[(1, 1.0)]] * 4))])
+    assert [record.first for record in store.read("m", 6)] == [5]
+
+
+@pytest.mark.parametrize(
+    ("statement", "whole"),
+    [
+        ("UPDATE chunks SET data = zeroblob(length(data)) WHERE idx = 1", False),
+        ("DELETE FROM chunks WHERE idx = 1", False),
+        ("DELETE FROM chunks WHERE idx = 2", False),
+        ("UPDATE generations SET digest = zeroblob(32)", False),
+        ("UPDATE chunks SET epoch = epoch", True),
+    ],
+)
+def test_a_changed_checkpoint_is_corrupt(tmp_path: Path, statement: str, whole: bool) -> None:
+    data = np.random.default_rng(1).bytes(3 * CHUNK_BYTES_MAX - 5)
+    store = open_sqlite(tmp_path, SMALL)
+    head = store.create("m", LINEAGE)
+    save(store, store.acquire(NONCE, 1, "here", 0), "m", head, data)
+    store.close()
+    edit(tmp_path, statement)
+    store = read_sqlite(tmp_path)
+    if whole:
+        assert store.open_generation("m", 1) == data
+    else:
+        with pytest.raises(Corrupt) as caught:
+            store.open_generation("m", 1)
+        assert caught.value.code == "ckpt_corrupt"
+    store.close()
+
+
+def test_checkpoints_swapped_between_models_are_corrupt(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path, SMALL)
+    owner = store.acquire(NONCE, 1, "here", 0)
+    for model in ("a", "b"):
+        head = store.create(model, LINEAGE)
+        save(store, owner, model, head, model.encode() * 100)
+    store.close()
+    edit(tmp_path, "UPDATE chunks SET model = 3 - model + 10", "UPDATE chunks SET model = model - 10")
+    store = read_sqlite(tmp_path)
+    with pytest.raises(Corrupt):
+        store.open_generation("a", 1)
+    store.close()
+
+
+def test_a_chunk_over_the_limit_is_refused(store: SqliteStore) -> None:
+    owner = store.acquire(NONCE, 1, "here", 0)
+    assert store.stage(owner, "m", 1, 0, bytes(CHUNK_BYTES_MAX))
+    with pytest.raises(TooLarge):
+        store.stage(owner, "m", 1, 0, bytes(CHUNK_BYTES_MAX + 1))
+
+
+def test_trimming_keeps_what_the_oldest_generation_needs(store: SqliteStore) -> None:
+    owner = store.acquire(NONCE, 1, "here", 0)
+    for i in range(5):
+        store.append([observe("m", batch_of([[(1, float(i + 1))]] * 3))])
+        save(store, owner, "m", store.head("m"), b"state %d" % i)
+    assert store.trim(owner, "m", 3, 0) == 9
+    assert [kept.gen for kept in store.generations("m")] == [5, 4, 3]
+    assert store.head("m").first_seq == 10
+    assert [record.first for record in store.read("m", 9)] == [10, 13]
+    with pytest.raises(LogGap, match="trimmed"):
+        store.read("m", 8)
+    assert store.commit(owner, "m", 5, generation(6, 15, store.head("m").chain, b"")).value == "ok"
+
+
+def test_expired_ids_leave_the_index_when_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_log, "EXPIRED_IDS_MAX", 7)
+    store = open_sqlite(tmp_path, dataclasses.replace(SMALL, dedupe_events=10))
+    store.create("m", LINEAGE)
+    for key in range(30):
+        store.append([observe("m", one_row(key))])
+    for _ in range(4):
+        store.idle()
+    store.close()
+    connection = sqlite3.connect(tmp_path / DATABASE_NAME)
+    oldest, count = connection.execute("SELECT min(seq), count(*) FROM dedupe").fetchone()
+    connection.close()
+    assert (oldest, count) == (20, 11)  # the floor was 20 when event 30 came
+
+
+def test_dropping_a_model_leaves_nothing_of_it(store: SqliteStore, tmp_path: Path) -> None:
+    owner = store.acquire(NONCE, 1, "here", 0)
+    store.append([dataclasses.replace(observe("m", one_row(1)), names=[(5, b"five")])])
+    save(store, owner, "m", store.head("m"), b"state")
+    store.create("other", LINEAGE)
+    store.drop(owner, "m")
+    with pytest.raises(NotFound):
+        store.head("m")
+    store.close()
+    connection = sqlite3.connect(tmp_path / "data" / DATABASE_NAME)
+    for table in ("log", "dedupe", "names", "generations", "chunks"):
+        assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
+    connection.close()
+
+
+def test_a_mark_outlives_the_store(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path, SMALL)
+    store.create("m", LINEAGE)
+    assert store.inflight("m") == (0, 0)
+    store.mark_inflight(store.acquire(NONCE, 1, "here", 0), "m", 17, 2)
+    store.close()
+    store = open_sqlite(tmp_path, SMALL)
+    assert store.inflight("m") == (17, 2)
+    store.mark_inflight(store.acquire(NONCE, 1, "here", 0), "m", 0, 2)
+    assert store.inflight("m") == (0, 0)
+    store.close()
+
+
+def test_every_commit_is_synced_after_a_mark_too(store: SqliteStore) -> None:
+    store.mark_inflight(store.acquire(NONCE, 1, "here", 0), "m", 17, 2)
+    assert store._session.usable().execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_below_the_reserve_events_are_refused_and_checkpoints_are_not(tmp_path: Path) -> None:
+    free = os.statvfs(tmp_path)
+    settings = dataclasses.replace(SMALL, ballast_bytes=0, reserve_bytes=free.f_blocks * free.f_frsize * 2)
+    store = open_sqlite(tmp_path, settings)
+    head = store.create("m", LINEAGE)
+    assert any("no event is accepted" in warning for warning in store.warnings())
+    with pytest.raises(Unavailable) as caught:
+        store.append([observe("m", one_row())])
+    assert (caught.value.code, caught.value.outcome) == ("disk_reserve", "not_accepted")
+    assert save(store, store.acquire(NONCE, 1, "here", 0), "m", head, b"state") == 1
+    store.close()
+
+
+def test_a_closed_store_refuses_everything(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path, SMALL)
+    store.close()
+    store.close()
+    for ask in (store.models, store.idle, lambda: store.append([])):
+        with pytest.raises(Unavailable):
+            ask()
+
+
+def test_keys_of_the_log_have_room_for_all_models() -> None:
+    assert (1000 << SEQ_BITS) < 2**63
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 6 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs to be root with the right to mount")
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_a_full_disk_refuses_events_lets_checkpoints_through_and_recovers(small_disk: Path) -> None:
+    settings = SqliteSettings(ballast_bytes=2**20, reserve_bytes=2**19, wal_bytes_max=2**18)
+    store = open_sqlite(small_disk, settings)
+    store.create("m", LINEAGE)
+    owner = store.acquire(NONCE, 1, "here", 0)
+    rng = np.random.default_rng(5)
+    acknowledged = fill_up(store, rng)
+    state = rng.bytes(300_000)
+    saved = [save(store, owner, "m", store.head("m"), state) for _ in range(3)]  # 900 kB: more than the reserve
+    assert saved == [1, 2, 3]
+    assert store.head("m").seq == acknowledged
+    with pytest.raises(Unavailable, match="nearly full"):
+        store.append([observe("m", one_row())])
+    assert store.trim(owner, "m", 3, 0) == acknowledged
+    for _ in range(5):
+        store.idle()
+    assert store.append([observe("m", one_row())])[0].seq == acknowledged + 1
+    assert all(store.open_generation("m", gen) == state for gen in saved)
+    store.close()
+
+
+def fill_up(store: SqliteStore, rng: np.random.Generator) -> int:
+    """Append until the store refuses; return what it acknowledged last."""
+    acknowledged = 0
+    code = ""
+    while not code:
+        try:
+            acknowledged = store.append([observe("m", random_batch(rng, 200))])[0].seq
+        except Unavailable as error:
+            code = f"{error.code} {error.outcome}"
+    assert code == "disk_reserve not_accepted"
+    return acknowledged
+
+
+def test_a_disk_filled_by_others_loses_nothing(small_disk: Path) -> None:
+    settings = SqliteSettings(ballast_bytes=2**16, reserve_bytes=0, wal_bytes_max=2**18)
+    store = open_sqlite(small_disk, settings)
+    store.create("m", LINEAGE)
+    owner = store.acquire(NONCE, 1, "here", 0)
+    rng = np.random.default_rng(6)
+    acknowledged = store.append([observe("m", random_batch(rng, 50))])[0].seq
+    with (small_disk / "other").open("wb") as other:
+        other.write(bytes(os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_frsize))
+    with pytest.raises(Unavailable) as caught:
+        [store.stage(owner, "m", 1, index, rng.bytes(CHUNK_BYTES_MAX)) for index in range(20)]
+    assert caught.value.code == "disk_full"
+    (small_disk / "other").unlink()
+    store.idle()
+    assert store.append([observe("m", one_row())])[0].seq == acknowledged + 1
+    store.close()
+    store = open_sqlite(small_disk, settings)
+    assert store.read("m", 0)[-1].last == acknowledged + 1
+    store.close()

@@ -1,0 +1,212 @@
+"""The house checks itself: who may import whom, how long things may grow, what is never called, what is never forgotten."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "service" / "riata"
+TWINS = ROOT / "tests" / "twins"
+
+RANK = {
+    "base": 0, "maths": 1, "wire": 2, "learn": 3, "store": 3, "predict": 4, "watch": 4, "run": 5, "web": 6, "client": 6,
+    "cli": 7, "wiring": 7, "__main__": 7, "__init__": 7,
+}  # fmt: skip
+
+THIRD_PARTY = {
+    "base": {"numpy", "annotated_types"},
+    "base/settings.py": {"pydantic", "pydantic_settings", "annotated_types"},
+    "maths": {"numba", "numpy"},
+    "wire": {"numba", "numpy", "msgspec", "annotated_types"},
+    "learn": {"numpy", "numba", "annotated_types"},
+    "store": {"numpy"},
+    "predict": {"numpy", "numba"},
+    "watch": {"numpy", "numba"},
+    "run": {"numpy", "annotated_types"},
+    "web": {"fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client", "numpy", "anyio", "msgspec"},
+    "client": {"httpx"},
+    "cli": {"typer", "rich", "click"},
+    "wiring": set(),
+    "__main__": set(),
+    "__init__": set(),
+}
+
+BANNED_CALLS = {"print", "eval", "exec", "__import__"}
+BANNED_IMPORTS = {"pickle", "dill", "joblib", "marshal", "shelve"}
+FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 350
+ARGUMENTS_MAX = 6
+KERNEL_ARGUMENTS_MAX = 10
+KERNELS = {"kernel", "inline_kernel"}
+ADR_HEADINGS = ["Status", "Context", "Decision", "Consequences", "Evidence"]
+TOP_LEVEL = {
+    "pyproject.toml", "service", "tests", "docker", "deploy", "README.md", "docker-compose.yml", "Makefile", "CHANGELOG.md",
+    "requirements.lock", "LICENSE",
+}  # fmt: skip
+
+
+def modules() -> Iterator[tuple[str, Path, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        inside = path.relative_to(PACKAGE)
+        room = inside.parts[0] if len(inside.parts) > 1 else inside.stem
+        yield room, path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "riata":
+                yield from (f"riata.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def decorators(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    return {node.id for node in function.decorator_list if isinstance(node, ast.Name)}
+
+
+def wrong_imports(room: str, names: Iterator[str], place: str) -> list[str]:
+    wrong = []
+    for name in names:
+        parts = name.split(".")
+        if parts[0] != "riata" or len(parts) < 2 or parts[1] == "__version__":
+            continue
+        target = parts[1]
+        if target != room and RANK[target] >= RANK[room]:
+            wrong.append(f"{place} imports {name}")
+    return wrong
+
+
+def test_imports_go_down_in_rank_only() -> None:
+    wrong = [w for room, path, tree in modules() for w in wrong_imports(room, imported(tree), path.name)]
+    assert wrong == []
+
+
+def test_the_check_of_ranks_sees_an_import_upwards() -> None:
+    tree = ast.parse("from riata.run.core import Core\nimport riata.base.errors\nfrom riata import web")
+    assert wrong_imports("learn", imported(tree), "x.py") == ["x.py imports riata.run.core", "x.py imports riata.web"]
+
+
+def test_third_party_imports_are_on_the_list() -> None:
+    wrong = []
+    for room, path, tree in modules():
+        allowed = THIRD_PARTY.get(path.relative_to(PACKAGE).as_posix(), THIRD_PARTY[room])
+        for name in imported(tree):
+            top = name.split(".")[0]
+            if top != "riata" and top not in sys.stdlib_module_names and top not in allowed:
+                wrong.append(f"{path.relative_to(PACKAGE)} imports {name}")
+    assert wrong == []
+
+
+def test_files_and_functions_stay_short() -> None:
+    wrong = []
+    for _, path, tree in modules():
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines > FILE_LINES_MAX:
+            wrong.append(f"{path.relative_to(PACKAGE)} has {lines} lines")
+        for function in functions(tree):
+            doc = ast.get_docstring(function, clean=False)
+            length = (function.end_lineno or 0) - function.lineno + 1 - (len(doc.splitlines()) if doc else 0)
+            if length > FUNCTION_LINES_MAX:
+                wrong.append(f"{path.relative_to(PACKAGE)}: {function.name} has {length} lines")
+    assert wrong == []
+
+
+def test_functions_take_few_arguments() -> None:
+    wrong = []
+    for _, path, tree in modules():
+        for function in functions(tree):
+            names = [argument.arg for argument in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]]
+            count = len([name for name in names if name not in ("self", "cls")])
+            most = KERNEL_ARGUMENTS_MAX if decorators(function) & KERNELS else ARGUMENTS_MAX
+            if count > most and path.parent.name not in ("cli", "client"):  # there an argument is an option of the user's
+                wrong.append(f"{path.relative_to(PACKAGE)}: {function.name} takes {count}")
+    assert wrong == []
+
+
+def test_nothing_banned_is_called_or_imported() -> None:
+    wrong = []
+    for _, path, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in BANNED_CALLS:
+                wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno} calls {node.func.id}")
+        banned = [name for name in imported(tree) if name.split(".")[0] in BANNED_IMPORTS]
+        wrong += [f"{path.relative_to(PACKAGE)} imports {name}" for name in banned]
+    assert wrong == []
+
+
+def test_the_rooms_that_decide_the_bits_have_no_clock_and_no_chance() -> None:
+    wrong = []
+    for room, path, tree in modules():
+        if room in ("maths", "learn", "watch", "predict") or path.name in ("core.py", "model_state.py"):
+            names = {name.split(".")[0] for name in imported(tree)}
+            wrong += [f"{path.relative_to(PACKAGE)} imports {name}" for name in names & {"time", "random", "secrets", "datetime"}]
+    assert wrong == []
+
+
+def test_every_kernel_names_its_source_and_has_a_slow_twin() -> None:
+    twins = {function.name for path in TWINS.rglob("*.py") for function in functions(ast.parse(path.read_text(encoding="utf-8")))}
+    wrong = []
+    for _, path, tree in modules():
+        for function in functions(tree):
+            if decorators(function) & KERNELS:
+                if "Source" not in (ast.get_docstring(function) or ""):
+                    wrong.append(f"{path.relative_to(PACKAGE)}: {function.name} names no Source")
+                if "kernel" in decorators(function) and function.name not in twins:
+                    wrong.append(f"{path.relative_to(PACKAGE)}: {function.name} has no twin in tests/twins")
+    assert wrong == []
+
+
+def test_public_functions_and_classes_say_what_they_are() -> None:
+    wrong = []
+    for _, path, tree in modules():
+        if ast.get_docstring(tree) is None:
+            wrong.append(f"{path.relative_to(PACKAGE)} has no docstring")
+        for node in tree.body:
+            public = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_")
+            if public and ast.get_docstring(node) is None:  # type: ignore[arg-type]
+                wrong.append(f"{path.relative_to(PACKAGE)}: {node.name}")  # type: ignore[union-attr]
+    assert wrong == []
+
+
+def test_every_decision_record_has_its_five_headings() -> None:
+    records = sorted((ROOT / "service" / "docs" / "adr").glob("*.md"))
+    wrong = []
+    for record in records:
+        headings = re.findall(r"^## (.+)$", record.read_text(encoding="utf-8"), re.MULTILINE)
+        if headings != ADR_HEADINGS:
+            wrong.append(f"{record.name}: {headings}")
+    assert wrong == []
+    assert len(records) >= 10
+
+
+def test_the_top_level_shows_nothing_but_what_belongs_there() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout: what is installed beside the project is not ours to judge")
+    made_here = {"riata-data", "build"}
+    names = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
+    assert names - TOP_LEVEL - made_here == set()
+
+
+def test_the_project_speaks_of_itself_alone() -> None:
+    banned = re.compile(r"/work/|/tmp/brief|pypi\.org|pythonhosted|registry\.npmjs|deb\.debian", re.IGNORECASE)
+    wrong = []
+    for folder in ("service", "tests", "docker", "deploy"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".py", ".md", ".toml", ".yml", ".lock", ".json", ".txt") and path != Path(__file__):
+                wrong += [f"{path.relative_to(ROOT)}: {found}" for found in banned.findall(path.read_text(encoding="utf-8"))]
+    assert wrong == []

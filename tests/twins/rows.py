@@ -1,0 +1,79 @@
+"""Finishing a row with sorted lists and plain sums."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_IN_ROW
+
+Record = tuple[int, float, int]  # fingerprint, value, kind
+KEY = 4
+SMALLEST_NORMAL = 2.0**-1022
+
+
+def heap_sort(keys: list[int], start: int, stop: int) -> list[int]:
+    """`keys` with start:stop in order."""
+    return keys[:start] + sorted(keys[start:stop]) + keys[stop:]
+
+
+def sort_range(keys: list[int], start: int, stop: int) -> list[int]:
+    """`keys` with start:stop in order."""
+    return heap_sort(keys, start, stop)
+
+
+def sort_keys(keys: list[int]) -> list[int]:
+    """`keys` in order."""
+    return sorted(keys)
+
+
+def repeated_key(records: list[Record]) -> bool:
+    """Whether two records of kind KEY have one fingerprint."""
+    keys = [fingerprint for fingerprint, _, kind in records if kind & KEY]
+    return len(set(keys)) < len(keys)
+
+
+def sum_row(records: list[Record]) -> tuple[int, list[int], list[float]]:
+    """(code, hashes, sums): equal hashes summed in the order they came."""
+    hashes: list[int] = []
+    sums: list[float] = []
+    ordered = sorted(records, key=lambda record: record[0] >> 32)  # sorted() keeps the order of equals
+    for feature, group in itertools.groupby(ordered, key=lambda record: record[0] >> 32):
+        members = list(group)
+        if repeated_key(members):
+            return DUPLICATE_KEY, [], []
+        total = members[0][1]
+        for _, value, _ in members[1:]:
+            total += value
+        if not abs(total) <= 1e6:
+            return OUT_OF_RANGE, [], []
+        if abs(total) >= SMALLEST_NORMAL:
+            hashes.append(feature)
+            sums.append(total)
+            if len(sums) > 10_000:
+                return TOO_MANY_IN_ROW, [], []
+    return OK, hashes, sums
+
+
+def normalise_l2(hashes: list[int], values: list[float]) -> tuple[list[int], list[float]]:
+    """Divide by the 2-norm, tiny rows lifted first; what becomes subnormal is dropped."""
+    if not values:
+        return [], []
+    lift, squares = 1.0, 0.0
+    for value in values:
+        squares += value * value
+    if squares < 2.0**-900:
+        lift, squares = 2.0**600, 0.0
+        for value in values:
+            squares += (value * lift) * (value * lift)
+    scaled = [value * lift / math.sqrt(squares) for value in values]
+    kept = [(feature, value) for feature, value in zip(hashes, scaled, strict=True) if abs(value) >= SMALLEST_NORMAL]
+    return [feature for feature, _ in kept], [value for _, value in kept]
+
+
+def finish_row(records: list[Record], l2: bool) -> tuple[int, list[int], list[float]]:
+    """(code, hashes, values) of one row."""
+    code, hashes, values = sum_row(records)
+    if code == OK and l2:
+        hashes, values = normalise_l2(hashes, values)
+    return code, hashes, values

@@ -1,0 +1,10 @@
+"""Which weights are not zero: look at every one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def collect(beta: Mapping[int, float]) -> dict[int, float]:
+    """The non-zero weights by slot, in increasing order of slot."""
+    return {slot: beta[slot] for slot in sorted(beta) if beta[slot] != 0.0}

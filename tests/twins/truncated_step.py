@@ -1,0 +1,159 @@
+"""Truncated gradient, eager: dictionaries, and every weight is truncated at every event."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from riata.learn.truncated_gradient import TruncatedGradientConfig
+from tests.twins import losses, truncation
+
+LOSSES = {"logistic": losses.LOGISTIC, "squared": losses.SQUARED, "hinge": losses.HINGE}
+GRID = 2.0**-40
+
+
+@dataclass(frozen=True)
+class Event:
+    """One labelled row: (hash, value) in increasing order of hash."""
+
+    features: Sequence[tuple[int, float]]
+    label: float
+    weight: float = 1.0
+
+
+@dataclass
+class Eager:
+    """The state, and the two functions of the loss, which a test of bits may replace by the product's own."""
+
+    config: TruncatedGradientConfig
+    bits: int
+    slope: Callable[[int, float, float], float] = losses.slope
+    travel: Callable[[int, float, float, float], float] = losses.invariant_travel
+    beta: dict[int, float] = field(default_factory=dict)
+    squares: dict[int, float] = field(default_factory=dict)
+    scale: dict[int, float] = field(default_factory=dict)
+    intercept: float = 0.0
+    intercept_squares: float = 0.0
+    norm: float = 0.0
+    importance: float = 0.0
+    learnt: int = 0
+
+
+def _round(value: float, eager: Eager) -> float:
+    return round(value / GRID) * GRID if eager.config.grid else value
+
+
+def _factor(eager: Eager) -> float:
+    """The part of the step size that all coordinates share, for the row after eager.learnt others."""
+    config = eager.config
+    if config.rate == "decaying":
+        return config.eta * math.pow(config.delay / (config.delay + eager.learnt), config.power)
+    return config.eta
+
+
+def _root(squares: float, scale: float, eager: Eager) -> float:
+    total = squares + eager.config.accumulator * scale * scale
+    return 1.0 if eager.config.rate != "adaptive" else 0.0 if total == 0.0 else 1.0 / math.sqrt(total)
+
+
+def _multiplier(eager: Eager) -> float:
+    return math.sqrt(eager.importance / eager.norm) if eager.config.normalised and eager.norm > 0.0 else 1.0
+
+
+def _pull(eager: Eager, slot: int, factor: float, period: int) -> float:
+    """eta_j K g of one coordinate."""
+    root = _root(eager.squares.get(slot, 0.0), eager.scale.get(slot, 1.0), eager)
+    return _round(root * (factor * (eager.config.gravity * period)), eager)
+
+
+def event_size(eager: Eager) -> float:
+    """How far the product's clock moves at one event: 1 where it counts them, else what all coordinates share of eta K g."""
+    config = eager.config
+    if config.rule != "truncate" or not (config.rate == "decaying" or config.normalised):
+        return 1.0
+    return _factor(eager) * _multiplier(eager) * (config.gravity * config.period)
+
+
+def truncate(eager: Eager, factor: float) -> None:
+    """One truncation event over all weights."""
+    config = eager.config
+    for slot, beta in eager.beta.items():
+        ceiling = config.ceiling / eager.scale.get(slot, 1.0)
+        if config.rule == "truncate":
+            eager.beta[slot] = truncation.shrink(beta, _pull(eager, slot, factor, config.period), ceiling)
+        elif abs(beta) <= ceiling:
+            eager.beta[slot] = 0.0
+
+
+def _learn(eager: Eager, event: Event, margin: float) -> bool:
+    """The gradient step of one row; false, with nothing changed, where it would leave the finite range."""
+    config = eager.config
+    loss = LOSSES[config.loss]
+    gradient = eager.slope(loss, margin, event.label)
+    x: dict[int, float] = {}
+    for name, value in event.features:
+        slot = name >> (32 - eager.bits)
+        x[slot] = x.get(slot, 0.0) + value
+    for slot, old in eager.scale.items():
+        if slot in x and old > 0.0:
+            x[slot] = max(-config.reach * old, min(config.reach * old, x[slot]))
+    if gradient == 0.0:
+        x = {}
+    heat = event.weight * gradient * gradient
+    intercept_squares = eager.intercept_squares + heat
+    scale = {j: max(eager.scale.get(j, 0.0), abs(x[j])) if config.normalised else 1.0 for j in x}
+    squares = {j: eager.squares.get(j, 0.0) + heat * x[j] * x[j] for j in x}
+    rate = {j: _root(squares[j], scale[j], eager) / (scale[j] or 1.0) for j in x}
+    length = sum((rate[j] * x[j] * x[j] for j in x), _root(intercept_squares, 1.0, eager) if config.intercept else 0.0)
+    norm = sum(((x[j] / scale[j]) ** 2 for j in x if scale[j] > 0.0), 1.0 if config.intercept else 0.0)
+    if gradient != 0.0:
+        norm, importance = eager.norm + event.weight * norm, eager.importance + event.weight
+    else:
+        norm, importance = eager.norm, eager.importance
+    eta = _factor(eager) * (math.sqrt(importance / norm) if config.normalised and norm > 0.0 else 1.0)
+    move = -eta * event.weight * gradient
+    if config.step == "invariant" and length > 0.0:
+        move = eager.travel(loss, margin, event.label, eta * event.weight * length) / length
+    beta: dict[int, float] = {}
+    for j in x:
+        old = eager.beta.get(j, 0.0)
+        if config.normalised and 0.0 < eager.scale.get(j, 0.0) < scale[j]:
+            old = old * (eager.scale[j] / scale[j])
+        beta[j] = old + move * (rate[j] * x[j])
+    intercept = eager.intercept + move * _root(intercept_squares, 1.0, eager) if gradient != 0.0 else eager.intercept
+    numbers = [*beta.values(), *squares.values(), intercept, intercept_squares, norm]
+    if not all(math.isfinite(number) for number in numbers):
+        return False
+    before = dict(eager.beta)
+    eager.beta.update(beta)
+    if config.normalised:
+        eager.scale.update(scale)
+    if config.rate == "adaptive":
+        eager.squares.update(squares)
+    if config.rule == "subgradient":
+        for j, old in before.items():  # the sign is taken before the step
+            eager.beta[j] -= _pull(eager, j, _factor(eager), 1) * (1.0 if old > 0.0 else -1.0 if old < 0.0 else 0.0)
+    eager.beta.update({j: _round(eager.beta[j], eager) for j in beta})
+    if config.intercept and gradient != 0.0:
+        eager.intercept, eager.intercept_squares = _round(intercept, eager), intercept_squares
+    eager.norm, eager.importance = norm, importance
+    return True
+
+
+def learn_rows(eager: Eager, events: Sequence[Event]) -> tuple[list[float], list[bool]]:
+    """Predict and learn every row in order; returns margins before learning, and which rows were refused."""
+    margins, refused = [], []
+    for event in events:
+        margin = eager.intercept
+        for name, value in event.features:
+            margin += eager.beta.get(name >> (32 - eager.bits), 0.0) * value
+        learnt = math.isfinite(margin) and math.isfinite(event.label) and _learn(eager, event, margin)
+        if learnt:
+            factor = _factor(eager) * _multiplier(eager)
+            eager.learnt += 1
+            if eager.config.rule != "subgradient" and eager.learnt % eager.config.period == 0:
+                truncate(eager, factor)
+        margins.append(margin)
+        refused.append(not learnt)
+    return margins, refused

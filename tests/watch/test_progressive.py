@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+
+from riata.base.arrays import BOOL, F64, Arrays
+from riata.base.errors import Corrupt
+from riata.watch.progressive import Answers, Progressive, ProgressiveConfig, warm_up
+
+ALL: list[Answers] = ["logistic", "identity", "hinge", "real"]
+SMALL = {"half_life": 150, "window": 400}
+
+
+class Stream:
+    """Events with labels that depend on their margins, some of which are refused."""
+
+    def __init__(self, n: int, seed: int = 1, answers: Answers = "logistic") -> None:
+        rng = np.random.default_rng(seed)
+        self.margin: F64 = rng.normal(-1.0, 2.0, n)
+        self.probability: F64 = 1 / (1 + np.exp(-self.margin))
+        self.label: F64 = rng.normal(size=n) if answers == "real" else (rng.random(n) < self.probability).astype(np.float64)
+        self.weight: F64 = rng.uniform(0.1, 3.0, n)
+        self.refused: BOOL = rng.random(n) < 0.02
+
+    def feed(self, progressive: Progressive, start: int, stop: int) -> None:
+        """Observe events start..stop - 1; event i has sequence number i + 1."""
+        part = slice(start, stop)
+        progressive.observe(self.margin[part], self.label[part], self.weight[part], self.refused[part], start + 1)
+
+
+def watched(answers: Answers = "logistic") -> Progressive:
+    return Progressive(ProgressiveConfig(answers, **SMALL))
+
+
+def bits(arrays: Arrays) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in arrays.items()}
+
+
+def test_figures_agree_with_scikit_learn() -> None:
+    stream, progressive = Stream(3000), watched()
+    stream.feed(progressive, 0, 3000)
+    keep = ~stream.refused
+    label, probability, weight = stream.label[keep], stream.probability[keep], stream.weight[keep]
+    figures = progressive.figures()
+    for horizon, part, tolerance in (("cumulative", slice(None), 1e-3), ("window", slice(-400, None), 1e-12)):
+        y, p, w = label[part], probability[part], weight[part]
+        found = figures[horizon]
+        assert found["examples"] == len(y)
+        assert found["weight"] == pytest.approx(w.sum(), rel=1e-12)
+        assert found["log_loss"] == pytest.approx(log_loss(y, p, sample_weight=w), rel=1e-12)
+        assert found["accuracy"] == pytest.approx(accuracy_score(y, p > 0.5, sample_weight=w), rel=1e-12)
+        assert found["base_rate"] == pytest.approx(np.average(y, weights=w), rel=1e-12)
+        assert found["calibration_ratio"] == pytest.approx((w * p).sum() / (w * y).sum(), rel=1e-12)
+        assert found["normalised_entropy"] == pytest.approx(found["log_loss"] / found["base_log_loss"], rel=1e-12)
+        # Exact in the window; bins of width 1/192 in the cumulative figure.
+        assert found["auc"] == pytest.approx(roc_auc_score(y, p, sample_weight=w), abs=tolerance)
+
+
+def test_faded_figures_agree_with_faded_weights_in_scikit_learn() -> None:
+    stream, progressive = Stream(3000), watched()
+    stream.feed(progressive, 0, 3000)
+    keep = ~stream.refused
+    y, p = stream.label[keep], stream.probability[keep]
+    fade = stream.weight[keep] * 2.0 ** (-np.arange(len(y))[::-1] / 150)
+    found = progressive.figures()["faded"]
+    assert found["half_life"] == 150
+    assert found["weight"] == pytest.approx(fade.sum(), rel=1e-9)
+    assert found["log_loss"] == pytest.approx(log_loss(y, p, sample_weight=fade), rel=1e-9)
+    assert found["auc"] == pytest.approx(roc_auc_score(y, p, sample_weight=fade), abs=2e-3)  # bins of width 1/192
+
+
+def test_base_log_loss_is_that_of_the_running_base_rate() -> None:
+    progressive = watched()
+    label = np.array([1.0, 1.0, 0.0])
+    progressive.observe(np.zeros(3), label, np.ones(3), np.zeros(3, np.bool_), 1)
+    expected = -(math.log(0.5 / 1) + math.log(1.5 / 2) + math.log(1 - 2.5 / 3)) / 3
+    assert progressive.figures()["cumulative"]["base_log_loss"] == pytest.approx(expected, rel=1e-14)
+
+
+def test_faded_weight_approaches_that_of_the_half_life() -> None:
+    progressive = Progressive(ProgressiveConfig())
+    progressive.observe(np.zeros(400_000), np.zeros(400_000), np.ones(400_000), np.zeros(400_000, np.bool_), 1)
+    assert progressive.figures()["faded"]["weight"] == pytest.approx(14427.45, abs=0.01)  # 1 / (1 - 2^-1/10000)
+
+
+@pytest.mark.parametrize("answers", ALL)
+def test_batch_boundaries_change_no_bit(answers: Answers) -> None:
+    stream = Stream(2500, seed=3, answers=answers)
+    whole = watched(answers)
+    stream.feed(whole, 0, 2500)
+    rng = np.random.default_rng(7)
+    for _ in range(3):
+        cut = watched(answers)
+        edges = [0, *np.sort(rng.integers(0, 2501, 40)).tolist(), 2500]  # some batches are empty
+        for start, stop in pairwise(edges):
+            stream.feed(cut, start, stop)
+        assert bits(cut.freeze()) == bits(whole.freeze())
+        assert cut.figures() == whole.figures()
+        assert cut.history() == whole.history()
+
+
+@pytest.mark.parametrize("answers", ALL)
+@pytest.mark.parametrize("at", [0, 1, 399, 400, 401, 1300])
+def test_thawed_state_continues_bit_for_bit(answers: Answers, at: int) -> None:
+    stream = Stream(2500, seed=4, answers=answers)
+    one = watched(answers)
+    stream.feed(one, 0, at)
+    one.note_non_zeros(17)
+    frozen = one.freeze()
+    other = watched(answers)
+    other.thaw(frozen)
+    before = bits(frozen)
+    for progressive in (one, other):
+        stream.feed(progressive, at, 2500)
+    assert bits(one.freeze()) == bits(other.freeze())
+    assert one.figures() == other.figures()
+    assert one.history() == other.history()
+    assert one.refused == other.refused
+    assert bits(frozen) == before  # neither holds on to the arrays
+
+
+@pytest.mark.parametrize("answers", ALL)
+def test_zero_examples_are_none_and_never_nan(answers: Answers) -> None:
+    progressive = watched(answers)
+    figures = json.loads(json.dumps(progressive.figures(), allow_nan=False))
+    for horizon in ("cumulative", "faded", "window"):
+        assert figures[horizon]["weight"] == 0.0
+        undefined = {k: v for k, v in figures[horizon].items() if k not in ("examples", "weight", "half_life")}
+        assert set(undefined.values()) == {None}
+    assert progressive.history() == []
+    assert progressive.examples == 0
+
+
+@pytest.mark.parametrize("answers", ALL)
+def test_figures_are_json_after_any_margins(answers: Answers) -> None:
+    progressive = watched(answers)
+    margin = np.array([np.inf, -np.inf, np.nan, 1.7e308, -1.7e308, 0.0, 5e-324, -800.0, 800.0, 8.0, -8.0, 1.0])
+    label = np.array([0.0, 1.0] * 6)
+    progressive.observe(margin, label, np.full(12, 1000.0), np.zeros(12, np.bool_), 1)
+    json.dumps([progressive.figures(), progressive.history()], allow_nan=False)
+    assert progressive.figures()["cumulative"]["loss"] is not None
+    other = watched(answers)
+    other.thaw(progressive.freeze())
+    assert other.figures() == progressive.figures()
+
+
+@pytest.mark.parametrize(
+    ("answers", "loss", "base"), [("hinge", (0 + 1.5) / 2, (2 + 2) / 2), ("real", (4 + 0.25) / 2, (0 + 1) / 2)]
+)
+def test_links_without_probability_show_their_own_loss(answers: Answers, loss: float, base: float) -> None:
+    progressive = watched(answers)
+    label = np.array([1.0, 0.0]) if answers == "hinge" else np.array([0.0, 1.0])
+    margin = np.array([2.0, 0.5])
+    progressive.observe(margin, label, np.ones(2), np.zeros(2, np.bool_), 1)
+    found = progressive.figures()
+    assert (found["cumulative"]["loss"], found["cumulative"]["base_loss"]) == (loss, base)
+    assert found["cumulative"]["log_loss"] is None
+    assert found["cumulative"]["auc"] == (1.0 if answers == "hinge" else None)
+    assert found["calibration"] == []
+
+
+def test_refused_events_are_counted_and_left_out() -> None:
+    stream, progressive, clean = Stream(500), watched(), watched()
+    stream.feed(progressive, 0, 500)
+    keep = ~stream.refused
+    clean.observe(stream.margin[keep], stream.label[keep], stream.weight[keep], np.zeros(int(keep.sum()), np.bool_), 1)
+    assert progressive.figures() == clean.figures()
+    assert progressive.refused == int(stream.refused.sum()) > 0
+    assert progressive.examples + progressive.refused == 500
+
+
+def test_history_tells_losses_and_non_zeros_at_chosen_events() -> None:
+    stream, progressive = Stream(1200, seed=5), watched()
+    stream.refused[:] = False
+    stream.feed(progressive, 0, 15)
+    progressive.note_non_zeros(6)
+    stream.feed(progressive, 15, 1200)
+    history = progressive.history()
+    assert [point["seq"] for point in history] == [10, 20, 50, 100, 200, 500, 1000]
+    assert [point["non_zeros"] for point in history] == [6] + [None] * 6
+    assert [point["seq"] for point in progressive.history(since=200)] == [500, 1000]
+    until = watched()
+    stream.feed(until, 0, 1000)
+    figures = until.figures()
+    last = history[-1]
+    for name, horizon, figure in (
+        ("log_loss", "cumulative", "log_loss"),
+        ("faded_log_loss", "faded", "log_loss"),
+        ("window_log_loss", "window", "log_loss"),
+        ("base_log_loss", "cumulative", "base_log_loss"),
+        ("auc", "cumulative", "auc"),
+    ):
+        assert last[name] == figures[horizon][figure]
+
+
+def test_observe_says_when_the_curve_awaits_non_zeros() -> None:
+    progressive = watched()
+    nine: tuple[F64, F64, F64, BOOL] = (np.zeros(9), np.zeros(9), np.ones(9), np.zeros(9, np.bool_))
+    one: tuple[F64, F64, F64, BOOL] = (np.zeros(1), np.zeros(1), np.ones(1), np.zeros(1, np.bool_))
+    assert not progressive.observe(*nine, 1)
+    assert progressive.observe(*nine, 10)  # event 10 has a point
+    assert progressive.observe(*one, 19)  # still waiting
+    progressive.note_non_zeros(1)
+    assert progressive.observe(*one, 20)
+    progressive.note_non_zeros(2)
+    assert not progressive.observe(*nine, 21)
+    assert [point["non_zeros"] for point in progressive.history()] == [1, 2]
+
+
+def test_until_point_counts_to_the_next_point_of_the_curve() -> None:
+    progressive, seen = watched(), []
+    while progressive.examples < 3000:
+        n = progressive.until_point
+        assert progressive.observe(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, np.bool_), progressive.examples + 1)
+        progressive.note_non_zeros(progressive.examples)
+        seen.append(n)
+    assert seen == [10, 10, 30, 50, 100, 300, 500, 1000, 1000]
+    assert all(point["non_zeros"] == point["examples"] for point in progressive.history())
+
+
+def test_history_of_a_link_without_probability_speaks_of_its_own_loss() -> None:
+    stream, progressive = Stream(60, answers="real"), watched("real")
+    stream.feed(progressive, 0, 60)
+    point = progressive.history()[0]
+    assert set(point) == {"seq", "examples", "loss", "faded_loss", "window_loss", "base_loss", "auc", "non_zeros"}
+    assert point["loss"] == point["window_loss"] > 0.0
+    assert point["auc"] is None
+
+
+def changed(arrays: Arrays, name: str, index: int | tuple[int, ...], number: float) -> Arrays:
+    copy = arrays[name].copy()
+    copy[index] = number
+    return {**arrays, name: copy}
+
+
+def test_thaw_refuses_corrupt_arrays_and_then_changes_nothing() -> None:
+    stream, source = Stream(1000), watched()
+    stream.feed(source, 0, 1000)
+    good = source.freeze()
+    wrong = [{name: array for name, array in good.items() if name != missing} for missing in good]
+    wrong += [{**good, name: array[:-1]} for name, array in good.items() if name != "curve"]
+    wrong += [{**good, name: array.astype(np.float32)} for name, array in good.items()]
+    wrong += [changed(good, name, 0, np.nan) for name in ("sums", "histogram", "calibration", "window")]
+    wrong += [
+        changed(good, "counts", 0, 300),  # fewer events than the window holds
+        changed(good, "counts", 0, -1),
+        changed(good, "counts", 1, -1),
+        changed(good, "counts", 2, 999),
+        changed(good, "sums", (0, 0), -1.0),
+        changed(good, "sums", (0, 8), 2.0),
+        changed(good, "sums", (1, 8), 0.0),
+        changed(good, "sums", (1, 8), 1e10),
+        changed(good, "histogram", (0, 0, 5), -1.0),
+        changed(good, "window", (2, 7), 0.0),
+    ]
+    target = watched()
+    stream.feed(target, 0, 700)
+    before = bits(target.freeze())
+    for case in wrong:
+        with pytest.raises(Corrupt):
+            target.thaw(case)
+        assert bits(target.freeze()) == before
+    target.thaw(good)
+    assert bits(target.freeze()) == bits(good)
+
+
+def test_thaw_refuses_a_window_of_another_size() -> None:
+    stream, source = Stream(1000), watched()
+    stream.feed(source, 0, 1000)
+    with pytest.raises(Corrupt, match="window"):
+        Progressive(ProgressiveConfig(window=300)).thaw(source.freeze())
+
+
+def test_memory_names_its_parts() -> None:
+    warm_up()
+    assert Progressive(ProgressiveConfig()).memory() == {
+        "sums": 2 * 9 * 8 + 20 * 4 * 8,
+        "histograms": 2 * 2 * 4096 * 8,
+        "window": 5 * 10_000 * 8,
+        "curve": 0,
+    }

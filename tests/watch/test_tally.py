@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from riata.base.arrays import F64
+from riata.maths.auc import BINS, histogram_auc, ranked_auc
+from riata.maths.links import HINGE, IDENTITY, LOGISTIC, REAL
+from riata.watch import tally
+from tests.twins import tally as twin
+
+LINKS = [LOGISTIC, IDENTITY, HINGE, REAL]
+N, WINDOW, HALF_LIFE = 300, 70, 40
+
+# A faded sum carries a rounding for each event: its weight grows by repeated multiplication. The twin adds exactly.
+ROUNDINGS = 1e-12
+
+
+def draw(link: int) -> tuple[F64, F64, F64]:
+    """Margins, with extreme ones among them, labels and weights of N events."""
+    rng = np.random.default_rng(40 + link)
+    margin = rng.normal(0.4, 2.0, N)
+    margin[::50] = rng.choice([-800.0, -40.0, 0.0, 0.5, 40.0, 800.0], 6)
+    label = rng.normal(size=N) * 3 if link == REAL else (rng.random(N) < 0.3).astype(np.float64)
+    return margin, label, rng.uniform(0.01, 20.0, N)
+
+
+class Tallied:
+    """The arrays of `tally` after the N events of `draw`."""
+
+    def __init__(self, link: int, half_life: float = HALF_LIFE) -> None:
+        self.margin, self.label, self.weight = draw(link)
+        self.examples = np.zeros(1, np.int64)
+        self.sums = np.zeros((2, tally.SUMS))
+        self.sums[:, tally.SCALE] = 1.0
+        self.histogram = np.zeros((2, 2, BINS))
+        self.calibration = np.zeros((tally.CELLS, tally.CELL))
+        self.window = np.zeros((tally.PAST, WINDOW))
+        state = (self.examples, self.sums, self.histogram, self.calibration, self.window)
+        tally.tally(self.margin, self.label, self.weight, link, 2.0 ** (1.0 / half_life), *state)
+
+    def events(self, link: int) -> list[twin.Event]:
+        bases = twin.bases(self.label.tolist(), self.weight.tolist(), link)
+        return [twin.Event(*row) for row in zip(self.margin, self.label, self.weight, bases, strict=True)]
+
+    def span(self) -> tuple[int, int]:
+        return N % WINDOW, WINDOW
+
+
+def assert_sums(found: F64, expected: dict[str, float]) -> None:
+    scaled = found[: tally.SCALE] / found[tally.SCALE]
+    np.testing.assert_allclose(scaled, [expected[name] for name in twin.NAMES], rtol=ROUNDINGS, atol=ROUNDINGS)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_tally_equals_its_twin(link: int) -> None:
+    done = Tallied(link)
+    events = done.events(link)
+    assert_sums(done.sums[tally.CUMULATIVE], twin.tally(events, link, math.inf))
+    assert_sums(done.sums[tally.FADED], twin.tally(events, link, HALF_LIFE))
+    assert done.examples.tolist() == [N]
+
+
+@pytest.mark.parametrize("half_life", [1, 3])
+def test_fading_survives_its_renormalisations(half_life: int) -> None:
+    done = Tallied(LOGISTIC, half_life)  # 300 or 100 doublings: the scale passes 2^32 nine or three times
+    assert 1.0 <= done.sums[tally.FADED, tally.SCALE] <= tally.RENORMALISE_ABOVE
+    assert_sums(done.sums[tally.FADED], twin.tally(done.events(LOGISTIC), LOGISTIC, half_life))
+    np.testing.assert_allclose(done.histogram[tally.FADED].sum(), done.sums[tally.FADED, tally.WEIGHT], rtol=ROUNDINGS)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_window_sums_equals_its_twin(link: int) -> None:
+    done = Tallied(link)
+    sums = np.full(tally.SUMS, 99.0)
+    tally.window_sums(done.window, *done.span(), link, sums)
+    assert_sums(sums, twin.window_sums(done.events(link), link, WINDOW))
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_window_loss_equals_its_twin(link: int) -> None:
+    done = Tallied(link)
+    expected = twin.window_loss(done.events(link), link, WINDOW)
+    assert tally.window_loss(done.window, *done.span()) == pytest.approx(expected, rel=ROUNDINGS)
+
+
+def test_window_loss_of_nothing_is_not_a_number() -> None:
+    assert math.isnan(tally.window_loss(np.zeros((tally.PAST, 5)), 0, 0))
+
+
+@pytest.mark.parametrize("link", [LOGISTIC, IDENTITY])
+def test_calibration_counts_every_event_in_the_cell_of_its_probability(link: int) -> None:
+    done = Tallied(link)
+    expected = np.zeros((tally.CELLS, tally.CELL))
+    for event in done.events(link):
+        p = twin.quantities(event, link)["predicted"]
+        cell = next(c for c in reversed(range(tally.CELLS)) if p * tally.CELLS >= c)
+        expected[cell] += (1.0, event.weight, event.weight * p, event.weight * event.label)
+    np.testing.assert_allclose(done.calibration, expected, rtol=ROUNDINGS, atol=1e-300)  # sigma of -800: subnormal or 0
+    assert done.calibration[:, tally.CELL_EXAMPLES].sum() == N
+
+
+@pytest.mark.parametrize("link", [LOGISTIC, IDENTITY, HINGE])
+def test_histogram_holds_the_weight_of_each_class(link: int) -> None:
+    done = Tallied(link)
+    positive = done.label == 1.0
+    held = done.histogram[tally.CUMULATIVE].sum(axis=1)
+    np.testing.assert_allclose(held, [done.weight[~positive].sum(), done.weight[positive].sum()], rtol=ROUNDINGS)
+    order = np.argsort(done.margin, kind="stable")
+    exact = ranked_auc(done.margin[order], done.label[order], done.weight[order])
+    from_bins = histogram_auc(done.histogram[tally.CUMULATIVE, 0], done.histogram[tally.CUMULATIVE, 1])
+    assert from_bins == pytest.approx(exact, abs=2e-3)  # 300 events: one pair in a shared bin may weigh 1e-3
+
+
+def test_a_sure_and_wrong_answer_costs_no_more_than_the_clip() -> None:
+    done = Tallied(LOGISTIC)
+    before = done.sums[tally.CUMULATIVE, tally.LOG_LOSS]
+    state = (done.examples, done.sums, done.histogram, done.calibration, done.window)
+    tally.tally(np.array([-1e9]), np.ones(1), np.ones(1), LOGISTIC, 1.0, *state)
+    cost = done.sums[tally.CUMULATIVE, tally.LOG_LOSS] - before
+    assert cost == pytest.approx(-math.log(1e-15), rel=1e-9)  # a difference of two sums

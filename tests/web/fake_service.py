@@ -1,0 +1,213 @@
+"""A service in memory for tests of the web room: real parsing, real scoring, a learner of three lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from riata.base.clock import ManualClock, rfc3339
+from riata.base.document import write_document
+from riata.base.errors import BadInput, Conflict, Malformed, NotFound, RiataError
+from riata.learn.learner import Weights
+from riata.predict.model import Model, Origin
+from riata.predict.name_book import NameBook
+from riata.run.config import ModelConfig, check_change, read_config
+from riata.run.health import Health, ModelHealth
+from riata.run.outcome import Observed, RowsRefused
+from riata.run.published import Published
+from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.wire.encoder import fingerprint
+from riata.wire.names import NamesSeen
+from riata.wire.parse import Context
+from riata.wire.parsed import Parsed, RowError
+
+EXPORT_MAGIC = b"fake export of "
+STEP = 0.25
+
+
+@dataclass
+class FakeModel:
+    """One model: its log is a counter, its weights a dictionary."""
+
+    name: str
+    config: ModelConfig
+    seq: int = 1
+    learnt: int = 0
+    version: int = 1
+    weights: dict[int, float] = field(default_factory=dict)
+    ids: dict[bytes, bytes] = field(default_factory=dict)
+    generations: list[int] = field(default_factory=list)
+    book: NameBook = field(init=False)
+    seen: NamesSeen = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.book = NameBook(self.config.encoder.bits)
+        self.seen = NamesSeen(self.config.encoder.names_max)
+
+
+class FakeService:
+    """Implements both protocols of `riata.web.service`. `fail`, where set, is raised by the next observe."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.fail: RiataError | BaseException | None = None
+        self.applies = True  # whether wait=applied succeeds
+        self.is_ready = True
+        self.fatal: str | None = None
+        self.started = 0
+        self.stopped = 0
+        self.seen_ids: list[bytes] = []
+        self.all = {"default": FakeModel("default", ModelConfig())}
+
+    async def start(self) -> None:
+        self.started += 1
+
+    async def stop(self) -> None:
+        self.stopped += 1
+
+    def model(self, name: str) -> FakeModel:
+        if name not in self.all:
+            raise NotFound(f"no model named {name[:64]!r}", "model_not_found")
+        return self.all[name]
+
+    def published(self, model: str) -> Published:
+        m = self.model(model)
+        slots = sorted(m.weights)
+        beta = np.array([m.weights[slot] for slot in slots], dtype=np.float64)
+        weights = Weights(np.array(slots, np.uint32), beta, 0.0, "logistic", m.config.encoder.bits)
+        origin = Origin(model, bytes(16), fingerprint(m.config.encoder), m.config.labels)
+        figures = Progressive(ProgressiveConfig()).figures()
+        figures["cumulative"]["examples"] = m.learnt
+        served = Model(origin, weights, gen=len(m.generations), version=m.version, seq=m.learnt, created_ms=0)
+        history = [{"seq": n, "examples": n} for n in range(1, m.learnt + 1)]
+        return Published(served, m.config, figures, history, {"state": 8}, m.seq, 0, m.version, 0, self.clock.now_ms - 1500)
+
+    def context(self, model: str, labelled: bool) -> Context:
+        m = self.model(model)
+        return Context(m.config.encoder, m.config.labels, m.seen if labelled else None)
+
+    def names(self, model: str) -> NameBook:
+        return self.model(model).book
+
+    async def observe(self, model: str, parsed: Parsed, *, atomic: bool, wait_applied: bool) -> Observed:
+        m = self.model(model)
+        if self.fail is not None:
+            raise self.fail
+        errors = list(parsed.errors)
+        keep = []
+        duplicate = 0
+        for i in range(parsed.batch.n):
+            verdict = self._judge(m, parsed, i)
+            duplicate += verdict == "duplicate"
+            if verdict == "reused":
+                errors.append(RowError(int(parsed.row[i]), "id_reused", "event_id: seen with other content"))
+            elif verdict == "new":
+                keep.append(i)
+        refused = Observed(0, 0, parsed.rows, 0, errors, "memory", False)
+        if atomic and errors:
+            raise RowsRefused(f"{len(errors)} of {parsed.rows} rows are not acceptable", "atomic_refused", refused)
+        if not keep and not duplicate:
+            raise RowsRefused(f"none of {parsed.rows} rows is acceptable", "nothing_accepted", refused)
+        for i in keep:
+            self._learn(m, parsed, i)
+        for mark, name in parsed.names:
+            m.book.add(mark, name)
+        m.seen.add(mark for mark, _ in parsed.names)
+        applied = wait_applied and self.applies
+        return Observed(len(keep), duplicate, len(errors), m.seq, errors, "memory", applied)
+
+    def _judge(self, m: FakeModel, parsed: Parsed, i: int) -> str:
+        batch = parsed.batch
+        if not batch.has_id[i]:
+            return "new"
+        identity = batch.event_id[i].tobytes()
+        self.seen_ids.append(identity)
+        row = slice(int(batch.indptr[i]), int(batch.indptr[i + 1]))
+        content = batch.hash[row].tobytes() + batch.value[row].tobytes() + batch.label[i].tobytes()
+        if identity in m.ids:
+            return "duplicate" if m.ids[identity] == content else "reused"
+        m.ids[identity] = content
+        return "new"
+
+    def _learn(self, m: FakeModel, parsed: Parsed, i: int) -> None:
+        batch = parsed.batch
+        sign = 1.0 if batch.label[i] > 0.5 else -1.0
+        for j in range(int(batch.indptr[i]), int(batch.indptr[i + 1])):
+            slot = int(batch.hash[j]) >> (32 - m.config.encoder.bits)
+            m.weights[slot] = m.weights.get(slot, 0.0) + STEP * sign * float(np.sign(batch.value[j]))
+        m.weights = {slot: beta for slot, beta in m.weights.items() if beta != 0.0}
+        m.seq += 1
+        m.learnt = m.seq
+        m.version += 1
+
+    async def wait_for(self, model: str, seq: int) -> Published:
+        if seq > self.model(model).seq:
+            raise BadInput(f"min_seq {seq} is beyond the log", "min_seq_ahead")
+        return self.published(model)
+
+    def models(self) -> list[dict[str, Any]]:
+        return [self._line(name) for name in sorted(self.all)]
+
+    def _line(self, name: str) -> dict[str, Any]:
+        p = self.published(name)
+        served = {"version": p.version, "seq": p.model.seq, "generation": 0, "published": rfc3339(0), "age_s": 1.5}
+        learner = p.config.learner.kind
+        return {"name": name, "learner": learner, "examples": p.model.seq, "non_zeros": p.model.non_zeros, "served": served}
+
+    async def describe(self, model: str) -> dict[str, Any]:
+        p = self.published(model)
+        return {**self._line(model), "config": write_document(p.config), "memory_bytes": p.memory}
+
+    async def put_model(self, model: str, document: object) -> tuple[bool, ModelConfig]:
+        config = read_config(document)
+        created = model not in self.all
+        if created:
+            self.all[model] = FakeModel(model, config)
+        else:
+            check_change(self.all[model].config, config)
+            self.all[model].config = config
+        return created, config
+
+    async def drop_model(self, model: str) -> None:
+        if model == "default":
+            raise Conflict("the default model stays", "default_stays")
+        del self.all[self.model(model).name]
+
+    async def snapshots(self, model: str) -> list[dict[str, Any]]:
+        return [self._snapshot(generation) for generation in self.model(model).generations]
+
+    def _snapshot(self, generation: int) -> dict[str, Any]:
+        shown: dict[str, Any] = {"generation": generation, "seq": 1, "created": rfc3339(0), "bytes": 8}
+        return {**shown, "state_digest": "00", "metrics": {}}
+
+    async def snapshot_now(self, model: str) -> dict[str, Any]:
+        generations = self.model(model).generations
+        generations.append(len(generations) + 1)
+        return self._snapshot(len(generations))
+
+    async def restore(self, model: str, generation: int) -> dict[str, Any]:
+        m = self.model(model)
+        if generation not in m.generations:
+            raise NotFound(f"no generation {generation}", "generation_not_found")
+        m.seq += 1
+        return {"generation": generation, "seq": m.seq}
+
+    async def export(self, model: str) -> bytes:
+        return EXPORT_MAGIC + self.model(model).name.encode()
+
+    async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
+        if not content.startswith(EXPORT_MAGIC):
+            raise Malformed("not an export of a model", "not_an_export")
+        created = model not in self.all
+        self.all.setdefault(model, FakeModel(model, ModelConfig()))
+        return {"name": model, "created": created, "seq": 2}
+
+    def health(self) -> Health:
+        reasons = [] if self.is_ready else ["replaying the log: 1 of 2 events"]
+        models = {name: ModelHealth(m.seq, m.seq, m.version, 1.5, len(m.weights)) for name, m in self.all.items()}
+        alive = self.fatal is None
+        return Health(
+            alive, self.is_ready, self.is_ready and alive, reasons, self.fatal, [], models, {"ok": 3, "last_ms": 12}, (1, 2)
+        )

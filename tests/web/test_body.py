@@ -1,0 +1,99 @@
+"""Bodies as they really come: in parts, late, too long, broken off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from starlette.types import Message
+
+from riata.base.errors import BadInput, Malformed, TooLarge
+from riata.web.body import ClientGone, header, idempotency_key, read_body
+from tests.web.asking import Client, hear, post_scope
+from tests.web.conftest import BODY_BYTES_MAX
+from tests.web.fake_service import FakeService
+
+ROW = b'{"features":{"a":1},"label":1}'
+
+
+def part(body: bytes, more: bool = True) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def test_a_body_in_parts_is_one_body(client: Client) -> None:
+    parts = [part(ROW[i : i + 1]) for i in range(len(ROW))]
+    assert hear(client, post_scope("/observe"), [*parts, part(b"", more=False)]).status == 202
+
+
+def test_a_body_without_length_is_cut_at_its_bound(client: Client, service: FakeService) -> None:
+    endless = [part(b" " * 65_536)] * 100
+    heard = hear(client, post_scope("/observe"), endless)
+    assert (heard.status, json.loads(heard.body)["code"]) == (413, "body_too_large")
+    assert heard.asked == BODY_BYTES_MAX // 65_536 + 1
+    assert heard.header(b"connection") == b"close"
+    assert service.all["default"].seq == 1
+
+
+@pytest.mark.parametrize("length", [BODY_BYTES_MAX + 1, 10**30])
+def test_an_announced_length_beyond_the_bound_is_refused_unread(client: Client, length: int) -> None:
+    heard = hear(client, post_scope("/observe", [(b"content-length", str(length).encode())]), [])
+    assert (heard.status, heard.asked) == (413, 0)
+
+
+def test_a_broken_off_body_is_not_answered_and_not_accepted(client: Client, service: FakeService) -> None:
+    heard = hear(client, post_scope("/observe"), [part(ROW), {"type": "http.disconnect"}])
+    assert heard.messages == []
+    assert service.all["default"].seq == 1
+
+
+def test_a_broken_off_document_creates_nothing(client: Client, service: FakeService) -> None:
+    scope = {**post_scope("/models/m"), "method": "PUT"}
+    hear(client, scope, [part(b"{}"), {"type": "http.disconnect"}])
+    assert set(service.all) == {"default"}
+
+
+def test_a_body_that_trickles_is_given_up() -> None:
+    async def trickle() -> Message:
+        await asyncio.sleep(0.01)
+        return part(b" ")
+
+    with pytest.raises(BadInput) as caught:
+        asyncio.run(read_body(post_scope("/observe"), trickle, 10**6, 0.1))
+    assert caught.value.code == "body_too_slow"
+
+
+@pytest.mark.parametrize("size", [99, 100])
+def test_a_body_may_fill_its_bound(size: int) -> None:
+    async def whole() -> Message:
+        return part(b"x" * size, more=False)
+
+    assert len(asyncio.run(read_body(post_scope("/observe"), whole, 100, 1.0))) == size
+
+
+def test_a_body_one_byte_longer_may_not() -> None:
+    async def whole() -> Message:
+        return part(b"x" * 101, more=False)
+
+    with pytest.raises(TooLarge):
+        asyncio.run(read_body(post_scope("/observe"), whole, 100, 1.0))
+
+
+def test_a_client_that_is_gone_is_an_error_of_its_own() -> None:
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(ClientGone):
+        asyncio.run(read_body(post_scope("/observe"), gone, 100, 1.0))
+
+
+def test_a_header_that_comes_twice_is_malformed() -> None:
+    scope = post_scope("/observe", [(b"content-type", b"text/x-vw")])
+    with pytest.raises(Malformed):
+        header(scope, b"content-type")
+    assert header(scope, b"accept") is None
+
+
+def test_the_longest_idempotency_key_is_taken() -> None:
+    assert idempotency_key(post_scope("/observe", [(b"idempotency-key", b"~" * 200)])) == "~" * 200
+    assert idempotency_key(post_scope("/observe")) is None

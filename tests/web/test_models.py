@@ -1,0 +1,182 @@
+"""Routes about models."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.web.asking import Client
+from tests.web.fake_service import FakeService
+
+TEACH = '[{"features":{"age":41.5,"country":"de"},"label":1},{"features":{"country":"fr"},"label":0}]'
+
+
+def test_the_default_model_is_listed(client: Client) -> None:
+    assert [line["name"] for line in client.get("/models").json()["models"]] == ["default"]
+
+
+def test_putting_creates_then_changes(client: Client) -> None:
+    created = client.put("/models/m", '{"publish_every_ms":100}')
+    assert (created.status_code, created.headers["location"], created.json()["created"]) == (201, "/models/m", True)
+    changed = client.put("/models/m", '{"publish_every_ms":300}')
+    assert (changed.status_code, changed.json()["config"]["publish_every_ms"]) == (200, 300)
+    assert client.get("/models/m").json()["config"]["publish_every_ms"] == 300
+
+
+def test_what_needs_a_rebuild_is_a_conflict_that_names_it(client: Client) -> None:
+    answer = client.put("/models/default", '{"encoder":{"bits":10}}')
+    assert (answer.status_code, answer.json()["code"]) == (409, "needs_rebuild")
+    assert "encoder.bits" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ('{"publish_evry_ms":1}', 422, "unknown_key"),
+        ('{"publish_every_ms":"1"}', 422, "wrong_type"),
+        ('{"publish_every_ms":true}', 422, "wrong_type"),
+        ('{"publish_every_ms":0}', 422, "out_of_range"),
+        ('{"learner":{"kind":"oracle"}}', 422, "out_of_range"),
+        ('{"labels":"real"}', 422, "out_of_range"),
+        ("[]", 422, "wrong_type"),
+        ("", 400, "empty_body"),
+        ("{", 400, "malformed"),
+        ('{"publish_every_ms":NaN}', 400, "malformed"),
+        ('{"publish_every_ms":1e999}', 400, "malformed"),
+        ('{"publish_every_ms":' + "1" * 5000 + "}", 400, "malformed"),
+        ('{"labels":"0/1","labels":"0/1"}', 400, "duplicate_key"),
+        ('{"a":' * 9 + "1" + "}" * 9, 400, "too_deep"),
+        ("[" * 30_000, 400, "malformed"),
+        ('{"\\ud800":1}', 400, "malformed"),
+        ("\ufeff{}", 400, "malformed"),
+        ("{}" + " " * 70_000, 413, "body_too_large"),
+    ],
+)
+def test_unsuitable_documents_are_refused(client: Client, body: str, status: int, code: str) -> None:
+    answer = client.put("/models/m", body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert client.get("/models/m").status_code == 404
+
+
+def test_an_unknown_key_names_the_nearest(client: Client) -> None:
+    assert "'publish_every_ms'" in client.put("/models/m", '{"publish_evry_ms":1}').json()["detail"]
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/json; charset=latin-1"])
+def test_documents_are_json(client: Client, kind: str) -> None:
+    answer = client.put("/models/m", "{}", kind)
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("name", ["Upper", "-dash", "_low", "a" * 64, "a.b", "%C3%A4", "a%0A"])
+def test_names_outside_the_pattern_cannot_be_created_nor_found(client: Client, name: str) -> None:
+    answer = client.put(f"/models/{name}", "{}")
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_model_name")
+    found = client.get(f"/models/{name}")
+    assert (found.status_code, found.json()["code"]) == (404, "model_not_found")
+
+
+@pytest.mark.parametrize("name", ["a", "0", "a" * 63, "a-b_c"])
+def test_names_inside_the_pattern_can(client: Client, name: str) -> None:
+    assert client.put(f"/models/{name}", "{}").status_code == 201
+    assert client.get(f"/models/{name}").json()["name"] == name
+
+
+def test_dropping_wants_the_name_twice(client: Client) -> None:
+    client.put("/models/m", "{}")
+    for query in ("", "?confirm=", "?confirm=other", "?confirm=M"):
+        answer = client.ask("DELETE", f"/models/m{query}")
+        assert (answer.status_code, answer.json()["code"]) == (422, "confirm_needed")
+    assert client.ask("DELETE", "/models/m?confirm=m").json() == {"name": "m", "dropped": True}
+    assert client.ask("DELETE", "/models/m?confirm=m").status_code == 404
+
+
+def test_the_default_model_stays(client: Client) -> None:
+    answer = client.ask("DELETE", "/models/default?confirm=default")
+    assert (answer.status_code, answer.json()["code"]) == (409, "default_stays")
+
+
+def test_weights_come_by_size_with_their_names(client: Client) -> None:
+    client.post("/observe", TEACH)
+    client.post("/observe", TEACH)
+    answer = client.get("/models/default/weights?top=2").json()
+    assert [(w["feature"], w["weight"]) for w in answer["weights"]] in (
+        [("age", 0.5), ("country=de", 0.5)],
+        [("age", 0.5), ("country=fr", -0.5)],
+        [("country=de", 0.5), ("age", 0.5)],
+        [("country=de", 0.5), ("country=fr", -0.5)],
+        [("country=fr", -0.5), ("age", 0.5)],
+        [("country=fr", -0.5), ("country=de", 0.5)],
+    )
+    assert answer["non_zeros"] == 3
+    assert answer["model"] == {"name": "default", "version": 5, "seq": 5}
+
+
+def test_weights_can_be_asked_by_prefix(client: Client) -> None:
+    client.post("/observe", TEACH)
+    weights = client.get("/models/default/weights?prefix=country").json()["weights"]
+    assert {w["feature"] for w in weights} == {"country=de", "country=fr"}
+
+
+@pytest.mark.parametrize("query", ["top=0", "top=10001", "top=a", "top=1&top=1", "tpo=1"])
+def test_weights_read_their_options_strictly(client: Client, query: str) -> None:
+    assert client.get(f"/models/default/weights?{query}").status_code == 422
+
+
+def test_metrics_carry_every_horizon_and_no_nan(client: Client) -> None:
+    told = client.get("/models/default/metrics").json()
+    assert {"model", "cumulative", "faded", "window", "calibration", "non_zeros"} == set(told)
+    assert told["cumulative"]["log_loss"] is None
+
+
+def test_since_adds_the_points_after_it(client: Client) -> None:
+    client.post("/observe", TEACH)
+    history = client.get("/models/default/metrics?since=1").json()["history"]
+    assert [point["seq"] for point in history] == [2, 3]
+    assert client.get("/models/default/metrics?since=x").status_code == 422
+
+
+@pytest.mark.parametrize("path", ["", "/metrics", "/weights", "/snapshots", "/export", "/predict"])
+def test_models_that_are_not_there_are_not_found(client: Client, path: str) -> None:
+    answer = client.get(f"/models/nobody{path}")
+    assert (answer.status_code, answer.json()["code"]) == (404, "model_not_found")
+
+
+@pytest.mark.parametrize("path", ["/models", "/models/default", "/models/default/snapshots", "/models/default/export"])
+def test_unknown_options_are_refused_everywhere(client: Client, path: str) -> None:
+    answer = client.get(f"{path}?frmat=json")
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_option")
+
+
+def test_paths_nobody_knows_are_problems_too(client: Client) -> None:
+    answer = client.get("/nothing/here")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status_code, answer.json()["code"]) == (404, "no_such_route")
+    assert client.get("/models/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/observe", {"POST"}),
+        ("DELETE", "/predict", {"GET", "HEAD", "POST"}),
+        ("PATCH", "/models/default", {"GET", "PUT", "DELETE"}),
+        ("POST", "/models", {"GET"}),
+        ("PUT", "/models/default/snapshots", {"GET", "POST"}),
+        ("DELETE", "/livez", {"GET"}),
+    ],
+)
+def test_other_methods_are_told_which_are_allowed(client: Client, method: str, path: str, allowed: set[str]) -> None:
+    answer = client.ask(method, path)
+    assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
+    assert set(answer.headers["allow"].split(", ")) == allowed
+
+
+def test_several_models_live_side_by_side(client: Client, service: FakeService) -> None:
+    client.put("/models/a", "{}")
+    client.post("/models/a/observe", TEACH)
+    assert client.get("/models/a/predict?country=de").json()["known_features"] == 1
+    assert client.get("/predict?country=de").json()["known_features"] == 0
+    assert json.loads(client.get("/models").content)["models"][0]["name"] == "a"
+    assert set(service.all) == {"a", "default"}

@@ -1,0 +1,174 @@
+"""POST /observe."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from riata.base.errors import Busy, Corrupt, Unavailable
+from tests.web.asking import Client
+from tests.web.fake_service import FakeService
+
+ROW = '{"features":{"age":41.5,"country":"de"},"label":1}'
+
+
+def test_one_object_is_accepted_with_its_place_in_the_log(client: Client) -> None:
+    answer = client.post("/observe", ROW)
+    assert answer.status_code == 202
+    assert answer.json() == {
+        "accepted": 1,
+        "duplicate": 0,
+        "rejected": 0,
+        "seq": 2,
+        "outcome": "accepted",
+        "durability": "memory",
+        "errors": [],
+    }
+
+
+def test_the_short_route_speaks_to_the_default_model(client: Client, service: FakeService) -> None:
+    client.put("/models/other", "{}")
+    client.post("/models/other/observe", ROW)
+    client.post("/models/other/observe", ROW)
+    client.post("/observe", ROW)
+    assert (service.all["default"].seq, service.all["other"].seq) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/json", f"[{ROW},{ROW}]"),
+        ("application/x-ndjson", f"{ROW}\n{ROW}\n"),
+        ("application/x-ndjson; charset=utf-8", f"{ROW}\n{ROW}"),
+        ("text/x-vw", "1 |user age:41.5\n0 |user age:2\n"),
+        ("text/x-svmlight", "1 1:41.5\n0 2:1 # comment\n"),
+    ],
+)
+def test_every_content_type_brings_its_rows(client: Client, kind: str, body: str) -> None:
+    answer = client.post("/observe", body, kind)
+    assert (answer.status_code, answer.json()["accepted"]) == (202, 2)
+
+
+def test_bad_rows_are_listed_beside_accepted_ones(client: Client) -> None:
+    answer = client.post("/observe", f'{ROW}\n{{"features":{{"a":1}}}}\nnot json\n{ROW}', "application/x-ndjson")
+    told = answer.json()
+    assert (answer.status_code, told["accepted"], told["rejected"]) == (202, 2, 2)
+    assert [(error["index"], error["code"]) for error in told["errors"]] == [(1, "missing_label"), (2, "malformed")]
+
+
+def test_no_more_than_ten_row_errors_are_shown(client: Client) -> None:
+    rows = "\n".join(["{}"] * 30 + [ROW])
+    told = client.post("/observe", rows, "application/x-ndjson").json()
+    assert (told["rejected"], len(told["errors"])) == (30, 10)
+
+
+def test_nothing_accepted_is_unprocessable_and_says_why(client: Client) -> None:
+    answer = client.post("/observe", '[{"features":{"a":1}}]')
+    problem = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status_code, problem["code"], problem["outcome"]) == (422, "nothing_accepted", "not_accepted")
+    assert (problem["accepted"], problem["rejected"], problem["errors"][0]["code"]) == (0, 1, "missing_label")
+
+
+def test_atomic_refuses_all_rows_with_the_one(client: Client, service: FakeService) -> None:
+    answer = client.post("/observe?atomic=true", f'[{ROW},{{"features":{{"a":1}}}}]')
+    assert (answer.status_code, answer.json()["code"]) == (422, "atomic_refused")
+    assert service.all["default"].seq == 1
+    assert client.post("/observe?atomic=true", f"[{ROW},{ROW}]").json()["accepted"] == 2
+
+
+def test_waiting_for_application_answers_200(client: Client, service: FakeService) -> None:
+    answer = client.post("/observe?wait=applied", ROW)
+    assert (answer.status_code, answer.json()["applied"]) == (200, True)
+    service.applies = False
+    late = client.post("/observe?wait=applied", ROW)
+    assert (late.status_code, late.json()["applied"]) == (202, False)
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "word"),
+    [
+        ("?atomik=true", "unknown_option", "'atomic'"),
+        ("?atomic=yes", "bad_option", "true or false"),
+        ("?wait=durable", "bad_option", "applied"),
+        ("?wait=applied&wait=applied", "repeated_option", "twice"),
+    ],
+)
+def test_options_are_read_strictly(client: Client, query: str, code: str, word: str) -> None:
+    answer = client.post(f"/observe{query}", ROW)
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
+    assert word in answer.json()["detail"]
+
+
+def test_a_repeated_event_id_is_a_duplicate_and_with_other_content_an_error(client: Client) -> None:
+    row = '{"features":{"a":1},"label":1,"event_id":"8f2c"}'
+    assert client.post("/observe", row).json()["accepted"] == 1
+    again = client.post("/observe", row)
+    assert (again.status_code, again.json()["duplicate"], again.json()["outcome"]) == (202, 1, "duplicate")
+    other = client.post("/observe", row.replace('"label":1', '"label":0'))
+    assert (other.status_code, other.json()["errors"][0]["code"]) == (422, "id_reused")
+
+
+def test_an_idempotency_key_names_every_row_without_an_id(client: Client, service: FakeService) -> None:
+    plain = '{"features":{"a":%d},"label":1}'
+    rows = f'[{plain % 1},{{"nonsense":1}},{{"features":{{"a":1}},"label":1,"event_id":"mine"}},{plain % 2}]'
+    client.post("/observe", rows, Idempotency_Key="k-1")
+    expected = [hashlib.blake2b(text, digest_size=16).digest() for text in (b"k-1/0", b"mine", b"k-1/3")]
+    assert service.seen_ids == expected
+    again = client.post("/observe", rows, Idempotency_Key="k-1").json()
+    assert (again["accepted"], again["duplicate"], again["rejected"]) == (0, 3, 1)
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "x" * 201, "caf\xe9"])
+def test_unsuitable_idempotency_keys_are_refused(client: Client, key: str) -> None:
+    headers = {"Content-Type": "application/json", "Idempotency-Key": key.encode("latin-1")}
+    answer = client.ask("POST", "/observe", content=ROW, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_idempotency_key")
+
+
+def test_a_large_body_is_parsed_like_a_small_one(client: Client) -> None:
+    rows = "\n".join([ROW] * 4000)
+    assert len(rows) > 64 * 1024
+    assert client.post("/observe", rows, "application/x-ndjson", Idempotency_Key="k").json()["accepted"] == 4000
+
+
+def test_busy_says_when_to_come_back(client: Client, service: FakeService) -> None:
+    service.fail = Busy("5 events wait", "lag", retry_after_s=1.2)
+    answer = client.post("/observe", ROW)
+    problem = answer.json()
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    assert (problem["code"], problem["outcome"], problem["retryable"]) == ("lag", "not_accepted", True)
+
+
+def test_too_fast_is_429(client: Client, service: FakeService) -> None:
+    service.fail = Busy("slow down", "too_fast")
+    assert client.post("/observe", ROW).status_code == 429
+
+
+def test_a_store_that_did_not_answer_leaves_the_outcome_unknown(client: Client, service: FakeService) -> None:
+    service.fail = Unavailable("the log did not answer", "log_timeout", outcome="unknown")
+    answer = client.post("/observe", ROW)
+    assert (answer.status_code, answer.json()["outcome"], answer.json()["retryable"]) == (503, "unknown", True)
+
+
+def test_a_full_disk_is_507(client: Client, service: FakeService) -> None:
+    service.fail = Unavailable("no room", "disk_reserve")
+    answer = client.post("/observe", ROW)
+    assert (answer.status_code, answer.json()["outcome"]) == (507, "not_accepted")
+
+
+@pytest.mark.parametrize("fault", [Corrupt("/secret/path: page 7"), RuntimeError("secret")])
+def test_a_fault_of_ours_keeps_its_details(client: Client, service: FakeService, fault: Exception) -> None:
+    service.fail = fault
+    answer = client.post("/observe", ROW)
+    assert (answer.status_code, answer.json()["outcome"]) == (500, "unknown")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "secret" not in answer.text
+
+
+def test_unknown_models_are_not_found_before_the_body_is_read(client: Client) -> None:
+    answer = client.post("/models/nobody/observe", "[" * 100)
+    assert (answer.status_code, answer.json()["code"]) == (404, "model_not_found")
+    assert json.loads(answer.content)["status"] == 404

@@ -1,0 +1,144 @@
+"""One table of what is refused on both hot routes: exact status, exact code, never a 5xx."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.web.asking import Client
+from tests.web.conftest import BODY_BYTES_MAX
+
+JSON = "application/json"
+LINES = "application/x-ndjson"
+
+
+def example(feature: str, label: str = "1") -> bytes:
+    return f'{{"features":{{{feature}}},"label":{label}}}'.encode()
+
+
+DOCUMENTS: list[tuple[str, str, bytes, int, str]] = [
+    ("depth, open", JSON, b'{"features":' * 20_000, 400, "too_deep"),
+    ("depth, closed", JSON, b"[" * 100_000 + b"]" * 100_000, 400, "too_deep"),
+    ("depth of objects", JSON, b'{"features":' * 10_000 + b"1" + b"}" * 10_000, 400, "too_deep"),
+    ("NaN", JSON, example('"a":NaN'), 400, "malformed"),
+    ("Infinity", JSON, example('"a":Infinity'), 400, "malformed"),
+    ("-Infinity", JSON, example('"a":-Infinity'), 400, "malformed"),
+    ("duplicate keys of an example", JSON, b'{"features":{},"label":1,"label":1}', 422, "duplicate_key"),
+    ("duplicate features", JSON, example('"a":1,"a":1'), 422, "duplicate_key"),
+    ("duplicate features, escaped", JSON, example('"a":1,"\\u0061":1'), 422, "duplicate_key"),
+    ("1e999", JSON, example('"a":1e999'), 422, "out_of_range"),
+    ("1e308", JSON, example('"a":1e308'), 422, "out_of_range"),
+    ("beyond the bound of values", JSON, example('"a":1000001'), 422, "out_of_range"),
+    ("integer of 400 digits", JSON, example('"a":' + "1" * 400), 422, "out_of_range"),
+    ("integer of 5000 digits", JSON, example('"a":' + "1" * 5000), 422, "out_of_range"),
+    ("label as a string", JSON, example('"a":1', '"1"'), 422, "bad_label"),
+    ("label 2", JSON, example('"a":1', "2"), 422, "bad_label"),
+    ("label -1 where labels are 0/1", JSON, example('"a":1', "-1"), 422, "bad_label"),
+    ("label absent", JSON, b'{"features":{"a":1}}', 422, "missing_label"),
+    ("label null", JSON, example('"a":1', "null"), 422, "missing_label"),
+    ("weight as a string", JSON, b'{"features":{},"label":1,"weight":"1"}', 422, "bad_weight"),
+    ("weight 0", JSON, b'{"features":{},"label":1,"weight":0}', 422, "bad_weight"),
+    ("weight beyond its bound", JSON, b'{"features":{},"label":1,"weight":1001}', 422, "bad_weight"),
+    ("event id empty", JSON, b'{"features":{},"label":1,"event_id":""}', 422, "bad_event_id"),
+    ("event id a number", JSON, b'{"features":{},"label":1,"event_id":7}', 422, "bad_event_id"),
+    ("time without a zone", JSON, b'{"features":{},"label":1,"ts":"2026-11-20"}', 422, "bad_ts"),
+    ("feature an object", JSON, example('"a":{"b":1}'), 422, "bad_feature"),
+    ("feature a list of numbers", JSON, example('"a":[1,2]'), 422, "bad_feature"),
+    ("features a list", JSON, b'{"features":[1],"label":1}', 422, "missing_features"),
+    ("features absent", JSON, b'{"label":1}', 422, "missing_features"),
+    ("unknown key", JSON, b'{"features":{},"label":1,"wieght":1}', 422, "unknown_key"),
+    ("label by prediction", JSON, b'{"prediction_id":"x","label":1}', 422, "labels_by_prediction_not_available"),
+    ("element that is no object", JSON, b"[1]", 422, "not_an_object"),
+    ("body that is no object", JSON, b"1", 422, "not_an_object"),
+    ("invalid UTF-8", JSON, b'{"features":{"\xff":1},"label":1}', 400, "invalid_utf8"),
+    ("overlong UTF-8", JSON, b'{"features":{"\xc0\xaf":1},"label":1}', 400, "invalid_utf8"),
+    ("lone surrogate", JSON, example('"\\ud800":1'), 400, "malformed"),
+    ("UTF-16", JSON, example('"a":1').decode().encode("utf-16"), 400, "invalid_utf8"),
+    ("UTF-16 without a mark", JSON, example('"a":1').decode().encode("utf-16-le"), 400, "malformed"),
+    ("byte order mark", JSON, b"\xef\xbb\xbf" + example('"a":1'), 400, "byte_order_mark"),
+    ("NUL in a name", JSON, example('"a\\u0000":1'), 422, "bad_name"),
+    ("raw NUL", JSON, b'{"features":{"a\x00":1},"label":1}', 400, "malformed"),
+    ("name that is not NFC", JSON, '{"features":{"e\u0301":1},"label":1}'.encode(), 422, "not_nfc"),
+    ("name of 257 bytes", JSON, example('"' + "a" * 257 + '":1'), 422, "name_too_long"),
+    ("name of 200 KB", JSON, example('"' + "a" * 200_000 + '":1'), 422, "name_too_long"),
+    ("empty name", JSON, example('"":1'), 422, "bad_name"),
+    ("indicator of 257 bytes", JSON, example('"a":"' + "b" * 257 + '"'), 422, "name_too_long"),
+    ("10 001 features in a row", JSON, example(",".join(f'"{i}":1' for i in range(10_001))), 422, "too_many_features_in_row"),
+    ("10 001 rows", LINES, b"{}\n" * 10_001, 413, "too_many_rows"),
+    ("empty array", JSON, b"[]", 400, "empty_body"),
+    ("empty body", JSON, b"", 400, "empty_body"),
+    ("nothing but space", JSON, b" \n ", 400, "empty_body"),
+    ("no lines", LINES, b"\n\n", 400, "empty_body"),
+    ("trailing bytes", JSON, example('"a":1') + b"x", 400, "malformed"),
+    ("two documents", JSON, example('"a":1') * 2, 400, "malformed"),
+    ("trailing comma", JSON, b"[" + example('"a":1') + b",]", 400, "malformed"),
+    ("comment", JSON, b"/**/" + example('"a":1'), 400, "malformed"),
+    ("leading zero", JSON, example('"a":01'), 400, "malformed"),
+    ("cut off", JSON, example('"a":1')[:-1], 400, "malformed"),
+    ("body beyond its bound", JSON, b" " * (BODY_BYTES_MAX + 1), 413, "body_too_large"),
+    ("no content type", "", example('"a":1'), 415, "unsupported_media_type"),
+    ("unknown content type", "application/xml", example('"a":1'), 415, "unsupported_media_type"),
+    ("form", "application/x-www-form-urlencoded", b"a=1", 415, "unsupported_media_type"),
+    ("multipart", "multipart/form-data; boundary=x", b"--x--", 415, "unsupported_media_type"),
+    ("latin-1", "application/json; charset=latin-1", example('"a":1'), 415, "unsupported_media_type"),
+]
+
+
+@pytest.mark.parametrize(("what", "kind", "body", "status", "code"), DOCUMENTS, ids=[row[0] for row in DOCUMENTS])
+def test_observe_refuses(client: Client, what: str, kind: str, body: bytes, status: int, code: str) -> None:
+    answer = client.post("/observe", body, kind)
+    problem = answer.json()
+    told = problem["errors"][0]["code"] if problem["code"] == "nothing_accepted" else problem["code"]
+    assert (answer.status_code, told) == (status, code), what
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem["status"] == status
+    assert len(answer.content) < 2048, "what was sent comes back"
+
+
+ACCEPTED: list[tuple[str, bytes]] = [
+    ("-0.0", example('"a":-0.0')),
+    ("subnormal", example('"a":5e-324')),
+    ("largest value", example('"a":1000000')),
+    ("label 1.0", example('"a":1', "1.0")),
+    ("label true", example('"a":1', "true")),
+    ("largest weight", b'{"features":{},"label":1,"weight":1000}'),
+    ("name of 256 bytes", example('"' + "a" * 256 + '":1')),
+    ("name in NFC", '{"features":{"\u00e9":1},"label":1}'.encode()),
+    ("right-to-left mark", '{"features":{"a\u200f":1},"label":1}'.encode()),
+    ("surrogate pair", example('"\\ud83d\\ude00":1')),
+    ("no features", example("")),
+    ("null feature", example('"a":null')),
+    ("10 000 features", example(",".join(f'"{i}":1' for i in range(10_000)))),
+    ("space around", b" \r\n\t" + example('"a":1') + b"\n "),
+]
+
+
+@pytest.mark.parametrize(("what", "body"), ACCEPTED, ids=[row[0] for row in ACCEPTED])
+def test_observe_accepts_what_stands_just_inside(client: Client, what: str, body: bytes) -> None:
+    answer = client.post("/observe", body)
+    assert (answer.status_code, answer.json()["accepted"]) == (202, 1), what
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate", "gzip, identity", "x"])
+def test_encoded_bodies_are_refused_unread(client: Client, encoding: str) -> None:
+    answer = client.post("/observe", b"\x1f\x8b", Content_Encoding=encoding)
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_encoding")
+
+
+def test_the_identity_encoding_is_none(client: Client) -> None:
+    assert client.post("/observe", example('"a":1'), Content_Encoding="identity").status_code == 202
+
+
+def test_long_keys_are_not_echoed(client: Client) -> None:
+    key = "k" * 5000
+    for answer in (
+        client.post("/observe", json.dumps({key: 1})),
+        client.post(f"/observe?{key}=1", b"{}"),
+        client.put("/models/m", json.dumps({key: 1})),
+        client.put("/models/m", json.dumps({"learner": {"kind": key}})),
+        client.get(f"/models/{key}"),
+        client.get("/models/default/export?format=" + key),
+    ):
+        assert 400 <= answer.status_code < 500
+        assert "k" * 65 not in answer.text

@@ -1,0 +1,49 @@
+"""JSON Schema read off dataclasses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen
+
+from riata.web.schema_of import schema_of
+
+
+@dataclass(frozen=True)
+class Inner:
+    kind: Literal["inner"] = "inner"
+    rate: Annotated[float, Gt(0), Lt(1), "how fast"] = 0.5
+
+
+@dataclass(frozen=True)
+class Outer:
+    needed: int
+    part: Inner = field(default_factory=Inner)
+    either: Inner | None = None
+    names: Annotated[tuple[Annotated[str, MaxLen(3)], ...], MaxLen(2)] = ()
+    ceiling: Annotated[float, Ge(0), Le(math.inf)] = field(default=math.inf, metadata={"doc": "no bound"})
+
+
+def test_every_key_has_type_bounds_default_and_reason() -> None:
+    inner = {
+        "type": "object",
+        "properties": {
+            "kind": {"enum": ["inner"], "default": "inner"},
+            "rate": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "description": "how fast", "default": 0.5},
+        },
+        "additionalProperties": False,
+    }
+    assert schema_of(Outer) == {
+        "type": "object",
+        "properties": {
+            "needed": {"type": "integer"},
+            "part": inner,
+            "either": {"anyOf": [{**inner, "required": ["kind"]}, {"type": "null"}], "default": None},
+            "names": {"type": "array", "items": {"type": "string", "maxLength": 3}, "maxItems": 2, "default": []},
+            "ceiling": {"type": "number", "minimum": 0, "default": "infinite", "description": "no bound"},
+        },
+        "additionalProperties": False,
+        "required": ["needed"],
+    }

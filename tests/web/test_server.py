@@ -1,0 +1,98 @@
+"""What can only be seen through a socket."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from riata.base.clock import ManualClock
+from riata.web.app import create_app
+from riata.web.server import KEEP_ALIVE_S, build_server
+from riata.web.settings import WebSettings
+from tests.web.fake_service import FakeService
+from tests.web.serving import serving
+
+ROW = b'{"features":{"a":1},"label":1}'
+BODY_BYTES_MAX = 256 * 1024
+
+
+@pytest.fixture
+def service() -> FakeService:
+    return FakeService(ManualClock(10_000))
+
+
+@pytest.fixture
+def port(service: FakeService) -> Iterator[int]:
+    settings = WebSettings(body_bytes_max=BODY_BYTES_MAX)
+    with serving(create_app(service, service, settings, service.clock)) as found:
+        yield found
+
+
+def exchange(port: int, request: bytes, last: bool = False) -> bytes:
+    """Send bytes, read until the other side closes or falls silent."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(request)
+        if last:
+            connection.shutdown(socket.SHUT_WR)
+        heard = b""
+        connection.settimeout(1.0)
+        try:
+            while part := connection.recv(65_536):
+                heard += part
+        except (TimeoutError, ConnectionResetError):
+            pass
+        return heard
+
+
+def post(body: bytes, *headers: bytes, length: int | None = None) -> bytes:
+    head = [b"POST /observe HTTP/1.1", b"Host: t", b"Content-Type: application/json", *headers]
+    head.append(b"Content-Length: %d" % (len(body) if length is None else length))
+    return b"\r\n".join(head) + b"\r\n\r\n" + body
+
+
+def test_an_answer_names_no_server(port: int) -> None:
+    heard = exchange(port, post(ROW, b"Connection: close"))
+    assert heard.startswith(b"HTTP/1.1 202 ")
+    assert b"\r\nserver:" not in heard.lower()
+    assert b"\r\ncache-control: no-store" in heard
+
+
+def test_connections_are_kept(port: int) -> None:
+    assert exchange(port, post(ROW) + post(ROW, b"Connection: close")).count(b"HTTP/1.1 202 ") == 2
+
+
+def test_a_body_announced_too_long_is_refused_before_it_is_sent(port: int) -> None:
+    heard = exchange(port, post(b"", length=BODY_BYTES_MAX + 1))
+    assert heard.startswith(b"HTTP/1.1 413 ")
+    assert json.loads(heard.split(b"\r\n\r\n", 1)[1])["code"] == "body_too_large"
+
+
+def test_a_chunked_body_is_refused_once_it_is_too_long(port: int) -> None:
+    head = b"POST /observe HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    heard = exchange(port, head + chunk * (BODY_BYTES_MAX // 65_536 + 1))
+    assert heard.startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_ends_early_adds_nothing(port: int, service: FakeService) -> None:
+    exchange(port, post(ROW, length=len(ROW) + 10), last=True)
+    assert service.all["default"].seq == 1
+
+
+def test_stopping_ends_idle_connections_and_stops_the_service(service: FakeService) -> None:
+    with serving(create_app(service, service, WebSettings(), service.clock)) as found:
+        idle = socket.create_connection(("127.0.0.1", found))
+        exchange(found, post(ROW, b"Connection: close"))
+    idle.close()
+    assert service.stopped == 1
+
+
+def test_the_server_is_configured_as_promised() -> None:
+    config = build_server(lambda *_: None, "127.0.0.1", 8080, 20).config  # type: ignore[arg-type,return-value]
+    assert (config.timeout_keep_alive, config.timeout_graceful_shutdown) == (KEEP_ALIVE_S, 20)
+    assert not config.server_header
+    assert not config.access_log
+    assert not config.proxy_headers

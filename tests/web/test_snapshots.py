@@ -1,0 +1,87 @@
+"""Routes about saved generations."""
+
+from __future__ import annotations
+
+import pytest
+
+from riata.base.errors import Corrupt
+from tests.web.asking import Client
+from tests.web.conftest import BODY_BYTES_MAX
+from tests.web.fake_service import EXPORT_MAGIC, FakeService
+
+BINARY = "application/octet-stream"
+
+
+def test_a_snapshot_is_made_listed_and_restored(client: Client) -> None:
+    made = client.ask("POST", "/models/default/snapshots")
+    assert (made.status_code, made.json()["generation"]) == (201, 1)
+    assert [s["generation"] for s in client.get("/models/default/snapshots").json()["snapshots"]] == [1]
+    restored = client.post("/models/default/restore", '{"generation":1}')
+    assert (restored.status_code, restored.json()) == (200, {"generation": 1, "seq": 2})
+
+
+def test_a_generation_that_is_not_kept_is_not_found(client: Client) -> None:
+    answer = client.post("/models/default/restore", '{"generation":9}')
+    assert (answer.status_code, answer.json()["code"]) == (404, "generation_not_found")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("{}", 422),
+        ('{"generation":"1"}', 422),
+        ('{"generation":true}', 422),
+        ('{"generation":0}', 422),
+        ('{"generation":1.0}', 422),
+        ('{"generation":9223372036854775808}', 422),
+        ('{"genration":1}', 422),
+        ('{"generation":1,"x":1}', 422),
+        ("[1]", 422),
+        ("", 400),
+    ],
+)
+def test_a_restore_reads_its_body_strictly(client: Client, body: str, status: int) -> None:
+    assert client.post("/models/default/restore", body).status_code == status
+
+
+def test_an_export_goes_back_in_under_another_name(client: Client) -> None:
+    answer = client.get("/models/default/export")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, BINARY)
+    assert answer.headers["content-disposition"] == 'attachment; filename="default.riata"'
+    taken = client.post("/models/copy/import", answer.content, BINARY)
+    assert (taken.status_code, taken.json()["created"]) == (200, True)
+    assert client.get("/models/copy").status_code == 200
+
+
+def test_the_readable_export_has_every_weight_by_name(client: Client) -> None:
+    client.post("/observe", '{"features":{"age":2},"label":1}')
+    told = client.get("/models/default/export?format=json").json()
+    assert [(w["weight"], w["names"]) for w in told["weights"]] == [(0.25, ["age"])]
+    assert told["config"]["labels"] == "0/1"
+
+
+def test_other_formats_name_the_nearest(client: Client) -> None:
+    answer = client.get("/models/default/export?format=jsn")
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_option")
+    assert "'json'" in answer.json()["detail"]
+
+
+def test_what_is_no_export_is_malformed(client: Client) -> None:
+    answer = client.post("/models/m/import", b"garbage", BINARY)
+    assert (answer.status_code, answer.json()["code"]) == (400, "not_an_export")
+
+
+def test_corrupt_bytes_of_a_client_are_the_clients(client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(model: str, content: bytes) -> dict[str, object]:
+        raise Corrupt(f"digest differs, {model}, {len(content)} bytes")
+
+    monkeypatch.setattr(service, "import_model", refuse)
+    assert client.post("/models/m/import", b"x", BINARY).status_code == 400
+
+
+def test_an_import_has_a_type_a_name_and_a_bound(client: Client) -> None:
+    assert client.post("/models/m/import", EXPORT_MAGIC, "application/json").status_code == 415
+    assert client.post("/models/M/import", EXPORT_MAGIC, BINARY).status_code == 422
+    assert client.post("/models/m/import?confirm=1", EXPORT_MAGIC, BINARY).status_code == 422
+    assert client.post("/models/m/import", EXPORT_MAGIC + bytes(BODY_BYTES_MAX), BINARY).status_code == 413
+    assert client.post("/models/m/import", EXPORT_MAGIC, BINARY).status_code == 200

@@ -1,0 +1,96 @@
+"""What the tests of the line formats share: a body through the compiled lane, row by row, beside its slow twin."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import I64, U8
+from riata.wire.codes import DUPLICATE_INDEX, HANDOVER, OK, OUT_OF_RANGE
+from riata.wire.encoder import EncoderConfig
+from riata.wire.names import EVERY_NAME, NO_NAMES
+from riata.wire.parse import Context, Labels, make_rules
+from riata.wire.rows import BEGIN, END, FOUND, ROWS, Refusal, Row, Rules, Sink, SlowRow, make_row, make_sink, row_capacity
+from tests.twins.lines import summed
+
+Reader = Callable[[U8, I64, Row, Sink, Rules], int]
+
+
+class Out(NamedTuple):
+    """One row of the compiled lane."""
+
+    code: int
+    label: float
+    weight: float
+    features: dict[int, float]
+
+
+def rules_of(labels: Labels = "0/1", labelled: bool = True, names: bool = False, key: int = 0) -> Rules:
+    """Rules of a model without text fields."""
+    return make_rules(Context(EncoderConfig(hash_key=key), labels), labelled, EVERY_NAME if names else NO_NAMES)
+
+
+def bytes_of(text: str | bytes) -> U8:
+    """Bytes for a kernel."""
+    return np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8)
+
+
+def run(read: Reader, body: bytes, rules: Rules, rows_max: int = 10_000) -> tuple[int, Sink, list[Out]]:
+    """Call `read` on a body as `wire.parse` does."""
+    data = bytes_of(body + b"\n")
+    ends = np.concatenate(([0], np.flatnonzero(data == 10) + 1)).astype(np.int64)
+    sink = make_sink(len(body), min(len(ends), rows_max), 1)
+    status = read(data, ends, make_row(row_capacity(len(body), 1)), sink, rules)
+    rows = []
+    for i in range(int(sink.count[ROWS])):
+        span = slice(int(sink.place[i, BEGIN]), int(sink.place[i, END]))
+        features = dict(zip(sink.hash[span].tolist(), sink.value[span].tolist(), strict=True))
+        rows.append(Out(int(sink.code[i]), float(sink.label[i]), float(sink.weight[i]), features))
+    return status, sink, rows
+
+
+def compare(read: Reader, slow: Callable[[bytes, Rules], list[SlowRow | Refusal]], body: bytes, rules: Rules) -> tuple[int, int, int]:
+    """Hold the compiled lane to its twin, row by row, to the last bit; how many were accepted, refused, handed over."""
+    status, sink, rows = run(read, body, rules)
+    assert status == OK
+    assert sink.count[FOUND] == 0
+    expected = slow(body, rules)
+    assert len(rows) == len(expected)
+    accepted = refused = left = 0
+    for out, twin in zip(rows, expected, strict=True):
+        wanted = summed(twin)
+        if out.code == HANDOVER:
+            left += 1
+        elif isinstance(wanted, int) or isinstance(twin, Refusal):
+            # An index that comes twice and a sum out of range may be met in either order.
+            assert out.code == wanted or (out.code == OUT_OF_RANGE and wanted == DUPLICATE_INDEX)
+            refused += 1
+        elif not all(abs(value) <= 1e6 for value in wanted.values()):
+            assert out.code == OUT_OF_RANGE
+            refused += 1
+        else:
+            assert out.code == OK
+            assert out.features == wanted  # no value is zero or not a number, so == is equality of bits
+            assert list(out.features) == list(wanted)
+            assert repr(out.label) == repr(twin.label)
+            assert out.weight == twin.weight
+            accepted += 1
+    return accepted, refused, left
+
+
+def mutate(rng: random.Random, line: bytes, letters: bytes) -> bytes:
+    """Change, drop, double or insert a few bytes."""
+    changed = bytearray(line)
+    for _ in range(rng.choice((0, 0, 1, 1, 2, 3))):
+        at = rng.randrange(len(changed) + 1)
+        kind = rng.randrange(3)
+        if kind == 0:
+            changed[at:at] = bytes([rng.choice(letters)])
+        elif kind == 1:
+            del changed[at : at + rng.randrange(1, 3)]
+        else:
+            changed[at : at + 1] = bytes([rng.choice(letters)])
+    return bytes(changed).replace(b"\n", b"")

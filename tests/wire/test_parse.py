@@ -1,0 +1,293 @@
+"""What is accepted, what is refused and with which slug: one refusal beside each acceptance."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from riata.base.errors import BadInput, Malformed, TooLarge, Unsupported
+from riata.base.limits import BODY_BYTES_MAX, FEATURES_PER_REQUEST_MAX, FEATURES_PER_ROW_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
+from riata.wire.encoder import EncoderConfig
+from riata.wire.names import NamesSeen
+from riata.wire.parse import Context, Labels, explain_query, explain_rows, parse_examples, parse_query, warm_up
+from riata.wire.parsed import Parsed
+from tests.twins.hashing import hash_name
+
+NDJSON = "application/x-ndjson"
+PLAIN = Context(EncoderConfig(text=("t",)))
+
+
+def lines(body: str | bytes, context: Context = PLAIN, labelled: bool = True) -> Parsed:
+    return parse_examples(body.encode() if isinstance(body, str) else body, NDJSON, context, labelled)
+
+
+def code_of(example: str | bytes, labels: Labels = "0/1", labelled: bool = True) -> str:
+    parsed = lines(example, Context(PLAIN.encoder, labels), labelled)
+    assert parsed.rows == 1
+    return parsed.errors[0].code if parsed.errors else "accepted"
+
+
+def feature(value: str, name: str = "age") -> str:
+    return f'{{"features":{{"{name}":{value}}},"label":1}}'
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("41.5", "accepted"), ("-0.0", "accepted"), ("5e-324", "accepted"), ("1e6", "accepted"), ("1e-999", "accepted"),
+        ("true", "accepted"), ("null", "accepted"), ('"de"', "accepted"), ('""', "accepted"), ('["a","b"]', "accepted"), ("[]", "accepted"),
+        ("1000001", "out_of_range"), ("1e999", "out_of_range"), ("-1e999", "out_of_range"), ("1e308", "out_of_range"),
+        ("1" * 400, "out_of_range"), ("1" * 5000, "out_of_range"), ("NaN", "malformed"), ("Infinity", "malformed"),
+        ("-Infinity", "malformed"), ("01", "malformed"), ("1.", "malformed"), (".5", "malformed"), ("+1", "malformed"), ("0x1", "malformed"),
+        ("{}", "bad_feature"), ("[1]", "bad_feature"), ("[[]]", "bad_feature"), ("[null]", "bad_feature"), ("[true]", "bad_feature"),
+        ('"\\ud800"', "malformed"), ('"\x01"', "malformed"), ('"\x7f"', "bad_name"), ('"\\u0000"', "bad_name"),
+        ('"' + "x" * 256 + '"', "accepted"), ('"' + "x" * 257 + '"', "name_too_long"), ('"' + "é" * 129 + '"', "name_too_long"),
+        ('"\u00e9"', "accepted"), ('"e\u0301"', "not_nfc"), ("[" * 6 + "]" * 6, "bad_feature"), ("[" * 7 + "]" * 7, "too_deep"),
+    ],
+)  # fmt: skip
+def test_values(value: str, code: str) -> None:
+    assert code_of(feature(value)) == code
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("a", "accepted"), ("a b|:=", "accepted"), ("日本", "accepted"), ("x" * 256, "accepted"), ("\\u0041", "accepted"), ("", "bad_name"),
+     ("x" * 257, "name_too_long"), ("\x7f", "bad_name"), ("\\n", "bad_name"), ("e\u0301", "not_nfc"), ("\u202e", "accepted")],
+)  # fmt: skip
+def test_names(name: str, code: str) -> None:
+    assert code_of(feature("1", name)) == code
+
+
+@pytest.mark.parametrize(
+    ("label", "labels", "code"),
+    [
+        ("0", "0/1", "accepted"), ("1.0", "0/1", "accepted"), ("true", "0/1", "accepted"), ("-1", "0/1", "bad_label"), ("2", "0/1", "bad_label"),
+        ('"1"', "0/1", "bad_label"), ("[1]", "0/1", "bad_label"), ("null", "0/1", "missing_label"), ("-1", "-1/+1", "accepted"),
+        ("1", "-1/+1", "accepted"), ("0", "-1/+1", "bad_label"), ("true", "-1/+1", "bad_label"), ("-3.5", "real", "accepted"),
+        ("1e6", "real", "accepted"), ("1.1e6", "real", "bad_label"), ("1e999", "real", "bad_label"), ("true", "real", "bad_label"),
+    ],
+)  # fmt: skip
+def test_labels(label: str, labels: Labels, code: str) -> None:
+    assert code_of(f'{{"features":{{}},"label":{label}}}', labels) == code
+
+
+def test_labels_inside_are_zero_and_one() -> None:
+    body = '{"features":{},"label":-1}\n{"features":{},"label":1}'
+    assert lines(body, Context(EncoderConfig(), "-1/+1")).batch.label.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("member", "code"),
+    [
+        ('"weight":1000', "accepted"), ('"weight":0', "bad_weight"), ('"weight":1000.5', "bad_weight"), ('"weight":"1"', "bad_weight"),
+        ('"weight":null', "accepted"), ('"event_id":"x"', "accepted"), ('"event_id":""', "bad_event_id"), ('"event_id":7', "bad_event_id"),
+        (f'"event_id":"{"x" * 256}"', "accepted"), (f'"event_id":"{"x" * 257}"', "bad_event_id"),
+        ('"ts":"2026-11-20T11:14:00Z"', "accepted"), ('"ts":"yesterday"', "bad_ts"), ('"ts":5', "bad_ts"),
+        ('"prediction_id":"p"', "labels_by_prediction_not_available"), ('"lable":1', "unknown_key"), ('"label":1', "duplicate_key"),
+        ('"features":{}', "duplicate_key"), ('"l\\u0061bel":1', "duplicate_key"),
+    ],
+)  # fmt: skip
+def test_other_members(member: str, code: str) -> None:
+    assert code_of(f'{{"features":{{"a":1}},"label":1,{member}}}') == code
+
+
+@pytest.mark.parametrize(
+    ("example", "code"),
+    [
+        ('{"features":{"a":1,"b":2},"label":1}', "accepted"), ('{"features":{"a":1,"a":2},"label":1}', "duplicate_key"),
+        ('{"features":{"a":1,"a":"x"},"label":1}', "duplicate_key"), ('{"features":{"a":null,"a":[]},"label":1}', "duplicate_key"),
+        ('{"features":{"a":1,"\\u0061":2},"label":1}', "duplicate_key"), ('{"features":{},"label":1}', "accepted"), ("{}", "missing_features"),
+        ('{"features":null,"label":1}', "missing_features"), ('{"features":[],"label":1}', "missing_features"), ("[]", "not_an_object"),
+        ('{"features":{}}', "missing_label"), ('{"features":{},"label":1} x', "malformed"), ('{"features":{},"label":1', "malformed"),
+        ('{"lable":1,"features":tru}', "malformed"), ('{"features":{}, /*c*/ "label":1}', "malformed"), ("7", "not_an_object"),
+    ],
+)  # fmt: skip
+def test_examples(example: str, code: str) -> None:
+    assert code_of(example) == code
+
+
+def test_a_label_is_refused_where_it_is_not_asked_for() -> None:
+    assert code_of('{"features":{},"label":1}', labelled=False) == "label_not_allowed"
+    assert code_of('{"features":{},"label":null}', labelled=False) == "accepted"
+    assert math.isnan(lines('{"features":{}}', labelled=False).batch.label[0])
+
+
+def test_bytes_that_are_no_utf8_are_refused() -> None:
+    assert code_of(b'{"features":{"a":"\xff"},"label":1}') == "invalid_utf8"
+    assert code_of(b'{"features":{"a":"\xed\xa0\x80"},"label":1}') == "invalid_utf8"
+    with pytest.raises(Malformed, match="byte 18"):
+        parse_examples(b'{"features":{"a":"\xff"},"label":1}', "application/json", PLAIN, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "empty_body"), (b" \n", "empty_body"), (b"[]", "empty_body"), (b"[ ] x", "malformed"), (b"\xef\xbb\xbf{}", "byte_order_mark"),
+        (b"{", "malformed"), (b"[{}", "malformed"), (b"[{},]", "malformed"), (b"[{}{}]", "malformed"), (b"{} {}", "malformed"),
+        (b"nul", "malformed"), ("{}".encode("utf-16"), "invalid_utf8"), (b"[" * 100_000, "too_deep"), (b"[" * 9 + b"]" * 9, "too_deep"),
+    ],
+)  # fmt: skip
+def test_documents_that_are_none_are_malformed(body: bytes, code: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        parse_examples(body, "application/json", PLAIN, True)
+    assert caught.value.code == code
+
+
+def test_a_hundred_thousand_brackets_are_refused_at_once() -> None:
+    warm_up()
+    started = time.perf_counter()
+    for body in (b"[" * 100_000, b'{"a":' * 100_000):
+        with pytest.raises(Malformed):
+            parse_examples(body, "application/json", PLAIN, True)
+    assert time.perf_counter() - started < 0.1  # a few milliseconds on an idle machine
+
+
+@pytest.mark.parametrize("body", [b"", b"\n \r\n", b"\t"])
+def test_lines_without_a_row_are_malformed(body: bytes) -> None:
+    with pytest.raises(Malformed) as caught:
+        lines(body)
+    assert caught.value.code == "empty_body"
+
+
+def test_a_bad_line_does_not_stop_the_others_and_blank_lines_are_not_counted() -> None:
+    good = '{"features":{"a":1},"label":1}'
+    parsed = lines(f"\r\n{good}\r\n  \n{{\n{good}")
+    assert (parsed.rows, parsed.row.tolist(), [error.index for error in parsed.errors]) == (3, [0, 2], [1])
+    assert parsed.errors[0].detail == "not well-formed, at byte 1 of the row"
+
+
+def test_errors_name_the_field_and_the_nearest_key() -> None:
+    details = [error.detail for error in lines(feature("1e7") + '\n{"lable":1}\n' + feature('"e\u0301"')).errors]
+    assert details[0].startswith("features.age: ")
+    assert "did you mean 'label'" in details[1]
+    assert details[2].startswith("features.age: ")
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", "APPLICATION/JSON; charset=UTF-8", "application/x-ndjson", "application/ndjson", "application/jsonl; x=y"],
+)
+def test_known_content_types_are_read(content_type: str) -> None:
+    assert parse_examples(feature("1").encode(), content_type, PLAIN, True).batch.n == 1
+
+
+@pytest.mark.parametrize("content_type", ["", "text/plain", "application/json; charset=latin-1", "multipart/form-data; boundary=x"])
+def test_other_content_types_are_unsupported(content_type: str) -> None:
+    with pytest.raises(Unsupported):
+        parse_examples(feature("1").encode(), content_type, PLAIN, True)
+
+
+def test_vw_and_svmlight_come_through_the_same_door() -> None:
+    vw = parse_examples(b"1 2.0 'tag|user:2 age:1.5 de\n", "text/x-vw", Context(EncoderConfig(), names=NamesSeen()), True)
+    assert sorted(name for _, name in vw.names) == [b"user^age", b"user^de"]
+    svmlight = parse_examples(b"1 3:1.5 # c\n", "text/x-libsvm", PLAIN, True)
+    json = parse_examples(b'{"features":{"3":1.5},"label":1}', "application/json", PLAIN, True)
+    assert svmlight.batch.hash.tolist() == json.batch.hash.tolist()
+
+
+def test_limits_of_a_request() -> None:
+    cases = [
+        (b" " * (BODY_BYTES_MAX + 1), "body_too_large"),
+        (b'{"features":{},"label":1}\n' * (ROWS_PER_REQUEST_MAX + 1), "too_many_rows"),
+        (_row(FEATURES_PER_ROW_MAX) * (FEATURES_PER_REQUEST_MAX // FEATURES_PER_ROW_MAX + 1), "too_many_features"),
+    ]
+    for body, code in cases:
+        with pytest.raises(TooLarge) as caught:
+            lines(body)
+        assert caught.value.code == code
+    assert lines(b'{"features":{},"label":1}\n' * ROWS_PER_REQUEST_MAX).batch.n == ROWS_PER_REQUEST_MAX
+    with pytest.raises(TooLarge) as caught:
+        parse_examples(b"[" + b"{}," * ROWS_PER_REQUEST_MAX + b"{}]", "application/json", PLAIN, True)
+    assert caught.value.code == "too_many_rows"
+
+
+def _row(n: int) -> bytes:
+    return b'{"features":{' + b",".join(b'"f%d":1' % k for k in range(n)) + b'},"label":1}\n'
+
+
+def test_a_row_of_too_many_features_is_refused_and_the_next_is_not() -> None:
+    parsed = lines(_row(FEATURES_PER_ROW_MAX + 5) + _row(FEATURES_PER_ROW_MAX - 5))
+    assert [error.code for error in parsed.errors] == ["too_many_features_in_row"]
+    assert parsed.batch.nnz == FEATURES_PER_ROW_MAX - 5
+
+
+def test_names_are_found_once_and_not_again_after_they_were_added() -> None:
+    names = NamesSeen()
+    context = Context(EncoderConfig(text=("t",), hash_key=9), names=names)
+    body = '{"features":{"age":1,"country":"de","t":"Hi hi","\u00e9":2,"zero":0},"label":1}\n{"features":{"age":2,"bad":1e7},"label":1}'
+    found = lines(body, context).names
+    assert sorted(name.decode() for _, name in found) == ["age", "country=de", "t:hi", "\u00e9"]
+    fingerprints = dict((name, fingerprint) for fingerprint, name in found)
+    assert fingerprints[b"age"] == hash_name(b"age", 9, 0)
+    assert fingerprints[b"country=de"] == hash_name(b"de", hash_name(b"country", 9, 1), 0)
+    assert fingerprints[b"t:hi"] == hash_name(b"hi", hash_name(b"t", 9, 2), 0)
+    assert len(lines(body, context).names) == 4
+    names.add(fingerprint for fingerprint, _ in found)
+    assert lines(body, context).names == []
+
+
+def test_rows_of_both_lanes_keep_their_order() -> None:
+    body = "\n".join(feature(str(k)) if k % 3 else f'{{"features":{{"\\u0061ge":{k}}},"label":0,"event_id":"\\u00e9"}}' for k in range(1, 50))
+    batch = lines(body).batch
+    assert batch.value.tolist() == list(map(float, range(1, 50)))
+    assert batch.has_id.tolist() == [k % 3 == 0 for k in range(1, 50)]
+    assert batch.hash.tolist() == [hash_name(b"age", 0, 0) >> 32] * 49
+    assert batch.label.tolist() == [float(k % 3 != 0) for k in range(1, 50)]
+
+
+def test_explanation_lists_what_the_batch_holds() -> None:
+    context = Context(EncoderConfig(text=("t",), normalise="l2"))
+    body = b'{"features":{"a":3,"c":"d","t":"x X","\xc3\xa9":["p"]}}\n{"bad":1}\n{"features":{"b":1}}'
+    rows = explain_rows(body, NDJSON, context)
+    batch = lines(body, context, labelled=False).batch
+    assert [[h for h, _, _ in row] for row in rows] == [batch.hash[:5].tolist(), batch.hash[5:].tolist()]
+    assert np.concatenate([[v for _, v, _ in row] for row in rows]) == pytest.approx(batch.value, rel=1e-15)  # shares are added last
+    assert sorted(name for _, _, name in rows[0]) == ["a", "c=d", "t:x", "\u00e9=p"] [:4]
+
+
+def test_query_values_are_numbers_or_indicators() -> None:
+    pairs = [("age", "41.5"), ("country", "de"), ("t", "Big cat"), ("tags", "a"), ("tags", "b"), ("n", "1e-3x"), ("empty", "")]
+    parsed = parse_query(pairs, PLAIN)
+    body = b'{"features":{"age":41.5,"country":"de","t":"Big cat","tags":["a","b"],"n":"1e-3x","empty":""}}'
+    assert parsed.single
+    assert parsed.batch.hash.tolist() == lines(body, labelled=False).batch.hash.tolist()
+    assert parsed.batch.value.tolist() == lines(body, labelled=False).batch.value.tolist()
+    assert [name for _, _, name in explain_query([("age", "2")], PLAIN)[0]] == ["age"]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "code"),
+    [
+        ([("a", "1"), ("a", "2")], "duplicate_key"), ([("a", "1"), ("a", "x")], "duplicate_key"), ([("", "1")], "bad_name"),
+        ([("a", "1e999")], "out_of_range"), ([("a", "x" * 257)], "name_too_long"), ([("a", "\udcff")], "invalid_utf8"), ([("a", "\0")], "bad_name"),
+    ],
+)  # fmt: skip
+def test_queries_at_fault_are_row_errors(pairs: list[tuple[str, str]], code: str) -> None:
+    parsed = parse_query(pairs, PLAIN)
+    assert [error.code for error in parsed.errors] == [code]
+    assert parsed.batch.n == 0
+
+
+def test_a_query_beyond_its_limit_is_too_large() -> None:
+    with pytest.raises(TooLarge):
+        parse_query([("t", "x" * QUERY_BYTES_MAX)], PLAIN)
+
+
+def test_an_empty_query_is_a_row_without_features() -> None:
+    parsed = parse_query([], PLAIN)
+    assert (parsed.batch.n, parsed.batch.nnz, parsed.rows) == (1, 0, 1)
+
+
+def test_batches_do_not_depend_on_the_content_type() -> None:
+    example = feature("1.5").encode()
+    first = parse_examples(example, "application/json", PLAIN, True)
+    second = parse_examples(example, NDJSON, PLAIN, True)
+    assert first.batch.value.tobytes() == second.batch.value.tobytes()
+    assert (first.single, second.single) == (True, False)
+
+
+def test_refusals_are_bad_input() -> None:
+    assert issubclass(Unsupported, BadInput)

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from riata.base.limits import NAME_BYTES_MAX
+from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, NUMBER
+from riata.wire import codes, vw_text
+from riata.wire.encoder import EncoderConfig
+from riata.wire.names import NamesSeen
+from riata.wire.parse import Context, Labels, Parsed, parse_examples
+from riata.wire.rows import Refusal, SlowRow, make_row, make_sink
+from riata.wire.slow_lines import slow_vw
+from riata.wire.strict_json import hash_of
+from riata.wire.vw_text import read_vw
+from tests.twins import vw_text as twin
+from tests.wire.lane import bytes_of, compare, mutate, rules_of, run
+
+
+def _parse(text: str | bytes, labelled: bool = True, labels: Labels = "0/1", names: NamesSeen | None = None) -> Parsed:
+    body = text.encode() if isinstance(text, str) else text
+    return parse_examples(body, "text/x-vw", Context(EncoderConfig(), labels, names), labelled)
+
+
+def _features(text: str) -> dict[int, float]:
+    batch = _parse(text, labelled=False).batch
+    assert batch.n == 1
+    return dict(zip(batch.hash.tolist(), batch.value.tolist(), strict=True))
+
+
+def _hash(name: str, namespace: str = "") -> int:
+    key = hash_of(namespace.encode(), 0, FIELD_NAMESPACE) if namespace else 0
+    return hash_of(name.encode(), key, NUMBER) >> 32
+
+
+def _word(name: str, word: str, namespace: str = "") -> int:
+    key = hash_of(namespace.encode(), 0, FIELD_NAMESPACE) if namespace else 0
+    return hash_of(word.encode(), hash_of(name.encode(), key, FIELD_EQUALS), NUMBER) >> 32
+
+
+def _code(text: str | bytes, labelled: bool = True, labels: Labels = "0/1") -> str:
+    parsed = _parse(text, labelled, labels)
+    assert parsed.batch.n == 0
+    (error,) = parsed.errors
+    return error.code
+
+
+@pytest.mark.parametrize(
+    ("line", "label", "weight"),
+    [
+        ("1 |f a", 1.0, 1.0), ("0 |f a", 0.0, 1.0), ("1 2.5 |f a", 1.0, 2.5), ("1 2 0 |f a", 1.0, 2.0), ("1 'tag |f a", 1.0, 1.0),
+        ("1 2 'tag |f a", 1.0, 2.0), ("1 2 tag|f a", 1.0, 2.0), ("1 2 0 tag|f a", 1.0, 2.0), ("1 'tag|f a", 1.0, 1.0),
+        ("1 0.5|f a", 1.0, 1.0), ("\t 1\t3  |f a", 1.0, 3.0), ("1 ' |f a", 1.0, 1.0), ("1.0e0 1e3 |f a", 1.0, 1000.0),
+        ("-0 |f a", 0.0, 1.0), ("1 |f a\r", 1.0, 1.0),
+    ],
+)  # fmt: skip
+def test_label_importance_base_and_tag_are_told_apart(line: str, label: float, weight: float) -> None:
+    batch = _parse(line).batch
+    assert batch.n == 1
+    assert math.copysign(1, batch.label[0]) == 1
+    assert (batch.label[0], batch.weight[0]) == (label, weight)
+    assert batch.hash.tolist() == [_hash("a", "f")]
+    assert not batch.has_id.any()
+
+
+@pytest.mark.parametrize(
+    ("labels", "good", "bad"),
+    [
+        ("0/1", {"0": 0.0, "1": 1.0, "+1": 1.0}, ["-1", "2", "0.5", "nan", "inf", "x", "1:2:0.5"]),
+        ("-1/+1", {"-1": 0.0, "+1": 1.0, "1.0": 1.0}, ["0", "2", "nan"]),
+        ("real", {"-2.5": -2.5, "1e6": 1e6, "-0": 0.0}, ["1000001", "1e400", "x", "inf"]),
+    ],
+)
+def test_labels_follow_the_setting(labels: Labels, good: dict[str, float], bad: list[str]) -> None:
+    for text, label in good.items():
+        assert _parse(f"{text} | a", labels=labels).batch.label.tolist() == [label]
+    for text in bad:
+        assert _code(f"{text} | a", labels=labels) == "bad_label"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("| a", "missing_label"), ("1| a", "missing_label"), ("'1 | a", "missing_label"), ("1 0 | a", "bad_weight"),
+        ("1 -1 | a", "bad_weight"), ("1 1001 | a", "bad_weight"), ("1 x | a", "bad_weight"), ("1 nan | a", "bad_weight"),
+        ("1 1 0.5 | a", "base_not_supported"), ("1 1 x | a", "base_not_supported"), ("1 1 0 0 | a", "malformed"),
+        ("1", "malformed"), ("1 f a", "malformed"), ("1 | a:", "bad_number"), ("1 | a:1x", "bad_number"),
+        ("1 | a:1:2", "bad_number"), ("1 | a:x:y", "bad_number"), ("1 | a:nan", "bad_number"), ("1 | a:-inf", "bad_number"),
+        ("1 | a:Infinity", "bad_number"), ("1 | a:0x1", "bad_number"), ("1 | a:-", "bad_number"), ("1 | :", "bad_number"),
+        ("1 |:2 a", "bad_name"), ("1 |f: a", "bad_number"), ("1 |f:x a", "bad_number"), ("1 |f:1e7 a", "out_of_range"),
+        ("1 | a:1000001", "out_of_range"), ("1 | a:1e999", "out_of_range"), ("1 |f:1e5 a:100", "out_of_range"),
+        ("1 | a:1e6 a:1", "out_of_range"), ("1 | a\x01b", "bad_name"), ("1 |f\x7f a", "bad_name"), ("1 | a:b\x00", "bad_name"),
+        ("1 | a\rb", "bad_name"), ("1 | :paris", "bad_name"), ("1 | e\u0301", "not_nfc"), ("1 | a:e\u0301", "not_nfc"),
+    ],
+)  # fmt: skip
+def test_a_line_at_fault_is_refused_with_its_reason_and_the_others_go_on(line: str, code: str) -> None:
+    assert _code(line) == code
+    parsed = _parse(f"0 | x\n{line}\n1 | y\n")
+    assert parsed.row.tolist() == [0, 2]
+    assert parsed.batch.hash.tolist() == [_hash("x"), _hash("y")]
+    assert [(error.index, error.code) for error in parsed.errors] == [(1, code)]
+
+
+def test_bytes_that_are_not_utf8_are_refused_and_utf8_is_read() -> None:
+    assert _code(b"1 | a\xff") == "invalid_utf8"
+    assert _code(b"1 \xff| a") == "invalid_utf8"
+    assert _features("|caf\u00e9:2 cr\u00e8me:3 \u4e16:\u754c") == {
+        _hash("cr\u00e8me", "caf\u00e9"): 6.0,
+        _word("\u4e16", "\u754c", "caf\u00e9"): 1.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("| a b:2", {("a", ""): 1.0, ("b", ""): 2.0}),
+        ("|f a b:.5|g a", {("a", "f"): 1.0, ("b", "f"): 0.5, ("a", "g"): 1.0}),
+        ("|f:2 a b:3 |g:-.5 a:4 | a", {("a", "f"): 2.0, ("b", "f"): 6.0, ("a", "g"): -2.0, ("a", ""): 1.0}),
+        ("|f a a:2 |f a:4", {("a", "f"): 7.0}),
+        ("|f a:1 a:-1 b:0", {}),
+        ("|f", {}),
+        ("||| a", {("a", ""): 1.0}),
+        ("|'f 'a \"b", {("'a", "'f"): 1.0, ('"b', "'f"): 1.0}),
+        ("|f\ta\t\tb:2  ", {("a", "f"): 1.0, ("b", "f"): 2.0}),
+        ("| 5:1 #:2 a=b", {("5", ""): 1.0, ("#", ""): 2.0, ("a=b", ""): 1.0}),
+        ("|f :3 :4 b :5", {("0", "f"): 3.0, ("1", "f"): 4.0, ("b", "f"): 1.0, ("2", "f"): 5.0}),
+        ("| :3 |f :4", {("0", ""): 3.0, ("0", "f"): 4.0}),
+        ("|f:0 a b:2", {}),
+        ("| a:5e-324", {}),
+    ],
+)
+def test_namespaces_scales_and_values_make_features(text: str, expected: dict[tuple[str, str], float]) -> None:
+    assert _features(text) == {_hash(*name): value for name, value in expected.items()}
+
+
+def test_a_value_that_is_a_word_is_an_indicator_that_no_scale_touches() -> None:
+    assert _features("|user:3 city:paris n:2") == {_word("city", "paris", "user"): 1.0, _hash("n", "user"): 6.0}
+    assert _features("| city:paris city:nantes in:no") == {
+        _word("city", "paris"): 1.0,
+        _word("city", "nantes"): 1.0,
+        _word("in", "no"): 1.0,
+    }
+
+
+def test_nameless_namespaces_have_the_names_of_json() -> None:
+    json = b'{"features": {"age": 41.5, "city": "paris"}}'
+    context = Context(EncoderConfig(hash_key=77))
+    a = parse_examples(json, "application/json", context, labelled=False).batch
+    b = parse_examples(b"| age:41.5 city:paris", "text/x-vw", context, labelled=False).batch
+    assert a.hash.tolist() == b.hash.tolist()
+    assert a.value.tolist() == b.value.tolist()
+
+
+def test_names_are_shown_as_they_are_written() -> None:
+    line = "1 |user age:4 city:paris | b city:rome |caf\u00e9 \u00e9:2 :7"
+    names = [name.decode() for _, name in _parse(line, names=NamesSeen()).names]
+    ascii_names = [name.decode() for _, name in _parse(line.partition("|caf")[0], names=NamesSeen()).names]
+    assert names == ["user^age", "user^city:paris", "b", "city=rome", "caf\u00e9^\u00e9", "caf\u00e9^0"]
+    assert ascii_names == names[:4]
+
+
+def test_a_row_to_predict_may_have_no_label_or_one_that_is_not_looked_at() -> None:
+    body = "| a\n1 | a\n-1 7 'tag | a\nx y| a\n"
+    batch = _parse(body, labelled=False).batch
+    assert batch.n == 4
+    assert np.isnan(batch.label).all()
+    assert batch.weight.tolist() == [1.0] * 4
+    assert _code("1 1 0.5 | a", labelled=False) == "base_not_supported"
+
+
+def test_blank_lines_are_no_rows() -> None:
+    parsed = _parse("\n1 | a\r\n\r\n  \t\n0 | b\nx | c\n\n")
+    assert parsed.rows == 3
+    assert parsed.batch.label.tolist() == [1.0, 0.0]
+    assert [error.index for error in parsed.errors] == [2]
+
+
+def test_long_names_are_refused_one_byte_too_late() -> None:
+    for make in ("|{} a", "| {}", "| {}:2", "| a:{}", "|f {}:b"):
+        assert _parse(make.format("x" * NAME_BYTES_MAX), labelled=False).batch.n == 1
+        assert _code(make.format("x" * (NAME_BYTES_MAX + 1)), labelled=False) == "name_too_long"
+
+
+def test_numbers_next_to_a_tie_are_read_all_the_same() -> None:
+    text = "0.50000000000000005551115123125782702118158340454101562500000001"
+    assert slow_vw(f"| a:{text}".encode(), rules_of(labelled=False)) == SlowRow(
+        [(hash_of(b"a", 0, NUMBER), float(text), 0, b"a")], pytest.approx(math.nan, nan_ok=True), 1.0
+    )
+    _, _, (out,) = run(read_vw, f"| a:{text}\n".encode(), rules_of(labelled=False))
+    assert out.code == codes.HANDOVER
+    assert _features(f"| a:{text}") == {_hash("a"): float(text)}
+    assert _parse(f"1 | a |f:{text} b").batch.nnz == 2
+
+
+def test_too_many_rows_or_features_end_the_reading() -> None:
+    assert run(read_vw, b"1 | a\n1 | b\n", rules_of(), rows_max=2)[0] == codes.OK
+    assert run(read_vw, b"1 | a\n1 | b\n1 | c\n", rules_of(), rows_max=2)[0] == codes.TOO_MANY_ROWS
+    line = "1 | " + " ".join(f"f{i}" for i in range(10_000))
+    assert _parse(line).batch.nnz == 10_000
+    assert _code(line + " one_more") == "too_many_features_in_row"
+
+
+_PARTS = ["a", "b:2", "c:.5", "age:41.25", "city:paris", "x:-1e-3", "long_name_here:123456.789", ":3", "0:1", "z:0", "b:1", "na:nan", "i:inf", "e:1e7"]
+_FRONTS = ["1", "0", "1 2", "0 .5 'tag", "1 1 0", "tag", "1 2 tag", "'t", "", "-1", "1 0", "1 1 0.5", "1 x", "0 1 0 1"]
+
+
+def _line(rng: random.Random) -> bytes:
+    front = rng.choice(_FRONTS[:5] if rng.random() < 0.8 else _FRONTS)
+    line = front + rng.choice(["", " ", " ", " ", "\t"])
+    for _ in range(rng.randrange(1, 4)):
+        line += "|" + rng.choice(["", "f", "g:2", "user", "h:0.1", "k:-3", "\u00e9" if rng.random() < 0.1 else "u"])
+        parts = _PARTS[:6] if rng.random() < 0.6 else _PARTS
+        line += "".join(rng.choice([" ", " ", "  ", "\t"]) + rng.choice(parts) for _ in range(rng.randrange(0, 6)))
+        line += rng.choice(["", " "])
+    return line.encode() + rng.choice([b"", b"", b"\r"])
+
+
+@pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real"])
+def test_both_lanes_read_the_same_on_mutated_lines(labels: Labels) -> None:
+    rng = random.Random(f"vw {labels}")
+    total = np.zeros(3, dtype=np.int64)
+    for _ in range(10):
+        lines = [mutate(rng, _line(rng), b" |:'\t\r.-+eE019nafix\x00\x7f\xc3\xa9\xff") for _ in range(1000)]
+        total += compare(read_vw, twin.read_vw, b"\n".join(lines), rules_of(labels, labelled=rng.random() < 0.7, key=rng.getrandbits(63)))
+    assert total.sum() > 9_500
+    assert (total > 500).all()  # every outcome is well represented
+
+
+def test_the_parts_of_the_reader_agree_with_their_twins() -> None:
+    rng = random.Random(31)
+    for _ in range(3000):
+        text = bytes(rng.choice(b"ab:| \t19.-+einf\x01") for _ in range(rng.randrange(0, 14)))
+        data = bytes_of(text + b"\n")
+        stop = len(text)
+        start = rng.randrange(stop + 1)
+        for colon in (True, False):
+            assert vw_text.take_name(data, start, stop, colon) == twin.take_name(data, start, stop, colon)
+        assert vw_text.is_word(data, start, stop) == twin.is_word(data, start, stop)
+        assert vw_text.same_word(data, start, stop, bytes_of("inf")) == twin.same_word(data, start, stop, bytes_of("inf"))
+        found, expected = vw_text.read_namespace(data, start, stop), twin.read_namespace(data, start, stop)
+        assert found == expected
+        found_feature = vw_text.read_feature(data, start, stop, np.uint64(5))
+        expected_feature = twin.read_feature(data, start, stop, np.uint64(5))
+        if found_feature[4] == codes.HANDOVER:
+            assert data[start] == ord(":")
+            continue
+        assert found_feature[4] == expected_feature[4]
+        if found_feature[4] == codes.OK:
+            assert found_feature[:2] == expected_feature[:2]
+            assert repr(found_feature[2]) == repr(expected_feature[2])
+            assert found_feature[3] == expected_feature[3]
+
+
+@pytest.mark.parametrize("front", ["1", "1 2 ", "1 2 0 ", "1 2 0 0 ", "", "t", "1 t", "1 't ", "x ", "1 x "])
+def test_the_front_agrees_with_its_twin(front: str) -> None:
+    rules = rules_of()
+    data = bytes_of(front + "|\n")
+    sink = make_sink(len(data), 1, 1)
+    found = vw_text.read_front(data, 0, len(front), sink, rules, 0)
+    expected = twin.read_front(front.encode(), rules)
+    if isinstance(expected, Refusal):
+        assert found == -expected.code
+    else:
+        assert (found, sink.label[0], sink.weight[0]) == (0, expected.label, expected.weight)
+
+
+def test_namespaces_agree_with_their_twin() -> None:
+    rules = rules_of(labelled=False)
+    for line in ("|f a b:2 c:d", "| a|g:2 b:3", "|", "| a:x:y"):
+        data = bytes_of(line + "\n")
+        row, sink = make_row(16), make_sink(len(data), 1, 1)
+        found = vw_text.read_namespaces(data, 0, len(line), row, rules, sink.place[0])
+        expected = twin.read_namespaces(line.encode(), rules)
+        if isinstance(expected, Refusal):
+            assert found == -expected.code
+        else:
+            assert found == len(expected.records)
+            assert list(zip(row.fingerprint[:found].tolist(), row.value[:found].tolist(), row.kind[:found].tolist(), strict=True)) == [
+                record[:3] for record in expected.records
+            ]
+
+
+def test_a_real_file_is_read_like_its_twin() -> None:
+    if "RIATA_SHARED" not in os.environ:
+        pytest.skip("RIATA_SHARED is not set: no data sets to read")
+    body = gzip.decompress((Path(os.environ["RIATA_SHARED"]) / "data" / "rcv1_vw_train1000.vw.gz").read_bytes())
+    accepted, refused, left = compare(read_vw, twin.read_vw, body, rules_of("-1/+1"))
+    assert (accepted, refused, left) == (1000, 0, 0)
