@@ -43,7 +43,10 @@ def send_until_acknowledged(running: Running, number: int, seed: int, restart: I
                 f"{running.url}/models/m/observe", content=body, headers={"Content-Type": "application/x-ndjson"}, timeout=30
             )
         except httpx.TransportError:
-            next(restart)
+            if running.process.poll() is None:
+                time.sleep(0.02)  # it listens not yet, or the kill has cut the answer and is not noticed yet
+            else:
+                next(restart)
             continue
         if answer.status_code == 202:
             report = answer.json()
@@ -74,7 +77,6 @@ class Killer:
 
     def restarts(self) -> Iterator[None]:
         while True:
-            self._running.process.wait()
             self.done += 1
             early = self._rng.random() < 0.2  # some kills fall into the recovery itself
             self._running.start(wait=False)

@@ -36,10 +36,13 @@ class Running:
         return self.process.wait(STOP_S)
 
 
+def clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
+
+
 def riata(*words: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a verb to its end."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
-    environment |= {"RIATA_URL": url} if url else {}
+    environment = clean_environment() | ({"RIATA_URL": url} if url else {})
     done = subprocess.run(
         [sys.executable, "-m", "riata", *words], capture_output=True, text=True, env=environment, timeout=120, check=False
     )
@@ -66,22 +69,28 @@ def wait_until_ready(running: Running) -> None:
     raise AssertionError(f"not ready after {START_S} s")
 
 
+def start(port: int, data: Path) -> Running:
+    command = [sys.executable, "-m", "riata", "serve", "--port", str(port), "--data", str(data), "--config", os.devnull]
+    with data.with_name("log").open("ab") as log:
+        process = subprocess.Popen(command, stderr=log, env=clean_environment())
+    return Running(f"http://127.0.0.1:{port}", data, process)
+
+
+def end(running: Running) -> None:
+    """Make sure that the process is gone."""
+    if running.process.poll() is None:
+        running.process.kill()
+    running.process.wait()
+
+
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    port, data = free_port(), tmp_path / "data"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "riata", "serve", "--port", str(port), "--data", str(data)], stderr=log, env=environment
-        )
-        served = Running(f"http://127.0.0.1:{port}", data, process)
-        try:
-            wait_until_ready(served)
-            yield served
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+    served = start(free_port(), tmp_path / "data")
+    try:
+        wait_until_ready(served)
+        yield served
+    finally:
+        end(served)
 
 
 def test_demo_ends_with_lines_that_work_as_printed(running: Running) -> None:
@@ -127,6 +136,34 @@ def test_what_was_observed_is_predicted_inspected_and_replayed_to_the_same_bits(
     assert "mine: generation" in verified.stdout
     assert "at event 2001: equal" in verified.stdout
     assert riata("replay", "--data", str(running.data), "--model", "none").returncode == 1
+
+
+def test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every_row_once(running: Running) -> None:
+    rows = 40_000
+    command = [sys.executable, "-m", "riata", "demo", "--rows", str(rows), "--rows-per-request", "200", "--url", running.url]
+    streaming = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment())
+    with Riata(running.url) as client:
+        while not any(model["name"] == "demo" and model["examples"] >= 2000 for model in client.models()["models"]):
+            time.sleep(0.02)
+    running.process.kill()
+    running.process.wait()
+    assert streaming.poll() is None, "the demonstration was over before the service was killed"
+    again = start(int(running.url.rpartition(":")[2]), running.data)
+    try:
+        shown, _ = streaming.communicate(timeout=60)
+        assert streaming.returncode == 0, shown.decode()
+        with Riata(again.url) as client:
+            assert client.metrics("demo")["cumulative"]["examples"] == rows
+    finally:
+        end(again)
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_service_told_to_stop_stops_without_a_word_of_python(told: signal.Signals, running: Running) -> None:
+    running.process.send_signal(told)
+    assert running.process.wait(STOP_S) in (0, 130, -told)
+    assert "Traceback" not in running.data.with_name("log").read_text()
+    assert riata("inspect", "--data", str(running.data)).returncode == 0
 
 
 def test_replay_and_inspect_of_a_directory_without_a_store_fail_in_one_line(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ def test_labels_of_no_two_classes_are_not_guessed(lines: list[bytes]) -> None:
 def test_rows_without_labels_are_refused() -> None:
     with pytest.raises(Malformed, match="no labels"):
         sniff_labels([b"| a", b"| b"], "vw")
+    with pytest.raises(Malformed, match=r'as in \{"features"'):
+        sniff_labels([b'{"label":"spam","text":"Free entry"}'], "ndjson")
 
 
 def test_a_label_that_cannot_be_read_is_none() -> None:

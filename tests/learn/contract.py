@@ -163,7 +163,7 @@ def _damaged(frozen: Arrays, name: str) -> list[Arrays]:
     """States with one array wrong: gone, of another type, too long, not finite or out of order."""
     array = frozen[name]
     broken: list[Arrays] = [{key: value for key, value in frozen.items() if key != name}]
-    broken.append({**frozen, name: array.astype(np.float32)})
+    broken.append({**frozen, name: np.zeros(array.shape, np.float32)})
     broken.append({**frozen, name: np.concatenate([array, array])[: len(array) + 1] if len(array) else np.zeros(1, array.dtype)})
     if array.dtype == np.float64 and len(array):
         poisoned = array.copy()

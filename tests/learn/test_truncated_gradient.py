@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from riata.base.document import read_document, write_document
-from riata.base.errors import BadInput
+from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
@@ -265,3 +265,15 @@ def test_clock_of_a_long_decaying_stream_keeps_its_digits() -> None:
     scalars = learner.freeze()["scalars"]
     exact = math.fsum(1e-3 * 0.1 * (1.0 / (1.0 + i)) ** 0.5 for i in range(200_000))
     assert float(scalars[0]) + float(scalars[1]) == pytest.approx(exact, rel=1e-14)  # a plain sum is off by 1e-12
+
+
+def test_thaw_refuses_a_weight_without_a_scale() -> None:
+    learner = TruncatedGradient(TruncatedGradientConfig(), BITS)
+    learner.step(to_batch(sparse_events(100, seed=1)))
+    frozen = learner.freeze()
+    orphan = {**frozen, **{name: frozen[name][frozen["seen"] != frozen["slot"][0]] for name in ("seen", "squares", "scale")}}
+    flat = {**frozen, "scale": np.zeros(len(frozen["seen"]))}
+    for broken in (orphan, flat):
+        with pytest.raises(Corrupt):
+            learner.thaw(broken)
+    learner.thaw(frozen)

@@ -60,6 +60,10 @@ def test_swing_stays_at_zero_once_it_is_exactly_there() -> None:
     assert [swing(1.0, 0.5, float(m)) for m in range(5)] == [1.0, 0.5, 0.0, 0.0, 0.0]
 
 
+def test_swing_takes_steps_that_are_minute_beside_the_weight() -> None:
+    assert swing(1.0, 1e-300, 5.0) == 1.0
+
+
 def test_swing_equals_its_twin_on_the_grid() -> None:
     rng = np.random.default_rng(8)
     for _ in range(2000):

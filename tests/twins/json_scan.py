@@ -69,7 +69,10 @@ def skip_value(text: bytes, depth: int) -> bool:
 
     try:
         value = json.loads(
-            text.decode("latin-1"), parse_constant=refuse, parse_int=float, object_pairs_hook=lambda pairs: [x for p in pairs for x in p]
+            text.decode("latin-1"),
+            parse_constant=refuse,
+            parse_int=float,
+            object_pairs_hook=lambda pairs: [x for p in pairs for x in p],
         )
         json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate fails here
     except (ValueError, RecursionError):

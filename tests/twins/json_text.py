@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from riata.wire.codes import OK
-from riata.wire.json_text import EXAMPLE_KEYS
+from riata.wire.json_members import EXAMPLE_KEYS
 from riata.wire.rows import Refusal, Rules, SlowRow
 from riata.wire.strict_json import Pairs, Record, Refused, decode, example_row, feature_records, slow_json
 from tests.twins import rows as twin_rows
@@ -43,6 +43,15 @@ def is_time(text: bytes) -> bool:
 def read_words(name: str, value: object, rules: Rules) -> list[Record]:
     """Records of a string or a list of strings."""
     return list(feature_records(name, value, rules))
+
+
+def read_scalar(text: bytes) -> float | None:
+    """The value of a number, true, false or null (which is 0 where it is read); None where it is none of them."""
+    try:
+        value = decode(text)
+    except Refused:
+        return None
+    return None if isinstance(value, str | list) else float(value or 0.0)
 
 
 def read_features(text: bytes, rules: Rules) -> list[Record] | Refusal:

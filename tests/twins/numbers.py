@@ -12,6 +12,7 @@ from riata.base.arrays import U8
 
 _JSON = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _C = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
+_LOOKS = re.compile(r"[+-]?[0-9]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]*)?")
 
 
 def _match(text: str, json: bool) -> re.Match[str] | None:
@@ -28,16 +29,18 @@ def parse_number(data: U8, start: int, stop: int, json: bool) -> tuple[float, in
     return (float(text), 0) if _match(text, json) else (0.0, 1)
 
 
-def scan_decimal(data: U8, start: int, stop: int, json: bool) -> tuple[np.uint64, int, bool, bool, bool]:
-    """Split by the regular expression; the first 19 significant digits by slicing. Exponents are clamped at 10^9."""
-    match = _match(_text(data, start, stop), json)
-    if match is None:
-        return np.uint64(0), 0, False, False, False
-    sign, whole, fraction, power = match.groups()
-    every = (whole + (fraction or "")).lstrip("0")
-    kept, rest = every[:19], every[19:]
-    exponent = max(-(10**9), min(10**9, int(power or 0))) - len(fraction or "") + len(rest)
-    return np.uint64(int(kept or "0")), exponent, rest.strip("0") != "", sign == "-", True
+def parse_prefix(data: U8, start: int, stop: int, json: bool) -> tuple[float, int, int]:
+    """Everything that looks like part of a number, if it is one."""
+    found = _LOOKS.match(_text(data, start, stop))
+    text = found.group() if found else ""
+    return (float(text), 0, start + len(text)) if _match(text, json) else (0.0, 1, start)
+
+
+def read_long(data: U8, start: int, stop: int, exponent: int) -> tuple[float, bool]:
+    """All digits as one integer."""
+    found = re.match(r"[0-9]*\.?[0-9]*", _text(data, start, stop))
+    digits = (found.group() if found else "").replace(".", "")
+    return float(f"{digits}e{exponent}"), True
 
 
 def take_digits(data: U8, start: int, stop: int, digits: np.uint64, kept: int) -> tuple[np.uint64, int, int, bool, int]:
@@ -51,7 +54,7 @@ def take_digits(data: U8, start: int, stop: int, digits: np.uint64, kept: int) -
 
 
 def take_exponent(data: U8, start: int, stop: int) -> tuple[int, int]:
-    """Read the exponent with Python's int."""
+    """Read the exponent with Python's int; of no meaning where the end is -1."""
     found = re.match("[+-]?[0-9]+", _text(data, start, stop))
     return (int(found.group()), start + found.end()) if found else (0, -1)
 

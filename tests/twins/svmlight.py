@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from riata.base.arrays import U8
 from riata.wire.codes import BAD_INDEX, BAD_NUMBER, OK, QID_NOT_SUPPORTED, SYNTAX
 from riata.wire.rows import Refusal, Rules, SlowRow
@@ -20,14 +22,22 @@ def read_pairs(line: bytes, rules: Rules) -> SlowRow | Refusal:
     return slow_svmlight(line, rules)
 
 
-def read_pair(data: U8, start: int, colon: int, stop: int) -> tuple[float, int]:
-    """By str methods."""
-    if colon == stop:
-        return 0.0, SYNTAX
-    if not is_index(data, start, colon):
-        return 0.0, QID_NOT_SUPPORTED if text_of(data, start, colon) == "qid" else BAD_INDEX
-    number = decimal(text_of(data, colon + 1, stop))
-    return (0.0, BAD_NUMBER) if number is None else (number, OK)
+def holds_hash(data: U8, start: int, stop: int) -> bool:
+    """Ask Python."""
+    return "#" in text_of(data, start, stop)
+
+
+def read_pair(data: U8, start: int, stop: int) -> tuple[int, int, float, int]:
+    """By regular expressions; where it ends means nothing where it is refused."""
+    word = re.split("[ \t]", text_of(data, start, stop))[0]
+    index, colon, value = word.partition(":")
+    after, end = start + len(word), start + len(index)
+    if not colon:
+        return after, end, 0.0, SYNTAX
+    if not is_index(data, start, end):
+        return after, end, 0.0, QID_NOT_SUPPORTED if index == "qid" else BAD_INDEX
+    number = decimal(value)
+    return after, end, number or 0.0, BAD_NUMBER if number is None else OK
 
 
 def is_index(data: U8, start: int, stop: int) -> bool:

@@ -156,7 +156,7 @@ class FakeService:
         learner = p.config.learner.kind
         return {"name": name, "learner": learner, "examples": p.model.seq, "non_zeros": p.model.non_zeros, "served": served}
 
-    async def describe(self, model: str) -> dict[str, Any]:
+    def describe(self, model: str) -> dict[str, Any]:
         p = self.published(model)
         return {**self._line(model), "config": write_document(p.config), "memory_bytes": p.memory}
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import requests
+from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from riata.web.server import build_server
+from riata.base.settings import Settings
+from riata.run.admin import Admin
+from riata.run.service import Service
+from riata.web.app import create_app
+from riata.web.server import build_server, run
+from riata.web.settings import WebSettings
+from riata.wiring import build_engine
 
 START_S_MAX = 60.0
 
@@ -21,12 +28,7 @@ def serving(app: ASGIApp, graceful_stop_s: int = 5) -> Iterator[int]:
     """Serve `app` on a free port of the loopback as long as the block lasts; yields the port."""
     server = build_server(app, "127.0.0.1", 0, graceful_stop_s)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def run() -> None:
-            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-                runner.run(server.serve([listening]))
-
-        thread = threading.Thread(target=run, name="test-server")
+        thread = threading.Thread(target=run, args=(server, [listening]), name="test-server")
         thread.start()
         try:
             deadline = time.monotonic() + START_S_MAX
@@ -36,3 +38,22 @@ def serving(app: ASGIApp, graceful_stop_s: int = 5) -> Iterator[int]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+def real_app() -> FastAPI:
+    """The whole service, on a store in memory."""
+
+    def fatal(reason: str) -> None:
+        raise AssertionError(reason)
+
+    engine = build_engine(Settings(store="memory:"), fatal)
+    return create_app(Service(engine), Admin(engine), WebSettings(), engine.clock)
+
+
+def wait_until_ready(url: str, session: requests.Session) -> None:
+    """Return once the service takes requests."""
+    deadline = time.monotonic() + START_S_MAX
+    while session.get(f"{url}/readyz").status_code != 200:
+        if time.monotonic() > deadline:
+            raise TimeoutError(url)
+        time.sleep(0.05)

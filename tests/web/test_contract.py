@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import requests
@@ -14,16 +16,18 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
-from riata.base.clock import ManualClock
-from riata.web.app import create_app
 from riata.web.openapi import openapi_document, operations
-from riata.web.settings import WebSettings
-from tests.web.fake_service import FakeService
-from tests.web.serving import serving
+from tests.web.serving import real_app, serving, wait_until_ready
 
 EXAMPLES = 100
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+SETTINGS = settings(
+    max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
 OPERATIONS = [(operation.method.upper(), operation.path) for operation in operations()]
+WITH_INPUT = [(operation.method.upper(), operation.path) for operation in operations() if operation.parameters or operation.body]
+# Whether these succeed depends on what is stored, which made-up numbers and bytes do not hit.
+LUCK = {("POST", "/models/{model}/restore"), ("POST", "/models/{model}/import"), ("DELETE", "/models/{model}")}
 
 
 @dataclass(frozen=True)
@@ -37,27 +41,34 @@ class Target:
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[Target]:
-    service = FakeService(ManualClock(10_000))
-    with (
-        serving(create_app(service, service, WebSettings(), service.clock)) as port,
-        requests.Session() as session,
-    ):
+    with serving(real_app()) as port, requests.Session() as session:
+        wait_until_ready(f"http://127.0.0.1:{port}", session)
         yield Target(f"http://127.0.0.1:{port}", schemathesis.openapi.from_dict(openapi_document()), session)
 
 
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["as told", "otherwise"])
-@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=[f"{method} {path}" for method, path in OPERATIONS])
-def test_every_answer_is_in_the_contract(target: Target, method: str, path: str, mode: GenerationMode) -> None:
+def ask_all(target: Target, method: str, path: str, mode: GenerationMode) -> Counter[int]:
+    """Send every made-up request, check every answer, count them by status."""
+    statuses: Counter[int] = Counter()
+
     @seed(20261120)
-    @settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(SETTINGS)
     @given(case=target.schema[path][method].as_strategy(generation_mode=mode))
-    def check(case: Case) -> None:
-        case.call_and_validate(base_url=target.url, session=target.session, checks=CHECKS)
+    def check(case: Case[Any]) -> None:
+        if statuses.total() % 2 and case.path_parameters.get("model"):
+            case.path_parameters["model"] = "default"  # else hardly any request would find its model
+        statuses[case.call_and_validate(base_url=target.url, session=target.session, checks=CHECKS).status_code] += 1
 
     check()
+    return statuses
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=[f"{method} {path}" for method, path in OPERATIONS])
+def test_what_the_contract_allows_is_answered_as_it_says(target: Target, method: str, path: str) -> None:
+    statuses = ask_all(target, method, path, GenerationMode.POSITIVE)
+    assert any(200 <= status < 300 for status in statuses) or (method, path) in LUCK, statuses
+
+
+@pytest.mark.parametrize(("method", "path"), WITH_INPUT, ids=[f"{method} {path}" for method, path in WITH_INPUT])
+def test_what_it_does_not_allow_is_answered_as_it_says_too(target: Target, method: str, path: str) -> None:
+    statuses = ask_all(target, method, path, GenerationMode.NEGATIVE)
+    assert any(400 <= status < 500 for status in statuses), statuses

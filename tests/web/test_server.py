@@ -91,7 +91,7 @@ def test_stopping_ends_idle_connections_and_stops_the_service(service: FakeServi
 
 
 def test_the_server_is_configured_as_promised() -> None:
-    config = build_server(lambda *_: None, "127.0.0.1", 8080, 20).config  # type: ignore[arg-type,return-value]
+    config = build_server(lambda *_: None, "127.0.0.1", 8080, 20).config  # type: ignore[arg-type]
     assert (config.timeout_keep_alive, config.timeout_graceful_shutdown) == (KEEP_ALIVE_S, 20)
     assert not config.server_header
     assert not config.access_log

@@ -4,11 +4,48 @@ from __future__ import annotations
 
 import random
 
-NUMBERS = (
-    "0 -0 1 -1 0.5 41.5 1e5 1e6 -1e6 1000000.0000001 1e7 1e308 1e999 -1e999 5e-324 1e-310 2.2250738585072014e-308 1e-400 "
-    "0.1 123456789012345678901234567890 9007199254740993 0.30000000000000004 1.7976931348623157e308 3.141592653589793238462643 "
-    "9007199254740992.99999999999999999999999 01 1. .5 +1 1e 1e+ -- 0x10 NaN Infinity -Infinity 1_0 0.000001e3 -1E-2 1E+2"
-).split() + ["1" * 400, "0." + "3" * 50, "1" + "0" * 5000]
+NUMBERS = [
+    "0",
+    "-0",
+    "1",
+    "-1",
+    "0.5",
+    "41.5",
+    "1e5",
+    "1e6",
+    "-1e6",
+    "1000000.0000001",
+    "1e7",
+    "1e308",
+    "1e999",
+    "-1e999",
+    "5e-324",
+    "1e-310",
+    "2.2250738585072014e-308",
+    "1e-400",
+    "0.1",
+    "123456789012345678901234567890",
+    "9007199254740993",
+    "0.30000000000000004",
+    "1.7976931348623157e308",
+    "3.141592653589793238462643",
+    "9007199254740992.99999999999999999999999",
+    "01",
+    "1.",
+    ".5",
+    "+1",
+    "1e",
+    "1e+",
+    "--",
+    "0x10",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1_0",
+    "0.000001e3",
+    "-1E-2",
+    "1E+2",
+] + ["1" * 400, "0." + "3" * 50, "1" + "0" * 5000]
 NAMES = ("a", "b", "age", "country", "t", "body", "", "x" * 256, "x" * 257, "é", "e\u0301", "日本", "a b", "n^f", "k=v", "q\\u0061",
          "\\n", "\x7f", "\\u0000", "naïve", "label", "features", '\\"', "\\ud83d\\ude00", "\\ud800")  # fmt: skip
 STRINGS = ("de", "", "Hello World", "hello hello HELLO, x_1 it's", "Straße İstanbul ÉTÉ", "e\u0301te", "x" * 300, "tab\\tnew\\nline",
@@ -42,7 +79,9 @@ def _example(rng: random.Random, hostile: bool, labelled: bool) -> str:
     if not hostile:
         names = list(dict.fromkeys(name for name in names if name))
     features = "{" + space.join(f'"{name}"{colon}{_value(rng, hostile)}' for name in names) + "}"
-    label = rng.choice(("0", "1", "1.0", "true", "false", "-1", "1e0", '"1"', "null", "2", "-0", "0.5", "9" * 30)) if hostile else "1"
+    label = (
+        rng.choice(("0", "1", "1.0", "true", "false", "-1", "1e0", '"1"', "null", "2", "-0", "0.5", "9" * 30)) if hostile else "1"
+    )
     members = [f'"features"{colon}{features}', f'"label"{colon}{label}']
     if not labelled and rng.random() < 0.9:
         members.pop()
@@ -55,7 +94,11 @@ def _example(rng: random.Random, hostile: bool, labelled: bool) -> str:
     if rng.random() < 0.2:
         members.append(f'"ts"{colon}{rng.choice(TIMES if hostile else TIMES[:3])}')
     if hostile and rng.random() < 0.1:
-        members.append(rng.choice(('"prediction_id":"p"', '"extra":1', '"Label":1', members[0], members[-1], '"event_id":7', '"l\\u0061bel":1')))
+        members.append(
+            rng.choice(
+                ('"prediction_id":"p"', '"extra":1', '"Label":1', members[0], members[-1], '"event_id":7', '"l\\u0061bel":1')
+            )
+        )
     rng.shuffle(members)
     return "{" + space.join(members) + "}"
 
@@ -84,7 +127,9 @@ def mutate(rng: random.Random, line: bytes) -> bytes:
 def make_line(rng: random.Random, labelled: bool = True) -> bytes:
     """One line: a third as they should be, a third with hostile values, a third mutated byte by byte."""
     way = rng.randrange(3)
-    line = _example(rng, hostile=way == 1 or (way == 2 and rng.random() < 0.3), labelled=labelled).encode("utf-8", "surrogatepass")
+    line = _example(rng, hostile=way == 1 or (way == 2 and rng.random() < 0.3), labelled=labelled).encode(
+        "utf-8", "surrogatepass"
+    )
     if way == 2:
         line = mutate(rng, line)
     return line.replace(b"\n", b" ")

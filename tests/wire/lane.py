@@ -17,6 +17,7 @@ from riata.wire.rows import BEGIN, END, FOUND, ROWS, Refusal, Row, Rules, Sink, 
 from tests.twins.lines import summed
 
 Reader = Callable[[U8, I64, Row, Sink, Rules], int]
+Slow = Callable[[bytes, Rules], list[SlowRow | Refusal]]
 
 
 class Out(NamedTuple):
@@ -52,7 +53,7 @@ def run(read: Reader, body: bytes, rules: Rules, rows_max: int = 10_000) -> tupl
     return status, sink, rows
 
 
-def compare(read: Reader, slow: Callable[[bytes, Rules], list[SlowRow | Refusal]], body: bytes, rules: Rules) -> tuple[int, int, int]:
+def compare(read: Reader, slow: Slow, body: bytes, rules: Rules) -> tuple[int, int, int]:
     """Hold the compiled lane to its twin, row by row, to the last bit; how many were accepted, refused, handed over."""
     status, sink, rows = run(read, body, rules)
     assert status == OK

@@ -8,8 +8,8 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.wire.codes import OK, SYNTAX, TOO_DEEP
+from riata.wire.json_members import digits_at, is_time, known_key
 from riata.wire.json_scan import literal_end, scan_escape, scan_hex, scan_string, skip_key, skip_scalar, skip_value
-from riata.wire.json_text import digits_at, is_time, known_key
 from tests.twins import json_scan as twin
 from tests.twins import json_text as twin_text
 from tests.wire.json_bodies import NUMBERS, STRINGS, TIMES, make_line, mutate
@@ -88,5 +88,17 @@ def test_is_time_equals_its_twin() -> None:
 
 
 def test_known_key_equals_its_twin() -> None:
-    for name in [b"features", b"label", b"weight", b"event_id", b"ts", b"prediction_id", b"", b"Label", b"labels", b"tS", b"weighs"]:
+    for name in [
+        b"features",
+        b"label",
+        b"weight",
+        b"event_id",
+        b"ts",
+        b"prediction_id",
+        b"",
+        b"Label",
+        b"labels",
+        b"tS",
+        b"weighs",
+    ]:
         assert known_key(array(name), 0, len(name)) == twin_text.known_key(name)

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Malformed, TooLarge, Unsupported
-from riata.base.limits import BODY_BYTES_MAX, FEATURES_PER_REQUEST_MAX, FEATURES_PER_ROW_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
+from riata.base.limits import (
+    BODY_BYTES_MAX,
+    FEATURES_PER_REQUEST_MAX,
+    FEATURES_PER_ROW_MAX,
+    QUERY_BYTES_MAX,
+    ROWS_PER_REQUEST_MAX,
+)
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, Labels, explain_query, explain_rows, parse_examples, parse_query, warm_up
@@ -168,13 +174,21 @@ def test_errors_name_the_field_and_the_nearest_key() -> None:
 
 @pytest.mark.parametrize(
     "content_type",
-    ["application/json", "APPLICATION/JSON; charset=UTF-8", "application/x-ndjson", "application/ndjson", "application/jsonl; x=y"],
+    [
+        "application/json",
+        "APPLICATION/JSON; charset=UTF-8",
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl; x=y",
+    ],
 )
 def test_known_content_types_are_read(content_type: str) -> None:
     assert parse_examples(feature("1").encode(), content_type, PLAIN, True).batch.n == 1
 
 
-@pytest.mark.parametrize("content_type", ["", "text/plain", "application/json; charset=latin-1", "multipart/form-data; boundary=x"])
+@pytest.mark.parametrize(
+    "content_type", ["", "text/plain", "application/json; charset=latin-1", "multipart/form-data; boundary=x"]
+)
 def test_other_content_types_are_unsupported(content_type: str) -> None:
     with pytest.raises(Unsupported):
         parse_examples(feature("1").encode(), content_type, PLAIN, True)
@@ -220,7 +234,7 @@ def test_names_are_found_once_and_not_again_after_they_were_added() -> None:
     body = '{"features":{"age":1,"country":"de","t":"Hi hi","\u00e9":2,"zero":0},"label":1}\n{"features":{"age":2,"bad":1e7},"label":1}'
     found = lines(body, context).names
     assert sorted(name.decode() for _, name in found) == ["age", "country=de", "t:hi", "\u00e9"]
-    fingerprints = dict((name, fingerprint) for fingerprint, name in found)
+    fingerprints = {name: fingerprint for fingerprint, name in found}
     assert fingerprints[b"age"] == hash_name(b"age", 9, 0)
     assert fingerprints[b"country=de"] == hash_name(b"de", hash_name(b"country", 9, 1), 0)
     assert fingerprints[b"t:hi"] == hash_name(b"hi", hash_name(b"t", 9, 2), 0)
@@ -230,7 +244,9 @@ def test_names_are_found_once_and_not_again_after_they_were_added() -> None:
 
 
 def test_rows_of_both_lanes_keep_their_order() -> None:
-    body = "\n".join(feature(str(k)) if k % 3 else f'{{"features":{{"\\u0061ge":{k}}},"label":0,"event_id":"\\u00e9"}}' for k in range(1, 50))
+    body = "\n".join(
+        feature(str(k)) if k % 3 else f'{{"features":{{"\\u0061ge":{k}}},"label":0,"event_id":"\\u00e9"}}' for k in range(1, 50)
+    )
     batch = lines(body).batch
     assert batch.value.tolist() == list(map(float, range(1, 50)))
     assert batch.has_id.tolist() == [k % 3 == 0 for k in range(1, 50)]
@@ -243,9 +259,11 @@ def test_explanation_lists_what_the_batch_holds() -> None:
     body = b'{"features":{"a":3,"c":"d","t":"x X","\xc3\xa9":["p"]}}\n{"bad":1}\n{"features":{"b":1}}'
     rows = explain_rows(body, NDJSON, context)
     batch = lines(body, context, labelled=False).batch
-    assert [[h for h, _, _ in row] for row in rows] == [batch.hash[:5].tolist(), batch.hash[5:].tolist()]
-    assert np.concatenate([[v for _, v, _ in row] for row in rows]) == pytest.approx(batch.value, rel=1e-15)  # shares are added last
-    assert sorted(name for _, _, name in rows[0]) == ["a", "c=d", "t:x", "\u00e9=p"] [:4]
+    assert [[h for h, _, _ in row] for row in rows] == [batch.hash[:4].tolist(), batch.hash[4:].tolist()]
+    assert np.concatenate([[v for _, v, _ in row] for row in rows]) == pytest.approx(
+        batch.value, rel=1e-15
+    )  # shares are added last
+    assert sorted(name for _, _, name in rows[0]) == ["a", "c=d", "t:x", "\u00e9=p"]
 
 
 def test_query_values_are_numbers_or_indicators() -> None:

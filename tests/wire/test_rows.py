@@ -12,9 +12,22 @@ from riata.base.limits import FEATURES_PER_ROW_MAX
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.names import EVERY_NAME, NO_NAMES
 from riata.wire.rows import (
-    EQUALS, FEATURES, FOUND, GHOST, KEY, Row, Rules, Sink, finish_row, heap_sort, make_row, make_sink, normalise_l2, repeated_key,
-    sort_keys, sort_range, sum_row,
+    EQUALS,
+    FEATURES,
+    FOUND,
+    GHOST,
+    KEY,
+    Row,
+    Rules,
+    Sink,
+    finish_row,
+    make_row,
+    make_sink,
+    normalise_l2,
+    repeated_key,
+    sum_row,
 )  # fmt: skip
+from riata.wire.sorting import heap_sort, sort_keys, sort_range
 from tests.twins import rows as twin
 
 Record = tuple[int, float, int]
@@ -84,10 +97,10 @@ def test_finish_row_equals_its_twin_to_the_last_bit(l2: bool) -> None:
 
 
 def test_sum_row_writes_behind_what_is_there() -> None:
-    hash, value = np.zeros(8, np.uint32), np.zeros(8)
-    assert sum_row(fill([(5 << 32, 2.0, 0), (3 << 32, 1.0, 0)]), 2, hash, value, 3) == (OK, 2)
-    assert hash[3:5].tolist() == twin.sum_row([(5 << 32, 2.0, 0), (3 << 32, 1.0, 0)])[1] == [3, 5]
-    assert value[:3].tolist() == [0.0, 0.0, 0.0]
+    hashes, values = np.zeros(8, np.uint32), np.zeros(8)
+    assert sum_row(fill([(5 << 32, 2.0, 0), (3 << 32, 1.0, 0)]), 2, hashes, values, 3) == (OK, 2)
+    assert hashes[3:5].tolist() == twin.sum_row([(5 << 32, 2.0, 0), (3 << 32, 1.0, 0)])[1] == [3, 5]
+    assert values[:3].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_equal_names_are_summed_in_the_order_they_came() -> None:
@@ -122,7 +135,9 @@ def test_keys_that_only_share_a_hash_are_summed() -> None:
 def test_repeated_key_equals_its_twin() -> None:
     rng = random.Random(9)
     for _ in range(300):
-        records: list[Record] = [(7 << 32 | rng.randrange(60), 1.0, rng.choice((KEY, EQUALS))) for _ in range(rng.randrange(1, 60))]
+        records: list[Record] = [
+            (7 << 32 | rng.randrange(60), 1.0, rng.choice((KEY, EQUALS))) for _ in range(rng.randrange(1, 60))
+        ]
         row = fill(records)
         row.order[: len(records)] = np.arange(len(records)) | 7 << 32
         assert (repeated_key(row, 0, len(records)) >= 0) == twin.repeated_key(records)
@@ -136,12 +151,12 @@ def test_normalised_row_has_length_one_even_where_squares_underflow() -> None:
 
 
 def test_normalise_l2_equals_its_twin_and_an_empty_row_stays_empty() -> None:
-    hash, value = np.array([1, 2, 3], np.uint32), np.array([1e6, 1e-305, 3.0])
-    wanted = twin.normalise_l2(hash.tolist(), value.tolist())
-    stop, _, _ = normalise_l2(hash, value, 0, 3)
-    assert (hash[:stop].tolist(), value[:stop].tolist()) == wanted
+    hashes, values = np.array([1, 2, 3], np.uint32), np.array([1e6, 1e-305, 3.0])
+    wanted = twin.normalise_l2(hashes.tolist(), values.tolist())
+    stop, _, _ = normalise_l2(hashes, values, 0, 3)
+    assert (hashes[:stop].tolist(), values[:stop].tolist()) == wanted
     assert stop == 2  # 1e-305 / 1e6 is subnormal
-    assert normalise_l2(hash, value, 0, 0)[0] == 0 == len(twin.normalise_l2([], [])[0])
+    assert normalise_l2(hashes, values, 0, 0)[0] == 0 == len(twin.normalise_l2([], [])[0])
 
 
 def test_a_row_takes_its_limit_of_features_and_not_one_more() -> None:

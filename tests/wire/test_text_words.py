@@ -15,14 +15,36 @@ from tests.twins import text_words as twin
 
 
 def counted(string: bytes, ngrams: int) -> dict[str, float]:
-    rows = explain_rows(b'{"features":{"t":"%b"}}' % string, "application/json", Context(EncoderConfig(text=("t",), ngrams=ngrams)))
+    rows = explain_rows(
+        b'{"features":{"t":"%b"}}' % string, "application/json", Context(EncoderConfig(text=("t",), ngrams=ngrams))
+    )
     return {name: value for _, value, name in rows[0]}
 
 
 @pytest.mark.parametrize("ngrams", [1, 2, 3])
 def test_words_equal_the_twin_on_ascii_and_beyond(ngrams: int) -> None:
     rng = random.Random(11)
-    alphabet = ["a", "B", "z9", "_", " ", "  ", ".", "-", "\\n", '\\"', "\\\\", "\\u0041", "x" * 130, "\x7f", "é", "İ", "ß", "½", "日本"]
+    alphabet = [
+        "a",
+        "B",
+        "z9",
+        "_",
+        " ",
+        "  ",
+        ".",
+        "-",
+        "\\n",
+        '\\"',
+        "\\\\",
+        "\\u0041",
+        "x" * 130,
+        "\x7f",
+        "é",
+        "İ",
+        "ß",
+        "½",
+        "日本",
+    ]
     for number in range(400):
         pieces = alphabet[: 11 if number % 2 else len(alphabet)]
         string = "".join(rng.choice(pieces) for _ in range(rng.randrange(25))).encode()

@@ -14,7 +14,8 @@ from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, NUMBER
 from riata.wire import codes, vw_text
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
-from riata.wire.parse import Context, Labels, Parsed, parse_examples
+from riata.wire.parse import Context, Labels, parse_examples
+from riata.wire.parsed import Parsed
 from riata.wire.rows import Refusal, SlowRow, make_row, make_sink
 from riata.wire.slow_lines import slow_vw
 from riata.wire.strict_json import hash_of
@@ -189,9 +190,9 @@ def test_long_names_are_refused_one_byte_too_late() -> None:
 
 def test_numbers_next_to_a_tie_are_read_all_the_same() -> None:
     text = "0.50000000000000005551115123125782702118158340454101562500000001"
-    assert slow_vw(f"| a:{text}".encode(), rules_of(labelled=False)) == SlowRow(
-        [(hash_of(b"a", 0, NUMBER), float(text), 0, b"a")], pytest.approx(math.nan, nan_ok=True), 1.0
-    )
+    slow = slow_vw(f"| a:{text}".encode(), rules_of(labelled=False))
+    assert isinstance(slow, SlowRow)
+    assert slow.records == [(hash_of(b"a", 0, NUMBER), float(text), 0, b"a")]
     _, _, (out,) = run(read_vw, f"| a:{text}\n".encode(), rules_of(labelled=False))
     assert out.code == codes.HANDOVER
     assert _features(f"| a:{text}") == {_hash("a"): float(text)}
@@ -206,7 +207,8 @@ def test_too_many_rows_or_features_end_the_reading() -> None:
     assert _code(line + " one_more") == "too_many_features_in_row"
 
 
-_PARTS = ["a", "b:2", "c:.5", "age:41.25", "city:paris", "x:-1e-3", "long_name_here:123456.789", ":3", "0:1", "z:0", "b:1", "na:nan", "i:inf", "e:1e7"]
+_PARTS = ["a", "b:2", "c:.5", "age:41.25", "city:paris", "x:-1e-3"]
+_RARER_PARTS = ["long_name_here:123456.789", ":3", "0:1", "z:0", "b:1", "na:nan", "i:inf", "e:1e7"]
 _FRONTS = ["1", "0", "1 2", "0 .5 'tag", "1 1 0", "tag", "1 2 tag", "'t", "", "-1", "1 0", "1 1 0.5", "1 x", "0 1 0 1"]
 
 
@@ -215,7 +217,7 @@ def _line(rng: random.Random) -> bytes:
     line = front + rng.choice(["", " ", " ", " ", "\t"])
     for _ in range(rng.randrange(1, 4)):
         line += "|" + rng.choice(["", "f", "g:2", "user", "h:0.1", "k:-3", "\u00e9" if rng.random() < 0.1 else "u"])
-        parts = _PARTS[:6] if rng.random() < 0.6 else _PARTS
+        parts = _PARTS if rng.random() < 0.6 else _PARTS + _RARER_PARTS
         line += "".join(rng.choice([" ", " ", "  ", "\t"]) + rng.choice(parts) for _ in range(rng.randrange(0, 6)))
         line += rng.choice(["", " "])
     return line.encode() + rng.choice([b"", b"", b"\r"])
@@ -227,34 +229,10 @@ def test_both_lanes_read_the_same_on_mutated_lines(labels: Labels) -> None:
     total = np.zeros(3, dtype=np.int64)
     for _ in range(10):
         lines = [mutate(rng, _line(rng), b" |:'\t\r.-+eE019nafix\x00\x7f\xc3\xa9\xff") for _ in range(1000)]
-        total += compare(read_vw, twin.read_vw, b"\n".join(lines), rules_of(labels, labelled=rng.random() < 0.7, key=rng.getrandbits(63)))
+        rules = rules_of(labels, labelled=rng.random() < 0.7, key=rng.getrandbits(63))
+        total += compare(read_vw, twin.read_vw, b"\n".join(lines), rules)
     assert total.sum() > 9_500
     assert (total > 500).all()  # every outcome is well represented
-
-
-def test_the_parts_of_the_reader_agree_with_their_twins() -> None:
-    rng = random.Random(31)
-    for _ in range(3000):
-        text = bytes(rng.choice(b"ab:| \t19.-+einf\x01") for _ in range(rng.randrange(0, 14)))
-        data = bytes_of(text + b"\n")
-        stop = len(text)
-        start = rng.randrange(stop + 1)
-        for colon in (True, False):
-            assert vw_text.take_name(data, start, stop, colon) == twin.take_name(data, start, stop, colon)
-        assert vw_text.is_word(data, start, stop) == twin.is_word(data, start, stop)
-        assert vw_text.same_word(data, start, stop, bytes_of("inf")) == twin.same_word(data, start, stop, bytes_of("inf"))
-        found, expected = vw_text.read_namespace(data, start, stop), twin.read_namespace(data, start, stop)
-        assert found == expected
-        found_feature = vw_text.read_feature(data, start, stop, np.uint64(5))
-        expected_feature = twin.read_feature(data, start, stop, np.uint64(5))
-        if found_feature[4] == codes.HANDOVER:
-            assert data[start] == ord(":")
-            continue
-        assert found_feature[4] == expected_feature[4]
-        if found_feature[4] == codes.OK:
-            assert found_feature[:2] == expected_feature[:2]
-            assert repr(found_feature[2]) == repr(expected_feature[2])
-            assert found_feature[3] == expected_feature[3]
 
 
 @pytest.mark.parametrize("front", ["1", "1 2 ", "1 2 0 ", "1 2 0 0 ", "", "t", "1 t", "1 't ", "x ", "1 x "])
@@ -281,9 +259,9 @@ def test_namespaces_agree_with_their_twin() -> None:
             assert found == -expected.code
         else:
             assert found == len(expected.records)
-            assert list(zip(row.fingerprint[:found].tolist(), row.value[:found].tolist(), row.kind[:found].tolist(), strict=True)) == [
-                record[:3] for record in expected.records
-            ]
+            assert row.fingerprint[:found].tolist() == [record[0] for record in expected.records]
+            assert row.value[:found].tolist() == [record[1] for record in expected.records]
+            assert row.kind[:found].tolist() == [record[2] for record in expected.records]
 
 
 def test_a_real_file_is_read_like_its_twin() -> None:

@@ -8,7 +8,7 @@ import typer
 
 from riata.cli.connect import DEFAULT_URL, FormatOption, RowsPerRequest, UrlOption, connected, require_format
 
-DEFAULT_ROWS: Final = 600_000  # about half a minute on an ordinary machine, and enough to see the change halfway
+DEFAULT_ROWS: Final = 400_000  # some 15 to 30 s, and enough to see the change halfway
 EXAMPLE: Final = "Examples: `riata demo` streams generated clicks; `riata demo mails.ndjson.gz --fresh` your own rows."
 
 
@@ -16,7 +16,7 @@ def demo(
     file: Annotated[str | None, typer.Argument(help="Rows to stream instead of generated clicks: NDJSON, VW, svmlight.")] = None,
     url: UrlOption = DEFAULT_URL,
     model: Annotated[str, typer.Option(help="Name of the model to make.")] = "demo",
-    rows: Annotated[int | None, typer.Option(min=1, help="Rows to stream. [600000 generated; all of a file]")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows to stream. [400000 generated; all of a file]")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the generated clicks.")] = 1,
     form: FormatOption = "auto",
     labels: Annotated[str, typer.Option(help="auto, 0/1, -1/+1 or real; auto looks at the first rows.")] = "auto",

@@ -21,7 +21,8 @@ def sniff_labels(lines: Iterable[bytes], form: Format) -> Labels:
     """
     found = {label for line in lines if (label := label_of(line, form)) is not None}
     if not found:
-        raise Malformed("no labels in the first rows; learning needs them")
+        shape = ' as in {"features": {"age": 41.5}, "label": 1}' if form == "ndjson" else ""
+        raise Malformed(f"no labels of two classes (0/1 or -1/+1) in the first rows; learning needs them{shape}")
     if found <= {0.0, 1.0}:
         return "0/1"
     if found <= {-1.0, 1.0}:

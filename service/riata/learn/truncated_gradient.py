@@ -262,11 +262,17 @@ class TruncatedGradient:
     def memory(self) -> dict[str, int]:
         """Return bytes by part. table is address space: pages of it that no feature fell on take no memory."""
         table = self._table
+        lists = table.alive.nbytes + table.seen.nbytes
+        counters = table.counts[:1].nbytes + table.scalars.nbytes
+        weight = table.alive.itemsize + 2 * table.line.itemsize
+        columns = 2 if self._settings.normalised else 1
+        accumulator = table.seen.itemsize + columns * table.line.itemsize if self._settings.adaptive else 0
+        n_seen = int(table.counts[truncated_row.N_SEEN])
         return {
             "table": table.line.nbytes,
-            "lists": table.alive.nbytes + table.seen.nbytes,
+            "lists": lists,
             "scratch": sum(array.nbytes for array in self._scratch),
-            "checkpoint": sum(array.nbytes for array in self.freeze().values()),
+            "checkpoint": counters + len(self.weights().slot) * weight + n_seen * accumulator,
         }
 
     def _empty_table(self) -> Table:
@@ -321,6 +327,11 @@ class TruncatedGradient:
                 raise Corrupt(f"learner state: {key} does not increase, or leaves the table of 2^{self.bits} slots")
             for name in columns:
                 self._check_numbers(name, arrays[name], len(slot))
+
+        if self._settings.normalised:
+            scaled = arrays["seen"][arrays["scale"].astype(np.float64) > 0.0]
+            if len(scaled) < len(arrays["seen"]) or not bool(np.isin(arrays["slot"], scaled).all()):
+                raise Corrupt("learner state: a weight has no scale")
 
     @staticmethod
     def _check_numbers(name: str, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], length: int) -> None:

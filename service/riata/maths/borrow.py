@@ -21,9 +21,9 @@ def _same(array: A) -> A:
     return array
 
 
-@intrinsic
-def _without_owner(typing_context: Any, array: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+@intrinsic  # type: ignore[untyped-decorator]
+def _without_owner(_typing_context: Any, array: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         view = context.make_array(array)(context, builder, args[0])
         view.meminfo = cgutils.get_null_value(view.meminfo.type)
         view.parent = cgutils.get_null_value(view.parent.type)

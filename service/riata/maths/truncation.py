@@ -74,7 +74,7 @@ def swing(beta: float, unit: float, gap: float) -> float:
     size = abs(beta)
     if unit <= 0.0 or gap <= 0.0 or size == 0.0:
         return beta
-    n = min(gap, math.floor(size / unit))
+    n = min(gap, float(np.floor(size / unit)))  # math.floor would go through int64, where 1e300 does not fit
     rest = size - n * unit
     left = gap - n
     if left > 0.0 and rest > 0.0 and left % 2.0 == 1.0:

@@ -76,7 +76,7 @@ class Core:
     def due(self, now_ms: int, wanted: bool = False) -> list[Action]:
         """Return what is due. `wanted`: somebody waits for the present state to be served."""
         actions = []
-        if self.applied > self._published and (wanted or now_ms - self._published_ms >= self.schedule.publish_every_ms):
+        if self.unpublished and (wanted or now_ms - self._published_ms >= self.schedule.publish_every_ms):
             actions.append(Action.PUBLISH)
         if self._saving is None and self.applied > self._saved and self._checkpoint_due(now_ms):
             actions.append(Action.CHECKPOINT)
@@ -85,11 +85,16 @@ class Core:
     def next_due_ms(self) -> int | None:
         """Return when `due` will next have something to say if nothing else happens; None for never."""
         moments = []
-        if self.applied > self._published:
+        if self.unpublished:
             moments.append(self._published_ms + self.schedule.publish_every_ms)
         if self._saving is None and self.applied > self._saved:
             moments.append(self._saved_ms + self.schedule.checkpoint_every_ms)
         return min(moments, default=None)
+
+    @property
+    def unpublished(self) -> bool:
+        """True where the state is ahead of what is served."""
+        return self.applied > self._published
 
     def published(self, now_ms: int) -> None:
         """Note that the present state is now served."""

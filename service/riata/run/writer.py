@@ -171,7 +171,8 @@ class Writer:
             self._finished(item.saved)
         elif isinstance(item, _Settle):
             for cell in self._cells.values():
-                self._publish(cell)
+                if cell.core.unpublished:
+                    self._publish(cell)
             item.future.set_result(None)
         else:
             self._forget(item.model)

@@ -91,10 +91,9 @@ class SqliteStore:
 
     def warnings(self) -> list[str]:
         found = [version_warning()]
-        if not self._session.read_only and not self._session.ballast.allows_events():
-            found.append(
-                f"only {self._session.ballast.free_bytes()} bytes are free on the disk of the store: no event is accepted"
-            )
+        ballast = self._session.ballast
+        if not self._session.read_only and not ballast.allows_events():
+            found.append(f"only {ballast.free_bytes()} bytes are free on the disk of the store: no event is accepted")
         return [warning for warning in found if warning]
 
     def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int) -> Owner:

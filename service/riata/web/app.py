@@ -20,7 +20,7 @@ from riata.base.errors import RiataError
 from riata.web.body import ClientGone
 from riata.web.docs import docs_routes
 from riata.web.health import health_routes
-from riata.web.hot import GONE_KEY, Handler, HotRoute, Tools, template
+from riata.web.hot import GONE_KEY, Handler, HotRoute, Lane, Tools, template
 from riata.web.meters import Meters
 from riata.web.models import model_routes
 from riata.web.observe import Observe
@@ -75,7 +75,8 @@ def create_app(
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    app.router.routes.extend(hot_routes(Observe(tools, meters), Predict(tools)))
+    hot = hot_routes(Observe(tools, meters), Predict(tools))
+    app.router.routes.extend(hot)
     app.include_router(model_routes(service, admin, settings))
     app.include_router(snapshot_routes(service, admin, settings))
     app.include_router(health_routes(service, meters))
@@ -85,7 +86,7 @@ def create_app(
     app.add_exception_handler(ClientGone, _on_client_gone)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(Exception, _on_fault)
-    app.add_middleware(Shell, meters=meters)
+    app.add_middleware(Shell, meters=meters, lane=Lane(hot))
     return app
 
 

@@ -67,7 +67,7 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
     @router.get("/models/{model}")
     async def describe_model(request: Request) -> Response:
         """Configuration, counters, served version, progressive metrics and memory by part."""
-        return respond(json_answer(await service.describe(asked(request).model)))
+        return respond(json_answer(service.describe(asked(request).model)))
 
     @router.delete("/models/{model}")
     async def drop_model(request: Request) -> Response:

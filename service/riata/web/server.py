@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
+import threading
 from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
+
+from riata.web.protocol import BoundedProtocol
 
 KEEP_ALIVE_S: Final = 75  # longer than load balancers keep idle connections, so that they and not we close them
 BACKLOG: Final = 2048
@@ -20,7 +24,7 @@ def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int) -> uv
         host=host,
         port=port,
         loop="uvloop",
-        http="httptools",
+        http=BoundedProtocol,
         ws="none",
         lifespan="on",
         server_header=False,
@@ -37,7 +41,14 @@ def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int) -> uv
 def run(server: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:
     """Serve until a signal; returns once the lifespan has stopped the service.
 
-    `sockets`, where given, are listened on instead of the server's host and port.
+    `sockets`, where given, are listened on instead of the server's host and port. uvicorn raises the signal that stopped
+    it once more when all is done; that SIGTERM then finds a handler that lets the process end well instead of by a signal.
     """
+
+    def ask_to_stop(_number: int, _frame: object) -> None:
+        server.should_exit = True
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, ask_to_stop)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve(sockets))

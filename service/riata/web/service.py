@@ -51,7 +51,7 @@ class ServiceProtocol(Protocol):
         """Return one line a model."""
         ...
 
-    async def describe(self, model: str) -> dict[str, Any]:
+    def describe(self, model: str) -> dict[str, Any]:
         """Return everything known about one model."""
         ...
 

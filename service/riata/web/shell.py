@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from riata.web.hot import GONE_KEY, template
+from riata.web.hot import GONE_KEY, Lane, template
 from riata.web.meters import Meters
 
 log = logging.getLogger("riata.access")
@@ -21,8 +21,9 @@ STANDING_HEADERS: Final = [(b"cache-control", b"no-store"), (b"x-content-type-op
 class Shell:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, meters: Meters) -> None:
+    def __init__(self, app: ASGIApp, meters: Meters, lane: Lane) -> None:
         self.app = app
+        self.lane = lane
         self.meters = meters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,7 +41,7 @@ class Shell:
             await send(message)
 
         try:
-            await self.app(scope, receive, send_marked)
+            await (self.lane.find(scope) or self.app)(scope, receive, send_marked)
         finally:
             self._note(scope, CLIENT_GONE if GONE_KEY in scope else status or 500, time.perf_counter() - started)
 

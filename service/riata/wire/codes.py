@@ -50,7 +50,10 @@ SLUGS: Final[dict[int, tuple[str, str]]] = {
     BAD_WEIGHT: ("bad_weight", f"expected a number above 0 and at most {WEIGHT_MAX:g}"),
     BAD_EVENT_ID: ("bad_event_id", "expected a string of 1 to 256 bytes of UTF-8"),
     BAD_TS: ("bad_ts", 'expected an RFC 3339 time such as "2026-11-20T11:14:00Z"'),
-    BY_PREDICTION: ("labels_by_prediction_not_available", "labels by prediction_id are not available on this server; send features"),
+    BY_PREDICTION: (
+        "labels_by_prediction_not_available",
+        "labels by prediction_id are not available on this server; send features",
+    ),
     BAD_FEATURE: ("bad_feature", "expected a number, a string, true, false, null or a list of strings"),
     BAD_NAME: ("bad_name", "names are not empty and hold no control characters"),
     NAME_TOO_LONG: ("name_too_long", f"longer than {NAME_BYTES_MAX} bytes of UTF-8"),
@@ -67,7 +70,7 @@ SLUGS: Final[dict[int, tuple[str, str]]] = {
 }
 
 LABEL_HINTS: Final[tuple[str, str, str]] = (
-    "the model's labels setting is \"0/1\": expected 0, 1, false or true",
-    "the model's labels setting is \"-1/+1\": expected -1 or 1",
-    f"the model's labels setting is \"real\": expected a number of magnitude at most {LABEL_ABS_MAX:g}",
+    'the model\'s labels setting is "0/1": expected 0, 1, false or true',
+    'the model\'s labels setting is "-1/+1": expected -1 or 1',
+    f'the model\'s labels setting is "real": expected a number of magnitude at most {LABEL_ABS_MAX:g}',
 )

@@ -24,16 +24,20 @@ class EncoderConfig:
 
     bits: Annotated[int, Ge(BITS_MIN), Le(BITS_MAX)] = field(
         default=22,
-        metadata={"doc": "The weight table has 2^bits slots; 22 keeps collisions rare up to a million names, at 32 MiB for each array."},
+        metadata={
+            "doc": "The weight table has 2^bits slots; 22 keeps collisions rare up to a million names, at 32 MiB for each array."
+        },
     )
     text: Annotated[tuple[Annotated[str, MaxLen(NAME_BYTES_MAX)], ...], MaxLen(TEXT_FIELDS_MAX)] = field(
-        default=(), metadata={"doc": "Fields whose string is split into lower-case words, counted; without it a string is one indicator."}
+        default=(),
+        metadata={"doc": "Fields whose string is split into lower-case words, counted; without it a string is one indicator."},
     )
     ngrams: Annotated[int, Ge(1), Le(3)] = field(
         default=1, metadata={"doc": "Longest run of neighbouring words that is a feature of its own; 1 counts single words."}
     )
     normalise: Literal["none", "l2"] = field(
-        default="none", metadata={"doc": "l2 divides each row by its Euclidean length, so that long documents do not outweigh short ones."}
+        default="none",
+        metadata={"doc": "l2 divides each row by its Euclidean length, so that long documents do not outweigh short ones."},
     )
     hash_key: Annotated[int, Ge(0), Le(_HASH_KEY_MAX)] = field(
         default=0, metadata={"doc": "Key of the feature hash; a secret one keeps clients from making names collide on purpose."}

@@ -23,6 +23,8 @@ BACKSLASH: Final = 0x5C
 COMMA: Final = 0x2C
 COLON: Final = 0x3A
 MINUS: Final = 0x2D
+PLUS: Final = 0x2B
+DOT: Final = 0x2E
 ZERO: Final = 0x30
 NINE: Final = 0x39
 OPEN_OBJECT: Final = 0x7B
@@ -30,8 +32,12 @@ CLOSE_OBJECT: Final = 0x7D
 OPEN_LIST: Final = 0x5B
 CLOSE_LIST: Final = 0x5D
 DELETE: Final = 0x7F
+SLASH: Final = 0x2F
+LETTER_B: Final = 0x62
+LETTER_E: Final = 0x65
 LETTER_F: Final = 0x66
 LETTER_N: Final = 0x6E
+LETTER_R: Final = 0x72
 LETTER_T: Final = 0x74
 LETTER_U: Final = 0x75
 
@@ -39,8 +45,10 @@ LETTER_U: Final = 0x75
 HAS_ESCAPE: Final = 1
 HAS_NON_ASCII: Final = 2
 HAS_DELETE: Final = 4
+LEFT_TO_SLOW_LANE: Final = HAS_ESCAPE | HAS_NON_ASCII
 
 _HEX_DIGITS: Final = 4
+_SHORT_BYTES_MAX: Final = 15  # digits and dot: 15 digits are below 2^53
 _SURROGATES, _LOW_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xDC00, 0xE000
 
 
@@ -96,8 +104,8 @@ def scan_escape(data: U8, p: int, stop: int) -> int:
     if p + 1 >= stop:
         return -1
     c = data[p + 1]
-    if c == QUOTE or c == BACKSLASH or c == 0x2F or c == 0x62 or c == LETTER_F or c == LETTER_N or c == 0x72 or c == LETTER_T:
-        return p + 2  # the letters are / b f n r t
+    if c in (QUOTE, BACKSLASH, SLASH, LETTER_B, LETTER_F, LETTER_N, LETTER_R, LETTER_T):
+        return p + 2
     if c != LETTER_U:
         return -1
     unit = scan_hex(data, p + 2, stop)
@@ -147,12 +155,46 @@ def scan_string(data: U8, p: int, stop: int) -> tuple[int, int]:
     return -1 - p, 0
 
 
+@kernel
+def plain_end(data: U8, p: int, stop: int) -> int:
+    """First position from `p` whose byte is not plain ASCII inside a string. Source: RFC 8259, section 7."""
+    while p < stop and SPACE <= data[p] < DELETE and data[p] != QUOTE and data[p] != BACKSLASH:
+        p += 1
+    return p
+
+
+@kernel
+def short_number(data: U8, p: int, stop: int) -> tuple[int, float]:
+    """Read digits, or digits `.` digits, of at most 15 digits in all: (position after them, value), or (-1, 0.0).
+
+    Up to 10^15 both the digits and the power of ten are exact doubles, so one division rounds correctly; what begins with
+    0, goes on with another byte of a number, or is longer is left to `parse_number`. Source: Clinger 1990, section 3.
+    """
+    digits, power, begin, dot = 0, 1.0, p, -1
+    while p < stop and p - begin <= _SHORT_BYTES_MAX:
+        c = int(data[p])
+        if ZERO <= c <= NINE:
+            digits = digits * 10 + (c - ZERO)
+            power = power * 10.0 if dot >= 0 else power
+        elif c == DOT and dot < 0:
+            dot = p
+        else:
+            break
+        p += 1
+    c = int(data[p]) if p < stop else 0
+    fits = begin < p <= begin + _SHORT_BYTES_MAX and dot != begin and dot != p - 1
+    fits = fits and (data[begin] != ZERO or p == begin + 1 or dot == begin + 1)
+    if fits and c != DOT and c != MINUS and c != PLUS and (c | 32) != LETTER_E:
+        return p, digits / power
+    return -1, 0.0
+
+
 @inline_kernel
 def number_end(data: U8, p: int, stop: int) -> int:
     """First position from `p` whose byte can be in no number. Source: RFC 8259, section 6."""
     while p < stop:
         c = data[p]
-        if not (ZERO <= c <= NINE or c == 0x2E or c == MINUS or c == 0x2B or (c | 32) == 0x65):  # . - + e
+        if not (ZERO <= c <= NINE or c == DOT or c == MINUS or c == PLUS or (c | 32) == LETTER_E):
             break
         p += 1
     return p
@@ -176,7 +218,14 @@ def literal_end(data: U8, p: int, stop: int) -> int:
         return p + 4
     if left >= 4 and data[p] == LETTER_N and data[p + 1] == LETTER_U and data[p + 2] == 0x6C and data[p + 3] == 0x6C:
         return p + 4
-    if left >= 5 and data[p] == LETTER_F and data[p + 1] == 0x61 and data[p + 2] == 0x6C and data[p + 3] == 0x73 and data[p + 4] == 0x65:
+    if (
+        left >= 5
+        and data[p] == LETTER_F
+        and data[p + 1] == 0x61
+        and data[p + 2] == 0x6C
+        and data[p + 3] == 0x73
+        and data[p + 4] == 0x65
+    ):
         return p + 5
     return -1 - p
 

@@ -25,7 +25,7 @@ _NO_BITS = np.uint8(0)
 @inline_kernel
 def is_space(c: int) -> bool:
     """True for a space or a tab, which part the fields of a line. Source: the documentation of both formats."""
-    return c == SPACE or c == TAB
+    return c in (SPACE, TAB)
 
 
 @inline_kernel
@@ -60,7 +60,7 @@ def is_ascii(data: U8, start: int, stop: int) -> bool:
     every = _NO_BITS
     for p in range(start, stop):
         every |= data[p]
-    return (every & _HIGH_BIT) == _NO_BITS
+    return bool((every & _HIGH_BIT) == _NO_BITS)
 
 
 @kernel

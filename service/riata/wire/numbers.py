@@ -33,6 +33,7 @@ _SUREST_MIN, _SUREST_MAX = _ROUNDED_UP_MIN, 55  # 5^55 < 2^128: the table needs 
 
 _U0, _U1, _U3 = np.uint64(0), np.uint64(1), np.uint64(3)
 _NINE, _ZERO_U = np.uint64(9), np.uint64(48)
+_ZERO_BYTE, _NINE_BYTE = np.uint8(48), np.uint8(9)
 _10, _32, _63 = np.uint64(10), np.uint64(32), np.uint64(63)
 _LOW = np.uint64(0xFFFFFFFF)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -49,7 +50,7 @@ def _power_of_five(exponent: int) -> int:
     They are truncated, so that a product is never too large, but for the reciprocals of powers that fit 64 bits: those are
     rounded up, so that the product of a multiple of the power, which is exact, is not one too small.
     """
-    power = 5 ** abs(exponent)
+    power: int = 5 ** abs(exponent)
     length = power.bit_length()
     if exponent >= 0:
         return power << (128 - length) if length <= 128 else power >> (length - 128)
@@ -85,39 +86,25 @@ def parse_number(data: U8, start: int, stop: int, json: bool) -> tuple[float, in
     Cost               one pass, one or two wide multiplications
     Source             Clinger 1990 for the short numbers; Lemire, "Number parsing at a gigabyte per second", 2021
     """
-    digits, exponent, dropped, negative, ok = scan_decimal(data, start, stop, json)
-    if not ok:
-        return 0.0, NOT_A_NUMBER
-    if not dropped and digits <= _EXACT_INTEGER and -_EXACT_POWER <= exponent <= _EXACT_POWER:
-        value = float(digits)
-        value = value * _POWERS_OF_TEN[exponent] if exponent >= 0 else value / _POWERS_OF_TEN[-exponent]
-        return (-value if negative else value), EXACT
-    value, sure = round_decimal(digits, exponent)
-    if dropped:
-        # The true number lies between digits and digits + 1; where both round alike, so does it.
-        above, sure_above = round_decimal(digits + _U1, exponent)
-        sure = sure and sure_above and value == above
-    return (-value if negative else value), (EXACT if sure else HAND_OVER)
+    value, status, end = parse_prefix(data, start, stop, json)
+    return (value, status) if end == stop else (0.0, NOT_A_NUMBER)
 
 
 @kernel
-def scan_decimal(data: U8, start: int, stop: int, json: bool) -> tuple[np.uint64, int, bool, bool, bool]:
-    """Split the number at start:stop into digits and a power of ten, and check its grammar.
+def parse_prefix(data: U8, start: int, stop: int, json: bool) -> tuple[float, int, int]:
+    """Read a decimal number from `start` on, as far as it goes.
 
     Parameters
     ----------
-    data, start, stop, json : as for `parse_number`
+    data, start, stop, json : as for `parse_number`, but the number may end before `stop`
 
     Returns
     -------
-    digits : u64       the first 19 significant digits
-    exponent : int     the number is about digits * 10^exponent
-    dropped : bool     further digits, not all zero, were left out: the number is between digits and digits + 1
-    negative : bool    it has a minus sign
-    ok : bool          false where the bytes are not a number; the rest means nothing then
+    value, status      as for `parse_number`
+    end : int          where it ends; of no meaning where it is no number
 
-    Cost               one pass
-    Source             RFC 8259 section 6; C's strtod for the wider grammar
+    Cost               one pass for up to 19 digits, two for more
+    Source             as for `parse_number`
     """
     at = start
     negative = at < stop and data[at] == _MINUS
@@ -126,37 +113,87 @@ def scan_decimal(data: U8, start: int, stop: int, json: bool) -> tuple[np.uint64
     whole_from = at
     digits, at = run_of_digits(data, at, stop, _U0)
     count = at - whole_from
-    ok = count > 0 or not json
-    if json and count > 1 and data[whole_from] == _ZERO:
-        ok = False
-    point, exponent, dropped = at, 0, False
+    usual = not json or (count > 0 and (count == 1 or data[whole_from] != _ZERO))
+    exponent = 0
     if at < stop and data[at] == _DOT:
+        point = at
         digits, at = run_of_digits(data, at + 1, stop, digits)
         exponent = point + 1 - at
         count -= exponent
-        ok = ok and (exponent < 0 or not json)
-    if count > _DIGITS_KEPT:  # the run may have overflowed: once more, with care
-        digits, kept, passed, dropped, _ = take_digits(data, whole_from, point, _U0, 0)
-        digits, _, more, fraction_dropped, _ = take_digits(data, min(point + 1, at), at, digits, kept)
-        exponent += passed + more
-        dropped = dropped or fraction_dropped
-    ok = ok and count > 0
+        usual = usual and (exponent < 0 or not json)
     if at < stop and (data[at] == _E_LOWER or data[at] == _E_UPPER):
         power, at = take_exponent(data, at + 1, stop)
         exponent += power
-    return digits, exponent, dropped, negative, ok and at == stop
+    if count == 0 or at < 0 or not usual:
+        return 0.0, NOT_A_NUMBER, start
+    sure = True
+    if count > _DIGITS_KEPT:  # the run may have overflowed
+        value, sure = read_long(data, whole_from, stop, exponent)
+    elif digits <= _EXACT_INTEGER and -_EXACT_POWER <= exponent <= _EXACT_POWER:
+        value = float(digits)
+        value = value * _POWERS_OF_TEN[exponent] if exponent >= 0 else value / _POWERS_OF_TEN[-exponent]
+    else:
+        value, sure = round_decimal(digits, exponent)
+    return (-value if negative else value), (EXACT if sure else HAND_OVER), at
 
 
 @inline_kernel
 def run_of_digits(data: U8, at: int, stop: int, digits: np.uint64) -> tuple[np.uint64, int]:
     """Append the run of decimal digits at `at` to `digits`, modulo 2^64; and where it ends. Source: place values."""
     while at < stop:
-        digit = np.uint64(data[at]) - _ZERO_U  # wraps round to a large number below "0"
-        if digit > _NINE:
+        digit = np.uint8(data[at] - _ZERO_BYTE)  # wraps round to a large number below "0"
+        if digit > _NINE_BYTE:
             break
-        digits = digits * _10 + digit
+        digits = digits * _10 + np.uint64(digit)
         at += 1
     return digits, at
+
+
+@inline_kernel
+def take_exponent(data: U8, start: int, stop: int) -> tuple[int, int]:
+    """Read what follows the `e`; and where it ends, or -1 where there is no digit. Clamped. Source: RFC 8259 section 6."""
+    at = start
+    negative = at < stop and data[at] == _MINUS
+    if negative or (at < stop and data[at] == _PLUS):
+        at += 1
+    first = at
+    power = 0
+    while at < stop and _ZERO <= data[at] <= _ZERO + 9:
+        if power < _EXPONENT_CLAMP:
+            power = int(power * 10 + (np.int64(data[at]) - _ZERO))
+        at += 1
+    return (-power if negative else power), (at if at > first else -1)
+
+
+@kernel
+def read_long(data: U8, start: int, stop: int, exponent: int) -> tuple[float, bool]:
+    """Read a number of more than 19 digits from its first 19 significant ones.
+
+    Parameters
+    ----------
+    data : u8[...]     the whole body; read only
+    start, stop : int  the first digit, or the point; where reading ends at the latest
+    exponent : int     of the last digit
+
+    Returns
+    -------
+    value : float      its absolute value
+    sure : bool        false where the digits left out could change it
+
+    Cost               one pass, at most two times `round_decimal`
+    Source             Lemire 2021, section 11
+    """
+    digits, kept, passed, dropped, at = take_digits(data, start, stop, _U0, 0)
+    if at < stop and data[at] == _DOT:
+        digits, kept, more, fraction_dropped, at = take_digits(data, at + 1, stop, digits, kept)
+        passed += more
+        dropped = dropped or fraction_dropped
+    value, sure = round_decimal(digits, exponent + passed)
+    if dropped:
+        # The true number lies between digits and digits + 1; where both round alike, so does it.
+        above, sure_above = round_decimal(digits + _U1, exponent + passed)
+        sure = sure and sure_above and value == above
+    return value, sure
 
 
 @kernel
@@ -199,37 +236,6 @@ def take_digits(data: U8, start: int, stop: int, digits: np.uint64, kept: int) -
 
 
 @kernel
-def take_exponent(data: U8, start: int, stop: int) -> tuple[int, int]:
-    """Read the exponent after its `e`, an optional sign and at least one digit.
-
-    Parameters
-    ----------
-    data, start, stop  the bytes to read
-
-    Returns
-    -------
-    power : int        the exponent; clamped far beyond what any body could bring back into range
-    at : int           where its digits ended; -1 where there are none
-
-    Cost               one pass
-    Source             RFC 8259 section 6
-    """
-    at = start
-    negative = at < stop and data[at] == _MINUS
-    if negative or (at < stop and data[at] == _PLUS):
-        at += 1
-    first = at
-    power = 0
-    while at < stop and _ZERO <= data[at] <= _ZERO + 9:
-        if power < _EXPONENT_CLAMP:
-            power = power * 10 + (np.int64(data[at]) - _ZERO)
-        at += 1
-    if at == first:
-        return 0, -1
-    return (-power if negative else power), at
-
-
-@kernel
 def round_decimal(digits: np.uint64, exponent: int) -> tuple[float, bool]:
     """Round digits * 10^exponent to the nearest double, ties to even.
 
@@ -264,7 +270,7 @@ def round_decimal(digits: np.uint64, exponent: int) -> tuple[float, bool]:
     mantissa = high >> shift  # 54 bits: 53 and the one that decides the rounding
     # floor(exponent * log2(10)) holds for the whole range of the table (Lemire 2021, section 5); 1086 is the bias and the
     # 63 places of `scaled`.
-    biased = ((217706 * exponent) >> 16) + 1086 + np.int64(top) - zeros
+    biased = int(((217706 * exponent) >> 16) + 1086 + np.int64(top) - zeros)
     if biased <= 0:
         if biased < -62:
             return 0.0, sure

@@ -19,7 +19,16 @@ from riata.base.errors import Malformed, TooLarge, Unsupported
 from riata.base.limits import BODY_BYTES_MAX, FEATURES_PER_REQUEST_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.maths.hashing import NUMBER
 from riata.wire.codes import (
-    DUPLICATE_KEY, HANDOVER, INVALID_UTF8, OK, SLUGS, SYNTAX, TOO_DEEP, TOO_MANY_FEATURES, TOO_MANY_IN_ROW, TOO_MANY_ROWS,
+    DUPLICATE_KEY,
+    HANDOVER,
+    INVALID_UTF8,
+    OK,
+    SLUGS,
+    SYNTAX,
+    TOO_DEEP,
+    TOO_MANY_FEATURES,
+    TOO_MANY_IN_ROW,
+    TOO_MANY_ROWS,
 )  # fmt: skip
 from riata.wire.encoder import EncoderConfig
 from riata.wire.json_text import read_json, read_ndjson
@@ -27,8 +36,22 @@ from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.numbers import NOT_A_NUMBER, parse_number
 from riata.wire.parsed import Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
 from riata.wire.rows import (
-    AT, FOUND, KEY, RECORDS_PER_ROW_MAX, ROW_START, ROW_STOP, ROWS, Refusal, Row, Rules, Sink, SlowRow, finish_row, make_row,
-    make_sink, row_capacity,
+    AT,
+    FOUND,
+    KEY,
+    RECORDS_PER_ROW_MAX,
+    ROW_START,
+    ROW_STOP,
+    ROWS,
+    Refusal,
+    Row,
+    Rules,
+    Sink,
+    SlowRow,
+    finish_row,
+    make_row,
+    make_sink,
+    row_capacity,
 )  # fmt: skip
 from riata.wire.strict_json import Record, Refused, feature_records, hash_of, slow_json
 from riata.wire.svmlight import read_svmlight, slow_svmlight
@@ -256,9 +279,7 @@ def _explained(reading: Reading) -> list[list[tuple[int, float, str]]]:
         shares = by_row[int(sink.found_row[k])]
         feature = int(sink.found_fingerprint[k]) >> 32
         shares[name] = (feature, shares[name][1] + float(sink.found_value[k]) if name in shares else float(sink.found_value[k]))
-    return [
-        sorted((feature, value, name.decode()) for name, (feature, value) in shares.items()) for shares in by_row.values()
-    ]
+    return [sorted((feature, value, name.decode()) for name, (feature, value) in shares.items()) for shares in by_row.values()]
 
 
 def _read_query(pairs: list[tuple[str, str]], rules: Rules) -> Reading:

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import I64, U8
+from riata.base.arrays import BOOL, I64, U8
 from riata.base.errors import nearest
 from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.wire.batch import Batch
 from riata.wire.codes import BAD_LABEL, LABEL_HINTS, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
 from riata.wire.rows import (
-    AT, BEGIN, END, EQUALS, FIELD_START, FIELD_STOP, FOUND, ID_START, ID_STOP, IN_FEATURES, NAMESPACE, ROW_START, ROWS, WORD,
-    Rules, Sink,
+    AT,
+    BEGIN,
+    END,
+    EQUALS,
+    FIELD_START,
+    FIELD_STOP,
+    FOUND,
+    ID_START,
+    ID_STOP,
+    IN_FEATURES,
+    NAMESPACE,
+    ROW_START,
+    ROWS,
+    WORD,
+    Rules,
+    Sink,
 )  # fmt: skip
 
 ID_BYTES: Final = 16
@@ -24,7 +38,8 @@ _BETWEEN: Final = {EQUALS: b"=", WORD: b":", NAMESPACE: b"^"}
 KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts")
 
 
-class RowError(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RowError:
     """Why row `index` (from 0, blank lines not counted) was not accepted: a stable slug, and a sentence for people."""
 
     index: int
@@ -97,7 +112,7 @@ def make_batch(reading: Reading, rows: I64) -> Batch:
     )
 
 
-def _identities(reading: Reading, rows: I64) -> tuple[U8, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _identities(reading: Reading, rows: I64) -> tuple[U8, BOOL]:
     place = reading.sink.place
     has_id = place[rows, ID_STOP] > place[rows, ID_START]
     digest = np.zeros((len(rows), ID_BYTES), np.uint8)
@@ -105,9 +120,9 @@ def _identities(reading: Reading, rows: I64) -> tuple[U8, np.ndarray[tuple[int],
         start, stop = place[rows[k], ID_START], place[rows[k], ID_STOP]
         digest[k] = _digest(reading.data[start:stop].tobytes())
     for number, identity in reading.identities.items():
-        k = int(np.searchsorted(rows, number))
-        digest[k] = _digest(identity)
-        has_id[k] = True
+        at = int(np.searchsorted(rows, number))
+        digest[at] = _digest(identity)
+        has_id[at] = True
     return digest, has_id
 
 

@@ -18,12 +18,12 @@ Theory of operation
             a kernel over the whole body; line k is data[ends[k]:ends[k + 1] - 1], so ends[0] == 0, and the byte between
             two lines is the newline. Sets sink.code, place, label, weight for every row and count[ROWS]; calls
             `finish_row` for good ones. It begins with  data, row, sink, rules = borrow(data), borrow_row(row), …, which
-            takes reference counting out of the loops (three times faster). Returns OK, or TOO_MANY_FEATURES or TOO_MANY_ROWS, which end the reading.
+            takes reference counting out of the loops (three times faster). Returns OK, or TOO_MANY_FEATURES or
+            TOO_MANY_ROWS, which end the reading.
         slow_FORMAT(line: bytes, rules: Rules) -> SlowRow | Refusal
             the same line in plain Python, for rows whose code the kernel left at HANDOVER.
 
-    Orders are sorted as (hash << 32 | position): all different, so no sort has to be stable. A bucket pass on the top
-    byte makes it linear for hashes that spread; heap sort inside large buckets keeps hostile names at n log n.
+    Orders are sorted as (hash << 32 | position): all different, so no sort has to be stable (`wire.sorting`).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.names import lacks
+from riata.wire.sorting import sort_keys, sort_range
 
 RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words of a text repeat
 SMALLEST_NORMAL: Final = 2.0**-1022
@@ -94,7 +95,7 @@ class Sink(NamedTuple):
 
     hash: U32  # u32[c]
     value: F64  # f64[c]
-    count: I64  # i64[3]  FEATURES, FOUND, ROWS so far
+    count: I64  # type: ignore[assignment]  # i64[3]  FEATURES, FOUND, ROWS so far; nobody counts items of this tuple
     found_fingerprint: U64  # u64[c] one for each record whose name is not in Rules.seen
     found_value: F64  # f64[c] its own value, after normalising
     found_row: I64  # i64[c]
@@ -194,104 +195,8 @@ def borrow_rules(rules: Rules) -> Rules:
     return Rules(rules.key, rules.labels, rules.labelled, rules.l2, rules.ngrams, borrow(rules.text), borrow(rules.seen))
 
 
-_BUCKETS: Final = 256
-_TOP_BYTE = np.uint64(56)
 _32 = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
-_INSERT_MAX: Final = 32  # insertion sort wins below about this length
-
-
-@kernel
-def heap_sort(keys: U64, start: int, stop: int) -> None:
-    """Sort keys[start:stop] in place.
-
-    Parameters
-    ----------
-    keys : u64[...]    overwritten between start and stop
-    start, stop : int
-
-    Returns            nothing
-    Cost               n log n whatever the keys are
-    Source             Williams 1964, Algorithm 232
-    """
-    n = stop - start
-    for step in range(n // 2 + n - 1):
-        if step < n // 2:  # the first half of the steps builds the heap, the rest takes it down
-            root, size = n // 2 - 1 - step, n
-        else:
-            size = n - 1 - (step - n // 2)
-            keys[start], keys[start + size] = keys[start + size], keys[start]
-            root = 0
-        held = keys[start + root]
-        child = 2 * root + 1
-        while child < size:
-            if child + 1 < size and keys[start + child] < keys[start + child + 1]:
-                child += 1
-            if keys[start + child] <= held:
-                break
-            keys[start + root] = keys[start + child]
-            root = child
-            child = 2 * root + 1
-        keys[start + root] = held
-
-
-@kernel
-def sort_range(keys: U64, start: int, stop: int) -> None:
-    """Sort keys[start:stop] in place: insertion where short, heap sort where long.
-
-    Parameters
-    ----------
-    keys : u64[...]    overwritten between start and stop
-    start, stop : int
-
-    Returns            nothing
-    Cost               n log n at worst
-    Source             as `heap_sort`
-    """
-    if stop - start > _INSERT_MAX:
-        heap_sort(keys, start, stop)
-        return
-    for i in range(start + 1, stop):
-        held = keys[i]
-        j = i
-        while j > start and keys[j - 1] > held:
-            keys[j] = keys[j - 1]
-            j -= 1
-        keys[j] = held
-
-
-@kernel
-def sort_keys(keys: U64, scratch: U64, n: int) -> None:
-    """Sort keys[:n] in place.
-
-    Parameters
-    ----------
-    keys : u64[>= n]     overwritten up to n
-    scratch : u64[>= n]  overwritten up to n
-    n : int
-
-    Returns              nothing
-    Cost                 about n for keys that spread, n log n at worst
-    Source               this module's theory of operation
-    """
-    if n <= _INSERT_MAX:
-        sort_range(keys, 0, n)
-        return
-    ends = np.zeros(_BUCKETS + 1, np.int64)
-    for i in range(n):
-        ends[np.int64(keys[i] >> _TOP_BYTE) + 1] += 1
-    for b in range(_BUCKETS):
-        ends[b + 1] += ends[b]
-    for i in range(n):
-        b = np.int64(keys[i] >> _TOP_BYTE)
-        scratch[ends[b]] = keys[i]
-        ends[b] += 1
-    start = 0
-    for b in range(_BUCKETS):
-        if ends[b] - start > 1:
-            sort_range(scratch, start, ends[b])
-        start = ends[b]
-    keys[:n] = scratch[:n]
 
 
 @kernel
@@ -324,14 +229,14 @@ def repeated_key(row: Row, first: int, last: int) -> int:
 
 
 @kernel
-def sum_row(row: Row, n: int, hash: U32, value: F64, start: int) -> tuple[int, int]:
-    """Write the sums of a row's records to hash[start:] and value[start:], in increasing order of hash.
+def sum_row(row: Row, n: int, hashes: U32, sums: F64, start: int) -> tuple[int, int]:
+    """Write the sums of a row's records to hashes[start:] and sums[start:], in increasing order of hash.
 
     Parameters
     ----------
     row : Row            n records; `order` and `bucket` are overwritten
     n : int
-    hash : u32[c], value : f64[c]   written from `start`
+    hashes : u32[c], sums : f64[c]   written from `start`
     start : int
 
     Returns              (OK, features written), or (why not, position of the record to blame)
@@ -341,12 +246,12 @@ def sum_row(row: Row, n: int, hash: U32, value: F64, start: int) -> tuple[int, i
     for i in range(n):
         row.order[i] = ((row.fingerprint[i] >> _32) << _32) | np.uint64(i)
     sort_keys(row.order, row.bucket, n)
-    room = min(len(hash) - start, FEATURES_PER_ROW_MAX)
+    room = min(len(hashes) - start, FEATURES_PER_ROW_MAX)
     done = 0
     i = 0
     while i < n:
         h = row.order[i] >> _32
-        first = np.int64(row.order[i] & _LOW)
+        first = int(np.int64(row.order[i] & _LOW))
         total = row.value[first]
         j = i + 1
         while j < n and row.order[j] >> _32 == h:
@@ -357,24 +262,24 @@ def sum_row(row: Row, n: int, hash: U32, value: F64, start: int) -> tuple[int, i
             if twice >= 0:
                 return DUPLICATE_KEY, twice
         if not abs(total) <= VALUE_ABS_MAX:  # so written that NaN (infinity minus infinity) is refused too
-            return OUT_OF_RANGE, int(first)
+            return OUT_OF_RANGE, first
         if abs(total) >= SMALLEST_NORMAL:
             if done >= room:
-                return (TOO_MANY_IN_ROW if room == FEATURES_PER_ROW_MAX else TOO_MANY_FEATURES), int(first)
-            hash[start + done] = np.uint32(h)
-            value[start + done] = total
+                return (TOO_MANY_IN_ROW if room == FEATURES_PER_ROW_MAX else TOO_MANY_FEATURES), first
+            hashes[start + done] = np.uint32(h)
+            sums[start + done] = total
             done += 1
         i = j
     return OK, done
 
 
 @kernel
-def normalise_l2(hash: U32, value: F64, start: int, stop: int) -> tuple[int, float, float]:
-    """Divide value[start:stop] by its 2-norm; what becomes subnormal is dropped.
+def normalise_l2(hashes: U32, values: F64, start: int, stop: int) -> tuple[int, float, float]:
+    """Divide values[start:stop] by its 2-norm; what becomes subnormal is dropped.
 
     Parameters
     ----------
-    hash : u32[c], value : f64[c]   one row between start and stop; overwritten, possibly shortened
+    hashes : u32[c], values : f64[c]   one row between start and stop; overwritten, possibly shortened
     start, stop : int
 
     Returns              (new stop, lift, norm): every value is now  value * lift / norm
@@ -383,20 +288,20 @@ def normalise_l2(hash: U32, value: F64, start: int, stop: int) -> tuple[int, flo
     """
     squares = 0.0
     for i in range(start, stop):
-        squares += value[i] * value[i]
+        squares += values[i] * values[i]
     lift = 1.0
     if squares < SQUARES_SMALL:
         lift = LIFT
         squares = 0.0
         for i in range(start, stop):
-            squares += (value[i] * lift) * (value[i] * lift)
+            squares += (values[i] * lift) * (values[i] * lift)
     norm = np.sqrt(squares) if stop > start else 1.0
     kept = start
     for i in range(start, stop):
-        scaled = value[i] * lift / norm
+        scaled = values[i] * lift / norm
         if abs(scaled) >= SMALLEST_NORMAL:
-            hash[kept] = hash[i]
-            value[kept] = scaled
+            hashes[kept] = hashes[i]
+            values[kept] = scaled
             kept += 1
     return kept, lift, norm
 
@@ -417,7 +322,7 @@ def finish_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> tuple
     Cost                 one sort of n, one probe of the table of names for each record
     Source               this module's theory of operation
     """
-    start = sink.count[FEATURES]
+    start = int(sink.count[FEATURES])
     code, done = sum_row(row, n, sink.hash, sink.value, start)
     if code != OK:
         return code, done
@@ -429,7 +334,7 @@ def finish_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> tuple
     sink.place[number, BEGIN] = start
     sink.place[number, END] = stop
     if len(rules.seen) > 0:
-        found = sink.count[FOUND]
+        found = int(sink.count[FOUND])
         for i in range(n):
             if row.value[i] != 0.0 and found < len(sink.found_value) and lacks(rules.seen, row.fingerprint[i]):
                 sink.found_fingerprint[found] = row.fingerprint[i]

@@ -12,8 +12,18 @@ from typing import Final
 from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
 from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, NUMBER
 from riata.wire.codes import (
-    BAD_INDEX, BAD_LABEL, BAD_NAME, BAD_NUMBER, BAD_WEIGHT, BASE_NOT_SUPPORTED, DUPLICATE_INDEX, INVALID_UTF8, MISSING_LABEL,
-    OUT_OF_RANGE, QID_NOT_SUPPORTED, SYNTAX,
+    BAD_INDEX,
+    BAD_LABEL,
+    BAD_NAME,
+    BAD_NUMBER,
+    BAD_WEIGHT,
+    BASE_NOT_SUPPORTED,
+    DUPLICATE_INDEX,
+    INVALID_UTF8,
+    MISSING_LABEL,
+    OUT_OF_RANGE,
+    QID_NOT_SUPPORTED,
+    SYNTAX,
 )  # fmt: skip
 from riata.wire.rows import EQUALS, NAMESPACE, PLAIN, Refusal, Rules, SlowRow
 from riata.wire.strict_json import Record, Refused, check_name, hash_of

@@ -17,15 +17,37 @@ import msgspec
 import numpy as np
 
 from riata.base.limits import (
-    EVENT_ID_BYTES_MAX, JSON_DEPTH_MAX, LABEL_ABS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
+    EVENT_ID_BYTES_MAX,
+    JSON_DEPTH_MAX,
+    LABEL_ABS_MAX,
+    NAME_BYTES_MAX,
+    TEXT_BYTES_MAX,
+    WEIGHT_MAX,
 )  # fmt: skip
 from riata.maths.hashing import FIELD_EQUALS, FIELD_WORD, NUMBER, hash_name
 from riata.wire.codes import (
-    BAD_EVENT_ID, BAD_FEATURE, BAD_LABEL, BAD_NAME, BAD_TEXT, BAD_TS, BAD_WEIGHT, BY_PREDICTION, DUPLICATE_KEY, INVALID_UTF8,
-    LABEL_NOT_ALLOWED, MISSING_FEATURES, MISSING_LABEL, NAME_TOO_LONG, NOT_NFC, NOT_OBJECT, SYNTAX, TOO_DEEP, TOO_MANY_IN_ROW,
+    BAD_EVENT_ID,
+    BAD_FEATURE,
+    BAD_LABEL,
+    BAD_NAME,
+    BAD_TEXT,
+    BAD_TS,
+    BAD_WEIGHT,
+    BY_PREDICTION,
+    DUPLICATE_KEY,
+    INVALID_UTF8,
+    LABEL_NOT_ALLOWED,
+    MISSING_FEATURES,
+    MISSING_LABEL,
+    NAME_TOO_LONG,
+    NOT_NFC,
+    NOT_OBJECT,
+    SYNTAX,
+    TOO_DEEP,
+    TOO_MANY_IN_ROW,
     UNKNOWN_KEY,
 )  # fmt: skip
-from riata.wire.json_text import EXAMPLE_KEYS
+from riata.wire.json_members import EXAMPLE_KEYS
 from riata.wire.rows import EQUALS, GHOST, KEY, PLAIN, RECORDS_PER_ROW_MAX, WORD, Refusal, Rules, SlowRow
 from riata.wire.text_words import slow_words
 

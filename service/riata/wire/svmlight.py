@@ -19,15 +19,26 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import I64, U8
+from riata.maths.borrow import borrow
 from riata.maths.hashing import NUMBER, hash_name
-from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.kernel import kernel
 from riata.wire.codes import (
-    BAD_INDEX, BAD_NUMBER, DUPLICATE_INDEX, DUPLICATE_KEY, HANDOVER, MISSING_LABEL, OK, QID_NOT_SUPPORTED, SYNTAX,
-    TOO_MANY_FEATURES, TOO_MANY_IN_ROW, TOO_MANY_ROWS,
+    BAD_INDEX,
+    BAD_NUMBER,
+    DUPLICATE_INDEX,
+    DUPLICATE_KEY,
+    HANDOVER,
+    MISSING_LABEL,
+    OK,
+    QID_NOT_SUPPORTED,
+    SYNTAX,
+    TOO_MANY_FEATURES,
+    TOO_MANY_IN_ROW,
+    TOO_MANY_ROWS,
 )  # fmt: skip
-from riata.wire.lines import COLON, blame, close_row, line_span, open_row, read_label, skip_spaces, word_end
-from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number, take_digits
-from riata.wire.rows import AT, KEY, PLAIN, ROWS, Row, Rules, Sink
+from riata.wire.lines import COLON, blame, close_row, is_space, line_span, open_row, read_label, skip_spaces, word_end
+from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_prefix, take_digits
+from riata.wire.rows import AT, KEY, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
 from riata.wire.slow_lines import slow_svmlight as slow_svmlight
 
 HASH: Final = 35
@@ -52,6 +63,7 @@ def read_svmlight(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> in
     Cost               two looks at each byte, one hash for each feature
     Source             this module's theory of operation
     """
+    data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
     number = 0
     for k in range(len(ends) - 1):
         start, stop = line_span(data, ends[k], ends[k + 1] - 1)
@@ -60,9 +72,11 @@ def read_svmlight(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> in
         if number >= len(sink.code):
             return TOO_MANY_ROWS
         open_row(sink, number, start, stop)
-        comment = start
-        while comment < stop and data[comment] != HASH:
-            comment += 1
+        comment = stop
+        if holds_hash(data, start, stop):
+            comment = start
+            while data[comment] != HASH:
+                comment += 1
         n = read_pairs(data, start, comment, row, sink, rules, number)
         code = close_row(row, n, sink, rules, number)
         if code == TOO_MANY_FEATURES:
@@ -74,12 +88,23 @@ def read_svmlight(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> in
     return OK
 
 
-@inline_kernel
-def colon_in(data: U8, p: int, stop: int) -> int:
-    """First position from `p` that holds a colon, or `stop`. Source: this module's theory of operation."""
-    while p < stop and data[p] != COLON:
-        p += 1
-    return p
+@kernel
+def holds_hash(data: U8, start: int, stop: int) -> bool:
+    """Say whether there is a `#` among the bytes start:stop.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    start, stop : int
+
+    Returns            true where there is
+    Cost               one look at each byte, many at a time, because it does not stop early
+    Source             this module's theory of operation
+    """
+    found = False
+    for p in range(start, stop):
+        found |= data[p] == HASH
+    return bool(found)
 
 
 @kernel
@@ -102,7 +127,10 @@ def read_pairs(data: U8, start: int, stop: int, row: Row, sink: Sink, rules: Rul
     place = sink.place[number]
     p = start
     end = word_end(data, p, stop)
-    if colon_in(data, p, end) == end:
+    has_colon = False
+    for q in range(p, end):
+        has_colon |= data[q] == COLON
+    if not has_colon:
         if rules.labelled:
             sink.label[number], fault = read_label(data, p, end, rules)
             if fault != OK:
@@ -110,57 +138,62 @@ def read_pairs(data: U8, start: int, stop: int, row: Row, sink: Sink, rules: Rul
         p = skip_spaces(data, end, stop)
     elif rules.labelled:
         return -MISSING_LABEL
-    # The arrays are taken out of their tuple once: to do so for every feature costs more than to read the feature.
     fingerprint, value, kind, span = row.fingerprint, row.value, row.kind, row.span
     n, code, colon = 0, OK, p
     while p < stop:
-        end = word_end(data, p, stop)
-        colon = colon_in(data, p, end)
-        number, code = read_pair(data, p, colon, end)
-        if n >= len(value):
+        after, colon, given, code = read_pair(data, p, stop)
+        if code == OK and n >= len(value):
             code = TOO_MANY_IN_ROW
         if code != OK:
             break
         fingerprint[n] = hash_name(data, p, colon, rules.key, NUMBER)
-        value[n] = number
+        value[n] = given
         kind[n] = PLAIN | KEY  # KEY, so that an index that comes twice is seen
         span[n, 0], span[n, 1], span[n, 2], span[n, 3] = p, p, p, colon
         n += 1
-        p = skip_spaces(data, end, stop)
+        p = skip_spaces(data, after, stop)
     if code == OK:
         return n
     place[AT] = p
-    return blame(place, p, colon if code == BAD_INDEX or code == BAD_NUMBER else p, code)
+    return blame(place, p, colon if code in (BAD_INDEX, BAD_NUMBER) else p, code)
 
 
 @kernel
-def read_pair(data: U8, start: int, colon: int, stop: int) -> tuple[float, int]:
+def read_pair(data: U8, start: int, stop: int) -> tuple[int, int, float, int]:
     """Read one `index:value`.
 
     Parameters
     ----------
-    data : u8[...]             the body
-    start, colon, stop : int   the word and its colon; colon == stop where there is none
+    data : u8[...]     the body
+    start, stop : int  its first byte; end of the line
 
-    Returns            (value, OK), or (0, why it is refused)
-    Cost               one look at each byte
+    Returns
+    -------
+    after : int        where it ends; of no meaning where it is refused
+    colon : int        where its index ends
+    value : float
+    code : int         OK, or why it is refused
+
+    Cost               two looks at each byte of the index, one at the others
     Source             this module's theory of operation
     """
-    code = OK
-    number, status = 0.0, NOT_A_NUMBER
-    if colon == stop:
+    colon = start
+    while colon < stop and not (data[colon] == COLON or is_space(data[colon])):
+        colon += 1
+    after, value, code = colon, 0.0, OK
+    if colon == stop or data[colon] != COLON:
         code = SYNTAX
     elif not is_index(data, start, colon):
         code = BAD_INDEX
         if colon - start == 3 and data[start] == 0x71 and data[start + 1] == 0x69 and data[start + 2] == 0x64:  # qid
             code = QID_NOT_SUPPORTED
     else:
-        number, status = parse_number(data, colon + 1, stop, False)
-        if status == HAND_OVER:
-            code = HANDOVER
-        elif status == NOT_A_NUMBER:
+        value, status, after = parse_prefix(data, colon + 1, stop, False)
+        if status == NOT_A_NUMBER or (after < stop and not is_space(data[after])):
             code = BAD_NUMBER
-    return number, code
+        elif status == HAND_OVER:
+            code = HANDOVER
+    return after, colon, value, code
 
 
 @kernel
@@ -179,4 +212,4 @@ def is_index(data: U8, start: int, stop: int) -> bool:
     digits, _, passed, _, end = take_digits(data, start, stop, _NOTHING, 0)
     if end != stop or start == stop or passed > 0:
         return False
-    return digits <= _INDEX_MAX and (stop - start == 1 or data[start] != _ZERO)
+    return bool(digits <= _INDEX_MAX and (stop - start == 1 or data[start] != _ZERO))

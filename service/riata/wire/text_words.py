@@ -11,9 +11,7 @@ import re
 import unicodedata
 from typing import Final
 
-import numpy as np
-
-from riata.base.arrays import U8
+from riata.base.arrays import I64, U8
 from riata.base.limits import NAME_BYTES_MAX, TEXT_BYTES_MAX
 from riata.maths.hashing import FIELD_WORD, NUMBER, hash_name
 from riata.maths.kernel import inline_kernel, kernel
@@ -31,6 +29,14 @@ IDENTITY_START: Final = 5
 IDENTITY_STOP: Final = 6
 BLAME_INSIDE: Final = 7  # 1 while the name to blame is a feature's
 MARKS: Final = 8
+
+
+@inline_kernel
+def fail(mark: I64, code: int, at: int) -> int:
+    """Note where reading stopped; minus the code. Source: wire.json_text, theory of operation."""
+    mark[STOPPED] = at
+    return -code
+
 
 _WORD = re.compile(r"\w+")  # for text, \w is exactly str.isalnum() or `_`
 
@@ -94,7 +100,7 @@ def put_grams(data: U8, starts: tuple[int, int, int], stop: int, prefix: tuple[i
 
 
 @kernel
-def read_text(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
+def read_text(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64) -> int:
     """Split a JSON string into words and add their grams as records.
 
     Parameters
@@ -117,8 +123,7 @@ def read_text(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: np.ndar
     while p < stop:
         c = int(data[p])
         if c < SPACE or c > DELETE:
-            mark[STOPPED] = p
-            return -HANDOVER if c > DELETE else -SYNTAX
+            return fail(mark, HANDOVER if c > DELETE else SYNTAX, p)
         lower = lower_word_byte(c)
         if lower:
             if word < 0:
@@ -139,10 +144,8 @@ def read_text(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: np.ndar
         if c == BACKSLASH:
             after = scan_escape(data, p, stop)
             if after < 0 or data[p + 1] == LETTER_U:
-                mark[STOPPED] = p
-                return -HANDOVER if after >= 0 else -SYNTAX
+                return fail(mark, HANDOVER if after >= 0 else SYNTAX, p)
             p = after - 1
         decoded += 1
         p += 1
-    mark[STOPPED] = p
-    return -SYNTAX
+    return fail(mark, SYNTAX, p)

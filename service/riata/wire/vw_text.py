@@ -28,29 +28,30 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from riata.base.arrays import I64, U8
-from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX, WEIGHT_MAX
-from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, NUMBER, hash_name
-from riata.maths.kernel import inline_kernel, kernel
+from riata.base.limits import WEIGHT_MAX
+from riata.maths.borrow import borrow
+from riata.maths.hashing import FIELD_NAMESPACE, hash_name
+from riata.maths.kernel import kernel
 from riata.wire.codes import (
-    BAD_NAME, BAD_NUMBER, BAD_WEIGHT, BASE_NOT_SUPPORTED, HANDOVER, MISSING_LABEL, NAME_TOO_LONG, OK, OUT_OF_RANGE, SYNTAX,
-    TOO_MANY_FEATURES, TOO_MANY_IN_ROW, TOO_MANY_ROWS,
+    BAD_WEIGHT,
+    BASE_NOT_SUPPORTED,
+    HANDOVER,
+    MISSING_LABEL,
+    OK,
+    SYNTAX,
+    TOO_MANY_FEATURES,
+    TOO_MANY_IN_ROW,
+    TOO_MANY_ROWS,
 )  # fmt: skip
-from riata.wire.lines import (
-    COLON, DELETE, SPACE, TAB, blame, close_row, is_ascii, is_space, line_span, open_row, read_label, skip_spaces, word_end,
-)  # fmt: skip
+from riata.wire.lines import blame, close_row, is_ascii, is_space, line_span, open_row, read_label, skip_spaces, word_end
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
-from riata.wire.rows import AT, EQUALS, NAMESPACE, PLAIN, ROWS, Row, Rules, Sink
+from riata.wire.rows import AT, EQUALS, NAMESPACE, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
 from riata.wire.slow_lines import slow_vw as slow_vw
+from riata.wire.vw_tokens import BAR, read_feature, read_namespace
 
-BAR: Final = 124
 QUOTE: Final = 39
 _WORDS_MAX: Final = 3  # label, importance, base
-_NOT_FINITE: Final = ("nan", "inf", "infinity")
-_I, _N = 0x69, 0x6E  # lower-case letters that those words begin with
-_NOT_FINITE_BYTES = tuple(np.frombuffer(word.encode(), np.uint8) for word in _NOT_FINITE)
 
 
 @kernel
@@ -69,6 +70,7 @@ def read_vw(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
     Cost               two looks at each byte, one hash for each feature
     Source             this module's theory of operation
     """
+    data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
     number = 0
     for k in range(len(ends) - 1):
         start, stop = line_span(data, ends[k], ends[k + 1] - 1)
@@ -148,92 +150,6 @@ def read_front(data: U8, start: int, bar: int, sink: Sink, rules: Rules, number:
     return -MISSING_LABEL if rules.labelled and words == 0 else 0
 
 
-@inline_kernel
-def is_end(c: int) -> bool:
-    """True for a byte that ends a feature. Source: this module's theory of operation."""
-    return c == SPACE or c == TAB or c == BAR
-
-
-@kernel
-def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
-    """Find the end of a part of a name, and what is wrong with it.
-
-    Parameters
-    ----------
-    data : u8[...]     read only
-    p, stop : int      its first byte; end of the line
-    colon : bool       whether a colon ends it too
-
-    Returns            (position of the byte that ends it, OK, BAD_NAME or NAME_TOO_LONG)
-    Cost               one look at each byte
-    Source             this module's theory of operation
-    """
-    start = p
-    code = OK
-    while p < stop:
-        c = data[p]
-        if is_end(c) or (colon and c == COLON):
-            break
-        if c < SPACE or c == DELETE:
-            code = BAD_NAME
-        p += 1
-    if code == OK and p - start > NAME_BYTES_MAX:
-        code = NAME_TOO_LONG
-    return p, code
-
-
-@kernel
-def is_word(data: U8, start: int, stop: int) -> bool:
-    """Say whether a value is a word rather than a number, or something meant as one.
-
-    Parameters
-    ----------
-    data : u8[...]     read only
-    start, stop : int  the value
-
-    Returns            true where it begins as no number does, holds no colon and is not an infinity or not a number
-    Cost               one look at each byte
-    Source             this module's theory of operation
-    """
-    if start == stop:
-        return False
-    c = data[start]
-    if 48 <= c <= 57 or c == 43 or c == 45 or c == 46:  # 0-9 + - .
-        return False
-    for p in range(start, stop):
-        if data[p] == COLON:
-            return False
-    if (c | 32) != _I and (c | 32) != _N:
-        return True
-    return not (
-        same_word(data, start, stop, _NOT_FINITE_BYTES[0])
-        or same_word(data, start, stop, _NOT_FINITE_BYTES[1])
-        or same_word(data, start, stop, _NOT_FINITE_BYTES[2])
-    )
-
-
-@kernel
-def same_word(data: U8, start: int, stop: int, word: U8) -> bool:
-    """Say whether the bytes start:stop are `word`, whatever their case.
-
-    Parameters
-    ----------
-    data : u8[...]     read only
-    start, stop : int
-    word : u8[...]     lower-case letters
-
-    Returns            true where they are
-    Cost               one look at each byte of the word
-    Source             ASCII
-    """
-    if stop - start != len(word):
-        return False
-    for i in range(len(word)):
-        if (data[start + i] | 32) != word[i]:
-            return False
-    return True
-
-
 @kernel
 def read_namespaces(data: U8, p: int, stop: int, row: Row, rules: Rules, place: I64) -> int:
     """Read everything from the first bar on.
@@ -250,7 +166,6 @@ def read_namespaces(data: U8, p: int, stop: int, row: Row, rules: Rules, place: 
     Cost               one look at each byte, one hash for each feature
     Source             this module's theory of operation
     """
-    # The arrays are taken out of their tuple once: to do so for every feature costs more than to read the feature.
     fingerprint, value, kind, span = row.fingerprint, row.value, row.kind, row.span
     n, code = 0, OK
     while p < stop and code == OK:
@@ -265,11 +180,11 @@ def read_namespaces(data: U8, p: int, stop: int, row: Row, rules: Rules, place: 
             if n >= len(value):
                 code = TOO_MANY_IN_ROW
                 break
-            after, end, number, print_, code = read_feature(data, p, stop, key)
+            after, end, number, fresh, code = read_feature(data, p, stop, key)
             if code != OK:
                 blame(place, p, end, code)
                 break
-            fingerprint[n] = print_
+            fingerprint[n] = fresh
             is_named = named > start
             if number == number:
                 value[n] = number * scale
@@ -283,75 +198,3 @@ def read_namespaces(data: U8, p: int, stop: int, row: Row, rules: Rules, place: 
             n += 1
             p = skip_spaces(data, after, stop)
     return n if code == OK else -code
-
-
-@kernel
-def read_namespace(data: U8, start: int, stop: int) -> tuple[int, int, float, int]:
-    """Read the name and the scale of a namespace.
-
-    Parameters
-    ----------
-    data : u8[...]     the body
-    start, stop : int  first byte after the bar; end of the line
-
-    Returns
-    -------
-    after : int        where its features begin
-    named : int        where its name ends; at `start` where it is nameless
-    scale : float      1 where there is none
-    code : int         OK, or why it is refused
-
-    Cost               one look at each byte
-    Source             this module's theory of operation
-    """
-    p, code = take_name(data, start, stop, True)
-    if code != OK or p >= stop or data[p] != COLON:
-        return p, p, 1.0, code
-    after, _ = take_name(data, p + 1, stop, False)
-    scale, status = parse_number(data, p + 1, after, False)
-    if p == start:
-        code = BAD_NAME
-    elif status == HAND_OVER:
-        code = HANDOVER
-    elif status == NOT_A_NUMBER:
-        code = BAD_NUMBER
-    elif not abs(scale) <= VALUE_ABS_MAX:
-        code = OUT_OF_RANGE
-    return after, p, scale, code
-
-
-@kernel
-def read_feature(data: U8, start: int, stop: int, key: np.uint64) -> tuple[int, int, float, np.uint64, int]:
-    """Read one feature.
-
-    Parameters
-    ----------
-    data : u8[...]     the body
-    start, stop : int  its first byte; end of the line
-    key : u64          the model's key, or the hash of the namespace
-
-    Returns
-    -------
-    after : int        where it ends
-    named : int        where its name ends
-    number : float     its value, 1 where it has none; NaN where it is a word
-    fingerprint : u64
-    code : int         OK, or why it is refused
-
-    Cost               one or two hashes
-    Source             this module's theory of operation
-    """
-    p, code = take_name(data, start, stop, True)
-    after, number, fingerprint = p, 1.0, key
-    if code == OK and p < stop and data[p] == COLON:
-        after, fault = take_name(data, p + 1, stop, False)
-        number, status = parse_number(data, p + 1, after, False)
-        if status == HAND_OVER or p == start:
-            code = HANDOVER
-        elif status == NOT_A_NUMBER:
-            number = np.nan
-            code = fault if is_word(data, p + 1, after) else BAD_NUMBER
-            fingerprint = hash_name(data, p + 1, after, hash_name(data, start, p, key, FIELD_EQUALS), NUMBER)
-    if number == number:
-        fingerprint = hash_name(data, start, p, key, NUMBER)
-    return after, p, number, fingerprint, code

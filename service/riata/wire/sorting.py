@@ -1,0 +1,111 @@
+"""Sorting of 64-bit keys that nobody can make slow.
+
+A bucket pass on the top byte makes it linear for keys that spread, as hashes do; heap sort inside large buckets keeps
+keys that were chosen to collide at n log n.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import U64
+from riata.maths.kernel import kernel
+
+_BUCKETS: Final = 256
+_TOP_BYTE = np.uint64(56)
+_INSERT_MAX: Final = 32  # insertion sort wins below about this length
+
+
+@kernel
+def heap_sort(keys: U64, start: int, stop: int) -> None:
+    """Sort keys[start:stop] in place.
+
+    Parameters
+    ----------
+    keys : u64[...]    overwritten between start and stop
+    start, stop : int
+
+    Returns            nothing
+    Cost               n log n whatever the keys are
+    Source             Williams 1964, Algorithm 232
+    """
+    n = stop - start
+    for step in range(n // 2 + n - 1):
+        if step < n // 2:  # the first half of the steps builds the heap, the rest takes it down
+            root, size = n // 2 - 1 - step, n
+        else:
+            size = n - 1 - (step - n // 2)
+            keys[start], keys[start + size] = keys[start + size], keys[start]
+            root = 0
+        held = keys[start + root]
+        child = 2 * root + 1
+        while child < size:
+            if child + 1 < size and keys[start + child] < keys[start + child + 1]:
+                child += 1
+            if keys[start + child] <= held:
+                break
+            keys[start + root] = keys[start + child]
+            root = child
+            child = 2 * root + 1
+        keys[start + root] = held
+
+
+@kernel
+def sort_range(keys: U64, start: int, stop: int) -> None:
+    """Sort keys[start:stop] in place: insertion where short, heap sort where long.
+
+    Parameters
+    ----------
+    keys : u64[...]    overwritten between start and stop
+    start, stop : int
+
+    Returns            nothing
+    Cost               n log n at worst
+    Source             as `heap_sort`
+    """
+    if stop - start > _INSERT_MAX:
+        heap_sort(keys, start, stop)
+        return
+    for i in range(start + 1, stop):
+        held = keys[i]
+        j = i
+        while j > start and keys[j - 1] > held:
+            keys[j] = keys[j - 1]
+            j -= 1
+        keys[j] = held
+
+
+@kernel
+def sort_keys(keys: U64, scratch: U64, n: int) -> None:
+    """Sort keys[:n] in place.
+
+    Parameters
+    ----------
+    keys : u64[>= n]     overwritten up to n
+    scratch : u64[>= n]  overwritten up to n
+    n : int
+
+    Returns              nothing
+    Cost                 about n for keys that spread, n log n at worst
+    Source               this module's first paragraph
+    """
+    if n <= _INSERT_MAX:
+        sort_range(keys, 0, n)
+        return
+    ends = np.zeros(_BUCKETS + 1, np.int64)
+    for i in range(n):
+        ends[np.int64(keys[i] >> _TOP_BYTE) + 1] += 1
+    for b in range(_BUCKETS):
+        ends[b + 1] += ends[b]
+    for i in range(n):
+        bucket = np.int64(keys[i] >> _TOP_BYTE)
+        scratch[ends[bucket]] = keys[i]
+        ends[bucket] += 1
+    start = 0
+    for b in range(_BUCKETS):
+        if ends[b] - start > 1:
+            sort_range(scratch, start, ends[b])
+        start = ends[b]
+    keys[:n] = scratch[:n]

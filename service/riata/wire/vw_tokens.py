@@ -1,0 +1,178 @@
+"""The parts that features of VW text are made of; `wire.vw_text` says what they mean."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import U8
+from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
+from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
+from riata.maths.kernel import inline_kernel, kernel
+from riata.wire.codes import BAD_NAME, BAD_NUMBER, HANDOVER, NAME_TOO_LONG, OK, OUT_OF_RANGE
+from riata.wire.lines import COLON, DELETE, SPACE, TAB
+from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number, parse_prefix
+
+BAR: Final = 124
+_NOT_FINITE_BYTES = tuple(np.frombuffer(word, np.uint8) for word in (b"nan", b"inf", b"infinity"))
+_I, _N = 0x69, 0x6E  # lower-case letters that those words begin with
+
+
+@inline_kernel
+def is_end(c: int) -> bool:
+    """True for a byte that ends a feature. Source: wire.vw_text, theory of operation."""
+    return c in (SPACE, TAB, BAR)
+
+
+@kernel
+def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
+    """Find the end of a part of a name, and what is wrong with it.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    p, stop : int      its first byte; end of the line
+    colon : bool       whether a colon ends it too
+
+    Returns            (position of the byte that ends it, OK, BAD_NAME or NAME_TOO_LONG)
+    Cost               one look at each byte
+    Source             wire.vw_text, theory of operation
+    """
+    start = p
+    code = OK
+    while p < stop:
+        c = data[p]
+        if is_end(c) or (colon and c == COLON):
+            break
+        if c < SPACE or c == DELETE:
+            code = BAD_NAME
+        p += 1
+    if code == OK and p - start > NAME_BYTES_MAX:
+        code = NAME_TOO_LONG
+    return p, code
+
+
+@kernel
+def is_word(data: U8, start: int, stop: int) -> bool:
+    """Say whether a value is a word rather than a number, or something meant as one.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    start, stop : int  the value
+
+    Returns            true where it begins as no number does, holds no colon and is not an infinity or not a number
+    Cost               one look at each byte
+    Source             wire.vw_text, theory of operation
+    """
+    if start == stop:
+        return False
+    c = data[start]
+    if 48 <= c <= 57 or c == 43 or c == 45 or c == 46:  # 0-9 + - .
+        return False
+    for p in range(start, stop):
+        if data[p] == COLON:
+            return False
+    if (c | 32) != _I and (c | 32) != _N:
+        return True
+    return not (
+        same_word(data, start, stop, _NOT_FINITE_BYTES[0])
+        or same_word(data, start, stop, _NOT_FINITE_BYTES[1])
+        or same_word(data, start, stop, _NOT_FINITE_BYTES[2])
+    )
+
+
+@kernel
+def same_word(data: U8, start: int, stop: int, word: U8) -> bool:
+    """Say whether the bytes start:stop are `word`, whatever their case.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    start, stop : int
+    word : u8[...]     lower-case letters
+
+    Returns            true where they are
+    Cost               one look at each byte of the word
+    Source             ASCII
+    """
+    same = stop - start == len(word)
+    for i in range(min(len(word), stop - start)):
+        same = same and (data[start + i] | 32) == word[i]
+    return bool(same)
+
+
+@kernel
+def read_namespace(data: U8, start: int, stop: int) -> tuple[int, int, float, int]:
+    """Read the name and the scale of a namespace.
+
+    Parameters
+    ----------
+    data : u8[...]     the body
+    start, stop : int  first byte after the bar; end of the line
+
+    Returns
+    -------
+    after : int        where its features begin
+    named : int        where its name ends; at `start` where it is nameless
+    scale : float      1 where there is none
+    code : int         OK, or why it is refused
+
+    Cost               one look at each byte
+    Source             wire.vw_text, theory of operation
+    """
+    p, code = take_name(data, start, stop, True)
+    if code != OK or p >= stop or data[p] != COLON:
+        return p, p, 1.0, code
+    after, _ = take_name(data, p + 1, stop, False)
+    scale, status = parse_number(data, p + 1, after, False)
+    if p == start:
+        code = BAD_NAME
+    elif status == HAND_OVER:
+        code = HANDOVER
+    elif status == NOT_A_NUMBER:
+        code = BAD_NUMBER
+    elif not abs(scale) <= VALUE_ABS_MAX:
+        code = OUT_OF_RANGE
+    return after, p, scale, code
+
+
+@kernel
+def read_feature(data: U8, start: int, stop: int, key: np.uint64) -> tuple[int, int, float, np.uint64, int]:
+    """Read one feature.
+
+    Parameters
+    ----------
+    data : u8[...]     the body
+    start, stop : int  its first byte; end of the line
+    key : u64          the model's key, or the hash of the namespace
+
+    Returns
+    -------
+    after : int        where it ends
+    named : int        where its name ends
+    number : float     its value, 1 where it has none; NaN where it is a word
+    fingerprint : u64
+    code : int         OK, or why it is refused
+
+    Cost               one or two hashes
+    Source             wire.vw_text, theory of operation
+    """
+    p, code = take_name(data, start, stop, True)
+    after, number, fingerprint = p, 1.0, key
+    if code == OK and p < stop and data[p] == COLON:
+        number, status, after = parse_prefix(data, p + 1, stop, False)
+        fault = OK
+        if status == NOT_A_NUMBER or (after < stop and not is_end(data[after])):
+            status = NOT_A_NUMBER
+            after, fault = take_name(data, p + 1, stop, False)
+        if status == HAND_OVER or p == start:
+            code = HANDOVER
+        elif status == NOT_A_NUMBER:
+            number = np.nan
+            code = fault if is_word(data, p + 1, after) else BAD_NUMBER
+            fingerprint = hash_name(data, p + 1, after, hash_name(data, start, p, key, FIELD_EQUALS), NUMBER)
+    if number == number:
+        fingerprint = hash_name(data, start, p, key, NUMBER)
+    return after, p, number, fingerprint, code

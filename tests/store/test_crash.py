@@ -1,0 +1,219 @@
+"""Processes are killed, syncs fail, files are cut: what was acknowledged is there, and nothing twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from riata.base.errors import LogGap, RiataError, Unavailable
+from riata.store.records import decode_batch
+from riata.store.sqlite import open_sqlite
+from riata.store.sqlite_schema import DATABASE_NAME
+from riata.store.store import Store
+from tests.store.appender import EVENTS_PER_GROUP, SETTINGS, append
+from tests.store.batches import observe, one_row
+
+ROOT = Path(__file__).parents[2]
+MANY = 10**6
+
+
+def command(directory: Path, first_key: int, groups: int) -> list[str]:
+    return [sys.executable, "-m", "tests.store.appender", str(directory), str(first_key), str(groups)]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}:{ROOT}"}
+
+
+def run(directory: Path, first_key: int, groups: int, *before: str) -> list[str]:
+    """Run the appender to its end, behind `before`; return what it said."""
+    full = [*before, *command(directory, first_key, groups)]
+    return subprocess.run(full, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60).stdout.splitlines()
+
+
+def run_and_kill(directory: Path, first_key: int, after_s: float) -> list[str]:
+    """Kill the appender `after_s` seconds after it began to append."""
+    with subprocess.Popen(
+        command(directory, first_key, MANY), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(after_s)
+        process.kill()
+        return process.stdout.read().splitlines()
+
+
+def acknowledged(said: list[str]) -> int:
+    """The first id that was not acknowledged, 0 where none was."""
+    return max((int(line.split()[1]) for line in said if line.startswith("ack ")), default=0)
+
+
+def stored_ids(store: Store) -> list[int]:
+    """The ids in the log, in its order; reading checks the chain."""
+    ids: list[int] = []
+    at = store.head("m").first_seq - 1
+    while at < store.head("m").seq:
+        for record in store.read("m", at):
+            batch = decode_batch(record.payload)
+            ids += [int.from_bytes(raw.tobytes(), "little") for raw in batch.event_id]
+            at = record.last
+    return ids
+
+
+def check(directory: Path, durable: int) -> int:
+    """Check what a new process finds where all ids below `durable` were acknowledged; return the next id."""
+    store = open_sqlite(directory, SETTINGS)
+    ids = stored_ids(store)
+    first = store.head("m").first_seq - 1  # ids and positions are both dense here, so trimming hides a known number of ids
+    assert ids == list(range(first, first + len(ids)))
+    assert durable <= first + len(ids) <= durable + EVENTS_PER_GROUP
+    next_id = first + len(ids)
+    for kept in store.generations("m"):
+        assert len(store.open_generation("m", kept.gen)) == kept.bytes
+    if next_id:
+        append(store, next_id - EVENTS_PER_GROUP)  # sent again, known or not, it changes nothing
+    assert store.head("m").seq == next_id
+    store.close()
+    return next_id
+
+
+def kill_again_and_again(directory: Path, seed: int, kills: int) -> None:
+    rng = random.Random(seed)
+    next_id = kept = 0
+    for _ in range(kills):
+        said = run_and_kill(directory, next_id, rng.uniform(0.0, 0.25))
+        next_id = check(directory, max(acknowledged(said), next_id))
+        kept += len(said)
+    assert kept > kills  # they did get to work
+
+
+def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
+    kill_again_and_again(tmp_path, 1, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 22))
+def test_hundreds_of_kills_lose_nothing(tmp_path: Path, seed: int) -> None:
+    kill_again_and_again(tmp_path, seed, 15)
+
+
+def traced(*injections: str) -> list[str]:
+    """A command that makes system calls of what follows fail, or skip the test where that cannot be done."""
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace is not installed")
+    probe = [strace, "-f", "-qq", "-e", "trace=fdatasync", "-o", os.devnull, "true"]
+    if subprocess.run(probe, capture_output=True).returncode:
+        pytest.skip("this system does not allow tracing")
+    options = [part for injection in injections for part in ("-e", f"inject={injection}")]
+    return [strace, "-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync,fsync,pwrite64", *options]
+
+
+@pytest.mark.parametrize("when", [9, 14, 25])
+def test_after_a_failed_sync_nothing_is_acknowledged_any_more(tmp_path: Path, when: int) -> None:
+    run(tmp_path, 0, 1)
+    injected = traced(f"fdatasync:error=EIO:when={when}", f"fsync:error=EIO:when={when}")
+    said = run(tmp_path, EVENTS_PER_GROUP, 40, *injected)
+    failed = next(i for i, line in enumerate(said) if line.startswith("error"))
+    assert set(said[failed:]) == {"error store_failed unknown"}
+    assert len(said[failed:]) == 10
+    check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP))
+
+
+@pytest.mark.parametrize("when", [20, 27, 41, 90, 150])
+def test_a_process_killed_at_a_write_loses_nothing(tmp_path: Path, when: int) -> None:
+    run(tmp_path, 0, 1)
+    said = run(tmp_path, EVENTS_PER_GROUP, 30, *traced(f"pwrite64:signal=KILL:when={when}"))
+    assert "gen 3" not in said
+    check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP))
+
+
+def cut_open(directory: Path, groups: int) -> tuple[Path, int]:
+    """A copy of a directory as a killed process leaves it, with a write-ahead log of `groups` groups; and the next id."""
+    store = open_sqlite(directory / "live", SETTINGS)
+    store.create("m", bytes(16))
+    for i in range(groups):
+        append(store, EVENTS_PER_GROUP * i)
+    shutil.copytree(directory / "live", directory / "copy")
+    store.close()
+    return directory / "copy", EVENTS_PER_GROUP * groups
+
+
+def test_a_torn_log_leaves_a_prefix_of_whole_groups(tmp_path: Path) -> None:
+    copy, next_id = cut_open(tmp_path, 6)
+    wal = copy / (DATABASE_NAME + "-wal")
+    for size in range(wal.stat().st_size, 0, -3001):
+        torn = tmp_path / f"torn{size}"
+        shutil.copytree(copy, torn)
+        os.truncate(torn / wal.name, size)
+        store = open_sqlite(torn, SETTINGS)
+        if store.models():
+            ids = stored_ids(store)
+            assert ids == list(range(len(ids)))
+            assert len(ids) % EVENTS_PER_GROUP == 0
+            assert len(ids) <= next_id
+        store.close()
+
+
+def test_a_whole_log_gives_everything_back(tmp_path: Path) -> None:
+    copy, next_id = cut_open(tmp_path, 6)
+    assert (copy / (DATABASE_NAME + "-wal")).stat().st_size > 0
+    assert check(copy, next_id) == next_id
+
+
+def test_a_flipped_byte_of_the_log_never_goes_unnoticed(tmp_path: Path) -> None:
+    copy, next_id = cut_open(tmp_path, 2)
+    wal = copy / (DATABASE_NAME + "-wal")
+    content = wal.read_bytes()
+    for at in range(0, len(content), 997):
+        wal.write_bytes(content[:at] + bytes([content[at] ^ 0x5A]) + content[at + 1 :])
+        torn = tmp_path / f"flip{at}"
+        shutil.copytree(copy, torn)
+        store = open_sqlite(torn, SETTINGS)
+        if store.models():
+            ids = stored_ids(store)
+            assert ids == list(range(len(ids)))  # a prefix of what was written, or all of it
+            assert len(ids) <= next_id
+        store.close()
+
+
+def test_an_older_copy_of_the_database_is_found_out_by_what_was_applied(tmp_path: Path) -> None:
+    copy, next_id = cut_open(tmp_path, 3)
+    live = open_sqlite(tmp_path / "live", SETTINGS)
+    append(live, next_id)
+    applied = live.head("m").seq
+    live.close()
+    rolled_back = open_sqlite(copy, SETTINGS)
+    with pytest.raises(LogGap):
+        rolled_back.read("m", applied)
+    rolled_back.close()
+
+
+def test_a_file_that_may_not_grow_ends_the_store_and_loses_nothing(tmp_path: Path) -> None:
+    run(tmp_path, 0, 1)
+    limited = ["sh", "-c", 'trap "" XFSZ; ulimit -f 200; exec "$@"', "sh"]  # blocks of 512 bytes
+    said = run(tmp_path, EVENTS_PER_GROUP, 60, *limited)
+    failed = next(i for i, line in enumerate(said) if line.startswith("error"))
+    assert set(said[failed:]) == {"error store_failed unknown"}
+    assert failed > 1
+    check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP))
+
+
+def test_a_failed_store_says_so_to_every_call(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path, SETTINGS)
+    store.create("m", bytes(16))
+    store._session._connection.close()  # every statement fails from here on, as on a dead disk
+    for _ in range(2):
+        with pytest.raises(Unavailable) as caught:
+            store.append([observe("m", one_row())])
+        assert (caught.value.code, caught.value.outcome) == ("store_failed", "unknown")
+    with pytest.raises(RiataError):
+        store.head("m")
+    store.close()

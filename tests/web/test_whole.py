@@ -1,0 +1,117 @@
+"""The HTTP side on the whole service: what the small one of the other tests cannot show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.web.serving import real_app, serving
+
+ROWS = "\n".join(
+    json.dumps({"features": {"age": float(i % 7), "country": "de" if i % 3 else "fr"}, "label": int(i % 3 > 0)})
+    for i in range(300)
+)
+JSON = {"Content-Type": "application/json"}
+LINES = {"Content-Type": "application/x-ndjson"}
+BINARY = {"Content-Type": "application/octet-stream"}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        while client.get("/readyz").status_code != 200:
+            pass
+        yield client
+
+
+def taught(client: httpx.Client, model: str) -> dict[str, Any]:
+    """Create a model and have it learn the rows; returns the answer of observe."""
+    assert client.put(f"/models/{model}", content="{}", headers=JSON).status_code == 201
+    answer = client.post(f"/models/{model}/observe?wait=applied", content=ROWS, headers=LINES)
+    assert answer.status_code == 200
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def test_what_was_observed_and_applied_is_served(client: httpx.Client) -> None:
+    told = taught(client, "served")
+    assert (told["accepted"], told["applied"]) == (300, True)
+    high = client.get("/models/served/predict?country=de&age=1").json()
+    low = client.get("/models/served/predict?country=fr&age=1").json()
+    assert high["model"]["seq"] == told["seq"]
+    assert high["probability"] > 0.5 > low["probability"]
+    waited = client.get(f"/models/served/predict?country=de&age=1&_min_seq={told['seq']}").json()
+    assert waited["margin"] == high["margin"]
+
+
+def test_an_explanation_adds_up_to_the_served_margin(client: httpx.Client) -> None:
+    taught(client, "explained")
+    answer = client.get("/models/explained/predict?country=de&age=3&_explain=true").json()
+    total = answer["bias"]
+    for part in answer["contributions"]:
+        total += part["contribution"]
+    assert total == answer["margin"]
+
+
+def test_metrics_tell_what_was_learnt(client: httpx.Client) -> None:
+    taught(client, "measured")
+    metrics = client.get("/models/measured/metrics?since=0").json()
+    assert metrics["cumulative"]["examples"] == 300
+    assert metrics["cumulative"]["log_loss"] < metrics["cumulative"]["base_log_loss"]
+    assert metrics["history"][-1]["seq"] <= metrics["model"]["seq"]
+    weights = client.get("/models/measured/weights?prefix=country").json()["weights"]
+    assert {weight["feature"] for weight in weights} == {"country=de", "country=fr"}
+
+
+def test_an_import_answers_to_the_last_bit_what_the_export_did(client: httpx.Client) -> None:
+    taught(client, "carried")
+    content = client.get("/models/carried/export").content
+    assert client.post("/models/taken/import", content=content, headers=BINARY).json()["created"] is True
+    asked = [client.get(f"/models/{name}/predict?country=de&age=2").json()["margin"] for name in ("carried", "taken")]
+    assert asked[0] == asked[1] != 0.0
+
+
+def test_a_restore_brings_the_old_answers_back(client: httpx.Client) -> None:
+    taught(client, "restored")
+    before = client.get("/models/restored/predict?country=de&age=2").json()["margin"]
+    generation = client.post("/models/restored/snapshots").json()["generation"]
+    wrong = ROWS.replace('"label": 1', '"label": 2').replace('"label": 0', '"label": 1').replace('"label": 2', '"label": 0')
+    client.post("/models/restored/observe?wait=applied", content=wrong, headers=LINES)
+    assert client.get("/models/restored/predict?country=de&age=2").json()["margin"] != before
+    assert client.post("/models/restored/restore", json={"generation": generation}).status_code == 200
+    assert client.get("/models/restored/predict?country=de&age=2").json()["margin"] == before
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\x00" * 1000])
+def test_garbage_is_no_import(client: httpx.Client, content: bytes) -> None:
+    answer = client.post("/models/garbage/import", content=content, headers=BINARY)
+    assert (answer.status_code, answer.json()["code"]) == (400, "not_an_export")
+    assert client.get("/models/garbage").status_code == 404
+
+
+def test_a_damaged_export_is_no_import(client: httpx.Client) -> None:
+    content = bytearray(client.get("/models/default/export").content)
+    content[len(content) // 2] ^= 1
+    answer = client.post("/models/garbage/import", content=bytes(content), headers=BINARY)
+    assert (answer.status_code, answer.json()["code"]) == (400, "not_an_export")
+
+
+def test_the_same_ids_again_are_duplicates(client: httpx.Client) -> None:
+    client.put("/models/twice", content="{}", headers=JSON)
+    headers = {**LINES, "Idempotency-Key": "once"}
+    first = client.post("/models/twice/observe", content=ROWS, headers=headers).json()
+    again = client.post("/models/twice/observe", content=ROWS, headers=headers).json()
+    assert (first["accepted"], again["accepted"], again["duplicate"]) == (300, 0, 300)
+    assert again["seq"] == first["seq"]
+
+
+def test_a_dropped_model_is_gone(client: httpx.Client) -> None:
+    taught(client, "dropped")
+    assert client.delete("/models/dropped?confirm=dropped").status_code == 200
+    assert client.get("/models/dropped/predict?a=1").status_code == 404
+    told = taught(client, "dropped")
+    assert told["accepted"] == 300
