@@ -16,7 +16,7 @@ TWINS = ROOT / "tests" / "twins"
 
 RANK = {
     "base": 0, "maths": 1, "wire": 2, "learn": 3, "store": 3, "predict": 4, "watch": 4, "run": 5, "web": 6, "client": 6,
-    "cli": 7, "wiring": 7, "__main__": 7, "__init__": 7,
+    "wiring": 7, "cli": 8, "__main__": 9, "__init__": 0,
 }  # fmt: skip
 
 THIRD_PARTY = {
@@ -83,7 +83,7 @@ def wrong_imports(room: str, names: Iterator[str], place: str) -> list[str]:
     wrong = []
     for name in names:
         parts = name.split(".")
-        if parts[0] != "riata" or len(parts) < 2 or parts[1] == "__version__":
+        if parts[0] != "riata" or len(parts) < 2 or parts[1].startswith("_"):
             continue
         target = parts[1]
         if target != room and RANK[target] >= RANK[room]:

@@ -14,7 +14,8 @@ from riata.base.clock import SystemClock
 from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
-from riata.run.engine import Engine, EngineSettings
+from riata.run.engine import Engine
+from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
 from riata.store.memory import MemoryStore
 from riata.store.sqlite import SqliteSettings, open_sqlite

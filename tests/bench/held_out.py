@@ -1,4 +1,4 @@
-"""More public streams: none of them was looked at while the learner's defaults were chosen."""
+"""More streams, public ones and a made-up one: none of the public ones was looked at while the defaults were chosen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,20 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.bench.streams import NDJSON, SHUFFLE_SEED, SVMLIGHT, Event, Pairs, Stream, count_words, open_lines, read_svmlight
+from tests.bench.http_observe import make_rows
+from tests.bench.streams import (
+    NDJSON,
+    SHUFFLE_SEED,
+    SVMLIGHT,
+    VW_TEXT,
+    Event,
+    Pairs,
+    Stream,
+    count_words,
+    open_lines,
+    read_svmlight,
+    vw_event,
+)  # fmt: skip
 
 _MISSING: Final = frozenset({"", "?"})
 
@@ -115,6 +128,11 @@ def _last(file: str) -> str:
     return next(iter(open_lines(file))).split(",")[-1]
 
 
+def zipf() -> Stream:
+    """The made-up rows of `http_observe`: very many names, very noisy labels, the stream that punishes a large step most."""
+    return Stream("zipf_noise", VW_TEXT, [vw_event(line) for line in make_rows(bodies=30).lines], "made up")
+
+
 HELD_OUT: Final[dict[str, Callable[[], Stream]]] = {
     "lingspam": lingspam,
     "movie_reviews": movie_reviews,
@@ -126,4 +144,5 @@ HELD_OUT: Final[dict[str, Callable[[], Stream]]] = {
     "criteo": criteo,
     "magic04": magic,
     "adult": adult,
+    "zipf_noise (made up)": zipf,
 }

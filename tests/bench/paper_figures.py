@@ -205,11 +205,11 @@ def draw_figure_1(plain: Sequence[Bar], noisy: Sequence[Bar]) -> None:
     at = np.arange(len(plain))
     axes.bar(at - 0.2, [bar.left for bar in plain], 0.4, label="the set as it is", color="tab:blue")
     axes.bar(at + 0.2, [bar.left for bar in noisy], 0.4, label=f"with {NOISE_COLUMNS} random binary features", color="tab:orange")
-    axes.set_xticks(at, [bar.table.replace("internet_", "") for bar in plain])
+    axes.set_xticks(at, [bar.table.replace("internet_", "") for bar in plain], rotation=20)
     axes.set(
-        ylabel="fraction of features left", ylim=(0.0, 1.0), title="Features left within 1 % of the accuracy without gravity"
+        ylabel="fraction of features left", ylim=(0.0, 1.15), title="Features left within 1 % of the accuracy without gravity"
     )
-    axes.legend()
+    axes.legend(loc="upper right", ncols=2)
     axes.grid(axis="y", alpha=0.3)
     figure.savefig(report.EVIDENCE / "figure_1.png", dpi=130)
     plt.close(figure)

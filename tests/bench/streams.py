@@ -151,7 +151,8 @@ def ipinyou() -> Stream:
     return Stream("ipinyou", SVMLIGHT, events, "one-hot impressions, under 1 % clicks")
 
 
-def _vw_event(line: str) -> Event:
+def vw_event(line: str) -> Event:
+    """Read one line of Vowpal Wabbit text with the single namespace f."""
     label, *pairs = line.replace("|f", " ").split()
     named = [pair.split(":") for pair in pairs]
     return Event(int(float(label) == 1.0), tuple((name, float(value)) for name, value in named), line.strip())
@@ -160,7 +161,7 @@ def _vw_event(line: str) -> Event:
 def rcv1() -> Stream:
     """Newswire, cosine-normalised tf-idf; label: the topic CCAT. Three parts one after the other."""
     parts = ("train1000", "test500", "extra250")
-    events = [_vw_event(line) for part in parts for line in open_lines(f"rcv1_vw_{part}.vw.gz")]
+    events = [vw_event(line) for part in parts for line in open_lines(f"rcv1_vw_{part}.vw.gz")]
     return Stream("rcv1_vw", VW_TEXT, events, "cosine-normalised tf-idf", labels="-1/+1")
 
 

@@ -29,7 +29,9 @@ def request_body(number: int, seed: int) -> bytes:
     rng = np.random.default_rng([seed, number])
     lines = []
     for i in range(ROWS):
-        features = {f"c{int(c)}": float(np.round(v, 3)) for c, v in zip(rng.zipf(1.4, 12) % 5000, rng.normal(size=12), strict=True)}
+        features = {
+            f"c{int(c)}": float(np.round(v, 3)) for c, v in zip(rng.zipf(1.4, 12) % 5000, rng.normal(size=12), strict=True)
+        }
         lines.append(json.dumps({"features": features, "label": int(rng.random() < 0.3), "event_id": f"{number}-{i}"}))
     return "\n".join(lines).encode()
 
@@ -132,9 +134,7 @@ def logged_ids(directory: Path) -> list[bytes]:
 def check_kills(tmp_path: Path, kills: int, seed: int) -> None:
     digest, sent, killed = stream(tmp_path / "killed", kills, seed)
     assert killed == kills
-    wanted = [
-        hashlib.blake2b(f"{number}-{i}".encode(), digest_size=16).digest() for number in range(sent) for i in range(ROWS)
-    ]
+    wanted = [hashlib.blake2b(f"{number}-{i}".encode(), digest_size=16).digest() for number in range(sent) for i in range(ROWS)]
     assert logged_ids(tmp_path / "killed") == wanted  # nothing lost, nothing twice, nothing out of order
     store = read_sqlite(tmp_path / "killed")
     try:

@@ -139,11 +139,12 @@ def test_what_was_observed_is_predicted_inspected_and_replayed_to_the_same_bits(
 
 
 def test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every_row_once(running: Running) -> None:
-    rows = 40_000
-    command = [sys.executable, "-m", "riata", "demo", "--rows", str(rows), "--rows-per-request", "200", "--url", running.url]
+    rows = 100_000
+    command = [sys.executable, "-m", "riata", "demo", "--rows", str(rows), "--url", running.url]
     streaming = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment())
     with Riata(running.url) as client:
         while not any(model["name"] == "demo" and model["examples"] >= 2000 for model in client.models()["models"]):
+            assert streaming.poll() is None, "the demonstration ended early"
             time.sleep(0.02)
     running.process.kill()
     running.process.wait()

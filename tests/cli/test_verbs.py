@@ -98,7 +98,7 @@ def test_nothing_listening_says_how_to_start_it(rows: Path) -> None:
 
 
 def test_a_url_that_is_none_is_misuse(rows: Path) -> None:
-    assert run("observe", str(rows), "--url", "http://[").exit_code == 2
+    assert run("observe", str(rows), "--url", "http://host:port").exit_code == 2
     assert run("observe", str(rows), "--url", "nowhere").exit_code == 2
 
 
@@ -183,7 +183,7 @@ def test_predict_names_bad_rows_and_fails(tmp_path: Path) -> None:
 
 
 def test_demo_streams_makes_the_model_and_ends_with_two_lines_to_try(service: FakeService) -> None:
-    result = run("demo", "--rows", "3000", "--rows-per-request", "500")
+    result = run("demo", "--rows", "3000")
     assert result.exit_code == 0
     assert len(service.rows["demo"]) == 3000
     assert service.documents["demo"] == {"labels": "0/1"}

@@ -5,6 +5,7 @@ import json
 import httpx
 import pytest
 
+from riata.base.errors import BadInput
 from riata.client import ApiBusy, ApiConflict, ApiFailed, ApiNotFound, ApiRefused, Patience, Riata, Unreachable
 from tests.client.fake_http import OBSERVED, Script, answer, problem
 
@@ -30,6 +31,11 @@ def test_observe_sends_ndjson_with_a_key_of_its_own_and_reads_the_counts() -> No
     assert [json.loads(line) for line in first.content.splitlines()] == [ROW, ROW]
     assert len(first.headers["idempotency-key"]) == 32
     assert second.headers["idempotency-key"] == "mine"
+
+
+def test_what_is_no_url_is_refused() -> None:
+    with pytest.raises(BadInput, match="not a URL"):
+        Riata("http://host:port")
 
 
 def test_a_row_with_nan_is_refused_before_it_is_sent() -> None:

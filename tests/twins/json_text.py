@@ -51,7 +51,9 @@ def read_scalar(text: bytes) -> float | None:
         value = decode(text)
     except Refused:
         return None
-    return None if isinstance(value, str | list) else float(value or 0.0)
+    if isinstance(value, str | list):
+        return None
+    return 0.0 if value is None else float(value)
 
 
 def read_features(text: bytes, rules: Rules) -> list[Record] | Refusal:

@@ -17,6 +17,11 @@ def heap_sort(keys: list[int], start: int, stop: int) -> list[int]:
     return keys[:start] + sorted(keys[start:stop]) + keys[stop:]
 
 
+def insert_sort(keys: list[int], start: int, stop: int) -> list[int]:
+    """`keys` with start:stop in order."""
+    return heap_sort(keys, start, stop)
+
+
 def sort_range(keys: list[int], start: int, stop: int) -> list[int]:
     """`keys` with start:stop in order."""
     return heap_sort(keys, start, stop)

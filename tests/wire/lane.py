@@ -36,7 +36,8 @@ def rules_of(labels: Labels = "0/1", labelled: bool = True, names: bool = False,
 
 def bytes_of(text: str | bytes) -> U8:
     """Bytes for a kernel."""
-    return np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8)
+    # A copy, because numba compiles once more for arrays that cannot be written to.
+    return np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8).copy()
 
 
 def run(read: Reader, body: bytes, rules: Rules, rows_max: int = 10_000) -> tuple[int, Sink, list[Out]]:

@@ -7,9 +7,11 @@ import random
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.wire.codes import OK, SYNTAX, TOO_DEEP
+from riata.wire.codes import HANDOVER, OK, SYNTAX, TOO_DEEP
+from riata.wire.json_features import read_scalar
 from riata.wire.json_members import digits_at, is_time, known_key
 from riata.wire.json_scan import literal_end, scan_escape, scan_hex, scan_string, skip_key, skip_scalar, skip_value
+from riata.wire.text_words import MARKS
 from tests.twins import json_scan as twin
 from tests.twins import json_text as twin_text
 from tests.wire.json_bodies import NUMBERS, STRINGS, TIMES, make_line, mutate
@@ -73,6 +75,21 @@ def test_skip_value_stands_a_hundred_thousand_brackets() -> None:
 
 def test_skip_value_reports_where_the_fault_is() -> None:
     assert skip_value(array(b'{"a": tru}'), 0, 10, 0) == (SYNTAX, 6)
+
+
+def test_read_scalar_equals_its_twin_to_the_last_bit() -> None:
+    rng = random.Random(12)
+    texts = [*NUMBERS, "true", "false", "null", "nul", "tru", "{}", "x"]
+    texts += [f"{rng.randrange(10 ** rng.randrange(1, 18))}.{rng.randrange(10 ** rng.randrange(1, 12))}" for _ in range(3000)]
+    texts += [f"-{rng.randrange(10 ** rng.randrange(1, 20))}" for _ in range(1000)]
+    mark = np.zeros(MARKS, np.int64)
+    for text in texts:
+        end, value, _ = read_scalar(array(text.encode() + b","), 0, len(text) + 1, mark)
+        wanted = twin_text.read_scalar(text.encode())
+        if end == -HANDOVER:
+            assert sum(map(str.isdigit, text)) > 19  # shorter numbers are always decided here
+            continue
+        assert (value.hex() if end == len(text) else None) == (None if wanted is None else wanted.hex()), text
 
 
 def test_is_time_equals_its_twin() -> None:

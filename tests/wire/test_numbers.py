@@ -19,7 +19,7 @@ Make = Callable[[random.Random], str]
 
 
 def _bytes(text: str) -> U8:
-    return np.frombuffer(text.encode("latin-1"), dtype=np.uint8)
+    return np.frombuffer(text.encode("latin-1"), dtype=np.uint8).copy()  # read-only arrays would compile once more
 
 
 def _parse(text: str, json: bool = False) -> tuple[float, int]:

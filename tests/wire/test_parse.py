@@ -13,12 +13,11 @@ from riata.base.limits import (
     BODY_BYTES_MAX,
     FEATURES_PER_REQUEST_MAX,
     FEATURES_PER_ROW_MAX,
-    QUERY_BYTES_MAX,
     ROWS_PER_REQUEST_MAX,
 )
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
-from riata.wire.parse import Context, Labels, explain_query, explain_rows, parse_examples, parse_query, warm_up
+from riata.wire.parse import Context, Labels, explain_rows, parse_examples, warm_up
 from riata.wire.parsed import Parsed
 from tests.twins.hashing import hash_name
 
@@ -43,26 +42,69 @@ def feature(value: str, name: str = "age") -> str:
 @pytest.mark.parametrize(
     ("value", "code"),
     [
-        ("41.5", "accepted"), ("-0.0", "accepted"), ("5e-324", "accepted"), ("1e6", "accepted"), ("1e-999", "accepted"),
-        ("true", "accepted"), ("null", "accepted"), ('"de"', "accepted"), ('""', "accepted"), ('["a","b"]', "accepted"), ("[]", "accepted"),
-        ("1000001", "out_of_range"), ("1e999", "out_of_range"), ("-1e999", "out_of_range"), ("1e308", "out_of_range"),
-        ("1" * 400, "out_of_range"), ("1" * 5000, "out_of_range"), ("NaN", "malformed"), ("Infinity", "malformed"),
-        ("-Infinity", "malformed"), ("01", "malformed"), ("1.", "malformed"), (".5", "malformed"), ("+1", "malformed"), ("0x1", "malformed"),
-        ("{}", "bad_feature"), ("[1]", "bad_feature"), ("[[]]", "bad_feature"), ("[null]", "bad_feature"), ("[true]", "bad_feature"),
-        ('"\\ud800"', "malformed"), ('"\x01"', "malformed"), ('"\x7f"', "bad_name"), ('"\\u0000"', "bad_name"),
-        ('"' + "x" * 256 + '"', "accepted"), ('"' + "x" * 257 + '"', "name_too_long"), ('"' + "é" * 129 + '"', "name_too_long"),
-        ('"\u00e9"', "accepted"), ('"e\u0301"', "not_nfc"), ("[" * 6 + "]" * 6, "bad_feature"), ("[" * 7 + "]" * 7, "too_deep"),
+        ("41.5", "accepted"),
+        ("-0.0", "accepted"),
+        ("5e-324", "accepted"),
+        ("1e6", "accepted"),
+        ("1e-999", "accepted"),
+        ("true", "accepted"),
+        ("null", "accepted"),
+        ('"de"', "accepted"),
+        ('""', "accepted"),
+        ('["a","b"]', "accepted"),
+        ("[]", "accepted"),
+        ("1000001", "out_of_range"),
+        ("1e999", "out_of_range"),
+        ("-1e999", "out_of_range"),
+        ("1e308", "out_of_range"),
+        ("1" * 400, "out_of_range"),
+        ("1" * 5000, "out_of_range"),
+        ("NaN", "malformed"),
+        ("Infinity", "malformed"),
+        ("-Infinity", "malformed"),
+        ("01", "malformed"),
+        ("1.", "malformed"),
+        (".5", "malformed"),
+        ("+1", "malformed"),
+        ("0x1", "malformed"),
+        ("{}", "bad_feature"),
+        ("[1]", "bad_feature"),
+        ("[[]]", "bad_feature"),
+        ("[null]", "bad_feature"),
+        ("[true]", "bad_feature"),
+        ('"\\ud800"', "malformed"),
+        ('"\x01"', "malformed"),
+        ('"\x7f"', "bad_name"),
+        ('"\\u0000"', "bad_name"),
+        ('"' + "x" * 256 + '"', "accepted"),
+        ('"' + "x" * 257 + '"', "name_too_long"),
+        ('"' + "é" * 129 + '"', "name_too_long"),
+        ('"\u00e9"', "accepted"),
+        ('"e\u0301"', "not_nfc"),
+        ("[" * 6 + "]" * 6, "bad_feature"),
+        ("[" * 7 + "]" * 7, "too_deep"),
     ],
-)  # fmt: skip
+)
 def test_values(value: str, code: str) -> None:
     assert code_of(feature(value)) == code
 
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("a", "accepted"), ("a b|:=", "accepted"), ("日本", "accepted"), ("x" * 256, "accepted"), ("\\u0041", "accepted"), ("", "bad_name"),
-     ("x" * 257, "name_too_long"), ("\x7f", "bad_name"), ("\\n", "bad_name"), ("e\u0301", "not_nfc"), ("\u202e", "accepted")],
-)  # fmt: skip
+    [
+        ("a", "accepted"),
+        ("a b|:=", "accepted"),
+        ("日本", "accepted"),
+        ("x" * 256, "accepted"),
+        ("\\u0041", "accepted"),
+        ("", "bad_name"),
+        ("x" * 257, "name_too_long"),
+        ("\x7f", "bad_name"),
+        ("\\n", "bad_name"),
+        ("e\u0301", "not_nfc"),
+        ("\u202e", "accepted"),
+    ],
+)
 def test_names(name: str, code: str) -> None:
     assert code_of(feature("1", name)) == code
 
@@ -70,12 +112,25 @@ def test_names(name: str, code: str) -> None:
 @pytest.mark.parametrize(
     ("label", "labels", "code"),
     [
-        ("0", "0/1", "accepted"), ("1.0", "0/1", "accepted"), ("true", "0/1", "accepted"), ("-1", "0/1", "bad_label"), ("2", "0/1", "bad_label"),
-        ('"1"', "0/1", "bad_label"), ("[1]", "0/1", "bad_label"), ("null", "0/1", "missing_label"), ("-1", "-1/+1", "accepted"),
-        ("1", "-1/+1", "accepted"), ("0", "-1/+1", "bad_label"), ("true", "-1/+1", "bad_label"), ("-3.5", "real", "accepted"),
-        ("1e6", "real", "accepted"), ("1.1e6", "real", "bad_label"), ("1e999", "real", "bad_label"), ("true", "real", "bad_label"),
+        ("0", "0/1", "accepted"),
+        ("1.0", "0/1", "accepted"),
+        ("true", "0/1", "accepted"),
+        ("-1", "0/1", "bad_label"),
+        ("2", "0/1", "bad_label"),
+        ('"1"', "0/1", "bad_label"),
+        ("[1]", "0/1", "bad_label"),
+        ("null", "0/1", "missing_label"),
+        ("-1", "-1/+1", "accepted"),
+        ("1", "-1/+1", "accepted"),
+        ("0", "-1/+1", "bad_label"),
+        ("true", "-1/+1", "bad_label"),
+        ("-3.5", "real", "accepted"),
+        ("1e6", "real", "accepted"),
+        ("1.1e6", "real", "bad_label"),
+        ("1e999", "real", "bad_label"),
+        ("true", "real", "bad_label"),
     ],
-)  # fmt: skip
+)
 def test_labels(label: str, labels: Labels, code: str) -> None:
     assert code_of(f'{{"features":{{}},"label":{label}}}', labels) == code
 
@@ -88,14 +143,26 @@ def test_labels_inside_are_zero_and_one() -> None:
 @pytest.mark.parametrize(
     ("member", "code"),
     [
-        ('"weight":1000', "accepted"), ('"weight":0', "bad_weight"), ('"weight":1000.5', "bad_weight"), ('"weight":"1"', "bad_weight"),
-        ('"weight":null', "accepted"), ('"event_id":"x"', "accepted"), ('"event_id":""', "bad_event_id"), ('"event_id":7', "bad_event_id"),
-        (f'"event_id":"{"x" * 256}"', "accepted"), (f'"event_id":"{"x" * 257}"', "bad_event_id"),
-        ('"ts":"2026-11-20T11:14:00Z"', "accepted"), ('"ts":"yesterday"', "bad_ts"), ('"ts":5', "bad_ts"),
-        ('"prediction_id":"p"', "labels_by_prediction_not_available"), ('"lable":1', "unknown_key"), ('"label":1', "duplicate_key"),
-        ('"features":{}', "duplicate_key"), ('"l\\u0061bel":1', "duplicate_key"),
+        ('"weight":1000', "accepted"),
+        ('"weight":0', "bad_weight"),
+        ('"weight":1000.5', "bad_weight"),
+        ('"weight":"1"', "bad_weight"),
+        ('"weight":null', "accepted"),
+        ('"event_id":"x"', "accepted"),
+        ('"event_id":""', "bad_event_id"),
+        ('"event_id":7', "bad_event_id"),
+        (f'"event_id":"{"x" * 256}"', "accepted"),
+        (f'"event_id":"{"x" * 257}"', "bad_event_id"),
+        ('"ts":"2026-11-20T11:14:00Z"', "accepted"),
+        ('"ts":"yesterday"', "bad_ts"),
+        ('"ts":5', "bad_ts"),
+        ('"prediction_id":"p"', "labels_by_prediction_not_available"),
+        ('"lable":1', "unknown_key"),
+        ('"label":1', "duplicate_key"),
+        ('"features":{}', "duplicate_key"),
+        ('"l\\u0061bel":1', "duplicate_key"),
     ],
-)  # fmt: skip
+)
 def test_other_members(member: str, code: str) -> None:
     assert code_of(f'{{"features":{{"a":1}},"label":1,{member}}}') == code
 
@@ -103,14 +170,24 @@ def test_other_members(member: str, code: str) -> None:
 @pytest.mark.parametrize(
     ("example", "code"),
     [
-        ('{"features":{"a":1,"b":2},"label":1}', "accepted"), ('{"features":{"a":1,"a":2},"label":1}', "duplicate_key"),
-        ('{"features":{"a":1,"a":"x"},"label":1}', "duplicate_key"), ('{"features":{"a":null,"a":[]},"label":1}', "duplicate_key"),
-        ('{"features":{"a":1,"\\u0061":2},"label":1}', "duplicate_key"), ('{"features":{},"label":1}', "accepted"), ("{}", "missing_features"),
-        ('{"features":null,"label":1}', "missing_features"), ('{"features":[],"label":1}', "missing_features"), ("[]", "not_an_object"),
-        ('{"features":{}}', "missing_label"), ('{"features":{},"label":1} x', "malformed"), ('{"features":{},"label":1', "malformed"),
-        ('{"lable":1,"features":tru}', "malformed"), ('{"features":{}, /*c*/ "label":1}', "malformed"), ("7", "not_an_object"),
+        ('{"features":{"a":1,"b":2},"label":1}', "accepted"),
+        ('{"features":{"a":1,"a":2},"label":1}', "duplicate_key"),
+        ('{"features":{"a":1,"a":"x"},"label":1}', "duplicate_key"),
+        ('{"features":{"a":null,"a":[]},"label":1}', "duplicate_key"),
+        ('{"features":{"a":1,"\\u0061":2},"label":1}', "duplicate_key"),
+        ('{"features":{},"label":1}', "accepted"),
+        ("{}", "missing_features"),
+        ('{"features":null,"label":1}', "missing_features"),
+        ('{"features":[],"label":1}', "missing_features"),
+        ("[]", "not_an_object"),
+        ('{"features":{}}', "missing_label"),
+        ('{"features":{},"label":1} x', "malformed"),
+        ('{"features":{},"label":1', "malformed"),
+        ('{"lable":1,"features":tru}', "malformed"),
+        ('{"features":{}, /*c*/ "label":1}', "malformed"),
+        ("7", "not_an_object"),
     ],
-)  # fmt: skip
+)
 def test_examples(example: str, code: str) -> None:
     assert code_of(example) == code
 
@@ -131,11 +208,22 @@ def test_bytes_that_are_no_utf8_are_refused() -> None:
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        (b"", "empty_body"), (b" \n", "empty_body"), (b"[]", "empty_body"), (b"[ ] x", "malformed"), (b"\xef\xbb\xbf{}", "byte_order_mark"),
-        (b"{", "malformed"), (b"[{}", "malformed"), (b"[{},]", "malformed"), (b"[{}{}]", "malformed"), (b"{} {}", "malformed"),
-        (b"nul", "malformed"), ("{}".encode("utf-16"), "invalid_utf8"), (b"[" * 100_000, "too_deep"), (b"[" * 9 + b"]" * 9, "too_deep"),
+        (b"", "empty_body"),
+        (b" \n", "empty_body"),
+        (b"[]", "empty_body"),
+        (b"[ ] x", "malformed"),
+        (b"\xef\xbb\xbf{}", "byte_order_mark"),
+        (b"{", "malformed"),
+        (b"[{}", "malformed"),
+        (b"[{},]", "malformed"),
+        (b"[{}{}]", "malformed"),
+        (b"{} {}", "malformed"),
+        (b"nul", "malformed"),
+        ("{}".encode("utf-16"), "invalid_utf8"),
+        (b"[" * 100_000, "too_deep"),
+        (b"[" * 9 + b"]" * 9, "too_deep"),
     ],
-)  # fmt: skip
+)
 def test_documents_that_are_none_are_malformed(body: bytes, code: str) -> None:
     with pytest.raises(Malformed) as caught:
         parse_examples(body, "application/json", PLAIN, True)
@@ -231,7 +319,8 @@ def test_a_row_of_too_many_features_is_refused_and_the_next_is_not() -> None:
 def test_names_are_found_once_and_not_again_after_they_were_added() -> None:
     names = NamesSeen()
     context = Context(EncoderConfig(text=("t",), hash_key=9), names=names)
-    body = '{"features":{"age":1,"country":"de","t":"Hi hi","\u00e9":2,"zero":0},"label":1}\n{"features":{"age":2,"bad":1e7},"label":1}'
+    body = '{"features":{"age":1,"country":"de","t":"Hi hi","\u00e9":2,"zero":0},"label":1}\n'
+    body += '{"features":{"age":2,"bad":1e7},"label":1}'
     found = lines(body, context).names
     assert sorted(name.decode() for _, name in found) == ["age", "country=de", "t:hi", "\u00e9"]
     fingerprints = {name: fingerprint for fingerprint, name in found}
@@ -264,39 +353,6 @@ def test_explanation_lists_what_the_batch_holds() -> None:
         batch.value, rel=1e-15
     )  # shares are added last
     assert sorted(name for _, _, name in rows[0]) == ["a", "c=d", "t:x", "\u00e9=p"]
-
-
-def test_query_values_are_numbers_or_indicators() -> None:
-    pairs = [("age", "41.5"), ("country", "de"), ("t", "Big cat"), ("tags", "a"), ("tags", "b"), ("n", "1e-3x"), ("empty", "")]
-    parsed = parse_query(pairs, PLAIN)
-    body = b'{"features":{"age":41.5,"country":"de","t":"Big cat","tags":["a","b"],"n":"1e-3x","empty":""}}'
-    assert parsed.single
-    assert parsed.batch.hash.tolist() == lines(body, labelled=False).batch.hash.tolist()
-    assert parsed.batch.value.tolist() == lines(body, labelled=False).batch.value.tolist()
-    assert [name for _, _, name in explain_query([("age", "2")], PLAIN)[0]] == ["age"]
-
-
-@pytest.mark.parametrize(
-    ("pairs", "code"),
-    [
-        ([("a", "1"), ("a", "2")], "duplicate_key"), ([("a", "1"), ("a", "x")], "duplicate_key"), ([("", "1")], "bad_name"),
-        ([("a", "1e999")], "out_of_range"), ([("a", "x" * 257)], "name_too_long"), ([("a", "\udcff")], "invalid_utf8"), ([("a", "\0")], "bad_name"),
-    ],
-)  # fmt: skip
-def test_queries_at_fault_are_row_errors(pairs: list[tuple[str, str]], code: str) -> None:
-    parsed = parse_query(pairs, PLAIN)
-    assert [error.code for error in parsed.errors] == [code]
-    assert parsed.batch.n == 0
-
-
-def test_a_query_beyond_its_limit_is_too_large() -> None:
-    with pytest.raises(TooLarge):
-        parse_query([("t", "x" * QUERY_BYTES_MAX)], PLAIN)
-
-
-def test_an_empty_query_is_a_row_without_features() -> None:
-    parsed = parse_query([], PLAIN)
-    assert (parsed.batch.n, parsed.batch.nnz, parsed.rows) == (1, 0, 1)
 
 
 def test_batches_do_not_depend_on_the_content_type() -> None:

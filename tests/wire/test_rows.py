@@ -10,6 +10,7 @@ import pytest
 
 from riata.base.limits import FEATURES_PER_ROW_MAX
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
+from riata.wire.length import normalise_l2
 from riata.wire.names import EVERY_NAME, NO_NAMES
 from riata.wire.rows import (
     EQUALS,
@@ -23,11 +24,10 @@ from riata.wire.rows import (
     finish_row,
     make_row,
     make_sink,
-    normalise_l2,
     repeated_key,
     sum_row,
 )  # fmt: skip
-from riata.wire.sorting import heap_sort, sort_keys, sort_range
+from riata.wire.sorting import heap_sort, insert_sort, sort_keys, sort_range
 from tests.twins import rows as twin
 
 Record = tuple[int, float, int]
@@ -60,10 +60,10 @@ def some_keys(rng: random.Random, n: int, spread: int) -> list[int]:
 @pytest.mark.parametrize("spread", [1, 2, 300, 2**32])
 def test_sorts_equal_sorted(n: int, spread: int) -> None:
     keys = some_keys(random.Random(n), n, spread)
-    for sort in (heap_sort, sort_range):
+    for sort in (heap_sort, insert_sort, sort_range):
         array = np.array(keys, np.uint64)
         sort(array, n // 4, n)
-        assert array.tolist() == twin.sort_range(keys, n // 4, n) == twin.heap_sort(keys, n // 4, n)
+        assert array.tolist() == twin.sort_range(keys, n // 4, n) == twin.insert_sort(keys, n // 4, n)
     array = np.array(keys, np.uint64)
     sort_keys(array, np.empty_like(array), n)
     assert array.tolist() == twin.sort_keys(keys)

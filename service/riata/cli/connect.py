@@ -24,16 +24,9 @@ RowsPerRequest = Annotated[int, typer.Option(min=1, max=10_000, help="Rows sent 
 @contextmanager
 def connected(url: str) -> Iterator[Riata]:
     """Open a client, having made sure that the service answers. Raises `Unreachable` saying how to start it."""
-    import httpx
-
-    from riata.base.errors import BadInput
     from riata.client import Riata, Unreachable
 
-    try:
-        client = Riata(url)
-    except httpx.InvalidURL as error:
-        raise BadInput(f"--url {url}: {error}", "bad_url") from None
-    with client:
+    with Riata(url) as client:
         try:
             client.version()
         except Unreachable as error:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from riata.cli.connect import DEFAULT_URL, FormatOption, RowsPerRequest, UrlOption, connected, require_format
+from riata.cli.connect import DEFAULT_URL, UrlOption, connected
 
 DEFAULT_ROWS: Final = 400_000  # some 15 to 30 s, and enough to see the change halfway
 EXAMPLE: Final = "Examples: `riata demo` streams generated clicks; `riata demo mails.ndjson.gz --fresh` your own rows."
@@ -18,10 +18,7 @@ def demo(
     model: Annotated[str, typer.Option(help="Name of the model to make.")] = "demo",
     rows: Annotated[int | None, typer.Option(min=1, help="Rows to stream. [400000 generated; all of a file]")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the generated clicks.")] = 1,
-    form: FormatOption = "auto",
-    labels: Annotated[str, typer.Option(help="auto, 0/1, -1/+1 or real; auto looks at the first rows.")] = "auto",
     fresh: Annotated[bool, typer.Option("--fresh", help="Drop a model of that name first.")] = False,
-    rows_per_request: RowsPerRequest = 1000,
 ) -> None:
     """Stream rows into a running service and watch it learn: the log loss beside that of guessing the base rate."""
     from rich.console import Console
@@ -31,15 +28,14 @@ def demo(
     from riata.cli.demo_stream import file_stream, generated_stream
     from riata.cli.demo_view import make_view
 
-    require_format(form)
     console = Console()
-    source = generated_stream(rows or DEFAULT_ROWS, seed) if file is None else file_stream(file, form, labels, rows)
+    source = generated_stream(rows or DEFAULT_ROWS, seed) if file is None else file_stream(file, rows)
     with source as stream, connected(url) as riata:
         prepare_model(riata, model, stream, fresh, ask=console.is_terminal)
         console.print(f"streaming {stream.name} into model {model!r} at {url}", highlight=False, soft_wrap=True)
         run = Demo(riata, model, stream, SystemClock())
         with make_view(console) as view:
-            run.stream(view, rows_per_request)
+            run.stream(view)
         show_end(console, riata, model, url, run)
     if run.refusals.rows:
         raise typer.Exit(1)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 READ_EVERY_MS: Final = 250  # about as often as a model is published
 WEIGHTS_SHOWN: Final = 12
+ROWS_PER_REQUEST: Final = 1000  # large enough that a durable acknowledgement costs little a row, small enough to watch
 
 
 def prepare_model(riata: Riata, model: str, stream: Stream, fresh: bool, ask: bool) -> None:
@@ -59,10 +60,10 @@ class Demo:
         self._sent = 0
         self._seq = 0
 
-    def stream(self, view: View, rows_per_request: int) -> None:
+    def stream(self, view: View) -> None:
         """Send every row, showing how it goes; on return all of them are learnt and the last figures are read."""
         started = read_at = self._clock.monotonic_ms()
-        for chunk in chunks(self.rows.lines, rows_per_request):
+        for chunk in chunks(self.rows.lines, ROWS_PER_REQUEST):
             answer = self._send(chunk)
             self.refusals.add(answer.rejected, answer.errors, chunk.numbers)
             self._sent += len(chunk.numbers)

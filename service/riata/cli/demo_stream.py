@@ -56,14 +56,13 @@ def generated_stream(rows: int, seed: int) -> Iterator[Stream]:
 
 
 @contextmanager
-def file_stream(name: str, form: str, labels: str, rows: int | None) -> Iterator[Stream]:
+def file_stream(name: str, rows: int | None) -> Iterator[Stream]:
     """The rows of a file, the first `rows` of them where that is given."""
     with open_source(name) as source:
-        found = read_rows(source, name, form)
-        known = sniff_labels(found.head, found.form) if labels == "auto" else labels
+        found = read_rows(source, name)
+        labels = sniff_labels(found.head, found.form)
         text = text_fields(found.head) if found.form == "ndjson" else []
-        total = None if rows is None else rows
-        yield Stream(name, found.form, known, total, islice(found.lines, rows), text)
+        yield Stream(name, found.form, labels, None, islice(found.lines, rows), text)
 
 
 def _click_lines(rows: int, seed: int, best: Best) -> Iterator[tuple[int, bytes]]:

@@ -28,7 +28,7 @@ def sniff_labels(lines: Iterable[bytes], form: Format) -> Labels:
     if found <= {-1.0, 1.0}:
         return "-1/+1"
     shown = ", ".join(f"{label:g}" for label in sorted(found)[:5])
-    raise Malformed(f"labels {shown} are neither 0/1 nor -1/+1; for a regression give --labels real")
+    raise Malformed(f'labels {shown} are neither 0/1 nor -1/+1; a regression needs a model made for "real" labels')
 
 
 def label_of(line: bytes, form: Format) -> float | None:

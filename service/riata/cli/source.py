@@ -94,7 +94,7 @@ def recognise(lines: Iterable[bytes], name: str) -> Format:
         return found.pop()
     if not found:
         raise Malformed(f"{name}: holds no rows", "empty_body")
-    raise Malformed(f"{name}: its first lines look like {' and '.join(sorted(found))}; say which with --format")
+    raise Malformed(f"{name}: its first lines look like {' and '.join(sorted(found))}")
 
 
 def chunks(lines: Iterable[tuple[int, bytes]], rows: int) -> Iterator[Chunk]:

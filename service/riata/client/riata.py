@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 import httpx
 
+from riata.base.errors import BadInput
 from riata.client import calls
 from riata.client.calls import NDJSON, Call, Observed, Rows
 from riata.client.retry import Attempts, Patience
@@ -25,6 +26,7 @@ def new_key() -> str:
 class Riata:
     """One service at `url`. Keeps connections open; close it, or use it in a `with` statement.
 
+    Raises `BadInput` where `url` is none.
     Methods raise the errors of `riata.client.errors`. A busy service is asked again for as long as `patience` says. Every
     `observe` carries an Idempotency-Key, so that sending it again after a lost answer applies nothing twice.
     """
@@ -41,7 +43,10 @@ class Riata:
         self._patience = patience or Patience()
         self._sleep = sleep
         self._known = False
-        self._http = httpx.Client(base_url=self.url, timeout=TIMEOUT_S, transport=transport)
+        try:
+            self._http = httpx.Client(base_url=self.url, timeout=TIMEOUT_S, transport=transport)
+        except httpx.InvalidURL as error:
+            raise BadInput(f"{url}: not a URL: {error}", "bad_url") from None
 
     def observe(
         self,

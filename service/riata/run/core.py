@@ -16,7 +16,7 @@ Theory of operation
                       logged(record)            applied(record)                due(now)
         log  ──────────────────────►  Rule 1  ───────────────►  dirty  ───────────────────►  PUBLISH, CHECKPOINT
                                           │                                                      │
-                                          └── LogGap, LogFork: stopped            committed(verdict) ──► checkpoint may start again
+                                          └── LogGap, LogFork: stopped             committed(verdict) ──► may start another
 """
 
 from __future__ import annotations

@@ -12,20 +12,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from riata.base.clock import Clock
 from riata.base.errors import Busy, NotFound, RiataError, Unavailable, nearest
 from riata.learn.registry import ALGO_VERSION
-from riata.run.checkpointer import Checkpointer, Retention, Saved
+from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.config import ModelConfig, config_payload
 from riata.run.desk import Desk
+from riata.run.engine_settings import EngineSettings, Tally
 from riata.run.keeper import Keeper
 from riata.run.model_state import ModelState
 from riata.run.published import Published
-from riata.run.recovery import Recovered, Recovery
+from riata.run.recovery import Recovered, Recovery, newest_verifies
 from riata.run.writer import Adopt, Forget, Logged, Nudge, SaveNow, Writer, WriterHooks
 from riata.store import records
 from riata.store.store import Append, Appended, Owner, Store, Verdict
@@ -34,31 +35,6 @@ T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
 DEFAULT_MODEL = "default"
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """What the engine needs to be told; see the settings of the same names."""
-
-    host: str
-    retention: Retention
-    durability: str
-    inbox_requests_max: int = 1024
-    lag_events_max: int = 200_000
-    observe_timeout_ms: int = 10_000
-    min_seq_wait_ms: int = 2_000
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts for the operator."""
-
-    checkpoints_ok: int = 0
-    checkpoints_failed: int = 0
-    checkpoint_last_ms: int = 0
-    generations_corrupt: int = 0
-    replayed: int = 0
-    to_replay: int = 0
 
 
 class Engine:
@@ -86,6 +62,7 @@ class Engine:
         self._writer: Writer | None = None
         self._owner: Owner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._scrubbing: asyncio.Task[None] | None = None
 
     # -- starting and stopping -------------------------------------------------------------------------------------
 
@@ -107,10 +84,13 @@ class Engine:
             await self.create(DEFAULT_MODEL, ModelConfig())
         await asyncio.wrap_future(writer.settle())
         self.started = True
+        self._scrubbing = asyncio.create_task(self._scrub_for_ever())
 
     async def stop(self) -> None:
         """Learn what is logged, save it, let the store go."""
         self.stopping = True
+        if self._scrubbing is not None:
+            self._scrubbing.cancel()
         if self._writer is not None and self.fatal is None:
             await asyncio.wrap_future(self._writer.settle())
             saving = [self.save(name) for name in self.desks]
@@ -265,6 +245,27 @@ class Engine:
         if saved.verdict is not Verdict.OK:
             raise Unavailable(f"the checkpoint was not written: {saved.detail or saved.verdict}", "checkpoint_failed")
         return saved
+
+    async def scrub(self) -> list[str]:
+        """Read back the newest generation of every model; where one has rotted, write a fresh one from memory, which is good.
+        Returns the names of those models."""
+        rotten = []
+        for name in list(self.desks):
+            if await self.call(partial(newest_verifies, name=name)):
+                continue
+            rotten.append(name)
+            self.tally.generations_corrupt += 1
+            log.error("model %s: its newest generation has rotted; a fresh one is written now", name)
+            await self.save(name)
+        return rotten
+
+    async def _scrub_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.scrub_every_s)
+            try:
+                await self.scrub()
+            except RiataError as error:
+                log.error("scrubbing: %s", error.detail)
 
     async def create(self, name: str, config: ModelConfig) -> None:
         """Begin a model: an empty log whose first event is its configuration."""

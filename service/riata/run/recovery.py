@@ -17,7 +17,7 @@ from riata.run.checkpointer import Call
 from riata.run.core import Core, Schedule
 from riata.run.model_state import ModelState
 from riata.store import layout, records
-from riata.store.store import Append, Generation, Head, Owner, Record
+from riata.store.store import Append, Generation, Head, Owner, Record, Store
 from riata.wire.batch import select_rows
 
 DEATHS_MAX = 3  # starts that may die under one event before it is skipped
@@ -153,6 +153,18 @@ def thaw_generation(generation: Generation, content: bytes) -> ModelState:
     if state.freeze().digest() != generation.state_digest:
         raise Corrupt(f"generation {generation.gen} holds another state than it says")
     return state
+
+
+def newest_verifies(store: Store, name: str) -> bool:
+    """Read the newest generation back; true where it is what was written, or where there is none."""
+    generations = store.generations(name)
+    if not generations:
+        return True
+    try:
+        thaw_generation(generations[0], store.open_generation(name, generations[0].gen))
+    except Corrupt:
+        return False
+    return True
 
 
 def read_log(call: Call, name: str, after: int) -> Iterator[Record]:

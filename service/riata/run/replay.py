@@ -45,7 +45,7 @@ class ReplayReport:
 
     @property
     def equal(self) -> bool:
-        """True where every checkpoint passed on the way holds the same bits, and there was one to compare with."""
+        """True where every checkpoint passed on the way holds the same bits. See `compared` for how many there were."""
         return all(one.equal for one in self.compared)
 
     @property
@@ -64,7 +64,7 @@ def replay(
     """
     head = store.head(model)
     last = head.seq if to is None else min(to, head.seq)
-    generations = {generation.applied: generation for generation in store.generations(model) if generation.applied <= last}
+    generations = [generation for generation in reversed(store.generations(model)) if generation.applied <= last]
     state = _starting_state(store, model, head.lineage, head.first_seq, generations)
     report = ReplayReport(model, state, state.applied, 0)
     call = _calls(store)
@@ -79,20 +79,19 @@ def replay(
         state.apply(record, None, skips)
         core.advanced(record)
         report.events += record.count
-        if record.last in generations:
-            report.compared.append(_compare(store, model, generations[record.last], state))
+        passed = [generation for generation in generations if generation.applied == record.last]
+        report.compared += [_compare(store, model, generation, state) for generation in passed]
         on_progress(state.applied, last)
     if to is None and state.applied < head.seq:
         raise LogGap(f"{model}: the log ends at event {state.applied}, its head says {head.seq}")
     return report
 
 
-def _starting_state(store: Store, model: str, lineage: bytes, first_seq: int, generations: dict[int, Generation]) -> ModelState:
+def _starting_state(store: Store, model: str, lineage: bytes, first_seq: int, generations: list[Generation]) -> ModelState:
     if first_seq == 1:
         return ModelState(model, lineage)
-    for applied in sorted(generations):
-        generation = generations[applied]
-        if applied < first_seq - 1:
+    for generation in generations:
+        if generation.applied < first_seq - 1:
             continue
         try:
             return thaw_generation(generation, store.open_generation(model, generation.gen))

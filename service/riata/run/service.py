@@ -6,7 +6,7 @@ from typing import Any
 
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
-from riata.base.errors import BadInput
+from riata.base.errors import BadInput, Busy
 from riata.predict.name_book import NameBook
 from riata.run.engine import Engine
 from riata.run.health import Health, ModelHealth
@@ -62,10 +62,7 @@ class Service:
         accepted, duplicate = int(appended.accepted.sum()), int(appended.duplicate.sum())
         if accepted == 0 and duplicate == 0:
             raise self._refused(parsed, errors, atomic)
-        applied = False
-        if wait_applied:
-            await self._engine.wait_for(model, appended.seq, self._engine.settings.observe_timeout_ms)
-            applied = True
+        applied = wait_applied and await self._served(model, appended.seq)
         return Observed(accepted, duplicate, len(errors), appended.seq, errors, self._engine.settings.durability, applied)
 
     async def wait_for(self, model: str, seq: int) -> Published:
@@ -127,6 +124,14 @@ class Service:
             },
             replayed=(tally.replayed, tally.to_replay),
         )
+
+    async def _served(self, model: str, seq: int) -> bool:
+        """Wait until event `seq` is served; false where that takes too long, which loses nothing: it is in the log."""
+        try:
+            await self._engine.wait_for(model, seq, self._engine.settings.observe_timeout_ms)
+        except Busy:
+            return False
+        return True
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from riata.store.store import Record, Verdict
 from riata.wire.batch import Batch
 from riata.wire.encoder import fingerprint
 
-
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from riata.base.arrays import I64, U8
 from riata.base.limits import NAME_BYTES_MAX
+from riata.maths.borrow import borrow
 from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
 from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.codes import BAD_FEATURE, BAD_NAME, HANDOVER, MISSING_FEATURES, NAME_TOO_LONG, OK, SYNTAX, TOO_MANY_IN_ROW
@@ -36,7 +37,7 @@ from riata.wire.json_scan import (
     skip_space,
 )
 from riata.wire.numbers import EXACT, HAND_OVER, parse_number
-from riata.wire.rows import EQUALS, GHOST, KEY, PLAIN, Row, Rules
+from riata.wire.rows import EQUALS, GHOST, KEY, PLAIN, Row, Rules, borrow_row
 from riata.wire.text_words import BLAME_INSIDE, BLAME_START, BLAME_STOP, COUNT, fail, read_text
 
 
@@ -50,20 +51,11 @@ def name_fault(start: int, stop: int, holds: int) -> int:
     return NAME_TOO_LONG if stop - start > NAME_BYTES_MAX else OK
 
 
-@kernel
+@inline_kernel
 def put_record(row: Row, mark: I64, fingerprint: np.uint64, value: float, kind: int, at: tuple[int, int]) -> bool:
-    """Append one record whose first part is the field mark[BLAME_START:BLAME_STOP].
+    """Append one record of the field mark[BLAME_START:BLAME_STOP]; false where there is no room.
 
-    Parameters
-    ----------
-    row : Row            written at mark[COUNT], which moves on
-    mark : i64[MARKS]
-    fingerprint : u64, value : float, kind : int
-    at : int x 2         the bytes of the second part of the name; not used where the name is plain
-
-    Returns              false where there is no room
-    Cost                 one record
-    Source               wire.rows, theory of operation
+    `at` are the bytes of the second part of the name, and not used where the name is plain. Source: wire.rows.
     """
     n = mark[COUNT]
     if n >= len(row.value):
@@ -187,7 +179,8 @@ def read_features(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64
     """
     if data[p] != OPEN_OBJECT:
         return fail(mark, MISSING_FEATURES, p)
-    # Taken out of their tuple once: numba counts references, if only of nothing, wherever an array leaves a tuple.
+    # Borrowed once more: in here the compiler then sees that there is nothing to count, and drops the checks for it.
+    data, row, mark = borrow(data), borrow_row(row), borrow(mark)
     fingerprints, values, kinds, spans, key = row.fingerprint, row.value, row.kind, row.span, rules.key
     p = skip_space(data, p + 1, stop)
     if p < stop and data[p] == CLOSE_OBJECT:

@@ -155,7 +155,7 @@ def scan_string(data: U8, p: int, stop: int) -> tuple[int, int]:
     return -1 - p, 0
 
 
-@kernel
+@inline_kernel
 def plain_end(data: U8, p: int, stop: int) -> int:
     """First position from `p` whose byte is not plain ASCII inside a string. Source: RFC 8259, section 7."""
     while p < stop and SPACE <= data[p] < DELETE and data[p] != QUOTE and data[p] != BACKSLASH:
@@ -163,7 +163,7 @@ def plain_end(data: U8, p: int, stop: int) -> int:
     return p
 
 
-@kernel
+@inline_kernel
 def short_number(data: U8, p: int, stop: int) -> tuple[int, float]:
     """Read digits, or digits `.` digits, of at most 15 digits in all: (position after them, value), or (-1, 0.0).
 
@@ -184,7 +184,7 @@ def short_number(data: U8, p: int, stop: int) -> tuple[int, float]:
     c = int(data[p]) if p < stop else 0
     fits = begin < p <= begin + _SHORT_BYTES_MAX and dot != begin and dot != p - 1
     fits = fits and (data[begin] != ZERO or p == begin + 1 or dot == begin + 1)
-    if fits and c != DOT and c != MINUS and c != PLUS and (c | 32) != LETTER_E:
+    if fits and c not in (DOT, MINUS, PLUS) and (c | 32) != LETTER_E:
         return p, digits / power
     return -1, 0.0
 
@@ -194,7 +194,7 @@ def number_end(data: U8, p: int, stop: int) -> int:
     """First position from `p` whose byte can be in no number. Source: RFC 8259, section 6."""
     while p < stop:
         c = data[p]
-        if not (ZERO <= c <= NINE or c == DOT or c == MINUS or c == PLUS or (c | 32) == LETTER_E):
+        if not (ZERO <= c <= NINE or c in (DOT, MINUS, PLUS) or (c | 32) == LETTER_E):
             break
         p += 1
     return p

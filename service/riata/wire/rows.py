@@ -37,13 +37,11 @@ from riata.base.limits import FEATURES_PER_REQUEST_MAX, FEATURES_PER_ROW_MAX, VA
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
+from riata.wire.length import SMALLEST_NORMAL, normalise_l2
 from riata.wire.names import lacks
 from riata.wire.sorting import sort_keys, sort_range
 
 RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words of a text repeat
-SMALLEST_NORMAL: Final = 2.0**-1022
-SQUARES_SMALL: Final = 2.0**-900  # below this the sum of squares has lost digits to underflow
-LIFT: Final = 2.0**600  # exact; brings the smallest normal number where its square is normal
 
 MARKS_MAX: Final = 8
 
@@ -243,19 +241,21 @@ def sum_row(row: Row, n: int, hashes: U32, sums: F64, start: int) -> tuple[int, 
     Cost                 one sort of n
     Source               this module's theory of operation, steps 1 to 3
     """
+    # Taken out of their tuple once: numba counts references wherever an array leaves a tuple.
+    order, fingerprints, values = row.order, row.fingerprint, row.value
     for i in range(n):
-        row.order[i] = ((row.fingerprint[i] >> _32) << _32) | np.uint64(i)
-    sort_keys(row.order, row.bucket, n)
+        order[i] = ((fingerprints[i] >> _32) << _32) | np.uint64(i)
+    sort_keys(order, row.bucket, n)
     room = min(len(hashes) - start, FEATURES_PER_ROW_MAX)
     done = 0
     i = 0
     while i < n:
-        h = row.order[i] >> _32
-        first = int(np.int64(row.order[i] & _LOW))
-        total = row.value[first]
+        h = order[i] >> _32
+        first = int(np.int64(order[i] & _LOW))
+        total = values[first]
         j = i + 1
-        while j < n and row.order[j] >> _32 == h:
-            total += row.value[np.int64(row.order[j] & _LOW)]
+        while j < n and order[j] >> _32 == h:
+            total += values[np.int64(order[j] & _LOW)]
             j += 1
         if j > i + 1:
             twice = repeated_key(row, i, j)
@@ -271,39 +271,6 @@ def sum_row(row: Row, n: int, hashes: U32, sums: F64, start: int) -> tuple[int, 
             done += 1
         i = j
     return OK, done
-
-
-@kernel
-def normalise_l2(hashes: U32, values: F64, start: int, stop: int) -> tuple[int, float, float]:
-    """Divide values[start:stop] by its 2-norm; what becomes subnormal is dropped.
-
-    Parameters
-    ----------
-    hashes : u32[c], values : f64[c]   one row between start and stop; overwritten, possibly shortened
-    start, stop : int
-
-    Returns              (new stop, lift, norm): every value is now  value * lift / norm
-    Cost                 two passes
-    Source               the sum of squares runs in order of hash; a tiny row is first lifted by a power of two
-    """
-    squares = 0.0
-    for i in range(start, stop):
-        squares += values[i] * values[i]
-    lift = 1.0
-    if squares < SQUARES_SMALL:
-        lift = LIFT
-        squares = 0.0
-        for i in range(start, stop):
-            squares += (values[i] * lift) * (values[i] * lift)
-    norm = np.sqrt(squares) if stop > start else 1.0
-    kept = start
-    for i in range(start, stop):
-        scaled = values[i] * lift / norm
-        if abs(scaled) >= SMALLEST_NORMAL:
-            hashes[kept] = hashes[i]
-            values[kept] = scaled
-            kept += 1
-    return kept, lift, norm
 
 
 @kernel
@@ -335,10 +302,11 @@ def finish_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> tuple
     sink.place[number, END] = stop
     if len(rules.seen) > 0:
         found = int(sink.count[FOUND])
+        fingerprints, values, seen, room = row.fingerprint, row.value, rules.seen, len(sink.found_value)
         for i in range(n):
-            if row.value[i] != 0.0 and found < len(sink.found_value) and lacks(rules.seen, row.fingerprint[i]):
-                sink.found_fingerprint[found] = row.fingerprint[i]
-                sink.found_value[found] = row.value[i] * lift / norm
+            if values[i] != 0.0 and found < room and lacks(seen, fingerprints[i]):
+                sink.found_fingerprint[found] = fingerprints[i]
+                sink.found_value[found] = values[i] * lift / norm
                 sink.found_row[found] = number
                 sink.found_kind[found] = row.kind[i]
                 for k in range(4):

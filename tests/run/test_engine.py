@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.base.clock import ManualClock, SystemClock
+from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, Unavailable
+from riata.run.admin import Admin
+from riata.run.checkpointer import Retention
+from riata.run.engine import Engine
+from riata.run.engine_settings import EngineSettings
+from riata.run.outcome import RowsRefused
+from riata.run.service import Service
+from riata.store.memory import Faults, MemoryStore
+from riata.store.store import Store
+from riata.wire.parse import parse_examples
+from riata.wire.parsed import Parsed
+
+SMALL = {"encoder": {"bits": 12}, "publish_every_ms": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """A service on a store in memory."""
+
+    engine: Engine
+    service: Service
+    admin: Admin
+    store: MemoryStore
+    fatal: list[str]
+
+    def parse(self, rows: list[dict[str, Any]], model: str = "m") -> Parsed:
+        body = "\n".join(json.dumps(row) for row in rows).encode()
+        return parse_examples(body, "application/x-ndjson", self.service.context(model, True), labelled=True)
+
+    async def observe(self, rows: list[dict[str, Any]], model: str = "m", **how: bool) -> Any:
+        return await self.service.observe(model, self.parse(rows, model), **{"wait_applied": True, **how})
+
+
+def build(store: MemoryStore, **settings: Any) -> House:
+    fatal: list[str] = []
+    numbers = itertools.count(1)
+    engine = Engine(
+        lambda: store,
+        EngineSettings("test", Retention(3, 10**6), "memory", **settings),
+        SystemClock(),
+        lambda size: next(numbers).to_bytes(size, "big"),
+        fatal.append,
+    )
+    return House(engine, Service(engine), Admin(engine), store, fatal)
+
+
+def run_with(store: MemoryStore, work: Callable[[House], Awaitable[None]], **settings: Any) -> None:
+    async def whole() -> None:
+        house = build(store, **settings)
+        await house.service.start()
+        try:
+            if "m" not in house.engine.desks:
+                await house.admin.put_model("m", SMALL)
+            await work(house)
+        finally:
+            await house.service.stop()
+
+    asyncio.run(whole())
+
+
+def events(n: int, seed: int = 0, first_id: int | None = None) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    rows: list[dict[str, Any]] = []
+    for i in range(n):
+        colour = str(rng.choice(["red", "green", "blue"]))
+        row: dict[str, Any] = {"features": {"colour": colour, "size": float(rng.integers(1, 9))}, "label": int(colour == "red")}
+        if first_id is not None:
+            row["event_id"] = f"e{first_id + i}"
+        rows.append(row)
+    return rows
+
+
+def test_events_are_learnt_and_served() -> None:
+    async def work(house: House) -> None:
+        observed = await house.observe(events(50))
+        assert (observed.accepted, observed.rejected, observed.applied) == (50, 0, True)
+        published = house.service.published("m")
+        assert published.model.seq == observed.seq == 51
+        assert published.figures["cumulative"]["examples"] == 50
+        assert published.model.non_zeros >= 3
+        assert set(house.service.names("m").slots_with("colour=red"))
+
+    run_with(MemoryStore(), work)
+
+
+def test_a_model_that_has_learnt_nothing_serves_its_prior_at_seq_0() -> None:
+    async def work(house: House) -> None:
+        assert house.service.published("m").model.seq == 0
+        assert house.service.published("default").model.seq == 0
+
+    run_with(MemoryStore(), work)
+
+
+def test_the_same_id_is_counted_once_and_with_other_content_refused() -> None:
+    async def work(house: House) -> None:
+        first = await house.observe(events(3, first_id=0))
+        again = await house.observe([*events(3, first_id=0), *events(1, seed=5, first_id=7)])
+        assert (again.accepted, again.duplicate, again.seq) == (1, 3, first.seq + 1)
+        changed = {**events(1, first_id=0)[0], "label": 1 - events(1, first_id=0)[0]["label"]}
+        with pytest.raises(RowsRefused) as refused:
+            await house.observe([changed])
+        assert refused.value.code == "nothing_accepted"
+        assert [error.code for error in refused.value.observed.errors] == ["id_reused"]
+        assert house.service.published("m").figures["cumulative"]["examples"] == 4
+
+    run_with(MemoryStore(), work)
+
+
+def test_bad_rows_do_not_stop_good_ones_unless_atomic() -> None:
+    async def work(house: House) -> None:
+        rows = [*events(2), {"features": {"size": 1e9}, "label": 1}, *events(1)]
+        observed = await house.observe(rows)
+        assert (observed.accepted, observed.rejected) == (3, 1)
+        assert [(error.index, error.code) for error in observed.errors] == [(2, "out_of_range")]
+        with pytest.raises(RowsRefused) as refused:
+            await house.observe(rows, atomic=True)
+        assert refused.value.code == "atomic_refused"
+        assert house.engine.desk("m").logged == observed.seq
+
+    run_with(MemoryStore(), work)
+
+
+def test_what_was_logged_is_there_after_a_crash_and_after_a_stop() -> None:
+    store = MemoryStore()
+    digests: list[str] = []
+
+    async def learn(house: House) -> None:
+        await house.observe(events(40))
+        digests.append((await house.admin.snapshot_now("m"))["state_digest"])
+
+    async def look(house: House) -> None:
+        assert house.service.published("m").figures["cumulative"]["examples"] == 40
+        digests.append((await house.admin.snapshot_now("m"))["state_digest"])
+        assert set(house.service.names("m").slots_with("size"))
+
+    run_with(store, learn)
+    run_with(store.crash(), look)
+    assert digests[0] == digests[1]
+
+
+def test_restore_puts_the_content_back_while_the_log_goes_on() -> None:
+    async def work(house: House) -> None:
+        await house.observe(events(20))
+        saved = await house.admin.snapshot_now("m")
+        await house.observe(events(20, seed=1))
+        restored = await house.admin.restore("m", saved["generation"])
+        assert restored["seq"] == 42
+        assert house.service.published("m").figures["cumulative"]["examples"] == 20
+        assert (await house.admin.snapshot_now("m"))["state_digest"] == saved["state_digest"]
+        with pytest.raises(NotFound, match="kept: 2, 1"):
+            await house.admin.restore("m", 99)
+
+    run_with(MemoryStore(), work)
+
+
+def test_an_export_becomes_the_same_model_under_another_name() -> None:
+    async def work(house: House) -> None:
+        await house.observe(events(30))
+        content = await house.admin.export("m")
+        imported = await house.admin.import_model("copy", content)
+        assert imported["created"]
+        mine, theirs = house.service.published("m").model.weights, house.service.published("copy").model.weights
+        assert mine.slot.tolist() == theirs.slot.tolist()
+        assert mine.beta.tobytes() == theirs.beta.tobytes()
+        assert set(house.service.names("copy").slots_with("colour=red"))
+        with pytest.raises(Malformed, match="not an export"):
+            await house.admin.import_model("copy", content[:-1])
+        with pytest.raises(Conflict, match="another way"):
+            await house.admin.import_model("default", content)
+
+    run_with(MemoryStore(), work)
+
+
+def test_only_the_schedule_of_a_model_may_change() -> None:
+    async def work(house: House) -> None:
+        assert await house.admin.put_model("m", SMALL) == (False, house.service.published("m").config)
+        await house.admin.put_model("m", {**SMALL, "publish_every_ms": 50})
+        assert house.service.published("m").config.publish_every_ms == 50
+        with pytest.raises(Conflict, match=r"encoder\.bits, learner\.eta cannot change"):
+            await house.admin.put_model("m", {"encoder": {"bits": 13}, "learner": {"kind": "truncated_gradient", "eta": 0.1}})
+        with pytest.raises(BadInput, match="did you mean 'encoder'"):
+            await house.admin.put_model("other", {"encodr": {}})
+        with pytest.raises(BadInput, match="cannot name a model"):
+            await house.admin.put_model("Other!", {})
+
+    run_with(MemoryStore(), work)
+
+
+def test_a_dropped_model_is_gone_and_the_default_stays() -> None:
+    store = MemoryStore()
+
+    async def work(house: House) -> None:
+        await house.observe(events(5))
+        await house.admin.drop_model("m")
+        with pytest.raises(NotFound, match="no model named 'm'"):
+            house.service.published("m")
+        with pytest.raises(Conflict, match="cannot be dropped"):
+            await house.admin.drop_model("default")
+        await house.admin.put_model("m", SMALL)
+        assert house.service.published("m").model.seq == 0
+
+    run_with(store, work)
+
+
+def test_a_log_without_room_refuses_and_takes_events_again_later() -> None:
+    faults = Faults()
+
+    async def work(house: House) -> None:
+        faults.appends_refused = 1
+        with pytest.raises(Unavailable) as refused:
+            await house.observe(events(1))
+        assert (refused.value.code, refused.value.outcome) == ("disk_reserve", "not_accepted")
+        assert (await house.observe(events(1))).accepted == 1
+        assert house.fatal == []
+
+    run_with(MemoryStore(faults=faults), work)
+
+
+def test_an_error_at_commit_is_an_unknown_outcome_and_the_end() -> None:
+    faults = Faults()
+
+    async def work(house: House) -> None:
+        faults.appends_written = 1
+        with pytest.raises(Unavailable) as failed:
+            await house.observe(events(1))
+        assert failed.value.outcome == "unknown"
+        assert len(house.fatal) == 1
+        health = house.service.health()
+        assert not health.alive
+        with pytest.raises(Unavailable):
+            await house.observe(events(1))
+        assert house.service.published("m").model.seq == 0  # prediction goes on
+
+    run_with(MemoryStore(faults=faults), work)
+
+
+def test_too_many_events_not_learnt_yet_are_refused() -> None:
+    async def work(house: House) -> None:
+        house.engine.desk("m").logged += 11
+        with pytest.raises(Busy, match="not learnt yet") as busy:
+            await house.observe(events(1))
+        assert busy.value.code == "lag"
+        house.engine.desk("m").logged -= 11
+        assert (await house.observe(events(1))).accepted == 1
+
+    run_with(MemoryStore(), work, lag_events_max=10)
+
+
+def test_waiting_for_an_event_beyond_the_log_is_a_mistake_of_the_caller() -> None:
+    async def work(house: House) -> None:
+        observed = await house.observe(events(2), wait_applied=False)
+        assert (await house.service.wait_for("m", observed.seq)).applied >= observed.seq
+        with pytest.raises(BadInput, match="beyond the log"):
+            await house.service.wait_for("m", observed.seq + 1)
+
+    run_with(MemoryStore(), work)
+
+
+def test_a_rotten_checkpoint_is_noticed_and_written_anew() -> None:
+    async def work(house: House) -> None:
+        await house.observe(events(5))
+        await house.admin.snapshot_now("m")
+        assert await house.engine.scrub() == []
+        chunks = house.store._kept.models["m"].chunks
+        epoch, digest, content = chunks[1, 0]
+        chunks[1, 0] = (epoch, digest, content[:-1] + bytes([content[-1] ^ 1]))
+        assert await house.engine.scrub() == ["m"]
+        assert [snapshot["generation"] for snapshot in await house.admin.snapshots("m")] == [2, 1]
+        assert await house.engine.scrub() == []
+
+    run_with(MemoryStore(), work)
+
+
+def test_a_service_that_is_not_started_says_so() -> None:
+    house = build(MemoryStore())
+    health = house.service.health()
+    assert (health.alive, health.started, health.ready) == (True, False, False)
+    assert health.reasons == ["replaying the log: 0 of 0 events"]
+    with pytest.raises(Busy) as busy:
+        house.service.published("default")
+    assert busy.value.code == "not_ready"
+
+
+def test_models_whose_creation_was_never_acknowledged_are_removed_at_start() -> None:
+    store = MemoryStore()
+    store.create("unborn", bytes(16))
+
+    async def work(house: House) -> None:
+        assert "unborn" not in house.engine.desks
+        assert "unborn" not in store.models()
+
+    run_with(store, work)
+
+
+def test_the_clock_of_tests_stands_still() -> None:
+    clock = ManualClock(5)
+    assert clock.monotonic_ms() == clock.unix_ms() == 5
+
+
+def test_a_store_that_cannot_be_opened_keeps_the_service_from_starting() -> None:
+    def broken() -> Store:
+        raise Conflict("in use", "directory_locked")
+
+    engine = Engine(broken, EngineSettings("test", Retention(3, 0), "memory"), SystemClock(), bytes, lambda _reason: None)
+    with pytest.raises(Conflict, match="in use"):
+        asyncio.run(Service(engine).start())
