@@ -27,7 +27,7 @@ THIRD_PARTY = {
     "learn": {"numpy", "numba", "annotated_types"},
     "store": {"numpy"},
     "predict": {"numpy", "numba"},
-    "watch": {"numpy", "numba"},
+    "watch": {"numpy", "numba", "annotated_types"},
     "run": {"numpy", "annotated_types"},
     "web": {"fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client", "numpy", "anyio", "msgspec"},
     "client": {"httpx"},

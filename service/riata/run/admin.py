@@ -17,6 +17,7 @@ from riata.run.model_state import ModelState
 from riata.store import layout, records
 from riata.store.store import Append, Generation
 from riata.wire.encoder import fingerprint
+from riata.wire.names import NOTHING_NAMED, Names
 
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 NAMES = "names."  # prefix of the arrays by which an export carries the names of its weights
@@ -83,12 +84,10 @@ class Admin:
             raise Conflict("the checkpoint was not written", "checkpoint_failed")
         gen = saved.generation.gen
         content = await self._engine.call(lambda s: s.open_generation(model, gen))
-        names = await self._engine.call(lambda s: list(s.names(model)))
-        slots = self._engine.published(model).model.weights.slot
-        shift = np.uint64(64 - desk.encoder.bits)
-        kept = [(mark, text) for mark, text in names if int(np.uint64(mark) >> shift) in _Members(slots)]
+        names = Names.of(await self._engine.call(lambda s: Names.of(s.names(model))))
+        in_use = np.isin(names.fingerprint >> np.uint64(64 - desk.encoder.bits), self._engine.published(model).model.weights.slot)
         header, arrays = layout.decode_checkpoint(content)
-        return layout.encode_checkpoint(header, {**arrays, **_pack_names(kept)})
+        return layout.encode_checkpoint(header, {**arrays, **_pack_names(names.take(in_use.view(np.uint8)))})
 
     async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
         """Put exported content into `model`, which is created where it does not exist.
@@ -114,14 +113,14 @@ class Admin:
             )
 
     async def _restore_content(
-        self, model: str, content: bytes, source: dict[str, Any], names: list[tuple[int, bytes]] | None = None
+        self, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED
     ) -> int:
         def check() -> None:
             ModelState.thaw(*layout.decode_checkpoint(content))
 
         await asyncio.get_running_loop().run_in_executor(None, check)
         payload = records.encode_restore(source, content)
-        append = Append(model, "restore", self._now_ms(), payload=payload, names=names or [])
+        append = Append(model, "restore", self._now_ms(), payload=payload, names=names)
         return await self._append_and_serve(append)
 
     async def _append_and_serve(self, append: Append) -> int:
@@ -143,17 +142,6 @@ def check_name(name: str) -> None:
         )
 
 
-class _Members:
-    """Membership in a sorted array."""
-
-    def __init__(self, ordered: np.ndarray[Any, Any]) -> None:
-        self._ordered = ordered
-
-    def __contains__(self, value: int) -> bool:
-        at = int(np.searchsorted(self._ordered, value))
-        return at < len(self._ordered) and int(self._ordered[at]) == value
-
-
 def _shown(generation: Generation) -> dict[str, Any]:
     return {
         "generation": generation.gen,
@@ -166,27 +154,21 @@ def _shown(generation: Generation) -> dict[str, Any]:
     }
 
 
-def _pack_names(names: list[tuple[int, bytes]]) -> Arrays:
-    lengths = np.array([len(text) for _, text in names], np.uint32)
-    return {
-        NAMES + "fingerprint": np.array([mark for mark, _ in names], np.uint64),
-        NAMES + "length": lengths,
-        NAMES + "text": np.frombuffer(b"".join(text for _, text in names), np.uint8).copy(),
-    }
+def _pack_names(names: Names) -> Arrays:
+    return {NAMES + "fingerprint": names.fingerprint, NAMES + "length": names.length, NAMES + "text": names.text}
 
 
-def _unpack_names(arrays: Arrays) -> list[tuple[int, bytes]]:
+def _unpack_names(arrays: Arrays) -> Names:
     if NAMES + "text" not in arrays:
-        return []
-    lengths = arrays[NAMES + "length"].astype(np.int64)
-    marks, text = arrays[NAMES + "fingerprint"], arrays[NAMES + "text"].tobytes()
-    if len(marks) != len(lengths) or int(lengths.sum()) != len(text):
+        return NOTHING_NAMED
+    marks, lengths, text = (arrays.get(NAMES + part, np.zeros(0)) for part in ("fingerprint", "length", "text"))
+    sound = (marks.dtype, lengths.dtype, text.dtype) == (np.uint64, np.uint32, np.uint8) and len(marks) == len(lengths)
+    if not sound or int(lengths.sum(dtype=np.uint64)) != len(text):
         raise Malformed("the names in this export do not add up", "not_an_export")
-    stops = np.cumsum(lengths)
-    return [(int(mark), text[stop - length : stop]) for mark, length, stop in zip(marks, lengths, stops, strict=True)]
+    return Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
 
 
-def _read_export(content: bytes) -> tuple[ModelConfig, list[tuple[int, bytes]]]:
+def _read_export(content: bytes) -> tuple[ModelConfig, Names]:
     try:
         header, arrays = layout.decode_checkpoint(content)
         state = ModelState.thaw(header, arrays)

@@ -46,16 +46,16 @@ class Schedule:
 
 
 class Core:
-    """The protocol of one model. `applied` and `chain` are where its state stands."""
+    """The protocol of one model. `applied` and `chain` are where its state stands, `saved` the event of its newest checkpoint."""
 
-    def __init__(self, applied: int, chain: bytes, schedule: Schedule, now_ms: int) -> None:
+    def __init__(self, applied: int, chain: bytes, schedule: Schedule, now_ms: int, saved: int | None = None) -> None:
         self.applied = applied
         self.chain = chain
         self.schedule = schedule
         self.stopped: str | None = None
         self._published = applied
         self._published_ms = now_ms - schedule.publish_every_ms  # the first event is published at once
-        self._saved = applied
+        self._saved = applied if saved is None else saved
         self._saved_ms = now_ms
         self._saving: int | None = None
 
@@ -78,7 +78,7 @@ class Core:
         actions = []
         if self.unpublished and (wanted or now_ms - self._published_ms >= self.schedule.publish_every_ms):
             actions.append(Action.PUBLISH)
-        if self._saving is None and self.applied > self._saved and self._checkpoint_due(now_ms):
+        if self._saving is None and self.unsaved and self._checkpoint_due(now_ms):
             actions.append(Action.CHECKPOINT)
         return actions
 
@@ -87,7 +87,7 @@ class Core:
         moments = []
         if self.unpublished:
             moments.append(self._published_ms + self.schedule.publish_every_ms)
-        if self._saving is None and self.applied > self._saved:
+        if self._saving is None and self.unsaved:
             moments.append(self._saved_ms + self.schedule.checkpoint_every_ms)
         return min(moments, default=None)
 
@@ -95,6 +95,11 @@ class Core:
     def unpublished(self) -> bool:
         """True where the state is ahead of what is served."""
         return self.applied > self._published
+
+    @property
+    def unsaved(self) -> bool:
+        """True where the state is ahead of its newest checkpoint."""
+        return self.applied > self._saved
 
     def published(self, now_ms: int) -> None:
         """Note that the present state is now served."""

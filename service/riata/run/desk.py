@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from riata.predict.name_book import NameBook
 from riata.run.published import Published
 from riata.store.store import Append, Appended
 from riata.wire.encoder import EncoderConfig
-from riata.wire.names import NamesSeen
+from riata.wire.names import Names, NamesSeen
 
 
 @dataclass(slots=True)
@@ -24,7 +25,6 @@ class Desk:
     encoder: EncoderConfig
     logged: int  # last event in the log
     names: NameBook
-    seen: NamesSeen
     published: Published | None = None
     lowest_wanted: int | None = None
     waiting: list[tuple[int, asyncio.Future[Published]]] = field(default_factory=list)
@@ -32,20 +32,23 @@ class Desk:
     @staticmethod
     def open(name: str, encoder: EncoderConfig, logged: int) -> Desk:
         """A desk for a model that nobody has asked yet."""
-        return Desk(name, encoder, logged, NameBook(encoder.bits, encoder.names_max), NamesSeen(encoder.names_max))
+        return Desk(name, encoder, logged, NameBook(encoder.bits, encoder.names_max))
 
-    def learn_names(self, names: list[tuple[int, bytes]]) -> None:
-        """Remember names that are in the log now."""
-        self.seen.add(fingerprint for fingerprint, _ in names)
-        for fingerprint, name in names:
-            self.names.add(fingerprint, name)
+    @property
+    def seen(self) -> NamesSeen:
+        """The names that need not be brought into the log once more."""
+        return self.names.seen
+
+    def learn_names(self, names: Iterable[tuple[int, bytes]]) -> None:
+        """Remember names that are in the log now; at little cost where they come as `Names`."""
+        self.names.add_all(Names.of(names))
 
     def on_logged(self, append: Append, appended: Appended) -> None:
         """Take note of what the log now holds."""
         if appended.record is not None:
             self.logged = appended.record.last
         if append.names:
-            self.learn_names(list(append.names))
+            self.learn_names(append.names)
 
     def wait(self, seq: int, future: asyncio.Future[Published]) -> None:
         """Have `future` set once the served model includes event `seq`."""

@@ -26,7 +26,8 @@ from riata.run.engine_settings import EngineSettings, Tally
 from riata.run.keeper import Keeper
 from riata.run.model_state import ModelState
 from riata.run.published import Published
-from riata.run.recovery import Recovered, Recovery, newest_verifies
+from riata.run.recovery import Recovered, newest_verifies, recover_all
+from riata.run.warm_up import warm_up
 from riata.run.writer import Adopt, Forget, Logged, Nudge, SaveNow, Writer, WriterHooks
 from riata.store import records
 from riata.store.store import Append, Appended, Owner, Store, Verdict
@@ -74,7 +75,10 @@ class Engine:
         self._owner = owner = await self.call(lambda s: s.acquire(nonce, ALGO_VERSION, self.settings.host, now_ms))
         await self.call(lambda s: s.drop_stale_stages(owner))
         self.warnings = await self.call(lambda s: s.warnings())
-        recovered = await self._loop.run_in_executor(None, self._recover, owner)
+        await self._loop.run_in_executor(None, warm_up)
+        self.tally.compiled = True
+        recovering = partial(recover_all, self._keeper.call, owner, self.clock.unix_ms, self.tally)
+        recovered = await self._loop.run_in_executor(None, recovering)
         checkpointer = Checkpointer(self._keeper.call, owner, self.settings.retention)
         self._writer = writer = Writer(checkpointer, self.clock, self._hooks())
         writer.start()
@@ -92,9 +96,10 @@ class Engine:
         if self._scrubbing is not None:
             self._scrubbing.cancel()
         if self._writer is not None and self.fatal is None:
-            await asyncio.wrap_future(self._writer.settle())
-            saving = [self.save(name) for name in self.desks]
-            await asyncio.gather(*saving, return_exceptions=True)
+            saving = [self.save(name, if_ahead=True) for name in self.desks]
+            for failure in await asyncio.gather(*saving, return_exceptions=True):
+                if isinstance(failure, RiataError):
+                    log.error("last checkpoint: %s; the next start replays the log instead", failure.detail)
         loop = asyncio.get_running_loop()
         if self._writer is not None:
             await loop.run_in_executor(None, self._writer.close)
@@ -102,24 +107,6 @@ class Engine:
         if owner is not None and self.fatal is None:
             await self.call(lambda s: s.release(owner))
         await loop.run_in_executor(None, self._keeper.close)
-
-    def _recover(self, owner: Owner) -> list[Recovered]:
-        """Every model, one after the other; in a thread of its own, while probes already answer."""
-        call = self._keeper.call
-        ends: dict[str, int] = call(lambda s: {name: s.head(name).seq for name in s.models()}).result()
-        call(lambda s: _drop_unborn(s, owner, ends)).result()
-        names = [name for name, end in ends.items() if end > 0]
-        self.tally.to_replay = sum(ends.values())
-        recovery = Recovery(call, owner, self.clock.unix_ms)
-        found = []
-        for name in names:
-            before = self.tally.replayed
-            found.append(recovery.recover(name, partial(self._progress, before)))
-            self._progress(before, ends[name])
-        return found
-
-    def _progress(self, before: int, done: int) -> None:
-        self.tally.replayed = before + done
 
     async def _take_up(self, found: Recovered) -> None:
         state = found.state
@@ -136,7 +123,7 @@ class Engine:
         )
         if found.corrupt:
             log.error("model %s: generations %s do not verify; a fresh one is written now", state.name, found.corrupt)
-        self.writer.put(Adopt(state, found.generation))
+        self.writer.put(Adopt(state, found.generation, state.applied - found.replayed))
         self._log_refused(state.name, found.refused)
         if found.corrupt:
             self.writer.put(SaveNow(state.name))
@@ -237,9 +224,9 @@ class Engine:
         finally:
             desk.wake()
 
-    async def save(self, name: str) -> Saved:
+    async def save(self, name: str, if_ahead: bool = False) -> Saved:
         """Checkpoint the present state; answer when it is durable. Raises `Unavailable` where there is no room."""
-        request = SaveNow(name)
+        request = SaveNow(name, if_ahead)
         self.writer.put(request)
         saved = await asyncio.wrap_future(request.future)
         if saved.verdict is not Verdict.OK:
@@ -338,13 +325,6 @@ class Engine:
         log.critical("the store failed: %s", reason)
         self.fatal = reason
         self._on_fatal(reason)
-
-
-def _drop_unborn(store: Store, owner: Owner, ends: dict[str, int]) -> None:
-    """Remove models whose configuration never reached the log: their creation was never acknowledged."""
-    for name, end in ends.items():
-        if end == 0:
-            store.drop(owner, name)
 
 
 def _later(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: object) -> None:

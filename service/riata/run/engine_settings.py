@@ -29,5 +29,6 @@ class Tally:
     checkpoints_failed: int = 0
     checkpoint_last_ms: int = 0
     generations_corrupt: int = 0
+    compiled: bool = False
     replayed: int = 0
     to_replay: int = 0

@@ -117,8 +117,8 @@ class Keeper:
         try:
             call.future.set_result(call.work(store))
         except BaseException as error:
-            call.future.set_exception(error)
             self._end_if_broken(error)
+            call.future.set_exception(error)
         return True
 
     def _append(self, store: Store, group: list[_Request]) -> None:
@@ -127,9 +127,9 @@ class Keeper:
         try:
             answers = store.append([request.append for request in group])
         except RiataError as error:
+            self._end_if_broken(error)  # first, so that whoever is told of the failure finds it known everywhere
             for request in group:
                 request.done(error)
-            self._end_if_broken(error)
             return
         for request, appended in zip(group, answers, strict=True):
             if appended.record is not None:

@@ -15,6 +15,7 @@ import numpy as np
 from riata.base.errors import Corrupt, LogGap, NotFound
 from riata.run.checkpointer import Call
 from riata.run.core import Core, Schedule
+from riata.run.engine_settings import Tally
 from riata.run.model_state import ModelState
 from riata.store import layout, records
 from riata.store.store import Append, Generation, Head, Owner, Record, Store
@@ -142,6 +143,33 @@ class Recovery:
 
 NOTHING = 0  # no start is under way
 STARTING = -1  # the mark of a start that has not yet singled out a record
+
+
+def recover_all(call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tally) -> list[Recovered]:
+    """Recover every model, one after the other. `tally` shows how far it is, for probes that ask meanwhile."""
+    ends: dict[str, int] = call(lambda s: {name: s.head(name).seq for name in s.models()}).result()
+    call(lambda s: _drop_unborn(s, owner, ends)).result()
+    names = [name for name, end in ends.items() if end > 0]
+    tally.to_replay = sum(ends.values())
+    recovery = Recovery(call, owner, now_ms)
+    found: list[Recovered] = []
+    before = 0
+
+    def progress(done: int) -> None:
+        tally.replayed = before + done
+
+    for name in names:
+        found.append(recovery.recover(name, progress))
+        before += ends[name]
+        tally.replayed = before
+    return found
+
+
+def _drop_unborn(store: Store, owner: Owner, ends: dict[str, int]) -> None:
+    """Remove models whose configuration never reached the log: their creation was never acknowledged."""
+    for name, end in ends.items():
+        if end == 0:
+            store.drop(owner, name)
 
 
 def thaw_generation(generation: Generation, content: bytes) -> ModelState:

@@ -103,7 +103,8 @@ class Service:
             reasons.append("the writer's thread has ended")
         alive = not reasons
         if not engine.started:
-            reasons.append(f"replaying the log: {engine.tally.replayed} of {engine.tally.to_replay} events")
+            replaying = f"replaying the log: {engine.tally.replayed} of {engine.tally.to_replay} events"
+            reasons.append(replaying if engine.tally.compiled else "compiling; a first start takes some tens of seconds")
         if engine.stopping:
             reasons.append("stopping")
         models = {name: self._model_health(name) for name in sorted(engine.desks) if engine.desks[name].published is not None}

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from riata.base.clock import Clock
-from riata.base.errors import Corrupt, RiataError
+from riata.base.errors import Corrupt, RiataError, Unavailable
 from riata.predict.model import Model, Origin
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.core import Action, Core, Schedule
@@ -35,7 +35,8 @@ class Adopt:
     """A model to look after from now on."""
 
     state: ModelState
-    gen: int = 0
+    gen: int = 0  # newest durable generation
+    saved: int = 0  # the event it was taken after
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,10 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class SaveNow:
-    """A checkpoint that somebody waits for."""
+    """A checkpoint that somebody waits for; with `if_ahead` only where the newest one is not of this very state."""
 
     model: str
+    if_ahead: bool = False
     future: Future[Saved] = field(default_factory=Future)
 
 
@@ -110,6 +112,7 @@ class Writer:
         self._inbox: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
         self._cells: dict[str, _Cell] = {}
         self._swept_ms = 0
+        self._learning = True
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="riata-checkpoint")
         self._thread = threading.Thread(target=self._run, name="riata-writer", daemon=True)
 
@@ -127,8 +130,8 @@ class Writer:
         return settle.future
 
     def alive(self) -> bool:
-        """False once the thread has ended."""
-        return self._thread.is_alive()
+        """False once learning has ended."""
+        return self._learning
 
     def close(self) -> None:
         """Learn what waits, then end the thread. Checkpoints under way are waited for."""
@@ -140,9 +143,21 @@ class Writer:
         try:
             while self._turn():
                 pass
+            self._learning = False
         except Exception as error:  # the thread's outer edge: prediction goes on, learning ends, a new start decides
+            self._learning = False
             detail = error.detail if isinstance(error, RiataError) else repr(error)
             self._hooks.fatal(f"the writer stopped: {detail}")
+            self._refuse_the_rest(Unavailable(f"learning has stopped: {detail}", "writer_stopped"))
+
+    def _refuse_the_rest(self, error: Unavailable) -> None:
+        """Nobody may wait for a thread that has ended: answer every request that still comes, until told to end."""
+        for cell in self._cells.values():
+            for future in [*cell.waiting, *cell.being_saved]:
+                future.set_exception(error)
+        while (item := self._inbox.get()) is not None:
+            if isinstance(item, SaveNow | _Settle):
+                item.future.set_exception(error)
 
     def _turn(self) -> bool:
         try:
@@ -191,7 +206,7 @@ class Writer:
 
     def _adopt(self, item: Adopt) -> None:
         state = item.state
-        core = Core(state.applied, state.chain, schedule_of(state), self._clock.monotonic_ms())
+        core = Core(state.applied, state.chain, schedule_of(state), self._clock.monotonic_ms(), item.saved)
         cell = self._cells[state.name] = _Cell(item.state, core, item.gen)
         self._publish(cell)
 
@@ -204,8 +219,10 @@ class Writer:
         cell = self._cells.get(item.model)
         if cell is None:
             item.future.set_exception(Corrupt(f"model {item.model} was dropped meanwhile", "model_dropped"))
-            return
-        cell.waiting.append(item.future)
+        elif item.if_ahead and not cell.core.unsaved:
+            item.future.set_result(Saved(item.model, Verdict.OK, None, 0))
+        else:
+            cell.waiting.append(item.future)
 
     def _sweep(self) -> None:
         """Look after every model, but not at every turn: a busy model must not pay for a thousand idle ones."""
@@ -245,6 +262,7 @@ class Writer:
         except Exception as error:  # the saver's outer edge
             detail = error.detail if isinstance(error, RiataError) else repr(error)
             self._hooks.fatal(f"a checkpoint failed: {detail}")
+            self.put(_Finished(Saved(str(frozen.header["model"]), None, None, 0, detail)))
 
     def _finished(self, saved: Saved) -> None:
         self._hooks.saved(saved)
