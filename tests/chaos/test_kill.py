@@ -17,7 +17,7 @@ import pytest
 from riata.run.replay import replay
 from riata.store import records
 from riata.store.sqlite import read_sqlite
-from tests.chaos.running import Running
+from tests.running import Running
 
 ROWS = 40  # events of one request
 DOCUMENT = {"encoder": {"bits": 18}, "checkpoint_every_s": 1, "publish_every_ms": 20}

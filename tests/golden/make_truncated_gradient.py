@@ -112,7 +112,7 @@ class State:
         if self.settings["rate"] == "decaying":
             delay, power = self.get("delay"), 1 if self.settings["power"] == "1" else self.get("power")
             eta *= (delay / (delay + i - 1)) ** power
-        return eta * mpmath.sqrt(self.importance / self.norm) if self.settings["normalised"] and self.norm else eta
+        return eta
 
 
 def start(settings: dict[str, Any]) -> State:
@@ -140,13 +140,15 @@ def learn(state: State, row: Row, i: int) -> None:
             x[j] = _sign(x[j]) * reach * state.s[j]
         larger = max(state.s[j], abs(x[j]))
         state.w[j], state.s[j] = state.w[j] * (state.s[j] / larger), larger
-    if c["intercept"]:
-        x[0] = number(1)
-    for j in x:
-        state.n[j] += h * (gradient * x[j]) ** 2
     state.norm += h * sum((x[j] / state.s[j]) ** 2 for j in x)
     state.importance += h
-    rates = {j: state.root(j) / state.s[j] for j in x}
+    # What all features share of the step size, and the intercept does not.
+    common = {j: mpmath.sqrt(state.importance / state.norm) if c["normalised"] else number(1) for j in x}
+    if c["intercept"]:
+        x[0], common[0] = number(1), number(1)
+    for j in x:
+        state.n[j] += h * (gradient * x[j]) ** 2
+    rates = {j: common[j] * state.root(j) / state.s[j] for j in x}
     length = sum(rates[j] * x[j] ** 2 for j in x)
     move = -state.eta(i) * h * gradient
     if c["step"] == "invariant":
@@ -164,7 +166,8 @@ def truncate(state: State, signs: list[int], i: int) -> None:
             if signs[j]:
                 state.w[j] -= state.eta(i) * state.get("gravity") * state.root(j) * signs[j]
         elif i % c["period"] == 0 and size > 0 and (ceiling is None or size * state.s[j] <= ceiling):
-            pull = size if c["rule"] == "round" else state.eta(i) * c["period"] * state.get("gravity") * state.root(j)
+            common = mpmath.sqrt(state.importance / state.norm) if c["normalised"] else 1
+            pull = size if c["rule"] == "round" else common * state.eta(i) * c["period"] * state.get("gravity") * state.root(j)
             state.w[j] = _sign(state.w[j]) * max(state.number(0), size - pull)
 
 

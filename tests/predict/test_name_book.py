@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import random
 import threading
 
-from riata.predict.name_book import NameBook
+import numpy as np
+
+from riata.predict.name_book import NameBook, names_with_prefix
+from riata.wire.names import Names
+from tests.twins import name_book as twin
 
 
 def fingerprint(slot: int, rest: int, bits: int = 8) -> int:
@@ -39,7 +44,7 @@ def test_book_refuses_names_beyond_its_capacity_and_counts_them() -> None:
 def test_slots_are_found_by_prefix() -> None:
     book = NameBook(bits=8)
     for slot, name in ((9, b"user^age"), (3, b"user^sex"), (3, b"user^zip"), (4, b"item^age")):
-        book.add(fingerprint(slot, len(name)), name)
+        book.add(fingerprint(slot, sum(name)), name)
     assert book.slots_with("user^") == [3, 9]
     assert book.slots_with("nobody") == []
     assert book.slots_with("") == [3, 4, 9]
@@ -70,3 +75,32 @@ def test_reading_while_names_are_added_sees_whole_names_only() -> None:
     reader.join()
     assert failures == []
     assert len(book) == 3000
+
+
+def test_names_added_at_once_are_found_as_if_added_one_by_one() -> None:
+    rng = random.Random(31)
+    book, slow, told = NameBook(bits=6, capacity=900), twin.NameBook(6, 900), 0
+    for size in (1, 5, 400, 2, 2, 2, 60, 0, 700, 3):
+        pairs = []
+        for _ in range(size):
+            name = rng.choice(("user^", "item^", "größe=")) + str(rng.randrange(1500))
+            pairs.append((random.Random(name).randrange(2**64), name.encode()))
+        told += book.add_all(Names.of(pairs))
+        slow.add_all(pairs)
+        assert told == len(book) == len(slow.names)
+        for slot in range(64):
+            assert book.in_slot(slot) == slow.in_slot(slot)
+        for prefix in ("", "u", "größe=1", "\ud800"):
+            assert book.slots_with(prefix) == slow.slots_with(prefix)
+    assert len(book) == 900
+    assert book.dropped == slow.dropped > 0
+
+
+def test_prefixes_equal_the_twin() -> None:
+    names = [b"", b"a", b"ab", b"abc", "é".encode(), b"b" * 300]
+    text = np.frombuffer(b"".join(names), np.uint8).copy()
+    ends = np.cumsum([len(name) for name in names])
+    for prefix in (b"", b"a", b"ab", b"b", b"abcd", "é".encode()):
+        found = np.empty(len(names), np.bool_)
+        names_with_prefix(text, ends, np.array(bytearray(prefix), np.uint8), found)
+        assert found.tolist() == twin.names_with_prefix(names, prefix)

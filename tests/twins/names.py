@@ -13,3 +13,16 @@ def enter(known: set[int], fingerprint: int) -> int:
     absent = lacks(known, fingerprint)
     known.add(fingerprint or 1)
     return int(absent)
+
+
+def enter_all(known: set[int], fingerprints: list[int], room: int) -> tuple[list[int], int]:
+    """For each, 1 where it was put; and how many found no room."""
+    fresh: list[int] = []
+    dropped = 0
+    for fingerprint in fingerprints:
+        if sum(fresh) < room:
+            fresh.append(enter(known, fingerprint))
+        else:
+            fresh.append(0)
+            dropped += lacks(known, fingerprint)
+    return fresh, dropped

@@ -79,10 +79,10 @@ def truncate(eager: Eager, factor: float) -> None:
     """One truncation event over all weights."""
     config = eager.config
     for slot, beta in eager.beta.items():
-        ceiling = config.ceiling / eager.scale.get(slot, 1.0)
+        scale = eager.scale.get(slot, 1.0)
         if config.rule == "truncate":
-            eager.beta[slot] = truncation.shrink(beta, _pull(eager, slot, factor, config.period), ceiling)
-        elif abs(beta) <= ceiling:
+            eager.beta[slot] = truncation.shrink(beta, scale, _pull(eager, slot, factor, config.period), config.ceiling)
+        elif abs(beta) * scale <= config.ceiling:
             eager.beta[slot] = 0.0
 
 
@@ -105,23 +105,24 @@ def _learn(eager: Eager, event: Event, margin: float) -> bool:
     scale = {j: max(eager.scale.get(j, 0.0), abs(x[j])) if config.normalised else 1.0 for j in x}
     squares = {j: eager.squares.get(j, 0.0) + heat * x[j] * x[j] for j in x}
     rate = {j: _root(squares[j], scale[j], eager) / (scale[j] or 1.0) for j in x}
-    length = sum((rate[j] * x[j] * x[j] for j in x), _root(intercept_squares, 1.0, eager) if config.intercept else 0.0)
-    norm = sum(((x[j] / scale[j]) ** 2 for j in x if scale[j] > 0.0), 1.0 if config.intercept else 0.0)
+    norm, importance = eager.norm, eager.importance
     if gradient != 0.0:
-        norm, importance = eager.norm + event.weight * norm, eager.importance + event.weight
-    else:
-        norm, importance = eager.norm, eager.importance
-    eta = _factor(eager) * (math.sqrt(importance / norm) if config.normalised and norm > 0.0 else 1.0)
-    move = -eta * event.weight * gradient
+        norm += event.weight * sum((x[j] / scale[j]) ** 2 for j in x if scale[j] > 0.0)
+        importance += event.weight
+    common = math.sqrt(importance / norm) if config.normalised and norm > 0.0 else 1.0
+    own = _root(intercept_squares, 1.0, eager) if config.intercept else 0.0  # the intercept is outside the common factor
+    length = common * sum((rate[j] * x[j] * x[j] for j in x), 0.0) + own
+    eta = _factor(eager) * event.weight
+    move = -eta * gradient
     if config.step == "invariant" and length > 0.0:
-        move = eager.travel(loss, margin, event.label, eta * event.weight * length) / length
+        move = eager.travel(loss, margin, event.label, eta * length) / length
     beta: dict[int, float] = {}
     for j in x:
         old = eager.beta.get(j, 0.0)
         if config.normalised and 0.0 < eager.scale.get(j, 0.0) < scale[j]:
             old = old * (eager.scale[j] / scale[j])
-        beta[j] = old + move * (rate[j] * x[j])
-    intercept = eager.intercept + move * _root(intercept_squares, 1.0, eager) if gradient != 0.0 else eager.intercept
+        beta[j] = old + common * move * (rate[j] * x[j])
+    intercept = eager.intercept + move * own if gradient != 0.0 else eager.intercept
     numbers = [*beta.values(), *squares.values(), intercept, intercept_squares, norm]
     if not all(math.isfinite(number) for number in numbers):
         return False

@@ -9,9 +9,9 @@ def _sign(value: float) -> float:
     return 1.0 if value > 0 else -1.0 if value < 0 else 0.0
 
 
-def shrink(beta: float, amount: float, ceiling: float) -> float:
-    """T1 of Langford, Li & Zhang."""
-    return _sign(beta) * max(0.0, abs(beta) - amount) if abs(beta) <= ceiling else beta
+def shrink(beta: float, scale: float, amount: float, ceiling: float) -> float:
+    """T1 of Langford, Li & Zhang, with the ceiling in units of scale * |beta|."""
+    return _sign(beta) * max(0.0, abs(beta) - amount) if abs(beta) * scale <= ceiling else beta
 
 
 def swing(beta: float, unit: float, gap: float) -> float:
@@ -21,13 +21,13 @@ def swing(beta: float, unit: float, gap: float) -> float:
     return beta
 
 
-def after_gap(rule: int, beta: float, unit: float, gap: float, ceiling: float) -> float:
+def after_gap(rule: int, beta: float, scale: float, unit: float, gap: float, ceiling: float) -> float:
     """`gap` events, a whole number of them, one after another."""
     for _ in range(int(gap)):
         if rule == TRUNCATE:
-            beta = shrink(beta, unit, ceiling)
+            beta = shrink(beta, scale, unit, ceiling)
         elif rule == ROUND:
-            beta = beta if abs(beta) > ceiling else 0.0
+            beta = beta if abs(beta) * scale > ceiling else 0.0
         else:
             beta = swing(beta, unit, 1.0)
     return beta

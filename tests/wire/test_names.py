@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
-from riata.wire.names import EVERY_NAME, NO_NAMES, PROBE_MAX, NamesSeen, enter, lacks
+from riata.base.errors import Corrupt
+from riata.wire.names import EVERY_NAME, NO_NAMES, NOTHING_NAMED, PROBE_MAX, Names, NamesSeen, enter, enter_all, lacks
 from tests.twins import names as twin
 
 
@@ -56,3 +58,51 @@ def test_colliding_names_cost_a_bounded_probe_and_are_called_known() -> None:
 def test_every_name_is_new_to_an_empty_table() -> None:
     assert all(lacks(EVERY_NAME, np.uint64(f)) for f in (0, 1, 2**64 - 1))
     assert len(NO_NAMES) == 0
+
+
+def test_many_entered_at_once_equal_a_set() -> None:
+    rng = random.Random(11)
+    table, known = np.zeros(4096, np.uint64), set[int]()
+    for room in (0, 1, 100, 1000):
+        fingerprints = [rng.choice((0, rng.randrange(2**64), rng.randrange(500))) for _ in range(600)]
+        fresh = np.empty(600, np.uint8)
+        kept, dropped = enter_all(table, np.array(fingerprints, np.uint64), room, fresh)
+        assert (fresh.tolist(), dropped) == twin.enter_all(known, fingerprints, room)
+        assert kept == int(fresh.sum()) <= room
+
+
+PAIRS = [(2**64 - 1, b"abc"), (0, b""), (7, "größe=µ".encode())]
+
+
+def test_names_are_a_sequence_of_pairs() -> None:
+    names = Names.of(PAIRS)
+    assert list(names) == PAIRS
+    assert len(names) == 3
+    assert names[-1] == PAIRS[-1]
+    assert names[1:] == PAIRS[1:]
+    assert names == PAIRS
+    assert names != PAIRS[1:]
+    assert PAIRS[0] in names
+    assert not NOTHING_NAMED
+    assert Names.of(names) is names
+    assert Names.of([]) == NOTHING_NAMED
+
+
+def test_names_come_back_from_their_bytes() -> None:
+    for pairs in (PAIRS, [], PAIRS[:1]):
+        assert Names.from_bytes(Names.of(pairs).to_bytes()) == pairs
+    assert Names.of([(258, b"ab")]).to_bytes() == bytes.fromhex("01000000 0201000000000000 02000000") + b"ab"
+
+
+def test_damaged_bytes_of_names_are_refused() -> None:
+    good = Names.of(PAIRS).to_bytes()
+    for bad in (b"", good[:3], good[:20], good[:-1], good + b"x", b"\xff" * 40):
+        with pytest.raises(Corrupt):
+            Names.from_bytes(bad)
+
+
+def test_chosen_names_are_taken_in_order() -> None:
+    names = Names.of(PAIRS)
+    assert names.take(np.array([1, 0, 1], np.uint8)) == [PAIRS[0], PAIRS[2]]
+    assert names.take(np.array([0, 0, 0], np.uint8)) == []
+    assert names.take(np.array([1, 1, 1], np.uint8)) is names

@@ -14,7 +14,8 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.learner import Link, Stepped, Weights
 from riata.maths import losses, truncated_row, truncation
-from riata.maths.truncated_row import Rows, Scratch, Settings, Table
+from riata.maths.truncated_rate import Scratch, Settings
+from riata.maths.truncated_row import Rows, Table
 from riata.maths.truncated_step import event_size, learn_rows
 from riata.wire.batch import Batch
 
@@ -140,7 +141,7 @@ def _aligned_zeros(lines: int, width: int) -> F64:
 
 
 def _scratch(features: int) -> Scratch:
-    return Scratch(np.empty(features, np.int64), *(np.empty(features) for _ in range(5)))
+    return Scratch(np.empty(features, np.uint32), *(np.empty(features) for _ in range(8)))
 
 
 def _room(slots: U32, used: int, more: int) -> U32:
@@ -196,18 +197,18 @@ class TruncatedGradient:
         clock = float(scalars[truncated_row.CLOCK] + scalars[truncated_row.CLOCK_LOST])
         if finalised and self.config.rule != "subgradient":
             clock += event_size(self._table, self._settings, self.learnt)
-        slot = self._sorted_alive()
-        beta = np.empty(len(slot))
-        kept = truncated_row.collect(self._table, self._settings, clock, slot, beta)
-        slot, beta = slot[:kept], beta[:kept]
+        alive = self._sorted("alive")
+        slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
+        kept = truncated_row.collect(self._table, self._settings, clock, alive, slot, beta)
+        slot.resize(kept, refcheck=False)  # gives the rest back without a copy
+        beta.resize(kept, refcheck=False)
         if not finalised:
-            self._table.alive[:kept] = slot
-            self._table.counts[truncated_row.N_ALIVE] = kept
-            self._n_sorted = kept
+            alive[:kept] = slot
+            self._table.counts[truncated_row.N_ALIVE] = self._in_order["alive"] = kept
         elif self.config.rule == "subgradient" and math.isfinite(self.config.ceiling):
             large = np.abs(beta) >= self.config.ceiling
             slot, beta = slot[large], beta[large]
-        return Weights(slot.copy(), beta.copy(), float(scalars[truncated_row.INTERCEPT]), _LINKS[self.config.loss], self.bits)
+        return Weights(slot, beta, float(scalars[truncated_row.INTERCEPT]), _LINKS[self.config.loss], self.bits)
 
     def freeze(self) -> Arrays:
         """Return copies of everything that decides later answers.
@@ -229,15 +230,13 @@ class TruncatedGradient:
             "counts": table.counts[:1].copy(),
             "scalars": table.scalars.copy(),
             "slot": slot,
-            "beta": table.line[slot, truncated_row.BETA],
-            "tau": table.line[slot, truncated_row.TAU],
         }
+        arrays["beta"], arrays["tau"] = self._columns(slot, truncated_row.BETA)
         if self._settings.adaptive:
-            seen = np.sort(table.seen[: table.counts[truncated_row.N_SEEN]])
-            arrays["seen"] = seen
-            arrays["squares"] = table.line[seen, truncated_row.SQUARES]
+            arrays["seen"] = seen = self._sorted("seen").copy()
+            arrays["squares"], scale = self._columns(seen, truncated_row.SQUARES)
             if self._settings.normalised:
-                arrays["scale"] = table.line[seen, truncated_row.SCALE]
+                arrays["scale"] = scale
         return dict(arrays)
 
     def thaw(self, arrays: Arrays) -> None:
@@ -257,7 +256,7 @@ class TruncatedGradient:
         alive[: len(slot)] = slot
         seen_list[: len(seen)] = seen
         self._table = table._replace(alive=alive, seen=seen_list)
-        self._n_sorted = len(slot)
+        self._in_order = {"alive": len(slot), "seen": len(seen)}
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part. table is address space: pages of it that no feature fell on take no memory."""
@@ -272,12 +271,12 @@ class TruncatedGradient:
             "table": table.line.nbytes,
             "lists": lists,
             "scratch": sum(array.nbytes for array in self._scratch),
-            "checkpoint": counters + len(self.weights().slot) * weight + n_seen * accumulator,
+            "checkpoint": counters + int(table.counts[truncated_row.N_ALIVE]) * weight + n_seen * accumulator,
         }
 
     def _empty_table(self) -> Table:
         width = 4 if self._settings.adaptive else 2  # a power of two, so that no line lies across two cache lines
-        self._n_sorted = 0
+        self._in_order = {"alive": 0, "seen": 0}
         return Table(
             line=_aligned_zeros(2**self.bits, width),
             alive=np.empty(_LIST_LEN_MIN, np.uint32),
@@ -302,11 +301,20 @@ class TruncatedGradient:
             seen = _room(seen, int(counts[truncated_row.N_SEEN]), features)
         self._table = self._table._replace(alive=alive, seen=seen)
 
-    def _sorted_alive(self) -> U32:
-        """A sorted copy of the list of live slots. Its head was sorted the last time, so only the tail has to be."""
-        alive = self._table.alive[: self._table.counts[truncated_row.N_ALIVE]]
-        head, tail = alive[: self._n_sorted], np.sort(alive[self._n_sorted :])
-        return np.insert(head, np.searchsorted(head, tail), tail)
+    def _sorted(self, name: Literal["alive", "seen"]) -> U32:
+        """One of the lists, put in order. Its head was in order the last time, so only the tail has to be sorted."""
+        at = truncated_row.N_ALIVE if name == "alive" else truncated_row.N_SEEN
+        used = (self._table.alive if name == "alive" else self._table.seen)[: self._table.counts[at]]
+        if self._in_order[name] < len(used):
+            truncated_row.merge_tail(used, np.sort(used[self._in_order[name] :]))
+            self._in_order[name] = len(used)
+        return used
+
+    def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
+        """Copies of two neighbouring columns of the table, for some slots."""
+        left, right = np.empty(len(slot)), np.empty(len(slot))
+        truncated_row.pick(self._table.line, slot, column, left, right)
+        return left, right
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""

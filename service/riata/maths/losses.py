@@ -15,7 +15,7 @@ LOGISTIC: Final = 0
 SQUARED: Final = 1
 HINGE: Final = 2
 
-_NEWTON_STEPS_MAX: Final = 60  # quadratic from the right of the root; more than 12 have never been seen
+_NEWTON_STEPS_MAX: Final = 60  # quadratic from the right of the root; two or three are usual
 _NEWTON_TOL: Final = 2.0**-52  # one unit in the last place
 _SPLIT: Final = 1.0  # above this e^(z + d) - e^z loses nothing to cancellation and cannot be 0 * infinity
 
@@ -72,21 +72,24 @@ def logistic_travel(z: float, strength: float) -> float:
     Source             Karampatziakis & Langford 2011, table 1, logistic loss
     """
     e = math.exp(min(z, 700.0))  # exp overflows above 709; at 700 the answer is below 1e-300 * strength anyway
-    # The left side is convex in d, and exp(d) - 1 >= d: this start is at the root or right of it, so Newton only descends.
-    d = strength / (1.0 + e)
-    if d > _SPLIT:
-        d = min(d, max(_SPLIT, math.log(strength + e) - z))  # as d >= 0, exp(z + d) is at most strength + exp(z)
+    # The left side is convex in d and exp(d) - 1 >= d + d^2 / 2, so the root of that quadratic is at the root or right of
+    # it, from where Newton only descends. It is off by O(d^3).
+    steep = 1.0 + e
+    d = strength / (0.5 * (steep + math.sqrt(steep * steep + 2.0 * e * strength)))
+    if not d <= _SPLIT:
+        d = min(strength / steep, max(_SPLIT, math.log(strength + e) - z))  # d >= 0: exp(z + d) is at most strength + e
     for _ in range(_NEWTON_STEPS_MAX):
         if d <= _SPLIT:
-            excess = d + e * math.expm1(d) - strength
-            steep = 1.0 + e * math.exp(d)
+            rise = math.expm1(d)
+            excess = d + e * rise - strength
+            steep = 1.0 + e * (rise + 1.0)
         else:
             far = math.exp(min(z + d, 700.0))
             excess = d + far - e - strength
             steep = 1.0 + far
         step = excess / steep
         d -= step
-        if not abs(step) > _NEWTON_TOL * abs(d):
+        if not step * step > _NEWTON_TOL * abs(d):  # what is left is at most half the square of this step
             break
     return max(d, 0.0)
 

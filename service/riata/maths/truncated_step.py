@@ -8,6 +8,7 @@ from riata.base.arrays import BOOL, F64
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.losses import invariant_travel, slope
+from riata.maths.truncated_rate import Scratch, Settings, inverse_root, rate_row
 from riata.maths.truncated_row import (
     CLOCK,
     CLOCK_LOST,
@@ -17,12 +18,8 @@ from riata.maths.truncated_row import (
     LEARNT,
     NORM,
     Rows,
-    Scratch,
-    Settings,
     Table,
     gather_row,
-    inverse_root,
-    rate_row,
     write_row,
 )
 from riata.maths.truncation import ROUND, SUBGRADIENT, on_grid
@@ -66,6 +63,17 @@ def event_size(table: Table, settings: Settings, learnt: int) -> float:
     if settings.normalised and table.scalars[NORM] > 0.0:
         size *= math.sqrt(table.scalars[IMPORTANCE] / table.scalars[NORM])
     return on_grid(size) if settings.grid else size
+
+
+@inline_kernel
+def intercept_rate(squares: float, settings: Settings) -> float:
+    """Rate of the intercept, a feature of value 1 in every row; 0 where there is none.
+
+    Source    Duchi, Hazan & Singer 2011
+    """
+    if not settings.intercept:
+        return 0.0
+    return inverse_root(squares, 1.0, settings.accumulator) if settings.adaptive else 1.0
 
 
 @inline_kernel
@@ -113,21 +121,24 @@ def learn_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scr
     learnt = not rows.skip[i] and math.isfinite(margin) and math.isfinite(label)
     gradient = slope(settings.loss, margin, label) if learnt else 0.0
     if gradient != 0.0:  # beyond the hinge there is nothing to learn, but the row counts
-        length, norm, bound = rate_row(table, settings, gradient, importance, k, scratch)
+        heat = importance * gradient * gradient
+        length, norm, bound = rate_row(settings, heat, k, scratch)
         norm = table.scalars[NORM] + importance * norm
         total = table.scalars[IMPORTANCE] + importance
-        eta = eta_at(table.counts[LEARNT], settings)
-        if settings.normalised and norm > 0.0:
-            eta *= math.sqrt(total / norm)
-        move = -eta * importance * gradient
+        eta = eta_at(table.counts[LEARNT], settings) * importance
+        common = math.sqrt(total / norm) if settings.normalised and norm > 0.0 else 1.0
+        squares = table.scalars[INTERCEPT_SQUARES] + heat
+        # The intercept is always on: the common factor, which shares a step out among the features of a row, is not for it.
+        own = intercept_rate(squares, settings)
+        length = common * length + own
+        move = -eta * gradient
         if settings.invariant and length > 0.0:
-            move = invariant_travel(settings.loss, margin, label, eta * importance * length) / length
-        squares = table.scalars[INTERCEPT_SQUARES] + importance * gradient * gradient
-        intercept = table.scalars[INTERCEPT] + move * inverse_root(squares, 1.0, settings)
+            move = invariant_travel(settings.loss, margin, label, eta * length) / length
+        intercept = table.scalars[INTERCEPT] + move * own
         # Every new number is at most bound * (1 + |move|) in size, so one test stands for all of them.
-        learnt = math.isfinite(bound * (1.0 + abs(move)) + abs(intercept) + squares + norm + length)
+        learnt = math.isfinite(bound * (1.0 + abs(common * move)) + abs(intercept) + squares + norm + length)
         if learnt:
-            write_row(table, settings, move, k, scratch)
+            write_row(table, settings, common * move, k, scratch)
             if settings.intercept:
                 table.scalars[INTERCEPT] = on_grid(intercept) if settings.grid else intercept
                 table.scalars[INTERCEPT_SQUARES] = squares
@@ -155,11 +166,14 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, scratch: Scratch, m
     Cost                   O(features)
     Source                 learn_row
     """
-    # Counting references to seventeen arrays in every row would take as long as learning it.
+    # Counting references to some twenty arrays in every row would take as long as learning it.
     t, r, s = table, rows, scratch
     table = Table(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
-    scratch = Scratch(borrow(s.slot), borrow(s.x), borrow(s.beta), borrow(s.rate), borrow(s.squares), borrow(s.scale))
+    scratch = Scratch(
+        borrow(s.slot), borrow(s.x), borrow(s.beta), borrow(s.gap), borrow(s.squares), borrow(s.before), borrow(s.scale),
+        borrow(s.unit), borrow(s.rate),
+    )  # fmt: skip
     for i in range(len(rows.indptr) - 1):
         margin[i], learnt = learn_row(table, settings, rows, i, scratch)
         refused[i] = not learnt

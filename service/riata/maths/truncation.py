@@ -35,26 +35,18 @@ def on_grid(value: float) -> float:
     return float(np.rint(value / GRID)) * GRID
 
 
-@kernel
-def shrink(beta: float, amount: float, ceiling: float) -> float:
-    """Move a weight towards zero by `amount`, stopping there, unless it is above the ceiling.
+@inline_kernel
+def shrink(beta: float, size: float, amount: float, ceiling: float) -> float:
+    """Move a weight towards zero by `amount` >= 0, stopping there, unless its size is above the ceiling.
 
-    Parameters
-    ----------
-    beta : float      the weight
-    amount : float    >= 0
-    ceiling : float   > 0, may be infinite
+    size is what the ceiling is held against: |beta|, or |beta| in other units. A weight that arrives at zero is +0.0.
+    There is no branch in it, so that a loop of it can take several weights at once.
 
-    Returns           sgn(beta) max(0, |beta| - amount) where |beta| <= ceiling, else beta; a zero is +0.0
-    Cost              a few comparisons
-    Source            Langford, Li & Zhang 2009, equation 6 (T1)
+    Source    Langford, Li & Zhang 2009, equation 6 (T1)
     """
-    size = abs(beta)
-    if size > ceiling:
-        return beta
-    if size <= amount:
-        return 0.0
-    return math.copysign(size - amount, beta)
+    limit = 0.0 if size > ceiling else amount
+    pull = beta if beta < limit else limit
+    return beta - (pull if pull > -limit else -limit)
 
 
 @kernel
@@ -83,13 +75,14 @@ def swing(beta: float, unit: float, gap: float) -> float:
 
 
 @kernel
-def after_gap(rule: int, beta: float, unit: float, gap: float, ceiling: float) -> float:
+def after_gap(rule: int, beta: float, size: float, unit: float, gap: float, ceiling: float) -> float:
     """The weight now, given the weight at its last touch.
 
     Parameters
     ----------
     rule : int        TRUNCATE, ROUND or SUBGRADIENT
     beta : float      the weight at its last touch
+    size : float      what the ceiling is held against: |beta|, or |beta| in other units
     unit : float      what one unit of the clock takes away, >= 0; ROUND takes no notice of it
     gap : float       how far the clock went since then, >= 0
     ceiling : float   > 0; SUBGRADIENT takes no notice of it
@@ -101,7 +94,7 @@ def after_gap(rule: int, beta: float, unit: float, gap: float, ceiling: float) -
     if gap <= 0.0:
         return beta
     if rule == TRUNCATE:
-        return shrink(beta, unit * gap, ceiling)
+        return shrink(beta, size, unit * gap, ceiling)
     if rule == ROUND:
-        return beta if abs(beta) > ceiling else 0.0
+        return beta if size > ceiling else 0.0
     return swing(beta, unit, gap)

@@ -1,58 +1,170 @@
-"""Which feature names fall into which slot, so that weights can be shown by name."""
+"""Which feature names fall into which slot, so that weights can be shown by name.
+
+Theory of operation
+    Names arrive in the thread that writes the log, thousands at a time, and are asked for by few. So the writer only
+    copies their arrays behind those that are there. The index that answers questions is made by who asks first: names are
+    sorted by fingerprint, whose top bits are the slot, in segments, each more than twice as long as the next; names that
+    came since the last question become a new segment together with those no longer than twice it.
+
+    Nobody waits for anybody. What the writer has shown, `_Held`, stays true for ever: it writes behind `count` only, and
+    into a new array where there is no room. A segment is about a range of names, so an index is right whoever made it;
+    two readers who index the same names at once do the work twice, and it does not matter whose index is kept.
+"""
 
 from __future__ import annotations
 
-import sys
+from typing import Final, NamedTuple, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from riata.base.arrays import BOOL, I64, U8, U64
 from riata.base.limits import NAMES_KEPT_MAX
+from riata.maths.kernel import kernel
+from riata.wire.names import Names, NamesSeen
 
-FINGERPRINT_BITS = 64
+T = TypeVar("T", bound=np.generic)
+FINGERPRINT_BITS: Final = 64
+_SHORTER: Final = 2  # a segment is merged with the next unless it is more than this many times as long
+
+
+class _Held(NamedTuple):
+    """The first `count` names; the arrays are longer, and what lies behind is the writer's."""
+
+    names: int
+    fingerprint: U64
+    end: I64  # of each name in `text`
+    text: U8
+
+
+class _Segment(NamedTuple):
+    """Names start:stop by increasing fingerprint."""
+
+    start: int
+    stop: int
+    fingerprint: U64
+    position: I64
+
+
+@kernel
+def names_with_prefix(text: U8, ends: I64, prefix: U8, found: BOOL) -> None:
+    """Say of each name whether it begins with `prefix`.
+
+    Parameters
+    ----------
+    text : u8[...]       names one behind another; read only
+    ends : i64[n]        where each ends; read only
+    prefix : u8[...]     read only
+    found : bool[n]      written
+
+    Returns              nothing
+    Cost                 at most the length of the prefix for each
+    Source               the definition of a prefix
+    """
+    start = 0
+    for i in range(len(ends)):
+        same = ends[i] - start >= len(prefix)
+        k = 0
+        while same and k < len(prefix):
+            same = text[start + k] == prefix[k]
+            k += 1
+        found[i] = same
+        start = ends[i]
 
 
 class NameBook:
     """Names by slot, up to a capacity. One thread writes, any number read.
 
-    A reader sees each name wholly or not at all: a slot's tuple is replaced by one assignment, and the list of all
-    names only ever grows at its end.
+    A reader sees each name wholly or not at all. `seen` is the set of their fingerprints, for the readers of bodies.
     """
 
     def __init__(self, bits: int, capacity: int = NAMES_KEPT_MAX) -> None:
         self.bits = bits
         self.capacity = capacity
-        self.dropped = 0
-        self._by_slot: dict[int, tuple[str, ...]] = {}
-        self._all: list[tuple[str, int]] = []
-        self._text_bytes = 0
+        self.seen = NamesSeen(capacity)
+        self._held = _Held(0, np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint8))
+        self._index: tuple[_Segment, ...] = ()
 
     def __len__(self) -> int:
-        return len(self._all)
+        return self._held.names
+
+    @property
+    def dropped(self) -> int:
+        """How many names were offered and found no room."""
+        return self.seen.dropped
+
+    def add_all(self, names: Names) -> int:
+        """Keep those of `names` that are new, as long as there is room; how many that were."""
+        fresh = names.take(self.seen.mark(names.fingerprint))
+        if len(fresh) == 0:
+            return 0
+        held = self._held
+        count, text_bytes = held.names, int(held.end[held.names - 1]) if held.names else 0
+        after, text_after = count + len(fresh), text_bytes + len(fresh.text)
+        fingerprint = _with_room(held.fingerprint, count, after)
+        end = _with_room(held.end, count, after)
+        text = _with_room(held.text, text_bytes, text_after)
+        fingerprint[count:after] = fresh.fingerprint
+        np.cumsum(fresh.length, out=end[count:after])
+        end[count:after] += text_bytes
+        text[text_bytes:text_after] = fresh.text
+        self._held = _Held(after, fingerprint, end, text)
+        return len(fresh)
 
     def add(self, fingerprint: int, name: bytes) -> bool:
-        """Note that `name` (UTF-8) has this 64-bit fingerprint. False where it is known already, or no room is left
-        (then `dropped` counts it)."""
-        text = name.decode("utf-8", "replace")
-        slot = fingerprint >> (FINGERPRINT_BITS - self.bits)
-        present = self._by_slot.get(slot, ())
-        if text in present:
-            return False
-        if len(self._all) >= self.capacity:
-            self.dropped += 1
-            return False
-        self._by_slot[slot] = (*present, text)
-        self._all.append((text, slot))
-        self._text_bytes += sys.getsizeof(text)
-        return True
+        """`add_all` for one name (UTF-8); false where it is known already or no room is left."""
+        return self.add_all(Names.of([(fingerprint, name)])) == 1
 
     def in_slot(self, slot: int) -> list[str]:
-        """Return every name seen in `slot`, oldest first."""
-        return list(self._by_slot.get(slot, ()))
+        """Return every name seen in `slot`, oldest first. Cost: a search in each of a few segments."""
+        held, segments = self._indexed()
+        shift = FINGERPRINT_BITS - self.bits
+        first, last = np.uint64(slot << shift), np.uint64(((slot + 1) << shift) - 1)
+        found: list[int] = []
+        for segment in segments:
+            begin = int(segment.fingerprint.searchsorted(first, "left"))
+            end = int(segment.fingerprint.searchsorted(last, "right"))
+            found.extend(segment.position[begin:end].tolist())
+        return list(dict.fromkeys(_text(held, position) for position in sorted(found)))
 
     def slots_with(self, prefix: str) -> list[int]:
         """Return the slots in which a name begins with `prefix`, increasing. Cost: one look at every name."""
-        return sorted({slot for text, slot in self._all if text.startswith(prefix)})
+        held = self._held
+        found = np.empty(held.names, np.bool_)
+        wanted = np.array(bytearray(prefix.encode("utf-8", "surrogatepass")), np.uint8)
+        names_with_prefix(held.text, held.end[: held.names], wanted, found)
+        slots = held.fingerprint[: held.names][found] >> np.uint64(FINGERPRINT_BITS - self.bits)
+        return [int(slot) for slot in np.unique(slots)]
 
     def memory(self) -> int:
-        """Return bytes, about: the texts, and what the dictionary, the tuples and the list take for them."""
-        entry_bytes = 2 * sys.getsizeof(("", 0)) + sys.getsizeof(2**30)
-        containers = sys.getsizeof(self._by_slot) + sys.getsizeof(self._all)
-        return self._text_bytes + containers + entry_bytes * len(self._all)
+        """Return the bytes of the names and of their index."""
+        held, segments = self._held, self._index
+        names = held.fingerprint.nbytes + held.end.nbytes + held.text.nbytes
+        return names + sum(segment.fingerprint.nbytes + segment.position.nbytes for segment in segments)
+
+    def _indexed(self) -> tuple[_Held, tuple[_Segment, ...]]:
+        segments, held = self._index, self._held  # in this order: no segment may be about names that `held` lacks
+        start = segments[-1].stop if segments else 0
+        if start < held.names:
+            while segments and segments[-1].stop - segments[-1].start <= _SHORTER * (held.names - start):
+                start = segments[-1].start
+                segments = segments[:-1]
+            order = np.argsort(held.fingerprint[start : held.names])
+            added = _Segment(start, held.names, held.fingerprint[start : held.names][order], order + start)
+            segments = (*segments, added)
+            self._index = segments
+        return held, segments
+
+
+def _text(held: _Held, position: int) -> str:
+    start = int(held.end[position - 1]) if position else 0
+    return held.text[start : int(held.end[position])].tobytes().decode("utf-8", "replace")
+
+
+def _with_room(array: NDArray[T], used: int, wanted: int) -> NDArray[T]:
+    """Return `array`, or a copy of its first `used` entries in one at least twice as long, so that `wanted` fit."""
+    if wanted <= len(array):
+        return array
+    longer = np.empty(max(wanted, 2 * len(array)), array.dtype)
+    longer[:used] = array[:used]
+    return longer

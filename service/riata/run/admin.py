@@ -162,8 +162,8 @@ def _unpack_names(arrays: Arrays) -> Names:
     if NAMES + "text" not in arrays:
         return NOTHING_NAMED
     marks, lengths, text = (arrays.get(NAMES + part, np.zeros(0)) for part in ("fingerprint", "length", "text"))
-    sound = (marks.dtype, lengths.dtype, text.dtype) == (np.uint64, np.uint32, np.uint8) and len(marks) == len(lengths)
-    if not sound or int(lengths.sum(dtype=np.uint64)) != len(text):
+    typed = marks.dtype == np.uint64 and lengths.dtype == np.uint32 and text.dtype == np.uint8
+    if not typed or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
         raise Malformed("the names in this export do not add up", "not_an_export")
     return Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
 

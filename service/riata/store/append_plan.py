@@ -97,9 +97,11 @@ def _judge(batch: Batch, atomic: bool, seq: int, known: Callable[[list[bytes]], 
     """Sort the rows of one request into accepted, duplicate and reused; positions count the accepted ones only."""
     accepted, duplicate, reused = np.ones(batch.n, np.bool_), np.zeros(batch.n, np.bool_), np.zeros(batch.n, np.bool_)
     with_id = np.flatnonzero(batch.has_id).tolist()
+    if not with_id:
+        return _Rows(accepted, duplicate, reused, 0, [])
     raw = batch.event_id.tobytes()
     keys = [raw[ID_BYTES * i : ID_BYTES * (i + 1)] for i in with_id]
-    stored = known(keys) if keys else {}
+    stored = known(keys)
     here: dict[bytes, Seen] = {}
     repeated = []  # rows that repeat a row of this very request
     highest = dropped = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.records import check_read
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, trim_bound
 from riata.store.store import Append, Appended, Generation, Head, Owner, Record, Verdict
+from riata.wire.names import Names
 
 
 @dataclass(slots=True)
@@ -33,7 +35,7 @@ class _Model:
     trimmed_chain: bytes
     log: list[Record] = field(default_factory=list)
     ids: dict[bytes, Seen] = field(default_factory=dict)
-    names: dict[int, bytes] = field(default_factory=dict)
+    names: list[bytes] = field(default_factory=list)  # `Names` as bytes, one for each request that brought some
     generations: list[Generation] = field(default_factory=list)  # newest first
     chunks: dict[tuple[int, int], tuple[int, bytes, bytes]] = field(default_factory=dict)  # (gen, index): epoch, digest, bytes
     inflight: tuple[int, int] = (0, 0)  # seq, deaths
@@ -147,7 +149,7 @@ class MemoryStore:
         return taken
 
     def names(self, model: str) -> Iterator[tuple[int, bytes]]:
-        return iter(sorted(self._model(model).names.items()))
+        return itertools.chain.from_iterable(map(Names.from_bytes, self._model(model).names))
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
         if len(chunk) > CHUNK_BYTES_MAX:
@@ -281,5 +283,5 @@ class MemoryStore:
         entry.head = plan.head
         entry.log.append(record)
         entry.ids.update({key: (seq, content) for key, seq, content in plan.ids})
-        for fingerprint, name in plan.request.names:
-            entry.names.setdefault(fingerprint, name)
+        if plan.request.names:
+            entry.names.append(Names.of(plan.request.names).to_bytes())

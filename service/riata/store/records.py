@@ -36,11 +36,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from riata.base.arrays import BOOL, F64, I64
 from riata.base.errors import BadInput, Corrupt, LogFork, LogGap
@@ -63,6 +65,8 @@ _DIGESTED = struct.Struct("<B7xQQq")
 _ROW = struct.Struct("<Idd")
 _ID_BYTES = 16
 _ONE_BITS = np.float64(1.0).view(np.uint64)
+_SMALLEST = math.ulp(0.0)  # of the numbers above 0
+_SAMPLE = 256
 
 
 def encode_batch(batch: Batch) -> bytes:
@@ -74,23 +78,23 @@ def encode_batch(batch: Batch) -> bytes:
     wrong = _wrong(batch)
     if wrong:
         raise BadInput(f"batch: {wrong}", "bad_batch")
-    narrow = batch.value.astype(np.float32)
-    wide = bool((narrow != batch.value).any())
+    narrow = _narrowed(batch.value)
     bits = batch.label.view(np.uint64)  # by bits, so that -0.0 keeps its sign
     real = bool(((bits != 0) & (bits != _ONE_BITS)).any())
     weighted = bool((batch.weight != 1.0).any())
     ids = bool(batch.has_id.any())
     parts = [
-        np.diff(batch.indptr).astype("<u4").tobytes(),
-        batch.hash.astype("<u4").tobytes(),
-        (batch.value if wide else narrow).astype("<f8" if wide else "<f4").tobytes(),
-        batch.label.astype("<f8").tobytes() if real else np.packbits(batch.label == 1.0).tobytes(),
-        batch.weight.astype("<f8").tobytes() if weighted else b"",
-        np.packbits(batch.has_id).tobytes() + batch.event_id[batch.has_id].tobytes() if ids else b"",
+        np.diff(batch.indptr).astype("<u4"),
+        np.ascontiguousarray(batch.hash, "<u4"),
+        np.ascontiguousarray(batch.value, "<f8") if narrow is None else narrow,
+        np.ascontiguousarray(batch.label, "<f8") if real else np.packbits(batch.label == 1.0),
     ]
-    flags = WIDE * wide | REAL * real | WEIGHTED * weighted | IDS * ids
-    total = _HEAD.size + sum(map(len, parts))
-    return b"".join([_HEAD.pack(PAYLOAD_VERSION, flags, 0, batch.n, batch.nnz, total), *parts])
+    parts += [np.ascontiguousarray(batch.weight, "<f8")] if weighted else []
+    parts += [np.packbits(batch.has_id), np.ascontiguousarray(batch.event_id[batch.has_id])] if ids else []
+    flags = WIDE * (narrow is None) | REAL * real | WEIGHTED * weighted | IDS * ids
+    total = _HEAD.size + sum(part.nbytes for part in parts)
+    head = _HEAD.pack(PAYLOAD_VERSION, flags, 0, batch.n, batch.nnz, total)
+    return b"".join([head, *(part.data for part in parts)])
 
 
 def decode_batch(payload: bytes) -> Batch:
@@ -204,6 +208,11 @@ def record_digest(kind: Kind, first: int, count: int, accepted_ms: int, payload:
     return digest.digest()
 
 
+def names_digest(names: bytes) -> bytes:
+    """Return 16 bytes of BLAKE2b over the names that came with one request."""
+    return hashlib.blake2b(names, digest_size=_ID_BYTES).digest()
+
+
 def check_chain(records: Iterable[Record], after_seq: int, chain: bytes) -> tuple[int, bytes]:
     """Check that `records` follow event `after_seq`, whose chain is `chain`; return where they end.
 
@@ -287,6 +296,20 @@ def _bits(packed: np.ndarray[Any, Any], n: int) -> BOOL:
     return bits[:n].astype(np.bool_)
 
 
+def _narrowed(value: F64) -> NDArray[np.float32] | None:
+    """Return `value` as float32, little endian; None where that is not exact for some. The first few nearly always tell."""
+    some = value[:_SAMPLE]
+    if bool((some.astype(np.float32) != some).any()):
+        return None
+    narrow = value.astype("<f4")
+    return None if bool((narrow != value).any()) else narrow
+
+
+def _within(numbers: F64, low: float, high: float) -> bool:
+    """Tell whether low <= numbers <= high; false where one is NaN, which is its own maximum."""
+    return not numbers.size or bool(numbers.min() >= low and numbers.max() <= high)
+
+
 def _wrong(batch: Batch) -> str:
     """Say what `batch` breaks of its own contract; empty where nothing."""
     lengths = np.diff(batch.indptr)
@@ -302,10 +325,10 @@ def _wrong(batch: Batch) -> str:
     rising[batch.indptr] = True  # a row may begin anywhere
     if not rising.all():
         return "hashes do not rise within an event"
-    if not (np.abs(batch.value) <= VALUE_ABS_MAX).all():  # false for NaN
+    if not _within(batch.value, -VALUE_ABS_MAX, VALUE_ABS_MAX):
         return f"a value is not a number within {VALUE_ABS_MAX:g}"
-    if not (np.abs(batch.label) <= LABEL_ABS_MAX).all():
+    if not _within(batch.label, -LABEL_ABS_MAX, LABEL_ABS_MAX):
         return f"a label is not a number within {LABEL_ABS_MAX:g}"
-    if not ((batch.weight > 0) & (batch.weight <= WEIGHT_MAX)).all():
+    if not _within(batch.weight, _SMALLEST, WEIGHT_MAX):
         return f"a weight is not in (0, {WEIGHT_MAX:g}]"
     return ""

@@ -19,6 +19,7 @@ from riata.store import sqlite_generations as generations_sql
 from riata.store import sqlite_log as log_sql
 from riata.store.append_plan import Seen, new_head, plan_group
 from riata.store.directory import Ballast, DirectoryLock
+from riata.store.sqlite_dedupe import DedupeIndex
 from riata.store.sqlite_schema import DATABASE_NAME, SEQ_BITS, connect, version_warning
 from riata.store.sqlite_session import DiskFull, Session
 from riata.store.store import Append, Appended, Generation, Head, Owner, Record, Verdict
@@ -37,7 +38,7 @@ class SqliteSettings:
     ballast_bytes: int = 64 * 2**20
     reserve_bytes: int = 64 * 2**20
     dedupe_events: int = DEDUPE_EVENTS
-    wal_bytes_max: int = 16 * 2**20
+    wal_bytes_max: int = 32 * 2**20
 
 
 def open_sqlite(directory: Path, settings: SqliteSettings | None = None) -> SqliteStore:
@@ -84,6 +85,7 @@ class SqliteStore:
     ) -> None:
         self._lock = lock
         self._dedupe_events = settings.dedupe_events
+        self._dedupe = DedupeIndex(settings.dedupe_events)
         ballast = Ballast(directory, settings.ballast_bytes, settings.reserve_bytes)
         self._session = Session(connection, ballast, settings.wal_bytes_max, read_only)
         if not read_only:
@@ -145,6 +147,7 @@ class SqliteStore:
             generations_sql.require_owner(c, owner)
             generations_sql.drop_model(c, model, SEQ_BITS)
 
+        self._dedupe.forget()  # the number of a dropped model is given to another
         self._session.write(write)
 
     def head(self, model: str) -> Head:
@@ -158,19 +161,24 @@ class SqliteStore:
         if not ballast.allows_events():
             raise Unavailable(f"the disk is nearly full: {ballast.free_bytes()} bytes are free", "disk_reserve")
 
+        self._session.fold_long_wal()
+
         def write(c: sqlite3.Connection) -> tuple[list[Appended], int]:
             rows = log_sql.find_models(c, {request.model for request in group})
 
             def look_up(model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
-                return log_sql.look_up_ids(c, rows[model].id, ids, floor)
+                return self._dedupe.look_up(c, rows[model].id, ids, floor)
 
             heads = {model: row.head for model, row in rows.items()}
             planned = plan_group(group, heads, look_up, self._dedupe_events)
-            return [plan.appended for plan in planned], log_sql.insert_planned(c, planned, rows)
+            return [plan.appended for plan in planned], log_sql.insert_planned(c, planned, rows, self._dedupe)
 
         try:
             appended, written = self._session.transaction(write, full_is_known=False)
-        except DiskFull:
+        except BaseException as error:
+            self._dedupe.forget()  # it may hold ids that were not written
+            if not isinstance(error, DiskFull):
+                raise
             raise Unavailable("the disk is full: the events were not written", "disk_reserve") from None
         self._session.count_wal(written)
         return appended
@@ -179,7 +187,7 @@ class SqliteStore:
         return self._session.read(lambda c: log_sql.read_records(c, model, after_seq, bytes_max))
 
     def names(self, model: str) -> Iterator[tuple[int, bytes]]:
-        return iter(self._session.read(lambda c: log_sql.read_names(c, log_sql.find_model(c, model).id)))
+        return self._session.read(lambda c: log_sql.read_names(c, log_sql.find_model(c, model).id))
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
         if len(chunk) > CHUNK_BYTES_MAX:
@@ -192,6 +200,7 @@ class SqliteStore:
             generations_sql.put_chunk(c, owner, model, gen, index, chunk)
             return True
 
+        self._session.fold_long_wal()
         staged = self._session.write(write)
         self._session.count_wal(len(chunk))
         return staged
@@ -230,7 +239,7 @@ class SqliteStore:
 
     def idle(self) -> None:
         """Fold the write-ahead log, forget expired ids, give space back where it is short. Bounded work at each call."""
-        self._session.write(log_sql.expire_ids)
+        self._session.write(self._dedupe.expire)
         if not self._session.ballast.allows_events():
             self._session.give_back()
         self._session.fold_changes()

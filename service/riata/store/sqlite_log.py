@@ -1,19 +1,21 @@
-"""The log, the dedupe index and the names of the embedded store: SQL over an open connection, inside the caller's transaction."""
+"""The log and the names of the embedded store: SQL over an open connection, inside the caller's transaction."""
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from riata.base.errors import Corrupt, NotFound
-from riata.store.append_plan import Planned, Seen
-from riata.store.records import KIND_CODES, KINDS, check_read
-from riata.store.sqlite_schema import SEQ_BITS
+from riata.store.append_plan import Planned
+from riata.store.records import KIND_CODES, KINDS, check_read, names_digest
+from riata.store.sqlite_dedupe import DedupeIndex
+from riata.store.sqlite_schema import PAGE_BYTES, SEQ_BITS
 from riata.store.store import Head, Record
+from riata.wire.names import Names
 
-EXPIRED_IDS_MAX: Final = 20_000  # ids deleted by one call of `expire_ids`: bounds the transaction
-_IDS_AT_ONCE = 200
+_SMALL_PAGES = 3  # pages that every record dirties: its own, the one it hangs on, that of its model
 
 
 class ModelRow(NamedTuple):
@@ -45,19 +47,9 @@ def find_models(connection: sqlite3.Connection, models: Iterable[str]) -> dict[s
     return found
 
 
-def look_up_ids(connection: sqlite3.Connection, model: int, ids: Sequence[bytes], floor: int) -> dict[bytes, Seen]:
-    """Return those of `ids` that are known at positions >= floor."""
-    known: dict[bytes, Seen] = {}
-    for start in range(0, len(ids), _IDS_AT_ONCE):
-        some = ids[start : start + _IDS_AT_ONCE]
-        places = ",".join("?" * len(some))
-        # The floor is applied here: in SQL it would tempt the planner to walk the index by position.
-        rows = connection.execute(f"SELECT id, seq, content FROM dedupe WHERE model = ? AND id IN ({places})", (model, *some))
-        known.update({key: (seq, content) for key, seq, content in rows if seq >= floor})
-    return known
-
-
-def insert_planned(connection: sqlite3.Connection, planned: Sequence[Planned], rows: Mapping[str, ModelRow]) -> int:
+def insert_planned(
+    connection: sqlite3.Connection, planned: Sequence[Planned], rows: Mapping[str, ModelRow], dedupe: DedupeIndex
+) -> int:
     """Write what was planned; return about how many bytes that was."""
     heads: dict[int, Head] = {}
     written = 0
@@ -70,13 +62,13 @@ def insert_planned(connection: sqlite3.Connection, planned: Sequence[Planned], r
         key = model << SEQ_BITS | record.first
         values = (key, record.count, KIND_CODES[record.kind], record.accepted_ms, record.digest, record.chain, record.payload)
         connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        written += len(record.payload) + _SMALL_PAGES * PAGE_BYTES
         if plan.ids:
-            entries = [(model, *entry) for entry in sorted(plan.ids)]  # sorted: neighbours share a page
-            connection.executemany("INSERT OR REPLACE INTO dedupe VALUES (?, ?, ?, ?)", entries)
+            written += dedupe.put(connection, key, plan.ids, plan.head.seq - plan.head.dedupe_floor + 1)
         if plan.request.names:
-            names = [(model, fingerprint.to_bytes(8, "big"), name) for fingerprint, name in plan.request.names]
-            connection.executemany("INSERT OR IGNORE INTO names VALUES (?, ?, ?)", names)
-        written += len(record.payload) + 4096 * (1 + len(plan.ids))  # an id dirties a page, nearly always its own
+            names = Names.of(plan.request.names).to_bytes()
+            connection.execute("INSERT INTO names VALUES (?, ?, ?)", (key, names_digest(names), names))
+            written += len(names) + PAGE_BYTES
     for model, head in heads.items():
         stood = (head.seq, head.chain, head.dedupe_floor, model)
         connection.execute("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ? WHERE id = ?", stood)
@@ -147,21 +139,13 @@ def delete_events(connection: sqlite3.Connection, row: ModelRow, bound: int, rec
     return sum(count for _, count, _ in gone)
 
 
-def expire_ids(connection: sqlite3.Connection) -> int:
-    """Delete ids below the floor of their model, EXPIRED_IDS_MAX at the most; return how many."""
-    deleted = 0
-    for model, floor in connection.execute("SELECT id, dedupe_floor FROM models WHERE dedupe_floor > 1").fetchall():
-        oldest = connection.execute("SELECT min(seq) FROM dedupe WHERE model = ?", (model,)).fetchone()[0]
-        if oldest is None or oldest >= floor:
-            continue
-        bound = min(floor, oldest + EXPIRED_IDS_MAX - deleted)
-        deleted += connection.execute("DELETE FROM dedupe WHERE model = ? AND seq < ?", (model, bound)).rowcount
-        if deleted >= EXPIRED_IDS_MAX:
-            break
-    return deleted
-
-
-def read_names(connection: sqlite3.Connection, model: int) -> list[tuple[int, bytes]]:
-    """Return (fingerprint, name) by rising fingerprint."""
-    rows = connection.execute("SELECT fingerprint, name FROM names WHERE model = ? ORDER BY fingerprint", (model,))
-    return [(int.from_bytes(fingerprint, "big"), name) for fingerprint, name in rows]
+def read_names(connection: sqlite3.Connection, model: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (fingerprint, name) of every request that brought some, in the order of the log. Raises `Corrupt`."""
+    base = model << SEQ_BITS
+    sql = "SELECT key, digest, names FROM names WHERE key BETWEEN ? AND ? ORDER BY key"
+    blobs = []
+    for key, digest, blob in connection.execute(sql, (base, base + (1 << SEQ_BITS) - 1)):
+        if names_digest(blob) != digest:
+            raise Corrupt(f"the names that came with event {key - base} are not what was written")
+        blobs.append(blob)
+    return itertools.chain.from_iterable(map(Names.from_bytes, blobs))

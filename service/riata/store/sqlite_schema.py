@@ -14,6 +14,9 @@ SCHEMA_VERSION: Final = 1
 SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
 SQLITE_SOUND: Final = (3, 51, 3)  # first release without the WAL-reset defect, which needs two connections
 QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # larger files are checked at their small tables only, to bound the start
+PAGE_BYTES: Final = 16 * 2**10  # of a new database; large records are then few pages, small commits still small
+CACHE_BYTES: Final = 32 * 2**20
+WAL_BYTES_KEPT: Final = 64 * 2**20  # of the file that is written over and over, which is faster than growing it
 SEQ_BITS: Final = 44  # a log key is model id * 2^44 + first event: one tree, each model's events side by side
 
 _MAGIC = b"SQLite format 3\0"
@@ -29,7 +32,7 @@ SCHEMA: Final = (
     """CREATE TABLE models (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, lineage BLOB NOT NULL,
         seq INTEGER NOT NULL, chain BLOB NOT NULL, first_seq INTEGER NOT NULL, trimmed_chain BLOB NOT NULL,
-        dedupe_floor INTEGER NOT NULL, inflight_seq INTEGER NOT NULL DEFAULT 0,
+        dedupe_floor INTEGER NOT NULL, merged INTEGER NOT NULL DEFAULT 0, inflight_seq INTEGER NOT NULL DEFAULT 0,
         inflight_deaths INTEGER NOT NULL DEFAULT 0) STRICT""",
     """CREATE TABLE log (
         key INTEGER PRIMARY KEY, count INTEGER NOT NULL, kind INTEGER NOT NULL, accepted_ms INTEGER NOT NULL,
@@ -37,10 +40,8 @@ SCHEMA: Final = (
     """CREATE TABLE dedupe (
         model INTEGER NOT NULL, id BLOB NOT NULL, seq INTEGER NOT NULL, content BLOB NOT NULL,
         PRIMARY KEY (model, id)) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX dedupe_by_seq ON dedupe (model, seq)",
-    """CREATE TABLE names (
-        model INTEGER NOT NULL, fingerprint BLOB NOT NULL, name BLOB NOT NULL,
-        PRIMARY KEY (model, fingerprint)) STRICT, WITHOUT ROWID""",
+    "CREATE TABLE fresh_ids (key INTEGER PRIMARY KEY, born INTEGER NOT NULL, entries BLOB NOT NULL) STRICT",
+    "CREATE TABLE names (key INTEGER PRIMARY KEY, digest BLOB NOT NULL, names BLOB NOT NULL) STRICT",
     """CREATE TABLE generations (
         model INTEGER NOT NULL, gen INTEGER NOT NULL, parent INTEGER NOT NULL, applied INTEGER NOT NULL, chain BLOB NOT NULL,
         lineage BLOB NOT NULL, epoch INTEGER NOT NULL, algo_version INTEGER NOT NULL, created_ms INTEGER NOT NULL,
@@ -105,15 +106,17 @@ def _look_at_file(path: Path) -> bool:
 
 def _configure(connection: sqlite3.Connection, is_new: bool) -> None:
     pragmas = [
+        f"page_size = {PAGE_BYTES}",  # takes effect in a new file only
         "locking_mode = EXCLUSIVE",  # before the first look at the WAL: no shared memory, no second connection
         "trusted_schema = OFF",
         "cell_size_check = ON",
         "mmap_size = 0",  # an I/O error must be an error code, not a signal
         "auto_vacuum = INCREMENTAL",  # takes effect in a new file only; lets a trimmed log give space back
+        f"cache_size = -{CACHE_BYTES // 1024}",  # negative: in KiB
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
-        f"journal_size_limit = {64 * 2**20}",
+        f"journal_size_limit = {WAL_BYTES_KEPT}",
         "wal_autocheckpoint = 0",  # errors of automatic checkpoints are not reported; the store does its own
         "secure_delete = OFF",  # else trimming writes all it frees, most of all where the disk is full
         "temp_store = MEMORY",

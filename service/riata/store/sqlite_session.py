@@ -129,8 +129,12 @@ class Session:
             self.fold_wal()
 
     def count_wal(self, written: int) -> None:
-        """Note about how many bytes were written; fold the write-ahead log where it has become long."""
+        """Note about how many bytes were written to the write-ahead log."""
         self._wal_bytes += written
+
+    def fold_long_wal(self) -> None:
+        """Fold the write-ahead log where it has become long. Called before a write, so that nobody's answer waits for it who
+        could have it already; mostly `fold_changes` was there first."""
         if self._wal_bytes > self._wal_bytes_max:
             self.fold_wal()
 

@@ -64,7 +64,7 @@ class Append:
     accepted_ms: int
     batch: Batch | None = None
     payload: bytes = b""
-    names: Sequence[tuple[int, bytes]] = ()  # (64-bit fingerprint, name in UTF-8) first seen in this request
+    names: Sequence[tuple[int, bytes]] = ()  # (64-bit fingerprint, name in UTF-8) new with this request; best a `Names`
     atomic: bool = False  # any row that cannot be accepted refuses the whole request
 
 
@@ -185,7 +185,9 @@ class Store(Protocol):
         ...
 
     def names(self, model: str) -> Iterator[tuple[int, bytes]]:
-        """(64-bit fingerprint, name in UTF-8), by rising fingerprint."""
+        """(64-bit fingerprint, name in UTF-8) as the requests brought them, in the order of the log.
+
+        A name may come more than once; the first counts. Raises `Corrupt`."""
         ...
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:

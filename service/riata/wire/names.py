@@ -5,20 +5,27 @@ Theory of operation
     says, for each record of a request, whether that has happened. It holds 64-bit fingerprints in open addressing,
     linear probing, at most half full. A probe gives up after PROBE_MAX steps and calls the name known: names made to
     collide are then merely not shown, and cost nobody time.
+
+    The names themselves travel as `Names`: three arrays for all names of a request, from the reader of the body through
+    the log to the book of names, so that nothing on that way is done name by name in Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, overload
 
 import numpy as np
 
-from riata.base.arrays import U64
+from riata.base.arrays import U8, U32, U64
+from riata.base.errors import Corrupt
 from riata.base.limits import NAMES_KEPT_MAX
 from riata.maths.kernel import kernel
 
 PROBE_MAX: Final = 64
+_COUNT_BYTES: Final = 4  # u32
+_ENTRY_BYTES: Final = 12  # u64 fingerprint, u32 length
 _EMPTY = np.uint64(0)
 _ONE = np.uint64(1)
 
@@ -75,6 +82,114 @@ def enter(table: U64, fingerprint: np.uint64) -> int:
     return -1
 
 
+@kernel
+def enter_all(table: U64, fingerprints: U64, room: int, fresh: U8) -> tuple[int, int]:
+    """Put `fingerprints` into `table`, in order, as long as there is room.
+
+    Parameters
+    ----------
+    table : u64[2^k]        overwritten
+    fingerprints : u64[n]   read only
+    room : int              how many may still be put
+    fresh : u8[n]           written: 1 where the fingerprint was put, 0 where not
+
+    Returns                 (how many were put, how many were absent and found no room)
+    Cost                    at most PROBE_MAX reads for each
+    Source                  this module's theory of operation
+    """
+    kept, dropped = 0, 0
+    for i in range(len(fingerprints)):
+        fresh[i] = 0
+        if kept >= room:
+            dropped += int(lacks(table, fingerprints[i]))
+            continue
+        put = enter(table, fingerprints[i])
+        if put == 1:
+            fresh[i] = 1
+            kept += 1
+        elif put < 0:
+            dropped += 1
+    return kept, dropped
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Names(Sequence[tuple[int, bytes]]):
+    """Names with their fingerprints, k of them; as a sequence, pairs (fingerprint, name in UTF-8).
+
+    fingerprint : u64[k]
+    length      : u32[k]   bytes of each name
+    text        : u8[sum of length]   the names one behind another
+    """
+
+    fingerprint: U64
+    length: U32
+    text: U8
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[int, bytes]]) -> Names:
+        """The same names as arrays; `pairs` itself where it is a `Names` already."""
+        if isinstance(pairs, Names):
+            return pairs
+        listed = list(pairs)
+        return cls(
+            np.array([fingerprint for fingerprint, _ in listed], np.uint64),
+            np.array([len(name) for _, name in listed], np.uint32),
+            np.frombuffer(b"".join(name for _, name in listed), np.uint8),
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Names:
+        """Read what `to_bytes` wrote. Raises `Corrupt`."""
+        size = len(content) - _COUNT_BYTES
+        count = int.from_bytes(content[:_COUNT_BYTES], "little")
+        if size < 0 or size < count * _ENTRY_BYTES:
+            raise Corrupt(f"names: {len(content)} bytes are too few for {count} names")
+        # Copied, because numbers behind a u32 do not lie where their type wants them.
+        fingerprint = np.frombuffer(content, "<u8", count, _COUNT_BYTES).astype(np.uint64)
+        length = np.frombuffer(content, "<u4", count, _COUNT_BYTES + 8 * count).astype(np.uint32)
+        text = np.frombuffer(content, np.uint8, offset=_COUNT_BYTES + count * _ENTRY_BYTES)
+        if int(length.sum(dtype=np.uint64)) != len(text):
+            raise Corrupt(f"names: the lengths add up to {int(length.sum(dtype=np.uint64))}, there are {len(text)} bytes of text")
+        return cls(fingerprint, length, text)
+
+    def to_bytes(self) -> bytes:
+        """Little endian: count u32, fingerprints u64, lengths u32, text."""
+        count = len(self).to_bytes(_COUNT_BYTES, "little")
+        numbers = self.fingerprint.astype("<u8", copy=False).tobytes() + self.length.astype("<u4", copy=False).tobytes()
+        return count + numbers + self.text.tobytes()
+
+    def take(self, wanted: U8) -> Names:
+        """Those names whose entry in `wanted`, u8[k], is not 0; itself where that is all of them."""
+        chosen = wanted != 0
+        if bool(chosen.all()):
+            return self
+        return Names(self.fingerprint[chosen], self.length[chosen], self.text[np.repeat(chosen, self.length)])
+
+    def __len__(self) -> int:
+        return len(self.fingerprint)
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        text, stop = self.text.tobytes(), 0
+        for fingerprint, length in zip(self.fingerprint.tolist(), self.length.tolist(), strict=True):
+            start, stop = stop, stop + length
+            yield fingerprint, text[start:stop]
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[int, bytes]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[tuple[int, bytes]]: ...
+
+    def __getitem__(self, at: int | slice) -> tuple[int, bytes] | list[tuple[int, bytes]]:
+        """For tests and tools: makes a list of all names first."""
+        return list(self)[at]
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # arrays can be written to
+
+
 class NamesSeen:
     """A set of name fingerprints of fixed capacity. One thread adds; reading beside it is harmless."""
 
@@ -100,19 +215,24 @@ class NamesSeen:
     def __len__(self) -> int:
         return self.count
 
+    def mark(self, fingerprints: U64) -> U8:
+        """Mark names as seen, once the request that carried them is in the log.
+
+        Returns u8[n]: 1 where the name was new and there was room for it, 0 where not.
+        """
+        fresh = np.empty(len(fingerprints), np.uint8)
+        kept, dropped = enter_all(self._table, fingerprints, self.capacity - self.count, fresh)
+        self.count += kept
+        self.dropped += dropped
+        return fresh
+
     def add(self, fingerprints: Iterable[int]) -> int:
-        """Mark names as seen, once the request that carried them is in the log. Returns how many were new and kept."""
-        kept = 0
-        for fingerprint in fingerprints:
-            if self.full:
-                self.dropped += fingerprint not in self
-                continue
-            put = enter(self._table, np.uint64(fingerprint))
-            kept += put == 1
-            self.count += put == 1
-            self.dropped += put == -1
-        return kept
+        """`mark` for any numbers. Returns how many were new and kept."""
+        before = self.count
+        self.mark(np.fromiter(fingerprints, np.uint64))
+        return self.count - before
 
 
 NO_NAMES: Final[U64] = np.zeros(0, np.uint64)  # the table of a reader that is not asked for names
 EVERY_NAME: Final[U64] = np.zeros(2, np.uint64)  # an empty table: every record is listed; never written to
+NOTHING_NAMED: Final = Names(np.zeros(0, np.uint64), np.zeros(0, np.uint32), np.zeros(0, np.uint8))

@@ -13,28 +13,25 @@ from riata.base.errors import nearest
 from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.wire.batch import Batch
 from riata.wire.codes import BAD_LABEL, LABEL_HINTS, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
+from riata.wire.names import Names
+from riata.wire.new_names import BETWEEN, names_found
 from riata.wire.rows import (
     AT,
     BEGIN,
     END,
-    EQUALS,
     FIELD_START,
     FIELD_STOP,
-    FOUND,
     ID_START,
     ID_STOP,
     IN_FEATURES,
-    NAMESPACE,
     ROW_START,
     ROWS,
-    WORD,
     Rules,
     Sink,
 )  # fmt: skip
 
 ID_BYTES: Final = 16
 _FIELD_SHOWN_MAX: Final = 64  # characters of a name that a sentence repeats
-_BETWEEN: Final = {EQUALS: b"=", WORD: b":", NAMESPACE: b"^"}
 KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts")
 
 
@@ -55,7 +52,7 @@ class Parsed:
     row    : i64[batch.n]        which row of the body each of them was
     errors : list[RowError]      the others, in order
     rows   : int                 rows in the body; rows == batch.n + len(errors)
-    names  : list                (fingerprint, name as shown in UTF-8) of names not seen before, each once
+    names  : Names               fingerprints, and names as shown, of the names not seen before, each once
     single : bool                true where the body was one JSON object rather than a list of them
     """
 
@@ -63,7 +60,7 @@ class Parsed:
     row: I64
     errors: list[RowError]
     rows: int
-    names: list[tuple[int, bytes]]
+    names: Names
     single: bool
 
 
@@ -136,15 +133,13 @@ def shown_name(reading: Reading, found: int) -> bytes:
     if a < 0:
         return reading.slow_names[b]
     second = reading.data[c:d].tobytes()
-    between = _BETWEEN.get(int(reading.sink.found_kind[found]) & 3)
+    between = BETWEEN.get(int(reading.sink.found_kind[found]) & 3)
     return second if between is None else reading.data[a:b].tobytes() + between + second
 
 
-def new_names(reading: Reading) -> list[tuple[int, bytes]]:
+def new_names(reading: Reading) -> Names:
     """Every name the readers found, once, in the order of its first appearance."""
-    found = reading.sink.found_fingerprint[: int(reading.sink.count[FOUND])]
-    first = np.sort(np.unique(found, return_index=True)[1])
-    return [(int(found[k]), shown_name(reading, int(k))) for k in first]
+    return names_found(reading.data, reading.sink, reading.slow_names)
 
 
 def row_errors(reading: Reading) -> list[RowError]:

@@ -15,7 +15,7 @@ from typing import Self
 import httpx
 
 READY_S = 120.0  # a first start compiles every kernel
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 def free_port() -> int:
@@ -41,7 +41,8 @@ class Running:
         self.starts += 1
         output = (self.directory.parent / f"{self.directory.name}.log").open("ab")
         command = [sys.executable, "-m", "riata", "serve", "--port", str(self.port), "--data", str(self.directory)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "service"), **self._environment}
+        outside = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
+        environment = {**outside, "PYTHONPATH": str(ROOT / "service"), **self._environment}
         with output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         if wait:

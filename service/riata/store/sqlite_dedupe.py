@@ -1,0 +1,162 @@
+"""The dedupe index of the embedded store: the ids of recent requests beside one large tree of all the others.
+
+Theory of operation
+    Ids are digests, so each of the 1000 ids of a request falls on another page of a tree of millions, and putting them there
+    at once would write as many pages. Hence ids are first written to `fresh_ids`, one row of bytes for a record, and held in
+    memory; once more than FRESH_IDS_MAX are held, they move to the tree `dedupe` slice by slice.
+
+         fresh_ids  key: that of the record      born: slices merged when the row was written
+        ┌──────────────────┬──────────────────┬──────────────────────────────────┐
+        │ id 16 bytes      │ content 16 bytes │ u32: position within the record  │  for each id
+        └──────────────────┴──────────────────┴──────────────────────────────────┘
+
+    A slice is 1 / SLICES of all possible ids, by their first byte. `models.merged` counts the slices merged, round and round;
+    a row is deleted once SLICES slices were merged since it was written: then all its ids are in the tree. Ids that are in
+    both places are the same ids, so nothing depends on where a crash falls, and the memory is that of the rows. What is
+    written for one id falls with the number of ids a slice brings to each of its pages.
+
+    Ids below a model's floor are dead wherever they are found. They leave the tree when idle, a slice at a time, whenever the
+    floor has risen by a part of the window; there is no second tree ordered by position.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from riata.base.errors import Corrupt
+from riata.store.append_plan import Seen
+from riata.store.sqlite_schema import PAGE_BYTES, SEQ_BITS
+
+FRESH_IDS_MAX: Final = 100_000  # ids held in memory over all models, some 300 bytes each
+SLICES: Final = 64
+SWEEPS_PER_WINDOW: Final = 16  # dead ids are swept out whenever the floor has risen by this part of the window
+
+_SHIFT = 2  # 256 first bytes over 64 slices
+_TREE_BYTES = 64  # one entry of the tree, with its share of free space
+_IDS_AT_ONCE = 200
+_ENTRY = struct.Struct("<16s16sI")
+_ABOVE_ALL = b"\xff" * 17
+
+
+@dataclass(slots=True)
+class _Held:
+    """The fresh ids of one model, by slice. events: an upper bound of the ids in the tree."""
+
+    merged: int
+    events: int = 0
+    count: int = 0
+    slices: list[dict[bytes, Seen]] = field(default_factory=lambda: [{} for _ in range(SLICES)])
+
+    def add(self, entries: Sequence[tuple[bytes, int, bytes]]) -> None:
+        for key, seq, content in entries:
+            held = self.slices[key[0] >> _SHIFT]
+            self.count += key not in held
+            held[key] = (seq, content)
+
+
+class DedupeIndex:
+    """Event ids of all models. Calls are made inside the caller's transaction; where that fails, `forget` has to be called."""
+
+    def __init__(self, window: int) -> None:
+        """Remember ids over `window` events."""
+        self._window = window
+        self._held: dict[int, _Held] = {}
+        self._sweeps: dict[int, tuple[int, int, int]] = {}  # model: floor swept, floor of the sweep under way, next slice
+
+    def forget(self) -> None:
+        """Hold nothing in memory: it is read again when it is needed."""
+        self._held.clear()
+        self._sweeps.clear()
+
+    def look_up(self, connection: sqlite3.Connection, model: int, ids: Sequence[bytes], floor: int) -> dict[bytes, Seen]:
+        """Return those of `ids` that are known at positions >= floor."""
+        slices = self._of(connection, model).slices
+        known: dict[bytes, Seen] = {}
+        others = []
+        for key in ids:
+            found = slices[key[0] >> _SHIFT].get(key)
+            if found is None:
+                others.append(key)
+            elif found[0] >= floor:
+                known[key] = found
+        for start in range(0, len(others), _IDS_AT_ONCE):
+            some = others[start : start + _IDS_AT_ONCE]
+            places = ",".join("?" * len(some))
+            rows = connection.execute(f"SELECT id, seq, content FROM dedupe WHERE model = ? AND id IN ({places})", (model, *some))
+            known.update({key: (seq, content) for key, seq, content in rows if seq >= floor})
+        return known
+
+    def put(self, connection: sqlite3.Connection, record_key: int, ids: Sequence[tuple[bytes, int, bytes]], events: int) -> int:
+        """Write the (id, position, content) of one record; `events`: how many the window holds now. Return about how many bytes
+        that wrote."""
+        model, first = record_key >> SEQ_BITS, record_key & ((1 << SEQ_BITS) - 1)
+        held = self._of(connection, model)
+        entries = b"".join([_ENTRY.pack(key, content, seq - first) for key, seq, content in ids])
+        connection.execute("INSERT INTO fresh_ids VALUES (?, ?, ?)", (record_key, held.merged, entries))
+        held.add(ids)
+        held.events = events
+        written = len(entries) + PAGE_BYTES
+        while sum(each.count for each in self._held.values()) > FRESH_IDS_MAX:
+            written += self._merge_slice(connection, max(self._held, key=lambda key: self._held[key].count))
+        return written
+
+    def expire(self, connection: sqlite3.Connection) -> int:
+        """Delete the dead ids of one slice of the tree, where a sweep is due; return how many."""
+        for model, floor in connection.execute("SELECT id, dedupe_floor FROM models WHERE dedupe_floor > 1").fetchall():
+            swept, aim, number = self._sweeps.get(model, (1, floor, 0))
+            if number == 0:
+                aim = floor
+                if floor - swept < max(1, self._window // SWEEPS_PER_WINDOW):
+                    continue
+            low, high = _bounds(number)
+            sql = "DELETE FROM dedupe WHERE model = ? AND id >= ? AND id < ? AND seq < ?"
+            deleted = connection.execute(sql, (model, low, high, floor)).rowcount
+            done = number + 1 == SLICES
+            self._sweeps[model] = (aim if done else swept, aim, 0 if done else number + 1)
+            return deleted
+        return 0
+
+    def _of(self, connection: sqlite3.Connection, model: int) -> _Held:
+        if model not in self._held:
+            self._held[model] = _read_fresh(connection, model)
+        return self._held[model]
+
+    def _merge_slice(self, connection: sqlite3.Connection, model: int) -> int:
+        """Move one slice to the tree; return about how many bytes that wrote."""
+        held = self._held[model]
+        number = held.merged % SLICES
+        entries = [(model, key, seq, content) for key, (seq, content) in held.slices[number].items()]
+        entries.sort()  # neighbours share a page
+        connection.executemany("INSERT OR REPLACE INTO dedupe VALUES (?, ?, ?, ?)", entries)
+        held.slices[number] = {}
+        held.count -= len(entries)
+        held.merged += 1
+        connection.execute("UPDATE models SET merged = ? WHERE id = ?", (held.merged, model))
+        base = model << SEQ_BITS
+        sql = "DELETE FROM fresh_ids WHERE key BETWEEN ? AND ? AND born <= ?"
+        connection.execute(sql, (base, base + (1 << SEQ_BITS) - 1, held.merged - SLICES))
+        return min(len(entries) * PAGE_BYTES, held.events * _TREE_BYTES // SLICES + PAGE_BYTES)
+
+
+def _bounds(number: int) -> tuple[bytes, bytes]:
+    """The lowest id of a slice, and the lowest above it."""
+    above = bytes([number + 1 << _SHIFT]) if number + 1 < SLICES else _ABOVE_ALL
+    return bytes([number << _SHIFT]), above
+
+
+def _read_fresh(connection: sqlite3.Connection, model: int) -> _Held:
+    """Read the fresh ids of a model; those that were moved already come with them, and are moved again."""
+    merged, events = connection.execute("SELECT merged, seq - dedupe_floor + 1 FROM models WHERE id = ?", (model,)).fetchone()
+    held = _Held(merged, events)
+    base = model << SEQ_BITS
+    sql = "SELECT key, entries FROM fresh_ids WHERE key BETWEEN ? AND ? ORDER BY key"
+    for record_key, entries in connection.execute(sql, (base, base + (1 << SEQ_BITS) - 1)):
+        if len(entries) % _ENTRY.size:
+            raise Corrupt(f"fresh ids of the record {record_key}: {len(entries)} bytes are not whole entries")
+        first = record_key - base
+        held.add([(key, first + offset, content) for key, content, offset in _ENTRY.iter_unpack(entries)])
+    return held

@@ -1,0 +1,28 @@
+"""New names of a request, with dictionaries and byte strings."""
+
+from __future__ import annotations
+
+_BETWEEN = (b"", b"=", b":", b"^")
+
+
+def first_found(fingerprints: list[int]) -> list[int]:
+    """Where each fingerprint comes for the first time."""
+    return [i for i, fingerprint in enumerate(fingerprints) if fingerprint not in fingerprints[:i]]
+
+
+def shown(data: bytes, kind: int, span: tuple[int, int, int, int], slow: list[bytes]) -> bytes:
+    """One name as it is shown."""
+    a, b, c, d = span
+    if a < 0:
+        return slow[b]
+    return data[c:d] if kind & 3 == 0 else data[a:b] + _BETWEEN[kind & 3] + data[c:d]
+
+
+def shown_lengths(names: list[bytes]) -> list[int]:
+    """Bytes of each."""
+    return [len(name) for name in names]
+
+
+def write_shown(names: list[bytes]) -> bytes:
+    """One behind another."""
+    return b"".join(names)

@@ -1,0 +1,60 @@
+"""New names of a request against dictionaries and byte strings."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from riata.wire.new_names import first_found, names_found, shown_lengths, write_shown
+from riata.wire.rows import FOUND, GHOST, KEY, make_sink
+from tests.twins import new_names as twin
+
+SLOW = [b"", "größe=µ".encode(), b"x" * 300]
+
+
+def test_first_appearances_equal_the_twin() -> None:
+    rng = random.Random(41)
+    for n in (1, 2, 3, 50, 400):
+        fingerprints = [rng.choice((0, rng.randrange(n), rng.randrange(2**64))) for _ in range(n)]
+        first = np.empty(n, np.int64)
+        count = first_found(np.array(fingerprints, np.uint64), np.zeros(1 << (4 * n).bit_length(), np.uint32), first)
+        assert first[:count].tolist() == twin.first_found(fingerprints)
+
+
+def test_fingerprints_made_to_collide_cost_a_bounded_probe_and_some_are_left_out() -> None:
+    n = 3000
+    hostile = np.arange(n, dtype=np.uint64) << np.uint64(32)
+    count = first_found(hostile, np.zeros(1 << 14, np.uint32), np.empty(n, np.int64))
+    assert count == 64
+
+
+def test_names_are_written_as_the_twin_writes_them() -> None:
+    rng = random.Random(42)
+    data = bytes(rng.randrange(97, 123) for _ in range(4000))
+    kinds, spans = [], []
+    for _ in range(300):
+        at = sorted(rng.randrange(4000) for _ in range(4))
+        spans.append((-1, rng.randrange(len(SLOW)), 0, 0) if rng.random() < 0.2 else (at[0], at[1], at[2], at[3]))
+        kinds.append(rng.randrange(4) | rng.choice((0, KEY, KEY | GHOST)))
+    names = [twin.shown(data, kind, span, SLOW) for kind, span in zip(kinds, spans, strict=True)]
+    arrays = np.array(kinds, np.uint8), np.array(spans, np.int64), np.arange(300)
+    ends = np.cumsum([0, *(len(name) for name in SLOW)])
+    lengths = np.empty(300, np.uint32)
+    assert shown_lengths(*arrays, ends, lengths) == sum(twin.shown_lengths(names))
+    assert lengths.tolist() == twin.shown_lengths(names)
+    text = np.empty(sum(map(len, names)), np.uint8)
+    slow_text = np.array(bytearray(b"".join(SLOW)), np.uint8)
+    write_shown(np.array(bytearray(data), np.uint8), *arrays, (slow_text, ends), text)
+    assert text.tobytes() == twin.write_shown(names)
+
+
+def test_each_name_is_listed_once_in_the_order_of_appearance() -> None:
+    data, sink = np.array(bytearray(b"ageuser"), np.uint8), make_sink(100, 1, 1)
+    found = [(7, 0, (0, 0, 0, 3)), (9, 1, (3, 7, 0, 3)), (7, 0, (0, 0, 0, 3)), (2**64 - 1, 0, (-1, 1, 0, 0))]
+    for k, (fingerprint, kind, span) in enumerate(found):
+        sink.found_fingerprint[k], sink.found_kind[k], sink.found_span[k] = fingerprint, kind, span
+    sink.count[FOUND] = len(found)
+    assert names_found(data, sink, SLOW) == [(7, b"age"), (9, b"user=age"), (2**64 - 1, SLOW[1])]
+    sink.count[FOUND] = 0
+    assert names_found(data, sink, SLOW) == []
