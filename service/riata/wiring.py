@@ -22,7 +22,7 @@ from riata.store.sqlite import SqliteSettings, open_sqlite
 from riata.store.store import Store
 from riata.web.app import create_app
 from riata.web.guard import require_safe_host
-from riata.web.server import build_server, run
+from riata.web.server import build_server, listen, run
 from riata.web.settings import WebSettings
 
 log = logging.getLogger("riata")
@@ -59,6 +59,7 @@ def serve(settings: Settings) -> None:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
+    listener = listen(settings.host, settings.port)
     engine = build_engine(settings, end_process)
     failures: list[BaseException] = []
 
@@ -69,8 +70,9 @@ def serve(settings: Settings) -> None:
     web_settings = WebSettings(body_bytes_max=settings.body_bytes_max, docs=settings.docs)
     app = create_app(Service(engine), Admin(engine), web_settings, engine.clock, on_start_failed)
     server = build_server(app, settings.host, settings.port, settings.graceful_stop_s)
-    log.info("serving on http://%s:%d, events in %s", settings.host, settings.port, settings.data)
-    run(server)
+    port = listener.getsockname()[1]
+    log.info("serving on http://%s:%d, events in %s", settings.host, port, settings.data)
+    run(server, [listener])
     if failures:
         raise failures[0]
 

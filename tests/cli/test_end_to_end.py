@@ -115,3 +115,15 @@ def test_replay_and_inspect_of_a_directory_without_a_store_fail_in_one_line(tmp_
         done = riata(verb, "--data", str(tmp_path))
         assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_service_told_twice_ends_at_once_and_loses_nothing(running: Running) -> None:
+    with Riata(running.url) as client:
+        client.observe([{"features": {"a": 1}, "label": 1}])
+    running.process.send_signal(signal.SIGTERM)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(60) in (0, 128 + signal.SIGTERM)  # 0 where it had stopped before the second one came
+    assert "Traceback" not in running.output()
+    running.start()
+    with Riata(running.url) as client:
+        assert client.metrics()["cumulative"]["examples"] == 1

@@ -25,10 +25,13 @@ def to_batch(events: Sequence[Event]) -> Batch:
     )
 
 
-def sparse_events(n: int, seed: int, features: int = 40, weighted: bool = True, spread: float = 2.0) -> list[Event]:
-    """n rows of up to 8 of `features` names; a fifth of the names decide the label; their scales are 10^-spread to 10^spread.
+def sparse_events(
+    n: int, seed: int, features: int = 40, weighted: bool = True, spread: float = 2.0, longest: int = 8
+) -> list[Event]:
+    """n rows of up to `longest` of `features` names; a fifth of the names decide the label.
 
-    Importances are 1/4, 1 and 3. With a table of 2^4 slots many names of one row share a slot.
+    Their scales are 10^-spread to 10^spread. Importances are 1/4, 1 and 3. With a table of 2^4 slots many names of one row
+    share a slot.
     """
     rng = np.random.default_rng(seed)
     names = np.sort(rng.integers(0, 2**32, features, dtype=np.uint32))
@@ -36,7 +39,7 @@ def sparse_events(n: int, seed: int, features: int = 40, weighted: bool = True, 
     scale = 10.0 ** rng.uniform(-spread, spread, features)
     events = []
     for _ in range(n):
-        at = np.sort(rng.choice(features, rng.integers(0, 9), replace=False))
+        at = np.sort(rng.choice(features, rng.integers(0, longest + 1), replace=False))
         x = np.round(rng.normal(0.0, 1.0, len(at)), 3)
         label = float(rng.random() < 1.0 / (1.0 + np.exp(-float(truth[at] @ x))))
         weight = float(rng.choice([0.25, 1.0, 3.0])) if weighted else 1.0

@@ -11,11 +11,12 @@ import pytest
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
-from riata.learn.registry import build_learner
+from riata.learn.registry import build_learner, warm_up
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
-from riata.maths import losses
-from tests.learn.contract import Build, LearnerContract, same
-from tests.learn.streams import sparse_events, to_batch
+from riata.maths import losses, truncated_row
+from riata.maths.truncated_step import learn_rows as learn_kernel
+from tests.learn.contract import Build, LearnerContract, same, served
+from tests.learn.streams import cut, sparse_events, to_batch
 from tests.twins.truncated_row import collect
 from tests.twins.truncated_step import Eager, Event, learn_rows
 
@@ -99,6 +100,76 @@ def test_lazy_equals_eager_to_the_last_bit_on_the_grid(config: TruncatedGradient
     weights, expected = lazy.weights(), collect(eager.beta)
     assert dict(zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)) == expected
     assert weights.intercept == eager.intercept
+
+
+@pytest.mark.parametrize(
+    "config",
+    [TruncatedGradientConfig(period=7), _config(rate="adaptive", ceiling=0.05), _config(eta=0.001)],
+    ids=["normalised", "adaptive", "constant"],
+)
+@pytest.mark.parametrize("bits", [6, 22])
+def test_rows_long_enough_for_vector_instructions_take_the_same_steps(config: TruncatedGradientConfig, bits: int) -> None:
+    events = sparse_events(120, seed=13, features=400, longest=300)
+    eager, lazy = Eager(config, bits), TruncatedGradient(config, bits)
+    margins, _ = learn_rows(eager, events)
+    batch = to_batch(events)
+    for i in range(batch.n):
+        expected = served(lazy.weights(), batch, i)
+        margin = float(lazy.step(cut(batch, i, i + 1)).margin[0])
+        assert margin == expected  # what is left of a row after whole vectors follows the same arithmetic
+        # Rounding of 300 terms in each of 120 rows, relative to the largest margin so far.
+        assert margin == pytest.approx(margins[i], rel=1e-11, abs=1e-12 * max(abs(m) for m in margins))
+    assert lazy.weights().slot.tolist() == list(collect(eager.beta))
+
+
+def _compiled(kernel: Any) -> int:
+    return len(kernel.signatures)
+
+
+def test_whole_numbers_in_a_config_do_not_have_the_kernels_compiled_again() -> None:
+    def step(config: TruncatedGradientConfig) -> None:
+        TruncatedGradient(config, BITS).step(to_batch([Event([(1, 1.0)], 1.0)]))
+
+    step(TruncatedGradientConfig())
+    before = _compiled(learn_kernel)
+    step(TruncatedGradientConfig(eta=1, gravity=0, ceiling=1, accumulator=1, reach=2, delay=1, power=0))
+    step(_config(eta=1, rate="decaying", power=1))
+    assert _compiled(learn_kernel) == before
+
+
+@pytest.mark.parametrize("config", [None, _config(), _config(rule="round", ceiling=1.0)], ids=["defaults", "constant", "round"])
+def test_warm_up_leaves_nothing_to_compile(config: TruncatedGradientConfig | None) -> None:
+    kernels: list[Any] = [learn_kernel, truncated_row.collect, truncated_row.merge_tail, truncated_row.pick]
+    warm_up(config)
+    before = [_compiled(kernel) for kernel in kernels]
+    assert min(before) > 0
+    learner = build_learner(TruncatedGradientConfig() if config is None else config, BITS)
+    learner.step(to_batch(sparse_events(50, seed=1)))
+    learner.thaw(learner.freeze())
+    learner.weights()
+    assert [_compiled(kernel) for kernel in kernels] == before
+
+
+@pytest.mark.parametrize("config", [_config(), _config(rate="adaptive"), TruncatedGradientConfig()], ids=_name)
+def test_names_that_share_a_slot_and_cancel_are_no_reason_to_refuse(config: TruncatedGradientConfig) -> None:
+    learner, eager = TruncatedGradient(config, BITS), Eager(config, BITS)
+    events = [Event([(1, 2.0), (2, -2.0), (2**31, 1.0)], 1.0), Event([(1, 1.0), (2**31, 1.0)], 0.0)]
+    margins, _ = learn_rows(eager, events)
+    stepped = learner.step(to_batch(events))
+    assert stepped.refused.tolist() == [False, False]
+    assert stepped.margin == pytest.approx(margins, rel=1e-14)
+    assert learner.weights().slot.tolist() == list(collect(eager.beta))
+
+
+def test_intercept_moves_by_its_own_rate_however_many_features_a_row_has() -> None:
+    moves = []
+    for width in (0, 1, 50):
+        learner = TruncatedGradient(TruncatedGradientConfig(step="gradient"), BITS)
+        learner.step(to_batch([Event([(j << 24, 1.0) for j in range(width)], 1.0)]))
+        moves.append(learner.weights().intercept)
+    config = TruncatedGradientConfig()
+    assert moves == [moves[0]] * 3
+    assert moves[0] == pytest.approx(config.eta * 0.5 / math.sqrt(0.25 + config.accumulator), rel=1e-15)
 
 
 def _weight(learner: TruncatedGradient, slot: int) -> float:

@@ -98,7 +98,7 @@ def test_top_weights_are_ordered_by_size_then_slot() -> None:
 def test_top_weights_with_a_prefix_leave_others_out() -> None:
     book = NameBook(bits=4)
     for slot, name in ((1, b"user^a"), (5, b"item^a"), (5, b"user^b"), (6, b"item^b"), (9, b"user^c")):
-        book.add(slot << 60, name)
+        book.add((slot << 60) + sum(name), name)
     found = top_weights(four_bits(), 10, "user^", book)
     assert [(w.feature, w.names) for w in found] == [("user^b", ("item^a", "user^b")), ("user^a", ("user^a",))]
     assert top_weights(four_bits(), 10, "nobody", book) == []

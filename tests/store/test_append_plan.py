@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+from riata.store import append_plan
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.records import decode_batch, next_chain, row_digests
 from riata.store.store import Append, Head
@@ -143,6 +144,16 @@ def test_without_ids_nothing_is_looked_up() -> None:
 
     (planned,) = plan_group([observe("m", batch_of([ONE] * 3))], HEADS, never, 100)
     assert planned.appended.accepted.all()
+
+
+def test_without_ids_no_row_is_looked_at_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> list[bytes]:
+        raise AssertionError
+
+    monkeypatch.setattr(append_plan, "row_digests", never)
+    assert plan(observe("m", batch_of([ONE] * 3)))[0].appended.accepted.all()
+    with pytest.raises(AssertionError):
+        plan(observe("m", batch_of([ONE] * 3, None, [A, None, None])))
 
 
 def test_masks_have_one_entry_a_row() -> None:

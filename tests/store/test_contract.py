@@ -17,7 +17,9 @@ from riata.store.memory import MemoryStore
 from riata.store.records import encode_document, encode_skip
 from riata.store.sqlite import SqliteSettings, open_sqlite
 from riata.store.store import Append, Appended, Generation, Owner, Record, Store
-from tests.store.batches import generation, observe, random_batch
+from riata.wire.batch import Batch
+from riata.wire.names import Names
+from tests.store.batches import generation, observe, one_row, random_batch
 
 SMALL = SqliteSettings(ballast_bytes=2**16, reserve_bytes=2**10, dedupe_events=60, wal_bytes_max=2**18)
 MODELS = ["a", "b", "nobody"]
@@ -54,6 +56,23 @@ class Pair:
         self.both(lambda store: store.inflight(model))
         for kept in self.both(lambda store: store.generations(model)):
             self.both(partial(open_it, model=model, gen=kept.gen))
+
+
+def named(store: Store, batch: Batch, *pairs: tuple[int, bytes]) -> None:
+    store.append([dataclasses.replace(observe("a", batch), names=Names.of(pairs))])
+
+
+def test_names_come_back_in_the_order_of_the_log_repeats_and_all(pair: Pair) -> None:
+    pair.both(lambda store: store.create("a", bytes(16)))
+    pair.both(lambda store: store.create("b", bytes(16)))
+    first, second = one_row(1), one_row(2)
+    pair.both(lambda store: named(store, first, (2**64 - 1, b""), (7, "grün".encode())))
+    pair.both(lambda store: named(store, first, (8, b"with a duplicate row")))  # nothing is written, so no name is either
+    pair.both(lambda store: named(store, second, (7, b"once more")))
+    pair.restart()
+    wanted = [(2**64 - 1, b""), (7, "grün".encode()), (7, b"once more")]
+    assert pair.both(lambda store: list(store.names("a"))) == wanted
+    assert pair.both(lambda store: list(store.names("b"))) == []
 
 
 def open_it(store: Store, model: str, gen: int) -> bytes:
@@ -141,7 +160,8 @@ class Walk:
         batch = random_batch(self.rng, int(self.rng.integers(1, 9)), 30)
         if kind < 0.25:
             batch = dataclasses.replace(batch, weight=np.zeros(batch.n))  # breaks the contract
-        names = [(int(self.rng.integers(0, 2**64, dtype=np.uint64)), b"name"), (2**63 + int(self.rng.integers(0, 5)), b"again")]
+        pairs = [(int(self.rng.integers(0, 2**64, dtype=np.uint64)), b"name"), (2**63 + int(self.rng.integers(0, 5)), b"again")]
+        names = [(), pairs, Names.of(pairs)][int(self.rng.integers(0, 3))]
         return dataclasses.replace(observe(model, batch, bool(self.rng.random() < 0.3)), names=names)
 
     def checkpoint(self) -> None:

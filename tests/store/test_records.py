@@ -14,7 +14,7 @@ from riata.base.errors import BadInput, Corrupt, LogFork, LogGap
 from riata.store import records
 from riata.store.append_plan import new_head, plan_group
 from riata.store.store import Append, Record
-from riata.wire.batch import Batch
+from riata.wire.batch import Batch, slice_rows
 from tests.store.batches import LINEAGE, batch_of, observe, random_batch, same
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -81,6 +81,24 @@ def test_a_batch_that_could_not_be_read_again_is_not_written(batch: Batch) -> No
 def test_a_sound_batch_at_the_bounds_is_written() -> None:
     batch = batch_of([[(0, 1e6), (2**32 - 1, -1e6)]], [1e6], None, [1e3])
     assert same(records.decode_batch(records.encode_batch(batch)), batch)
+
+
+@pytest.mark.parametrize("at", [0, 255, 256, 599, None])
+def test_one_value_that_float32_cannot_hold_keeps_all_wide(at: int | None) -> None:
+    values = np.arange(1.0, 601.0)
+    if at is not None:
+        values[at] = 0.1
+    batch = batch_of([[(h, float(x)) for h, x in enumerate(values)]], [1.0])
+    payload = records.encode_batch(batch)
+    assert bool(payload[1] & records.WIDE) is (at is not None)
+    assert same(records.decode_batch(payload), batch)
+
+
+def test_a_batch_of_part_of_another_is_written_like_a_copy_of_it() -> None:
+    whole = batch_of([[(1, 2.0), (3, 4.0)], [(2, 0.5)], [], [(9, 1.5)]], [0.5, 1, 0, 2], [None, bytes([7] * 16), None, None])
+    part = slice_rows(whole, 1, 3)
+    copied = Batch(*(getattr(part, name).copy() for name in Batch.__slots__))
+    assert records.encode_batch(part) == records.encode_batch(copied)
 
 
 def test_every_truncation_and_extension_of_a_payload_is_refused() -> None:

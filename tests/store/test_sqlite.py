@@ -12,7 +12,6 @@ import pytest
 
 from riata.base.errors import Conflict, Corrupt, LogFork, LogGap, NotFound, RiataError, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX
-from riata.store import sqlite_log
 from riata.store.sqlite import SqliteSettings, SqliteStore, open_sqlite, read_sqlite
 from riata.store.sqlite_schema import DATABASE_NAME, SEQ_BITS
 from riata.store.store import Owner
@@ -188,6 +187,43 @@ def test_a_changed_checkpoint_is_corrupt(tmp_path: Path, statement: str, whole: 
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("statement", "whole"),
+    [
+        ("UPDATE names SET names = zeroblob(length(names))", False),
+        ("UPDATE names SET names = substr(names, 1, length(names) - 1)", False),
+        ("UPDATE names SET digest = zeroblob(16)", False),
+        ("UPDATE names SET names = names", True),
+    ],
+)
+def test_changed_names_are_corrupt(tmp_path: Path, statement: str, whole: bool) -> None:
+    store = open_sqlite(tmp_path, SMALL)
+    store.create("m", LINEAGE)
+    store.append([dataclasses.replace(observe("m", one_row()), names=[(5, b"five"), (6, b"six")])])
+    store.close()
+    edit(tmp_path, statement)
+    store = read_sqlite(tmp_path)
+    if whole:
+        assert list(store.names("m")) == [(5, b"five"), (6, b"six")]
+    else:
+        with pytest.raises(Corrupt, match="event 1"):
+            store.names("m")
+    store.close()
+
+
+def test_the_log_is_folded_before_an_append_not_behind_it(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path, dataclasses.replace(SMALL, wal_bytes_max=2**16))
+    store.create("m", LINEAGE)
+    wal, database = tmp_path / (DATABASE_NAME + "-wal"), tmp_path / DATABASE_NAME
+    before = database.stat().st_mtime_ns
+    store.append([observe("m", random_batch(np.random.default_rng(2), 2000))])  # more than wal_bytes_max by itself
+    assert wal.stat().st_size > 2**16
+    assert database.stat().st_mtime_ns == before
+    store.append([observe("m", one_row())])
+    assert database.stat().st_mtime_ns > before
+    store.close()
+
+
 def test_checkpoints_swapped_between_models_are_corrupt(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path, SMALL)
     owner = store.acquire(NONCE, 1, "here", 0)
@@ -223,21 +259,6 @@ def test_trimming_keeps_what_the_oldest_generation_needs(store: SqliteStore) -> 
     assert store.commit(owner, "m", 5, generation(6, 15, store.head("m").chain, b"")).value == "ok"
 
 
-def test_expired_ids_leave_the_index_when_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_log, "EXPIRED_IDS_MAX", 7)
-    store = open_sqlite(tmp_path, dataclasses.replace(SMALL, dedupe_events=10))
-    store.create("m", LINEAGE)
-    for key in range(30):
-        store.append([observe("m", one_row(key))])
-    for _ in range(4):
-        store.idle()
-    store.close()
-    connection = sqlite3.connect(tmp_path / DATABASE_NAME)
-    oldest, count = connection.execute("SELECT min(seq), count(*) FROM dedupe").fetchone()
-    connection.close()
-    assert (oldest, count) == (20, 11)  # the floor was 20 when event 30 came
-
-
 def test_dropping_a_model_leaves_nothing_of_it(store: SqliteStore, tmp_path: Path) -> None:
     owner = store.acquire(NONCE, 1, "here", 0)
     store.append([dataclasses.replace(observe("m", one_row(1)), names=[(5, b"five")])])
@@ -248,7 +269,7 @@ def test_dropping_a_model_leaves_nothing_of_it(store: SqliteStore, tmp_path: Pat
         store.head("m")
     store.close()
     connection = sqlite3.connect(tmp_path / "data" / DATABASE_NAME)
-    for table in ("log", "dedupe", "names", "generations", "chunks"):
+    for table in ("log", "fresh_ids", "dedupe", "names", "generations", "chunks"):
         assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
     connection.close()
 

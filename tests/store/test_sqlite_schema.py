@@ -7,7 +7,7 @@ import pytest
 
 from riata.base.errors import Corrupt, RiataError
 from riata.store import sqlite_schema
-from riata.store.sqlite_schema import DATABASE_NAME, SCHEMA_VERSION, connect, version_warning
+from riata.store.sqlite_schema import DATABASE_NAME, PAGE_BYTES, SCHEMA_VERSION, connect, version_warning
 from tests.store.test_sqlite import edit, fill
 
 
@@ -20,7 +20,7 @@ def test_the_connection_keeps_its_promises(tmp_path: Path) -> None:
     wanted = {
         "journal_mode": "wal", "synchronous": 2, "locking_mode": "exclusive", "trusted_schema": 0, "cell_size_check": 1,
         "mmap_size": 0, "wal_autocheckpoint": 0, "auto_vacuum": 2, "journal_size_limit": 64 * 2**20, "foreign_keys": 1,
-        "secure_delete": 0,
+        "secure_delete": 0, "page_size": PAGE_BYTES,
     }  # fmt: skip
     found = {name: pragma(connection, name) for name in wanted if name != "mmap_size"}
     assert found == {name: value for name, value in wanted.items() if name != "mmap_size"}
@@ -74,7 +74,7 @@ def test_a_damaged_page_is_refused_or_read_as_damaged(tmp_path: Path, bound: int
     fill(tmp_path, 50)
     path = tmp_path / DATABASE_NAME
     content = bytearray(path.read_bytes())
-    content[4096 * 2 : 4096 * 3] = b"\xa5" * 4096  # the first page of the first table; page 2 maps the pages
+    content[PAGE_BYTES * 2 : PAGE_BYTES * 3] = b"\xa5" * PAGE_BYTES  # the first page of the first table; page 2 maps the pages
     path.write_bytes(content)
     monkeypatch.setattr(sqlite_schema, "QUICK_CHECK_BYTES_MAX", bound)
     with pytest.raises(RiataError, match="damaged"):

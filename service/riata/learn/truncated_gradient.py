@@ -3,133 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, doc
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.learner import Link, Stepped, Weights
-from riata.maths import losses, truncated_row, truncation
-from riata.maths.truncated_rate import Scratch, Settings
+from riata.learn.truncated_gradient_config import TruncatedGradientConfig, kernel_settings
+from riata.maths import truncated_row
+from riata.maths.truncated_rate import Scratch
 from riata.maths.truncated_row import Rows, Table
 from riata.maths.truncated_step import event_size, learn_rows
 from riata.wire.batch import Batch
 
-_LOSSES: Final[dict[str, int]] = {"logistic": losses.LOGISTIC, "squared": losses.SQUARED, "hinge": losses.HINGE}
-_RULES: Final[dict[str, int]] = {
-    "truncate": truncation.TRUNCATE,
-    "round": truncation.ROUND,
-    "subgradient": truncation.SUBGRADIENT,
-}
+__all__ = ["TruncatedGradient", "TruncatedGradientConfig"]
+
 _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity", "hinge": "hinge"}
 _CACHE_LINE_BYTES: Final = 64
 _LIST_LEN_MIN: Final = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class TruncatedGradientConfig:
-    """Settings of truncated gradient. The defaults are the same for every stream."""
-
-    kind: Literal["truncated_gradient"] = "truncated_gradient"
-    loss: Annotated[
-        Literal["logistic", "squared", "hinge"],
-        doc("What a wrong margin costs. logistic gives probabilities; squared is (margin - label)^2; hinge gives margins only."),
-    ] = "logistic"
-    rate: Annotated[
-        Literal["constant", "decaying", "adaptive"],
-        doc("constant: eta. decaying: eta (delay / (delay + i))^power at row i = 0, 1, ... adaptive: eta over the root of the"
-            " sum of squared gradients of each feature, so rare features still learn when frequent ones have settled."),
-    ] = "adaptive"
-    normalised: Annotated[
-        bool,
-        doc("Divide each feature by the largest value seen of it, inside the update, so that units do not matter and nobody has"
-            " to scale the input. Only with the adaptive rate. Gravity and ceiling then act on weight times scale."),
-    ] = True
-    eta: Annotated[float, Gt(0), Le(1e6), doc("Step size.")] = 1.5
-    power: Annotated[float, Ge(0), Le(1), doc("How fast the decaying rate decays. Theory asks for 1/2.")] = 0.5
-    delay: Annotated[float, Gt(0), Le(1e12), doc("Rows until the decaying rate has begun to decay.")] = 1.0
-    accumulator: Annotated[
-        float,
-        Ge(0),
-        Le(1e12),
-        doc("What the adaptive rate starts its sum of squared gradients from. Above zero, first steps are smaller."),
-    ] = 0.03
-    reach: Annotated[
-        float,
-        Gt(1),
-        doc("Normalised only: a value counts in the step as at most this many times the largest one seen before it, so that"
-            ' one wild value cannot deafen the learner to a feature for ever. "infinite" lets it.'),
-    ] = 2.0
-    step: Annotated[
-        Literal["invariant", "gradient"],
-        doc("invariant: importance is time spent on the row, so no importance overshoots. gradient: importance multiplies."),
-    ] = "invariant"
-    rule: Annotated[
-        Literal["truncate", "round", "subgradient"],
-        doc("truncate: shrink weights up to the ceiling by eta gravity period. round: set weights up to the ceiling to zero."
-            " subgradient: shrink every weight by eta gravity at every row, past zero; hardly ever sparse."),
-    ] = "truncate"
-    gravity: Annotated[float, Ge(0), Le(1e6), doc("How strongly weights are pulled to zero for each row; the L1 penalty.")] = 3e-5
-    period: Annotated[
-        int,
-        Ge(1),
-        Le(2**31),
-        doc("Rows between truncations. Long enough for a real feature to outgrow one truncation, or none ever stays."),
-    ] = 100
-    ceiling: Annotated[
-        float,
-        Gt(0),
-        doc('Weights above it are left alone; "infinite" pulls at all. Finite keeps strong weights without bias.'),
-    ] = 0.1
-    intercept: Annotated[bool, doc("Learn an intercept: a feature that is always 1 and is never truncated.")] = True
-    grid: Annotated[
-        bool,
-        doc("Round weights and truncations to multiples of 2^-40, which makes their sums exact. Not with normalised."),
-    ] = False
-
-    def __post_init__(self) -> None:
-        """Refuse combinations that mean nothing (`BadInput`, code `conflicting_settings`)."""
-        if self.normalised and self.rate != "adaptive":
-            raise _conflict("normalised needs rate = 'adaptive'")
-        if self.rule == "round" and math.isinf(self.ceiling):
-            raise _conflict("rule = 'round' with an infinite ceiling would set every weight to zero; give a finite ceiling")
-        if self.rule == "subgradient" and (self.normalised or self.rate == "decaying"):
-            raise _conflict("rule = 'subgradient' needs a step size that a row of other features leaves alone:"
-                            " rate 'constant', or 'adaptive' without normalised")
-        if self.grid and self.normalised:
-            raise _conflict("grid needs truncations that are sums of equal parts; set normalised to false")
-
-
-def _conflict(detail: str) -> BadInput:
-    return BadInput(f"learner: {detail}", "conflicting_settings")
-
-
-def _settings(config: TruncatedGradientConfig, bits: int) -> Settings:
-    rule = _RULES[config.rule]
-    decaying = config.rate == "decaying"
-    return Settings(
-        loss=_LOSSES[config.loss],
-        rule=rule,
-        adaptive=config.rate == "adaptive",
-        normalised=config.normalised,
-        invariant=config.step == "invariant",
-        grid=config.grid,
-        intercept=config.intercept,
-        counting=not decaying and not config.normalised,
-        eta=config.eta,
-        power=config.power if decaying else 0.0,
-        delay=config.delay,
-        gravity=config.gravity,
-        period=config.period,
-        ceiling=config.ceiling,
-        accumulator=config.accumulator,
-        reach=config.reach,
-        shift=32 - bits,
-    )
 
 
 def _aligned_zeros(lines: int, width: int) -> F64:
@@ -164,7 +57,7 @@ class TruncatedGradient:
             raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
         self.config = config
         self.bits = bits
-        self._settings = _settings(config, bits)
+        self._settings = kernel_settings(config, bits)
         self._scratch = _scratch(1)
         self._table = self._empty_table()
 
@@ -259,7 +152,11 @@ class TruncatedGradient:
         self._in_order = {"alive": len(slot), "seen": len(seen)}
 
     def memory(self) -> dict[str, int]:
-        """Return bytes by part. table is address space: pages of it that no feature fell on take no memory."""
+        """Return bytes by part, in O(1).
+
+        table is address space: pages of it that no feature fell on take no memory. checkpoint is exact right after `weights`
+        or `freeze`; between them it also counts weights that have died since.
+        """
         table = self._table
         lists = table.alive.nbytes + table.seen.nbytes
         counters = table.counts[:1].nbytes + table.scalars.nbytes

@@ -23,7 +23,8 @@ from __future__ import annotations
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.maths.kernel import kernel
+from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.words import load_word
 
 M1 = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd
 M2 = np.uint64(0xD6E8FEB86659FD93)  # odd, from the same family of well-mixing multipliers
@@ -32,7 +33,18 @@ FIELD_EQUALS = np.uint64(1)
 FIELD_WORD = np.uint64(2)
 FIELD_NAMESPACE = np.uint64(3)
 _32 = np.uint64(32)
-_8 = np.uint64(8)
+
+
+@inline_kernel
+def last_word(data: U8, at: int, stop: int) -> np.uint64:
+    """The bytes at:stop, one to seven, padded with zeros. Source: this module's theory of operation."""
+    word = np.uint64(0)
+    if stop >= 8:  # the word that ends at `stop`, less what came before `at`
+        word = load_word(data, stop - 8) >> np.uint64(8 * (8 - (stop - at)))
+    else:
+        for i in range(at, stop):
+            word |= np.uint64(data[i]) << np.uint64(8 * (i - at))
+    return word
 
 
 @kernel
@@ -52,15 +64,12 @@ def hash_name(data: U8, start: int, stop: int, key: np.uint64, tag: np.uint64) -
     """
     h = key ^ (np.uint64(stop - start) * M1) ^ (tag * M2)
     at = start
-    while at < stop:
-        word = np.uint64(0)
-        end = min(at + 8, stop)
-        shift = np.uint64(0)
-        for i in range(at, end):
-            word |= np.uint64(data[i]) << shift
-            shift += _8
-        h = (h ^ word) * M1
+    while at + 8 <= stop:
+        h = (h ^ load_word(data, at)) * M1
         h ^= h >> _32
         at += 8
+    if at < stop:
+        h = (h ^ last_word(data, at, stop)) * M1
+        h ^= h >> _32
     h *= M2
     return h ^ (h >> _32)

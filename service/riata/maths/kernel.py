@@ -36,7 +36,7 @@ def _name_cache_folder() -> None:
         numba.config.CACHE_DIR = str(_PACKAGE / "__pycache__" / f"kernels-{_sources_digest()}")
 
 
-# _name_cache_folder()
+_name_cache_folder()
 
 
 def kernel(function: F) -> F:

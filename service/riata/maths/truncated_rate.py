@@ -88,31 +88,34 @@ def weight_now(beta: float, gap: float, squares: float, scale: float, settings: 
 
     Source    module `truncation`; the ceiling, like the penalty, is meant for scale * |beta|
     """
-    now = beta
-    if beta != 0.0 and gap > 0.0:
-        unit = shrink_unit(squares, scale, settings)
-        now = after_gap(settings.rule, beta, abs(beta) * scale, unit, gap, settings.ceiling)
-    return now
+    unit = shrink_unit(squares, scale, settings)
+    if settings.rule == TRUNCATE:
+        return shrink(beta, abs(beta) * scale, unit * (gap if gap > 0.0 else 0.0), settings.ceiling)
+    return after_gap(settings.rule, beta, abs(beta) * scale, unit, gap, settings.ceiling)
 
 
 @inline_kernel
 def catch_up(settings: Settings, k: int, scratch: Scratch) -> None:
     """Turn the k weights of the last touch into those of now.
 
-    The two loops for the rule that everyone uses are `weight_now` to the last bit: a gap of 0 takes away 0.
+    The loops for the rule that everyone uses are `weight_now` to the last bit: a gap of 0 takes away 0.
 
     Source    weight_now
     """
     s = scratch
-    if settings.rule != TRUNCATE or settings.grid or not settings.adaptive:
+    if settings.rule != TRUNCATE or settings.grid:
         for j in range(k):
             s.beta[j] = weight_now(s.beta[j], s.gap[j], s.squares[j], s.before[j], settings)
     else:
         size = settings.eta * (settings.gravity * settings.period) if settings.counting else 1.0
         accumulator = settings.accumulator
         ceiling = settings.ceiling
-        for j in range(k):
-            s.rate[j] = inverse_root(s.squares[j], s.before[j], accumulator)
+        if settings.adaptive:
+            for j in range(k):
+                s.rate[j] = inverse_root(s.squares[j], s.before[j], accumulator)
+        else:
+            for j in range(k):
+                s.rate[j] = 1.0
         for j in range(k):
             gap = s.gap[j] if s.gap[j] > 0.0 else 0.0
             s.beta[j] = shrink(s.beta[j], abs(s.beta[j]) * s.before[j], (s.rate[j] * size) * gap, ceiling)
@@ -152,9 +155,9 @@ def add_squares(settings: Settings, heat: float, k: int, scratch: Scratch) -> No
         x = s.x[j]
         scale = s.scale[j]
         squares = s.squares[j] + heat * x * x
-        total = squares + accumulator * scale * scale
+        root = scale * math.sqrt(squares + accumulator * scale * scale)
         s.squares[j] = squares
-        s.rate[j] = np.divide(1.0, scale * math.sqrt(total if total > 0.0 else INFINITE))
+        s.rate[j] = np.divide(1.0, root if root > 0.0 else INFINITE)
 
 
 @inline_kernel
@@ -168,7 +171,7 @@ def rate_row(settings: Settings, heat: float, k: int, scratch: Scratch) -> tuple
     k : int                number of gathered slots
     scratch : Scratch      x, beta, squares, scale, unit and rate are overwritten
 
-    Returns                sum of rate * x^2, sum of (x / scale)^2, and a bound on every number made
+    Returns                sum of rate * x^2, sum of (x / scale)^2 (0 unless normalised), a bound on every number made
     Cost                   one square root and three divisions for each feature, several at once
     Source                 this module
     """
@@ -178,18 +181,18 @@ def rate_row(settings: Settings, heat: float, k: int, scratch: Scratch) -> tuple
     bound = 0.0
     if settings.normalised:
         stretch(settings, k, scratch)
-        for j in range(k):
-            norm += s.unit[j] * s.unit[j]
     else:
         for j in range(k):
             s.scale[j] = 1.0
+            s.unit[j] = 0.0
     if settings.adaptive:
         add_squares(settings, heat, k, scratch)
     else:
         for j in range(k):
             s.rate[j] = 1.0
-    for j in range(k):
+    for j in range(k):  # three sums side by side take no longer than one
         step = s.rate[j] * s.x[j]
+        norm += s.unit[j] * s.unit[j]
         length += step * s.x[j]
         bound += s.squares[j] + abs(s.beta[j]) + abs(step)
     return length, norm, bound

@@ -205,21 +205,18 @@ def collect(table: Table, settings: Settings, clock: float, listed: U32, slot: U
     Source                 weight_now
     """
     kept = 0
-    before = np.uint32(0)
     last = len(listed) - 1
     for p in range(len(listed)):
         prefetch(table.line, int(listed[min(p + AHEAD, last)]))
         at = listed[p]
-        if p > 0 and at == before:
-            continue
-        before = at
         squares = table.line[at, SQUARES] if settings.adaptive else 0.0
         scale = table.line[at, SCALE] if settings.normalised else 1.0
         now = weight_now(table.line[at, BETA], clock - table.line[at, TAU], squares, scale, settings)
-        if now != 0.0:
-            slot[kept] = at
-            beta[kept] = now
-            kept += 1
+        # No machine can guess which weights have died: each is written down, and the next one may go over it.
+        again = p < last and listed[p + 1] == at
+        slot[kept] = at
+        beta[kept] = now
+        kept += int(now != 0.0) & int(not again)
     return kept
 
 

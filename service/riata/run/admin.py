@@ -112,9 +112,7 @@ class Admin:
                 "needs_rebuild",
             )
 
-    async def _restore_content(
-        self, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED
-    ) -> int:
+    async def _restore_content(self, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED) -> int:
         def check() -> None:
             ModelState.thaw(*layout.decode_checkpoint(content))
 

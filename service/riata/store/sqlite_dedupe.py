@@ -83,6 +83,7 @@ class DedupeIndex:
                 others.append(key)
             elif found[0] >= floor:
                 known[key] = found
+        others.sort()  # neighbours share a page
         for start in range(0, len(others), _IDS_AT_ONCE):
             some = others[start : start + _IDS_AT_ONCE]
             places = ",".join("?" * len(some))

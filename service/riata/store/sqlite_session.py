@@ -15,7 +15,7 @@ from riata.store.directory import Ballast
 
 T = TypeVar("T")
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_VACUUM_PAGES = 50  # pages given back to a full disk by one transaction, which needs as much space in the log first
+_VACUUM_PAGES = 12  # pages given back to a full disk by one transaction, which needs as much space in the log first
 _VACUUM_SLICES = 40  # such transactions in one call of `give_back`
 
 

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
 import signal
 import socket
 import threading
+from types import FrameType
 from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from riata.base.errors import Unavailable
 from riata.web.protocol import BoundedProtocol
 
 KEEP_ALIVE_S: Final = 75  # longer than load balancers keep idle connections, so that they and not we close them
 BACKLOG: Final = 2048
+
+
+log = logging.getLogger("riata.web")
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, but a second signal ends the process at once: what was acknowledged is in the log."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            log.warning("told to stop again: ending at once, the next start replays the log")
+            os._exit(128 + sig)
+        super().handle_exit(sig, frame)
 
 
 def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int) -> uvicorn.Server:
@@ -35,7 +53,18 @@ def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int) -> uv
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=graceful_stop_s,
     )
-    return uvicorn.Server(config)
+    return Server(config)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind and listen, before anything else is opened. Raises `Unavailable` (code `cannot_listen`) saying what to change."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        advice = "choose another with --port" if error.errno == errno.EADDRINUSE else "check --host and --port"
+        reason = os.strerror(error.errno or 0)
+        raise Unavailable(f"cannot listen on {host} port {port}: {reason}; {advice}", "cannot_listen") from None
 
 
 def run(server: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:

@@ -13,6 +13,7 @@ from riata.maths.borrow import borrow
 from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
 from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.codes import BAD_FEATURE, BAD_NAME, HANDOVER, MISSING_FEATURES, NAME_TOO_LONG, OK, SYNTAX, TOO_MANY_IN_ROW
+from riata.wire.json_plain import read_plain
 from riata.wire.json_scan import (
     CLOSE_LIST,
     CLOSE_OBJECT,
@@ -70,6 +71,13 @@ def put_record(row: Row, mark: I64, fingerprint: np.uint64, value: float, kind: 
     row.span[n, 3] = mark[BLAME_STOP] if plain else at[1]
     mark[COUNT] = n + 1
     return True
+
+
+@inline_kernel
+def last_field(row: Row, n: int) -> tuple[int, int]:
+    """The bytes of the field of the last of n records. Source: wire.rows, what a span is."""
+    at = 2 if row.kind[n - 1] & 3 == PLAIN else 0
+    return row.span[n - 1, at], row.span[n - 1, at + 1]
 
 
 @kernel
@@ -187,6 +195,15 @@ def read_features(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64
         return p + 1
     mark[BLAME_INSIDE] = 1
     while True:
+        before = mark[COUNT]
+        p, n, closed = read_plain(data, p, stop, row, before, rules)
+        if n > before:
+            mark[COUNT] = n
+            mark[BLAME_START], mark[BLAME_STOP] = last_field(row, n)
+        if closed:
+            mark[BLAME_INSIDE] = 0
+            return p + 1
+        p = skip_space(data, p, stop)
         if p >= stop or data[p] != QUOTE:
             return fail(mark, SYNTAX, p)
         start = p + 1

@@ -15,7 +15,9 @@ import math
 import numpy as np
 
 from riata.base.arrays import U8, U64
+from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.words import leading_digits, load_word
 
 EXACT = 0
 NOT_A_NUMBER = 1
@@ -63,6 +65,8 @@ def _table() -> U64:
 
 
 _POWERS_OF_FIVE = _table()
+_WORD_BYTES = 8
+_WHOLE_POWERS_OF_TEN = np.array([10**k for k in range(_WORD_BYTES + 1)], np.uint64)
 _POWERS_OF_TEN = np.array([10.0**k for k in range(_EXACT_POWER + 1)])
 
 
@@ -106,6 +110,7 @@ def parse_prefix(data: U8, start: int, stop: int, json: bool) -> tuple[float, in
     Cost               one pass for up to 19 digits, two for more
     Source             as for `parse_number`
     """
+    data = borrow(data)
     at = start
     negative = at < stop and data[at] == _MINUS
     if negative or (not json and at < stop and data[at] == _PLUS):
@@ -140,6 +145,12 @@ def parse_prefix(data: U8, start: int, stop: int, json: bool) -> tuple[float, in
 @inline_kernel
 def run_of_digits(data: U8, at: int, stop: int, digits: np.uint64) -> tuple[np.uint64, int]:
     """Append the run of decimal digits at `at` to `digits`, modulo 2^64; and where it ends. Source: place values."""
+    while at + _WORD_BYTES <= stop:
+        part, count = leading_digits(load_word(data, at))
+        digits = digits * _WHOLE_POWERS_OF_TEN[count] + part
+        at += count
+        if count < _WORD_BYTES:
+            break
     while at < stop:
         digit = np.uint8(data[at] - _ZERO_BYTE)  # wraps round to a large number below "0"
         if digit > _NINE_BYTE:

@@ -22,6 +22,7 @@ from riata.base.arrays import I64, U8
 from riata.maths.borrow import borrow
 from riata.maths.hashing import NUMBER, hash_name
 from riata.maths.kernel import kernel
+from riata.maths.words import leading_digits, load_word
 from riata.wire.codes import (
     BAD_INDEX,
     BAD_NUMBER,
@@ -38,10 +39,12 @@ from riata.wire.codes import (
 )  # fmt: skip
 from riata.wire.lines import COLON, blame, close_row, is_space, line_span, open_row, read_label, skip_spaces, word_end
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_prefix, take_digits
+from riata.wire.plain_numbers import usual_number
 from riata.wire.rows import AT, KEY, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
 from riata.wire.slow_lines import slow_svmlight as slow_svmlight
 
 HASH: Final = 35
+_WORD_BYTES: Final = 8
 _INDEX_MAX = np.uint64(2**63 - 1)
 _ZERO: Final = 48
 _NOTHING = np.uint64(0)
@@ -138,6 +141,7 @@ def read_pairs(data: U8, start: int, stop: int, row: Row, sink: Sink, rules: Rul
         p = skip_spaces(data, end, stop)
     elif rules.labelled:
         return -MISSING_LABEL
+    data, row = borrow(data), borrow_row(row)
     fingerprint, value, kind, span = row.fingerprint, row.value, row.kind, row.span
     n, code, colon = 0, OK, p
     while p < stop:
@@ -177,18 +181,26 @@ def read_pair(data: U8, start: int, stop: int) -> tuple[int, int, float, int]:
     Cost               two looks at each byte of the index, one at the others
     Source             this module's theory of operation
     """
+    data = borrow(data)
     colon = start
+    usual = False
+    if start + _WORD_BYTES <= stop:
+        _, digits = leading_digits(load_word(data, start))
+        usual = 0 < digits < _WORD_BYTES and data[start + digits] == COLON and (digits == 1 or data[start] != _ZERO)
+        colon += digits if usual else 0
     while colon < stop and not (data[colon] == COLON or is_space(data[colon])):
         colon += 1
     after, value, code = colon, 0.0, OK
     if colon == stop or data[colon] != COLON:
         code = SYNTAX
-    elif not is_index(data, start, colon):
+    elif not usual and not is_index(data, start, colon):
         code = BAD_INDEX
         if colon - start == 3 and data[start] == 0x71 and data[start + 1] == 0x69 and data[start + 2] == 0x64:  # qid
             code = QID_NOT_SUPPORTED
     else:
-        value, status, after = parse_prefix(data, colon + 1, stop, False)
+        value, status, after = usual_number(data, colon + 1)
+        if after < 0 or after > stop:
+            value, status, after = parse_prefix(data, colon + 1, stop, False)
         if status == NOT_A_NUMBER or (after < stop and not is_space(data[after])):
             code = BAD_NUMBER
         elif status == HAND_OVER:

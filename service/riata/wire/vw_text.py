@@ -166,6 +166,7 @@ def read_namespaces(data: U8, p: int, stop: int, row: Row, rules: Rules, place: 
     Cost               one look at each byte, one hash for each feature
     Source             this module's theory of operation
     """
+    data, row, place = borrow(data), borrow_row(row), borrow(place)
     fingerprint, value, kind, span = row.fingerprint, row.value, row.kind, row.span
     n, code = 0, OK
     while p < stop and code == OK:

@@ -8,14 +8,21 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
+from riata.maths.borrow import borrow
 from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
 from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.words import ONES, TOPS, first_byte, load_word
 from riata.wire.codes import BAD_NAME, BAD_NUMBER, HANDOVER, NAME_TOO_LONG, OK, OUT_OF_RANGE
 from riata.wire.lines import COLON, DELETE, SPACE, TAB
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number, parse_prefix
+from riata.wire.plain_numbers import usual_number
 
 BAR: Final = 124
 _NOT_FINITE_BYTES = tuple(np.frombuffer(word, np.uint8) for word in (b"nan", b"inf", b"infinity"))
+_WORD_BYTES: Final = 8
+_COLONS = np.uint64(0x3A3A3A3A3A3A3A3A)
+_BARS = np.uint64(0x7C7C7C7C7C7C7C7C)
+_ABOVE_SPACES = np.uint64(0x2121212121212121)
 _I, _N = 0x69, 0x6E  # lower-case letters that those words begin with
 
 
@@ -23,6 +30,17 @@ _I, _N = 0x69, 0x6E  # lower-case letters that those words begin with
 def is_end(c: int) -> bool:
     """True for a byte that ends a feature. Source: wire.vw_text, theory of operation."""
     return c in (SPACE, TAB, BAR)
+
+
+@inline_kernel
+def in_no_name(word: np.uint64, other: np.uint64) -> np.uint64:
+    """Mask of the bytes of `word` that are a bar, a space or below, 0x7F or above, or those of `other`.
+
+    Only its lowest bit is exact. Source: as for `riata.maths.words.not_plain`.
+    """
+    bar, same = word ^ _BARS, word ^ other
+    below = ((bar - ONES) & ~bar) | ((same - ONES) & ~same) | ((word - _ABOVE_SPACES) & ~word)
+    return (below | (word + ONES) | word) & TOPS
 
 
 @kernel
@@ -39,8 +57,13 @@ def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
     Cost               one look at each byte
     Source             wire.vw_text, theory of operation
     """
+    data = borrow(data)
     start = p
     code = OK
+    ends, other = np.uint64(0), _COLONS if colon else _BARS
+    while ends == np.uint64(0) and p + _WORD_BYTES <= stop:  # the first byte that the loop below has to look at
+        ends = in_no_name(load_word(data, p), other)
+        p += first_byte(ends)
     while p < stop:
         c = data[p]
         if is_end(c) or (colon and c == COLON):
@@ -159,10 +182,13 @@ def read_feature(data: U8, start: int, stop: int, key: np.uint64) -> tuple[int, 
     Cost               one or two hashes
     Source             wire.vw_text, theory of operation
     """
+    data = borrow(data)
     p, code = take_name(data, start, stop, True)
     after, number, fingerprint = p, 1.0, key
     if code == OK and p < stop and data[p] == COLON:
-        number, status, after = parse_prefix(data, p + 1, stop, False)
+        number, status, after = usual_number(data, p + 1)
+        if after < 0 or after > stop:
+            number, status, after = parse_prefix(data, p + 1, stop, False)
         fault = OK
         if status == NOT_A_NUMBER or (after < stop and not is_end(data[after])):
             status = NOT_A_NUMBER
