@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import secrets
@@ -28,6 +29,8 @@ from riata.web.settings import WebSettings
 log = logging.getLogger("riata")
 
 EXIT_STORE_FAILED = 70  # the disk did not do its part: a new start finds out what it holds
+_M_TRIM_THRESHOLD = -1  # numbers of glibc's malloc.h
+_M_MMAP_THRESHOLD = -3
 _ANSWER_S = 0.5  # time for open requests to hear that their outcome is unknown
 
 
@@ -59,6 +62,7 @@ def serve(settings: Settings) -> None:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
+    hold_freed_memory()
     listener = listen(settings.host, settings.port)
     engine = build_engine(settings, end_process)
     failures: list[BaseException] = []
@@ -75,6 +79,21 @@ def serve(settings: Settings) -> None:
     run(server, [listener])
     if failures:
         raise failures[0]
+
+
+def hold_freed_memory() -> None:
+    """Have glibc keep freed blocks of up to 32 MiB, a request's worth, for the next request.
+
+    By default they go back to the system, and the next body is read into fresh pages that are cleared one by one: a tenth
+    of the cost of a large request. Weight tables are larger and still take memory only where they are touched. Elsewhere
+    than on glibc nothing happens.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return
+    mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)
+    mallopt(_M_TRIM_THRESHOLD, 256 * 2**20)
 
 
 def end_process(reason: str) -> None:

@@ -34,7 +34,7 @@ from vowpalwabbit import Workspace
 from riata.base.arrays import F64
 from tests.bench import report
 from tests.bench.peers import log_loss
-from tests.bench.service import connect, running_service
+from tests.bench.service import ServiceFailed, connect, running_service
 
 ROWS: Final = 1000
 FEATURES: Final = 75
@@ -42,7 +42,6 @@ NAMES: Final = 100_000
 SEED: Final = 75
 LOSS_DIFFERENCE_MAX: Final = 0.05  # both learn the same rows, each by its own rule: their losses are near, not equal
 NDJSON: Final = "application/x-ndjson"
-POLL_S: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +85,16 @@ def run_service(port: int, rows: Rows, model: str, connections: int, passes: int
     """Send every body `passes` times to a new model, body k over connection k modulo `connections`; the last pass is timed."""
     control = connect(port)
     control.call("PUT", f"/models/{model}", b"{}")
-    for done in range(1, passes + 1):
+    for _ in range(passes):
         accepted = [0] * connections
+        last_seq = [0] * connections
 
-        def send(c: int, accepted: list[int] = accepted) -> None:
+        def send(c: int, accepted: list[int] = accepted, last_seq: list[int] = last_seq) -> None:
             lane = connect(port)
             for body in rows.bodies[c::connections]:
-                accepted[c] += lane.call("POST", f"/models/{model}/observe", body, NDJSON)["accepted"]
+                answer = lane.call("POST", f"/models/{model}/observe", body, NDJSON)
+                accepted[c] += answer["accepted"]
+                last_seq[c] = answer["seq"]
 
         senders = [threading.Thread(target=send, args=(c,)) for c in range(connections)]
         start = time.perf_counter()
@@ -101,10 +103,12 @@ def run_service(port: int, rows: Rows, model: str, connections: int, passes: int
         for sender in senders:
             sender.join()
         acknowledged_s = time.perf_counter() - start
-        while control.call("GET", f"/models/{model}/metrics")["cumulative"]["examples"] < done * len(rows.lines):
-            time.sleep(POLL_S)
+        control.call("GET", f"/models/{model}/predict?w1=1&_min_seq={max(last_seq)}")  # answered by a model that has learnt all
         learnt_s = time.perf_counter() - start
-    loss = control.call("GET", f"/models/{model}/metrics")["cumulative"]["log_loss"]
+    figures = control.call("GET", f"/models/{model}/metrics")["cumulative"]
+    if figures["examples"] != passes * len(rows.lines):
+        raise ServiceFailed(f"{figures['examples']} events learnt of {passes * len(rows.lines)}")
+    loss = figures["log_loss"]
     control.call("DELETE", f"/models/{model}?confirm={model}")
     return Run(sum(accepted), acknowledged_s, learnt_s, loss)
 
@@ -170,9 +174,9 @@ def compare(rows: Rows, repeats: int, connections: int) -> dict[str, list[Run]]:
 def main() -> int:
     """Run, report; exit status 1 where the service is slower than the binding or the work was not the same."""
     parser = report.arguments(__doc__ or "")
-    parser.add_argument("--bodies", type=int, default=40, help="requests of 1000 rows in one run (default 40)")
+    parser.add_argument("--bodies", type=int, default=60, help="requests of 1000 rows in one run (default 40)")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each contender (default 5)")
-    parser.add_argument("--connections", type=int, default=2, help="concurrent keep-alive connections (default 2)")
+    parser.add_argument("--connections", type=int, default=4, help="concurrent keep-alive connections (default 2)")
     options = parser.parse_args()
     rows = make_rows(options.bodies)
     runs = compare(rows, options.repeats, options.connections)
