@@ -2,7 +2,7 @@
 
 The first table takes the six streams of `progressive` and moves one setting at a time; its figures are progressive log loss over
 that of the best peer, so below 1 is ahead and 1.02 is the bound. The second has the defaults on eleven other streams: ten public
-ones that had no say, and a made-up one, very noisy, that spoke against larger steps.
+ones that were looked at but not tuned on, and a made-up one, very noisy, that spoke against larger steps.
 The learner runs in this process over the same hashed features that the service would give it.
 
 Needs RIATA_SHARED. Takes about two minutes.
@@ -142,7 +142,8 @@ def main() -> int:
         "# How the defaults were chosen\n\n"
         "One pass, progressive log loss over that of the best peer (Vowpal Wabbit, with and without --l1 1e-6; river, scaled or "
         "not), and the share of features with a non-zero weight at the end.\n\n## One setting moved at a time\n\n" + moved
-        + "\n## Other streams: ten that had no say, and a made-up noisy one that spoke against larger steps\n\n" + held + "\n"
+        + "\n## Other streams: ten looked at but not tuned on, and a made-up noisy one that spoke against larger steps\n\n"
+        + held + "\n"
         + report.conditions("python -m tests.bench.defaults", ["numpy", "numba", "river", "vowpalwabbit"])
     )  # fmt: skip
     report.publish("defaults", text, write=not options.no_write)

@@ -174,9 +174,9 @@ def compare(rows: Rows, repeats: int, connections: int) -> dict[str, list[Run]]:
 def main() -> int:
     """Run, report; exit status 1 where the service is slower than the binding or the work was not the same."""
     parser = report.arguments(__doc__ or "")
-    parser.add_argument("--bodies", type=int, default=60, help="requests of 1000 rows in one run (default 40)")
+    parser.add_argument("--bodies", type=int, default=60, help="requests of 1000 rows in one run (default 60)")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each contender (default 5)")
-    parser.add_argument("--connections", type=int, default=4, help="concurrent keep-alive connections (default 2)")
+    parser.add_argument("--connections", type=int, default=4, help="concurrent keep-alive connections (default 4)")
     options = parser.parse_args()
     rows = make_rows(options.bodies)
     runs = compare(rows, options.repeats, options.connections)

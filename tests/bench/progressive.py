@@ -80,7 +80,7 @@ def _notes(learner: dict[str, object]) -> str:
         f"{DENSE_WIDTH_MAX} columns.\n"
         "- Words are counted, lower-case, the same for all. Spambase is unscaled and shuffled once with a fixed seed.\n"
         "- The best peer is taken over every peer column, the scaled ones too.\n"
-        "- These six streams were looked at when the defaults were chosen; `defaults.md` has streams that were not.\n"
+        "- These six streams were looked at when the defaults were chosen; `defaults.md` has streams that were not tuned on.\n"
     )
 
 

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.base.errors import NotFound, RiataError
+from riata.run.keeper import GROUP_REQUESTS_MAX, Keeper
+from riata.store.memory import Faults, MemoryStore
+from riata.store.store import Append, Appended
+from tests.run.events import create_model, random_batch
+
+
+class Counting(MemoryStore):
+    """Notes how large the groups are."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        super().__init__(faults=faults)
+        self.groups: list[int] = []
+
+    def append(self, group: Sequence[Append]) -> list[Appended]:
+        self.groups.append(len(group))
+        return super().append(group)
+
+
+def keeper_on(store: MemoryStore, logged: list[int], fatal: list[str]) -> Keeper:
+    def on_logged(_append: Append, appended: Appended) -> None:
+        if appended.record is not None:
+            logged.append(appended.record.last)
+
+    keeper = Keeper(lambda: store, on_logged, fatal.append)
+    keeper.start().result(10)
+    return keeper
+
+
+def request(seed: int) -> Append:
+    return Append("m", "observe", 0, random_batch(np.random.default_rng(seed), 2))
+
+
+def test_requests_that_wait_together_are_one_group_and_answered_in_log_order() -> None:
+    store, logged = Counting(), list[int]()
+    create_model(store)
+    keeper = keeper_on(store, logged, [])
+    held, answers = threading.Event(), list[Any]()
+    keeper.call(lambda _store: held.wait(10))
+    for seed in range(20):
+        keeper.submit(request(seed), answers.append)
+    held.set()
+    keeper.close()
+    assert store.groups[-1] == 20
+    assert [answer.seq for answer in answers] == logged == list(range(3, 43, 2))
+
+
+def test_a_group_is_bounded() -> None:
+    store = Counting()
+    create_model(store)
+    keeper = keeper_on(store, [], [])
+    held, answers = threading.Event(), list[Any]()
+    keeper.call(lambda _store: held.wait(10))
+    for seed in range(GROUP_REQUESTS_MAX + 5):
+        keeper.submit(request(seed), answers.append)
+    held.set()
+    keeper.close()
+    assert store.groups[-2:] == [GROUP_REQUESTS_MAX, 5]
+    assert len(answers) == GROUP_REQUESTS_MAX + 5
+
+
+def test_a_call_between_requests_sees_the_ones_before_it() -> None:
+    store, logged = Counting(), list[int]()
+    create_model(store)
+    keeper = keeper_on(store, logged, [])
+    keeper.submit(request(1), lambda _answer: None)
+    assert keeper.call(lambda s: s.head("m").seq).result(10) == 3
+    with pytest.raises(NotFound):
+        keeper.call(lambda s: s.head("nobody")).result(10)
+    keeper.close()
+
+
+def test_a_failure_at_commit_is_known_before_anybody_is_told() -> None:
+    store, fatal = Counting(Faults()), list[str]()
+    create_model(store)
+    keeper = keeper_on(store, [], fatal)
+    store.faults.appends_lost = 1
+    seen: list[tuple[str, int]] = []
+    told = threading.Event()
+
+    def done(answer: Appended | RiataError) -> None:
+        seen.append((getattr(answer, "outcome", ""), len(fatal)))
+        told.set()
+
+    keeper.submit(request(1), done)
+    assert told.wait(10)
+    keeper.close()
+    assert seen == [("unknown", 1)]
+
+
+def test_a_store_that_cannot_be_opened_is_told_to_whoever_started_it() -> None:
+    def broken() -> MemoryStore:
+        raise NotFound("no store here")
+
+    with pytest.raises(NotFound, match="no store here"):
+        Keeper(broken, lambda _append, _appended: None, lambda _reason: None).start().result(10)
