@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from riata.base.errors import Corrupt, Unavailable
@@ -89,6 +89,7 @@ class Checkpointer:
         verdict: Verdict = self._call(lambda s: s.commit(self._owner, name, newest, generation)).result()
         if verdict is Verdict.OK:
             self._verify_and_trim(name, generation)
+            generation = replace(generation, verified=True)
         return verdict, generation
 
     def _newest(self, name: str) -> int:

@@ -141,7 +141,8 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     headers = []
     if error.status_code == 405:
         headers.append((b"allow", allowed_methods(template(request.scope))))
-    return respond(Problem(error.status_code, code, str(error.detail)).answer(headers))
+    detail = "no such route; /openapi.json lists them" if error.status_code == 404 else str(error.detail)
+    return respond(Problem(error.status_code, code, detail).answer(headers))
 
 
 async def _on_fault(_request: Request, _error: Exception) -> Response:
