@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.running import Running
 
@@ -35,6 +38,7 @@ def hold(running: Running, command: str) -> str:
     return subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True, timeout=60).stdout
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed, and the README speaks with it")
 def test_the_first_conversation_prints_what_the_readme_says(tmp_path: Path) -> None:
     spoken = conversation()
     assert len(spoken) == 3

@@ -75,6 +75,7 @@ class Engine:
         self._owner = owner = await self.call(lambda s: s.acquire(nonce, ALGO_VERSION, self.settings.host, now_ms))
         await self.call(lambda s: s.drop_stale_stages(owner))
         self.warnings = await self.call(lambda s: s.warnings())
+        log.info("loading kernels; a first start compiles them, which takes about a minute")
         await self._loop.run_in_executor(None, warm_up)
         self.tally.compiled = True
         recovering = partial(recover_all, self._keeper.call, owner, self.clock.unix_ms, self.tally)
@@ -88,6 +89,7 @@ class Engine:
             await self.create(DEFAULT_MODEL, ModelConfig())
         await asyncio.wrap_future(writer.settle())
         self.started = True
+        log.info("ready: %d models", len(self.desks))
         self._scrubbing = asyncio.create_task(self._scrub_for_ever())
 
     async def stop(self) -> None:

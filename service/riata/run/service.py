@@ -104,7 +104,9 @@ class Service:
         alive = not reasons
         if not engine.started:
             replaying = f"replaying the log: {engine.tally.replayed} of {engine.tally.to_replay} events"
-            reasons.append(replaying if engine.tally.compiled else "compiling; a first start takes some tens of seconds")
+            reasons.append(
+                replaying if engine.tally.compiled else "loading kernels; a first start compiles them, which takes about a minute"
+            )
         if engine.stopping:
             reasons.append("stopping")
         models = {name: self._model_health(name) for name in sorted(engine.desks) if engine.desks[name].published is not None}
