@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
@@ -15,6 +15,9 @@ from riata.run.published import Published
 from riata.store.store import Append, Appended
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed, RowError
+
+
+LOADING: Final = "loading kernels; a first start compiles them, which takes about a minute"
 
 
 class Service:
