@@ -16,7 +16,6 @@ from riata.store.store import Append, Appended
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed, RowError
 
-
 LOADING: Final = "loading kernels; a first start compiles them, which takes about a minute"
 
 
