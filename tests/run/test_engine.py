@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -318,3 +319,38 @@ def test_a_store_that_cannot_be_opened_keeps_the_service_from_starting() -> None
     engine = Engine(broken, EngineSettings("test", Retention(3, 0), "memory"), SystemClock(), bytes, lambda _reason: None)
     with pytest.raises(Conflict, match="in use"):
         asyncio.run(Service(engine).start())
+
+
+def test_a_model_dropped_under_its_checkpoint_harms_nobody() -> None:
+    async def work(house: House) -> None:
+        for _ in range(20):
+            await house.observe(events(3))
+            saving = asyncio.create_task(house.admin.snapshot_now("m"))
+            await asyncio.sleep(0)
+            await house.admin.drop_model("m")
+            await house.admin.put_model("m", SMALL)
+            await asyncio.gather(saving, return_exceptions=True)
+            await house.observe(events(2))
+            assert (await house.admin.snapshot_now("m"))["metrics"]["examples"] == 2
+        assert house.service.health().alive
+
+    run_with(MemoryStore(), work)
+
+
+def test_somebody_who_stops_waiting_harms_nobody() -> None:
+    async def work(house: House) -> None:
+        held = threading.Event()
+        blocking = asyncio.create_task(house.engine.call(lambda _store: held.wait(10)))
+        waiting = [asyncio.create_task(house.admin.snapshots("m")), asyncio.create_task(house.admin.snapshot_now("m"))]
+        waiting.append(asyncio.create_task(house.observe(events(1))))
+        await asyncio.sleep(0.05)
+        assert house.service.published("m").model.seq == 0  # predictions never wait for the store
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        held.set()
+        await blocking
+        assert (await house.observe(events(1))).accepted == 1
+        assert house.service.health().alive
+
+    run_with(MemoryStore(), work)

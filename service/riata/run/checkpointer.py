@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from riata.base.errors import Corrupt, Unavailable
+from riata.base.errors import Corrupt, NotFound, Unavailable
 from riata.learn.registry import ALGO_VERSION
 from riata.run.model_state import Frozen
 from riata.store import layout
@@ -30,9 +30,10 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """How one checkpoint ended. `verdict` is None where there was no room for it."""
+    """How one checkpoint ended. `verdict` is None where there was no room for it, or no model any more."""
 
     model: str
+    lineage: bytes  # a model dropped and made again under the same name is another one
     verdict: Verdict | None
     generation: Generation | None
     took_ms: int
@@ -54,11 +55,14 @@ class Checkpointer:
         try:
             verdict, generation = self._write(name, frozen, created_ms, info)
             detail = ""
+        except NotFound as error:  # dropped meanwhile
+            verdict, generation, detail = None, None, error.detail
         except Unavailable as error:
             if error.outcome == "unknown":
                 raise
             verdict, generation, detail = None, None, error.detail
-        return Saved(name, verdict, generation, round(1000 * (time.monotonic() - begun)), detail)
+        lineage = bytes.fromhex(frozen.header["lineage"])
+        return Saved(name, lineage, verdict, generation, round(1000 * (time.monotonic() - begun)), detail)
 
     def _write(
         self, name: str, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]

@@ -114,6 +114,8 @@ class Keeper:
             item = self._queue.get()
 
     def _serve(self, store: Store, call: _Call) -> bool:
+        if not call.future.set_running_or_notify_cancel():
+            return True  # whoever asked has gone; from here on nobody can take the question back
         try:
             call.future.set_result(call.work(store))
         except BaseException as error:

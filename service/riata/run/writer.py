@@ -156,7 +156,7 @@ class Writer:
             for future in [*cell.waiting, *cell.being_saved]:
                 future.set_exception(error)
         while (item := self._inbox.get()) is not None:
-            if isinstance(item, SaveNow | _Settle):
+            if isinstance(item, SaveNow | _Settle) and item.future.set_running_or_notify_cancel():
                 item.future.set_exception(error)
 
     def _turn(self) -> bool:
@@ -187,7 +187,8 @@ class Writer:
             for cell in self._cells.values():
                 if cell.core.unpublished:
                     self._publish(cell)
-            item.future.set_result(None)
+            if item.future.set_running_or_notify_cancel():
+                item.future.set_result(None)
         else:
             self._forget(item.model)
 
@@ -217,10 +218,12 @@ class Writer:
 
     def _save_now(self, item: SaveNow) -> None:
         cell = self._cells.get(item.model)
+        if not item.future.set_running_or_notify_cancel():
+            return  # whoever asked has gone; from here on nobody can take the question back
         if cell is None:
             item.future.set_exception(Corrupt(f"model {item.model} was dropped meanwhile", "model_dropped"))
         elif item.if_ahead and not cell.core.unsaved:
-            item.future.set_result(Saved(item.model, Verdict.OK, None, 0))
+            item.future.set_result(Saved(item.model, cell.state.lineage, Verdict.OK, None, 0))
         else:
             cell.waiting.append(item.future)
 
@@ -262,13 +265,14 @@ class Writer:
         except Exception as error:  # the saver's outer edge
             detail = error.detail if isinstance(error, RiataError) else repr(error)
             self._hooks.fatal(f"a checkpoint failed: {detail}")
-            self.put(_Finished(Saved(str(frozen.header["model"]), None, None, 0, detail)))
+            lineage = bytes.fromhex(frozen.header["lineage"])
+            self.put(_Finished(Saved(str(frozen.header["model"]), lineage, None, None, 0, detail)))
 
     def _finished(self, saved: Saved) -> None:
-        self._hooks.saved(saved)
         cell = self._cells.get(saved.model)
-        if cell is None:
-            return
+        if cell is None or cell.state.lineage != saved.lineage:
+            return  # dropped meanwhile, and perhaps made again
+        self._hooks.saved(saved)
         if saved.verdict is None:
             cell.core.abandoned()
         else:
