@@ -103,3 +103,18 @@ def test_a_store_that_cannot_be_opened_is_told_to_whoever_started_it() -> None:
 
     with pytest.raises(NotFound, match="no store here"):
         Keeper(broken, lambda _append, _appended: None, lambda _reason: None).start().result(10)
+
+
+def test_a_question_taken_back_does_not_end_the_thread() -> None:
+    fatal: list[str] = []
+    store = Counting()
+    create_model(store)
+    keeper = keeper_on(store, [], fatal)
+    held = threading.Event()
+    keeper.call(lambda _store: held.wait(10))
+    asked = keeper.call(lambda s: s.head("m").seq)
+    assert asked.cancel()
+    held.set()
+    assert keeper.call(lambda s: s.head("m").seq).result(10) == 1
+    keeper.close()
+    assert fatal == []

@@ -70,8 +70,8 @@ class Settings(BaseSettings):
         "a queue longer than a second of work only hides that the disk is too slow",
     )  # fmt: skip
     lag_events_max: Annotated[int, Ge(1)] = _setting(
-        1_000_000, "Requests", "events that may be logged but not learnt before callers are told to come back",
-        "some seconds of learning, which also bounds how long a restart replays",
+        250_000, "Requests", "events that may be logged but not learnt before callers are told to come back",
+        "some seconds of learning; with 75 features each they take about 250 MB of memory while they wait",
     )  # fmt: skip
     observe_timeout_ms: Annotated[int, Ge(1), Le(600_000)] = _setting(
         10_000, "Requests", "longest wait for the log, or for ?wait=applied, before the answer says so",

@@ -15,7 +15,7 @@ class EngineSettings:
     retention: Retention
     durability: str
     inbox_requests_max: int = 1024
-    lag_events_max: int = 200_000
+    lag_events_max: int = 250_000
     observe_timeout_ms: int = 10_000
     min_seq_wait_ms: int = 2_000
     scrub_every_s: float = 600.0
