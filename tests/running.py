@@ -29,20 +29,19 @@ def free_port() -> int:
 class Running:
     """`riata serve` on a directory; `start` again after `kill` finds what was there."""
 
-    def __init__(self, directory: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, environment: dict[str, str] | None = None, module: str = "riata") -> None:
         self.directory = directory
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.starts = 0
+        self._module = module
         self._environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, wait: bool = True) -> None:
-        self.starts += 1
         output = (self.directory.parent / f"{self.directory.name}.log").open("ab")
-        command = [sys.executable, "-m", "riata", "serve", "--port", str(self.port), "--data", str(self.directory)]
+        command = [sys.executable, "-m", self._module, "serve", "--port", str(self.port), "--data", str(self.directory)]
         outside = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
-        environment = {**outside, "PYTHONPATH": str(ROOT / "service"), **self._environment}
+        environment = {**outside, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT))), **self._environment}
         with output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         if wait:
@@ -60,6 +59,15 @@ class Running:
                 pass
             time.sleep(0.02)
         raise RuntimeError(f"the service is not ready after {READY_S} s:\n{self.output()}")
+
+    def lives(self) -> bool:
+        """Start, and say whether it became ready rather than died."""
+        self.start(wait=False)
+        try:
+            self.wait_until_ready()
+        except RuntimeError:
+            return False
+        return True
 
     @property
     def process(self) -> subprocess.Popen[bytes]:

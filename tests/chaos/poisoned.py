@@ -1,0 +1,29 @@
+"""`riata` with one event that kills: whoever learns the value 666.5 dies of SIGSEGV, as by a defect in machine code."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from riata.base.arrays import BOOL
+from riata.cli.app import main
+from riata.learn.learner import Stepped
+from riata.learn.truncated_gradient import TruncatedGradient
+from riata.wire.batch import Batch
+
+POISON = 666.5
+_step = TruncatedGradient.step
+
+
+def dying_step(self: TruncatedGradient, batch: Batch, skip: BOOL | None = None) -> Stepped:
+    """Learn, unless a row that is not skipped holds the poison."""
+    for row in range(batch.n):
+        held = batch.value[batch.indptr[row] : batch.indptr[row + 1]]
+        if (held == POISON).any() and (skip is None or not skip[row]):
+            os.kill(os.getpid(), signal.SIGSEGV)
+    return _step(self, batch, skip)
+
+
+if __name__ == "__main__":
+    TruncatedGradient.step = dying_step  # type: ignore[method-assign]
+    main()

@@ -1,0 +1,43 @@
+"""An acknowledged event that kills the process that learns it: a few starts die of it, then it is left out, alone."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import httpx
+
+from riata.run.recovery import DEATHS_MAX
+from riata.run.replay import replay
+from riata.store.sqlite import read_sqlite
+from tests.chaos.poisoned import POISON
+from tests.running import Running
+
+ROWS = 30
+POISONED = 17
+
+
+def test_an_event_that_kills_the_process_is_skipped_alone_after_three_starts(tmp_path: Path) -> None:
+    with Running(tmp_path / "data", {"RIATA_DISK_RESERVE_BYTES": "0"}, module="tests.chaos.poisoned") as running:
+        running.start()
+        rows = [{"features": {"a": POISON if i == POISONED else i + 1.0}, "label": i % 2} for i in range(ROWS)]
+        assert httpx.post(f"{running.url}/observe", json=rows, timeout=30).json()["accepted"] == ROWS
+        assert running.process.wait(30) == -signal.SIGSEGV
+        deaths = 0
+        while not running.lives():
+            deaths += 1
+            assert running.process.returncode == -signal.SIGSEGV, running.output()
+        # one start notices, one finds the record, then the event itself is in flight at the death of DEATHS_MAX starts
+        assert deaths == DEATHS_MAX + 2
+        model = httpx.get(f"{running.url}/models/default", timeout=30).json()
+        assert (model["examples"], model["skipped"]) == (ROWS - 1, 1)
+        assert httpx.post(f"{running.url}/observe", json=rows[:3], timeout=30).status_code == 202
+        assert running.stop() == 0
+    store = read_sqlite(tmp_path / "data")
+    try:
+        report = replay(store, "default")  # by the learner that does not die: the log says which event is left out
+    finally:
+        store.close()
+    assert report.equal
+    assert report.compared
+    assert report.state.skipped == 1
