@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import ctypes
 
 from riata.base.arrays import BOOL
 from riata.cli.app import main
@@ -20,7 +19,7 @@ def dying_step(self: TruncatedGradient, batch: Batch, skip: BOOL | None = None) 
     for row in range(batch.n):
         held = batch.value[batch.indptr[row] : batch.indptr[row + 1]]
         if (held == POISON).any() and (skip is None or not skip[row]):
-            os.kill(os.getpid(), signal.SIGSEGV)
+            ctypes.string_at(0)  # this thread reads address 0; a signal sent would let it run on for a while
     return _step(self, batch, skip)
 
 

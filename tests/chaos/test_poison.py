@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from pathlib import Path
 
@@ -21,7 +22,8 @@ def test_an_event_that_kills_the_process_is_skipped_alone_after_three_starts(tmp
     with Running(tmp_path / "data", {"RIATA_DISK_RESERVE_BYTES": "0"}, module="tests.chaos.poisoned") as running:
         running.start()
         rows = [{"features": {"a": POISON if i == POISONED else i + 1.0}, "label": i % 2} for i in range(ROWS)]
-        assert httpx.post(f"{running.url}/observe", json=rows, timeout=30).json()["accepted"] == ROWS
+        with contextlib.suppress(httpx.TransportError):  # it may die before the answer is out; the events are in the log
+            assert httpx.post(f"{running.url}/observe", json=rows, timeout=30).json()["accepted"] == ROWS
         assert running.process.wait(30) == -signal.SIGSEGV
         deaths = 0
         while not running.lives():
