@@ -71,6 +71,10 @@ def test_what_was_written_reads_back_the_same_infinity_included() -> None:
         ({"title": "a", "shape": {"kind": "circle", "radius": 10**400}}, "out_of_range", "finite"),
         ({"title": "a", "shape": {"kind": "circel"}}, "unknown_kind", "did you mean 'circle'?"),
         ({"title": "a", "shape": {"kind": "circle", "side": 1}}, "unknown_key", "shape.side"),
+        ({"title": "a", "shape": {"kind": ["circle"]}}, "wrong_type", "shape.kind: expected a string, got an array"),
+        ({"title": "a", "shape": {"kind": None}}, "wrong_type", "shape.kind: expected a string, got null"),
+        ({"title": "a", "shape": {"side": 2}}, "unknown_key", "shape.side: not a key of 'circle', which is meant"),
+        ({"title": "a", "shape": {"sied": 2}}, "unknown_key", "shape.sied: unknown key"),
         ({"title": "a", "words": "x"}, "wrong_type", "words: expected an array"),
         ({"title": "a", "words": ["x", 1]}, "wrong_type", "words[1]"),
         ({"title": None}, "wrong_type", "got null"),
@@ -80,6 +84,11 @@ def test_what_cannot_be_read_says_where_and_why(document: object, code: str, par
     found = code_and_detail(document)
     assert found[0] == code
     assert part in found[1]
+
+
+def test_without_kind_the_first_form_is_meant() -> None:
+    assert read_document(Page, {"title": "a", "shape": {"radius": 2.0}}).shape == Circle(radius=2.0)
+    assert read_document(Page, {"title": "a", "shape": {}}).shape == Circle()
 
 
 def test_null_is_taken_where_it_is_an_option() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,17 +53,23 @@ def _score(margin: list[float], stream: Stream, non_zeros: int) -> Score:
 
 def vowpal_wabbit(stream: Stream, options: str = "") -> Score:
     """Vowpal Wabbit with logistic loss and otherwise its defaults (adaptive, normalised, invariant; 2^18 weights)."""
+    margin, non_zeros = vowpal_wabbit_lines((event.vw() for event in stream.events), options)
+    return _score(margin, stream, non_zeros)
+
+
+def vowpal_wabbit_lines(lines: Iterable[str], options: str = "") -> tuple[list[float], int]:
+    """One pass of the same over lines of its text: the margin of each before it was learnt, and the weights left at the end."""
     with tempfile.TemporaryDirectory() as folder:
         readable = Path(folder) / "model.txt"
         learner = Workspace(f"--loss_function logistic --quiet --readable_model {readable} {options}")
         margin = []
-        for event in stream.events:
-            example = learner.parse(event.vw())
+        for line in lines:
+            example = learner.parse(line)
             learner.learn(example)
             margin.append(float(example.get_simplelabel_prediction()))
             learner.finish_example(example)
         learner.finish()
-        return _score(margin, stream, _count_readable(readable))
+        return margin, _count_readable(readable)
 
 
 def _count_readable(path: Path) -> int:

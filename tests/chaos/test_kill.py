@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -20,7 +21,15 @@ from riata.store.sqlite import read_sqlite
 from tests.running import Running
 
 ROWS = 40  # events of one request
-DOCUMENT = {"encoder": {"bits": 18}, "checkpoint_every_s": 1, "publish_every_ms": 20}
+DOCUMENT: dict[str, Any] = {"encoder": {"bits": 18}, "checkpoint_every_s": 1, "publish_every_ms": 20}
+SKETCH = {"kind": "taylor_sketch", "gamma": 0.5, "block": 25, "warm_up": 100, "shadow": [0.1], "rho": 0.9999}
+LEARNERS: dict[str, dict[str, Any]] = {
+    "hybrid": {**SKETCH, "mode": "hybrid", "k": 60, "rounds": 2},
+    "strict": {**SKETCH, "mode": "strict", "k": 60, "rounds": 2},
+    "exact": {**SKETCH, "mode": "exact", "features_max": 200, "beyond": "hybrid"},
+    "ftrl": {"kind": "ftrl_proximal"},
+}
+CHANGED_AT = 7  # before this request the penalty of a sketch is changed
 ENVIRONMENT = {"RIATA_DISK_RESERVE_BYTES": "0"}
 
 
@@ -59,6 +68,24 @@ def send_until_acknowledged(running: Running, number: int, seed: int, restart: I
         time.sleep(0.02)
 
 
+def change_until_acknowledged(running: Running, gamma: float, restart: Iterator[None]) -> None:
+    """Change the penalty, starting the service again where it was killed. Asking once more changes nothing."""
+    while True:
+        try:
+            answer = httpx.patch(f"{running.url}/models/m", json={"gamma": gamma}, timeout=30)
+        except httpx.TransportError:
+            if running.process.poll() is None:
+                time.sleep(0.02)
+            else:
+                next(restart)
+            continue
+        if answer.status_code == 200:
+            assert answer.json()["config"]["learner"]["gamma"] == gamma
+            return
+        assert answer.status_code == 503, answer.text
+        time.sleep(0.02)
+
+
 class Killer:
     """Kills the service after a seeded random time, from its start or from when it was ready."""
 
@@ -92,18 +119,23 @@ class Killer:
             yield
 
 
-def stream(directory: Path, kills: int, seed: int, requests: int | None = None) -> tuple[str, int, int]:
+def stream(
+    directory: Path, kills: int, seed: int, requests: int | None = None, learner: dict[str, Any] | None = None
+) -> tuple[str, int, int]:
     """Run the service on `directory`, post until `kills` have happened (or `requests` were sent); returns the digest of the
     final checkpoint, how many requests were acknowledged, and how often the service was killed."""
     rng = random.Random(seed)
     with Running(directory, ENVIRONMENT) as running:
         running.start()
-        httpx.put(f"{running.url}/models/m", json=DOCUMENT, timeout=30).raise_for_status()
+        document = DOCUMENT if learner is None else {**DOCUMENT, "learner": learner}
+        httpx.put(f"{running.url}/models/m", json=document, timeout=120).raise_for_status()
         killer = Killer(running, kills, rng)
         restarts = killer.restarts()
         killer.arm()
         sent, last = 0, 0
-        while (killer.done < kills) if requests is None else (sent < requests):
+        while (killer.done < kills or sent <= CHANGED_AT) if requests is None else (sent < requests):
+            if sent == CHANGED_AT and learner is not None and "gamma" in learner:
+                change_until_acknowledged(running, 2.0, restarts)
             seq = send_until_acknowledged(running, sent, seed, restarts)
             assert seq > last
             sent, last = sent + 1, seq
@@ -131,8 +163,8 @@ def logged_ids(directory: Path) -> list[bytes]:
         store.close()
 
 
-def check_kills(tmp_path: Path, kills: int, seed: int) -> None:
-    digest, sent, killed = stream(tmp_path / "killed", kills, seed)
+def check_kills(tmp_path: Path, kills: int, seed: int, learner: dict[str, Any] | None = None) -> None:
+    digest, sent, killed = stream(tmp_path / "killed", kills, seed, learner=learner)
     assert killed == kills
     wanted = [hashlib.blake2b(f"{number}-{i}".encode(), digest_size=16).digest() for number in range(sent) for i in range(ROWS)]
     assert logged_ids(tmp_path / "killed") == wanted  # nothing lost, nothing twice, nothing out of order
@@ -144,7 +176,7 @@ def check_kills(tmp_path: Path, kills: int, seed: int) -> None:
     assert report.equal
     assert report.compared
     assert report.digest == digest
-    undisturbed, _, _ = stream(tmp_path / "undisturbed", 0, seed, requests=sent)
+    undisturbed, _, _ = stream(tmp_path / "undisturbed", 0, seed, requests=sent, learner=learner)
     assert undisturbed == digest
 
 
@@ -152,7 +184,19 @@ def test_ten_kills_lose_nothing_and_change_no_bit(tmp_path: Path) -> None:
     check_kills(tmp_path, kills=10, seed=1)
 
 
+@pytest.mark.parametrize("name", ["hybrid", "exact", "ftrl"])
+def test_two_kills_change_no_bit_of_the_other_learners_with_a_change_of_penalty_among_them(name: str, tmp_path: Path) -> None:
+    check_kills(tmp_path, kills=2, seed=3, learner=LEARNERS[name])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_three_hundred_kills_lose_nothing_and_change_no_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", LEARNERS)
+def test_sixty_kills_change_no_bit_of_the_other_learners(name: str, tmp_path: Path) -> None:
+    check_kills(tmp_path, kills=60, seed=4, learner=LEARNERS[name])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_three_hundred_hundred_kills_lose_nothing_and_change_no_bit(tmp_path: Path) -> None:
     check_kills(tmp_path, kills=300, seed=2)

@@ -11,6 +11,20 @@ import pytest
 from riata import client
 from tests.client.fake_http import answer, problem
 
+PATH: dict[str, Any] = {
+    "model": {"name": "default", "version": 3, "seq": 77},
+    "gamma": 0.5,
+    "log_loss": 0.3,
+    "faded_log_loss": 0.2,
+    "points": [
+        {"gamma": 4.0, "non_zeros": 0, "objective": 0.0, "in_force": False, "log_loss": None, "faded_log_loss": None},
+        {"gamma": 2.0, "non_zeros": 11, "objective": 5.5, "in_force": False, "log_loss": 0.25, "faded_log_loss": 0.125},
+        {"gamma": 0.5, "non_zeros": 1234, "objective": 60.0, "in_force": True, "log_loss": None, "faded_log_loss": None},
+        {"gamma": 0.1, "non_zeros": 5000, "objective": 70.0, "in_force": False, "log_loss": 0.375, "faded_log_loss": 0.25},
+    ],
+    "shadows": [],
+}
+
 
 class FakeService:
     """Models by name, each with the rows it accepted."""
@@ -25,6 +39,11 @@ class FakeService:
         if request.url.path == "/version":
             return answer(200, {"version": "0.1.0"})
         _, _, model, *rest = request.url.path.split("/")
+        if request.method == "PATCH" and self.documents[model]["learner"].keys().isdisjoint(json.loads(request.content)):
+            return problem(422, "unknown_key")
+        if request.method == "PATCH":
+            self.documents[model]["learner"] |= json.loads(request.content)
+            return answer(200, {"name": model, "created": False, "config": self.documents[model], "seq": 7})
         if request.method == "PUT":
             self.rows[model], self.documents[model] = [], json.loads(request.content)
             return answer(201, {})
@@ -43,7 +62,8 @@ class FakeService:
         examples = len(self.rows[model])
         figures = {"examples": examples, "log_loss": 1 / (1 + examples), "base_log_loss": 0.5, "auc": None}
         documents: dict[str, Any] = {
-            "": {"config": self.documents[model]},
+            "": {"config": self.documents[model], "non_zeros": 3},
+            "path": PATH,
             "metrics": {"cumulative": figures, "faded": {**figures, "half_life": 10000}, "non_zeros": 3},
             "weights": {"weights": [{"feature": "age", "weight": 0.5, "slot": 1, "names": ["age"]}]},
         }

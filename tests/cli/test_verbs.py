@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -39,7 +40,7 @@ def test_version_is_the_packages() -> None:
     assert (result.exit_code, result.stdout.split()[:2]) == (0, ["riata", __version__])
 
 
-@pytest.mark.parametrize("verb", ["serve", "observe", "predict", "replay", "inspect", "demo", "version"])
+@pytest.mark.parametrize("verb", ["serve", "observe", "predict", "path", "tune", "replay", "inspect", "demo", "version"])
 def test_the_help_of_every_verb_has_an_example(verb: str) -> None:
     result = run(verb, "--help")
     assert result.exit_code == 0
@@ -151,6 +152,77 @@ def test_observe_makes_a_model_for_labels_once(rows: Path, service: FakeService)
     assert again.exit_code == 2
     assert "takes labels 0/1, not -1/+1" in again.stderr
     assert run("observe", str(rows), "--model", "n", "--labels", "2/3").exit_code == 2
+
+
+def test_the_learner_of_a_model_that_is_made_is_a_name_or_a_file(rows: Path, service: FakeService, tmp_path: Path) -> None:
+    made = ("observe", str(rows), "--labels", "0/1")
+    assert run(*made, "--model", "a", "--learner", "taylor_sketch").exit_code == 0
+    assert service.documents["a"] == {"labels": "0/1", "learner": {"kind": "taylor_sketch"}}
+    file = tmp_path / "learner.json"
+    file.write_text('{"kind": "ftrl_proximal", "l1": 2}')
+    assert run(*made, "--model", "b", "--learner", str(file)).exit_code == 0
+    assert service.documents["b"]["learner"] == {"kind": "ftrl_proximal", "l1": 2}
+    assert run("demo", "--rows", "10", "--learner", "taylor_sketch").exit_code == 0
+    assert service.documents["demo"]["learner"] == {"kind": "taylor_sketch"}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [("[1]", "expected an object"), ("{", "not JSON"), (None, "did you mean 'taylor_sketch'?")]
+)
+def test_what_is_no_learner_is_refused_before_anything_is_sent(
+    content: str | None, told: str, rows: Path, service: FakeService, tmp_path: Path
+) -> None:
+    file = tmp_path / "learner.json"
+    if content is not None:
+        file.write_text(content)
+    result = run("observe", str(rows), "--labels", "0/1", "--model", "a", "--learner", "sketch" if content is None else str(file))
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert list(service.documents) == ["default"]
+    without = run("observe", str(rows), "--learner", "taylor_sketch")
+    assert (without.exit_code, "--labels" in without.stderr) == (2, True)
+
+
+def test_the_learners_that_a_verb_knows_are_those_there_are() -> None:
+    from riata.cli.model_setup import LEARNERS
+    from riata.learn.registry import LearnerConfig
+
+    assert sorted(kind().kind for kind in get_args(LearnerConfig)) == list(LEARNERS)
+
+
+@pytest.mark.usefixtures("service")
+def test_path_shows_every_penalty_with_the_one_in_force_marked_and_draws_two_curves() -> None:
+    result = run("path", "default", "--gammas", "4", "--from", "4", "--to", "0.1")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    [marked] = [line for line in lines if line.rstrip(" │").endswith("in force")]
+    assert "0.5" in marked
+    assert all(figure in marked for figure in ("1,234", "0.3000", "0.2000"))  # the losses of the model itself
+    assert any("11" in line and "0.2500" in line and "0.1250" in line for line in lines)
+    assert "event 77" in result.stdout
+    assert "gamma 4 at the left, 0.1 at the right" in result.stdout  # all penalties
+    assert "gamma 2 at the left, 0.1 at the right" in result.stdout  # those with a loss
+
+
+def test_tune_says_what_moved(service: FakeService) -> None:
+    service.documents["default"]["learner"] = {"kind": "taylor_sketch", "gamma": 0.1}
+    result = run("tune", "--gamma", "0.3")
+    assert result.exit_code == 0
+    assert result.stdout == "model 'default': gamma 0.1 -> 0.3, 3 -> 3 non-zeros, from event 7 on\n"
+    assert service.documents["default"]["learner"]["gamma"] == 0.3
+
+
+def test_tune_without_a_penalty_says_how_to_give_one(service: FakeService) -> None:
+    result = run("tune", "m")
+    assert (result.exit_code, service.requests) == (2, [])
+    assert "--gamma 0.3" in result.stderr
+    assert "riata path m" in result.stderr
+
+
+def test_tune_on_a_learner_without_a_penalty_passes_on_what_may_change(service: FakeService) -> None:
+    service.documents["default"]["learner"] = {"kind": "ftrl_proximal", "l1": 1.0}
+    result = run("tune", "--gamma", "0.3")
+    assert (result.exit_code, result.stderr) == (1, "riata: about unknown_key\n")
 
 
 @pytest.mark.usefixtures("service")

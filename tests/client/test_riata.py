@@ -139,7 +139,7 @@ def test_an_answer_that_is_not_json_says_that_something_else_answers() -> None:
 
 
 def test_every_other_call_goes_to_its_route() -> None:
-    script = Script(*[answer(200, {"a": 1}) for _ in range(11)])
+    script = Script(*[answer(200, {"a": 1}) for _ in range(14)])
     with client(script) as riata:
         riata.model("m")
         riata.create_model("m", {"labels": "0/1"})
@@ -152,6 +152,9 @@ def test_every_other_call_goes_to_its_route() -> None:
         riata.explain([ROW], model="m")
         riata.metrics("m")
         riata.version()
+        riata.change("m", gamma=0.3, publish_every_ms=50)
+        riata.path("m", gammas=30)
+        riata.path("m", top=2, bottom=1e-5)
     seen = [(request.method, str(request.url).removeprefix("http://test")) for request in script.requests]
     assert seen == [
         ("GET", "/models/m"),
@@ -165,4 +168,15 @@ def test_every_other_call_goes_to_its_route() -> None:
         ("POST", "/models/m/predict?explain=true"),
         ("GET", "/models/m/metrics"),
         ("GET", "/version"),
+        ("PATCH", "/models/m"),
+        ("GET", "/models/m/path?gammas=30"),
+        ("GET", "/models/m/path?gammas=20&from=2.0&to=1e-05"),
     ]
+    assert json.loads(script.requests[11].content) == {"gamma": 0.3, "publish_every_ms": 50}
+
+
+def test_a_change_is_sent_again_after_a_lost_answer_since_the_second_is_none() -> None:
+    script = Script(answer(200, {}), SILENT, answer(200, {"seq": 9}))
+    riata = client(script)
+    riata.version()
+    assert riata.change("m", gamma=0.3) == {"seq": 9}

@@ -72,6 +72,9 @@ class LearnerContract:
             if i % 20 == 0:
                 watched.freeze()
                 watched.memory()
+                watched.sketch()
+                watched.shadows()
+                watched.closed_vocabulary()
         alone.step(batch)
         assert same(watched.freeze(), alone.freeze())
 

@@ -13,7 +13,7 @@ from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner, warm_up
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
-from riata.maths import losses, truncated_row
+from riata.maths import losses, slots, truncated_row
 from riata.maths.truncated_step import learn_rows as learn_kernel
 from tests.learn.contract import Build, LearnerContract, same, served
 from tests.learn.streams import cut, sparse_events, to_batch
@@ -137,13 +137,15 @@ def test_whole_numbers_in_a_config_do_not_have_the_kernels_compiled_again() -> N
     assert _compiled(learn_kernel) == before
 
 
-@pytest.mark.parametrize("config", [None, _config(), _config(rule="round", ceiling=1.0)], ids=["defaults", "constant", "round"])
-def test_warm_up_leaves_nothing_to_compile(config: TruncatedGradientConfig | None) -> None:
-    kernels: list[Any] = [learn_kernel, truncated_row.collect, truncated_row.merge_tail, truncated_row.pick]
-    warm_up(config)
+@pytest.mark.parametrize(
+    "config", [TruncatedGradientConfig(), _config(), _config(rule="round", ceiling=1.0)], ids=["defaults", "constant", "round"]
+)
+def test_warm_up_leaves_nothing_to_compile(config: TruncatedGradientConfig) -> None:
+    kernels: list[Any] = [learn_kernel, truncated_row.collect, slots.merge_tail, slots.pick]
+    warm_up(config, to_batch([Event([(1, 1.0)], 1.0)]))
     before = [_compiled(kernel) for kernel in kernels]
     assert min(before) > 0
-    learner = build_learner(TruncatedGradientConfig() if config is None else config, BITS)
+    learner = build_learner(config, BITS)
     learner.step(to_batch(sparse_events(50, seed=1)))
     learner.thaw(learner.freeze())
     learner.weights()
@@ -297,6 +299,14 @@ def test_one_extreme_row_does_not_ruin_the_model() -> None:
     assert good < 0.9 * base
     # At least three quarters of what can be learnt is still known, or known again.
     assert after - good < 0.25 * (base - good)
+
+
+def test_learner_keeps_no_curvature_no_rivals_and_no_closed_vocabulary() -> None:
+    learner = TruncatedGradient(TruncatedGradientConfig(), BITS)
+    learner.step(to_batch(sparse_events(50, seed=1)))
+    assert learner.sketch() is None
+    assert learner.shadows() == []
+    assert learner.closed_vocabulary() is None
 
 
 @pytest.mark.parametrize(

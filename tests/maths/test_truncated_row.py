@@ -4,7 +4,7 @@ import numpy as np
 
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.maths.truncated_rate import Settings
-from riata.maths.truncated_row import COUNTS, SCALARS, Table, collect, merge_tail, pick
+from riata.maths.truncated_row import COUNTS, SCALARS, Table, collect
 from tests.learn.streams import sparse_events, to_batch
 from tests.twins import truncated_row as twin
 
@@ -33,23 +33,3 @@ def test_collisions_inside_a_row_add_up_and_do_not_overwrite() -> None:
     learner = TruncatedGradient(TruncatedGradientConfig(rate="constant", normalised=False, gravity=0.0), bits=1)
     learner.step(to_batch(sparse_events(200, seed=2, spread=0.0)))
     assert learner.weights().slot.tolist() == [0, 1]
-
-
-def test_merge_tail_puts_a_list_in_order_whose_head_was() -> None:
-    rng = np.random.default_rng(12)
-    for length, tail in ((0, 0), (1, 0), (1, 1), (5, 2), (5, 5), (300, 40), (300, 299)):
-        slot = rng.integers(0, 200, length, dtype=np.uint32)
-        slot[: length - tail].sort()
-        end = np.sort(slot[length - tail :])
-        expected = twin.merge_tail(slot.tolist(), end.tolist())
-        merge_tail(slot, end)
-        assert slot.tolist() == expected
-
-
-def test_pick_copies_two_neighbouring_columns() -> None:
-    line = np.arange(64.0).reshape(16, 4)
-    slot = np.array([0, 3, 4, 15], np.uint32)
-    left, right = np.empty(4), np.empty(4)
-    for column in (0, 2):
-        pick(line, slot, column, left, right)
-        assert (left.tolist(), right.tolist()) == twin.pick(line.tolist(), slot.tolist(), column)

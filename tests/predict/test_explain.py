@@ -13,8 +13,8 @@ from riata.predict.scoring import LARGEST, score
 from tests.predict.rows import batch_of, model_of, random_batch, random_weights
 
 
-def nobody(slot: int) -> list[str]:
-    del slot
+def nobody(slot: int, bits: int) -> list[str]:
+    del slot, bits
     return []
 
 
@@ -46,7 +46,7 @@ def test_unknown_features_are_listed_with_weight_zero() -> None:
 
 
 def test_names_of_one_slot_are_told_of_each_other() -> None:
-    book = NameBook(bits=4)
+    book = NameBook()
     book.add(5 << 60, b"seen before")
     book.add((5 << 60) + 1, b"a")
     row = [(5 << 28, 1.0, "a"), ((5 << 28) + 1, 1.0, "b"), (6 << 28, 1.0, "c")]
@@ -81,7 +81,7 @@ def test_answer_is_json_and_an_overflowing_margin_is_held() -> None:
 
 def test_top_weights_are_ordered_by_size_then_slot() -> None:
     weights = Weights(np.array([1, 2, 3, 4], np.uint32), np.array([1.0, -2.0, 2.0, 0.5]), 0.0, "logistic", 4)
-    book = NameBook(bits=4)
+    book = NameBook()
     book.add(3 << 60, b"b")
     book.add((3 << 60) + 1, b"c")
     found = top_weights(model_of(weights), 3, "", book)
@@ -96,7 +96,7 @@ def test_top_weights_are_ordered_by_size_then_slot() -> None:
 
 
 def test_top_weights_with_a_prefix_leave_others_out() -> None:
-    book = NameBook(bits=4)
+    book = NameBook()
     for slot, name in ((1, b"user^a"), (5, b"item^a"), (5, b"user^b"), (6, b"item^b"), (9, b"user^c")):
         book.add((slot << 60) + sum(name), name)
     found = top_weights(four_bits(), 10, "user^", book)
@@ -109,5 +109,24 @@ def test_top_weights_agree_with_a_full_sort() -> None:
     weights = random_weights(rng, 3000, 14)
     weights.beta[:] = np.round(weights.beta, 1) + 0.05  # many ties
     expected = sorted(zip(weights.slot.tolist(), weights.beta.tolist(), strict=True), key=lambda w: (-abs(w[1]), w[0]))
-    found = top_weights(model_of(weights), 200, "", NameBook(bits=14))
+    found = top_weights(model_of(weights), 200, "", NameBook())
     assert [(w.slot, w.weight) for w in found] == expected[:200]
+
+
+def test_slots_may_be_as_wide_as_the_hash() -> None:
+    weights = Weights(np.array([7, 2**32 - 1], np.uint32), np.array([2.0, -3.0]), 0.5, "logistic", 32)
+    book = NameBook()
+    book.add(7 << 32 | 1, b"age")
+    book.add(8 << 32, b"near but another")
+    book.add(2**64 - 1, b"last")
+    model = model_of(weights)
+    explanation = explain(model, [(7, 1.0, "age"), (8, 1.0, "near but another"), (2**32 - 1, 1.0, "last")], book.in_slot)
+    assert [(part.feature, part.weight) for part in explanation.contributions] == [
+        ("age", 2.0),
+        ("near but another", 0.0),
+        ("last", -3.0),
+    ]
+    assert all(part.shares_slot_with == () for part in explanation.contributions)
+    assert score(model, batch_of([[(7, 1.0), (8, 1.0), (2**32 - 1, 1.0)]])).margin.tolist() == [explanation.margin] == [-0.5]
+    assert [(w.feature, w.slot) for w in top_weights(model, 9, "", book)] == [("last", 2**32 - 1), ("age", 7)]
+    assert [w.feature for w in top_weights(model, 9, "a", book)] == ["age"]

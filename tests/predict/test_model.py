@@ -14,7 +14,13 @@ from tests.predict.rows import batch_of, model_of, origin, random_weights
 
 @pytest.mark.parametrize(
     ("link", "labels", "probability"),
-    [("logistic", "0/1", 0.5), ("identity", "-1/+1", 0.5), ("hinge", "0/1", math.nan), ("identity", "real", math.nan)],
+    [
+        ("logistic", "0/1", 0.5),
+        ("probit", "0/1", 0.5),
+        ("identity", "-1/+1", 0.5),
+        ("hinge", "0/1", math.nan),
+        ("identity", "real", math.nan),
+    ],
 )
 def test_empty_model_answers_its_prior(link: Link, labels: Labels, probability: float) -> None:
     model = empty_model(origin(labels), link, bits=22, created_ms=5)

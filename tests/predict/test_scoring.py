@@ -76,6 +76,11 @@ def test_labels_are_written_as_the_client_writes_them() -> None:
     assert score(model_of(hinge), batch).label.tolist() == [1.0, 0.0, 0.0]
     assert np.isnan(score(model_of(hinge), batch).probability).all()
     assert score(model_of(identity), batch).probability.tolist() == [1.0, 0.0, 0.5]
+    probit = score(model_of(dataclasses.replace(weights, link="probit")), batch)
+    assert probit.probability.tolist() == pytest.approx(
+        [0.9772498680518208, 0.0227501319481792, 0.5], rel=1e-14
+    )  # Phi(2), Phi(-2)
+    assert probit.label.tolist() == [1.0, 0.0, 0.0]
     real = score(model_of(identity, "real"), batch)
     assert real.label.tolist() == real.margin.tolist() == [2.5, -1.5, 0.5]
     assert np.isnan(real.probability).all()

@@ -1,19 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
 import threading
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import pytest
 
 from riata.base.clock import ManualClock, SystemClock
 from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, Unavailable
-from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
 from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings
@@ -21,67 +14,7 @@ from riata.run.outcome import RowsRefused
 from riata.run.service import Service
 from riata.store.memory import Faults, MemoryStore
 from riata.store.store import Store
-from riata.wire.parse import parse_examples
-from riata.wire.parsed import Parsed
-
-SMALL = {"encoder": {"bits": 12}, "publish_every_ms": 1}
-
-
-@dataclass(frozen=True, slots=True)
-class House:
-    """A service on a store in memory."""
-
-    engine: Engine
-    service: Service
-    admin: Admin
-    store: MemoryStore
-    fatal: list[str]
-
-    def parse(self, rows: list[dict[str, Any]], model: str = "m") -> Parsed:
-        body = "\n".join(json.dumps(row) for row in rows).encode()
-        return parse_examples(body, "application/x-ndjson", self.service.context(model, True), labelled=True)
-
-    async def observe(self, rows: list[dict[str, Any]], model: str = "m", **how: bool) -> Any:
-        return await self.service.observe(model, self.parse(rows, model), **{"wait_applied": True, **how})
-
-
-def build(store: MemoryStore, **settings: Any) -> House:
-    fatal: list[str] = []
-    numbers = itertools.count(1)
-    engine = Engine(
-        lambda: store,
-        EngineSettings("test", Retention(3, 10**6), "memory", **settings),
-        SystemClock(),
-        lambda size: next(numbers).to_bytes(size, "big"),
-        fatal.append,
-    )
-    return House(engine, Service(engine), Admin(engine), store, fatal)
-
-
-def run_with(store: MemoryStore, work: Callable[[House], Awaitable[None]], **settings: Any) -> None:
-    async def whole() -> None:
-        house = build(store, **settings)
-        await house.service.start()
-        try:
-            if "m" not in house.engine.desks:
-                await house.admin.put_model("m", SMALL)
-            await work(house)
-        finally:
-            await house.service.stop()
-
-    asyncio.run(whole())
-
-
-def events(n: int, seed: int = 0, first_id: int | None = None) -> list[dict[str, Any]]:
-    rng = np.random.default_rng(seed)
-    rows: list[dict[str, Any]] = []
-    for i in range(n):
-        colour = str(rng.choice(["red", "green", "blue"]))
-        row: dict[str, Any] = {"features": {"colour": colour, "size": float(rng.integers(1, 9))}, "label": int(colour == "red")}
-        if first_id is not None:
-            row["event_id"] = f"e{first_id + i}"
-        rows.append(row)
-    return rows
+from tests.run.house import SMALL, House, build, events, run_with
 
 
 def test_events_are_learnt_and_served() -> None:
@@ -92,7 +25,7 @@ def test_events_are_learnt_and_served() -> None:
         assert published.model.seq == observed.seq == 51
         assert published.figures["cumulative"]["examples"] == 50
         assert published.model.non_zeros >= 3
-        assert set(house.service.names("m").slots_with("colour=red"))
+        assert set(house.service.names("m").slots_with("colour=red", 12))
 
     run_with(MemoryStore(), work)
 
@@ -145,7 +78,7 @@ def test_what_was_logged_is_there_after_a_crash_and_after_a_stop() -> None:
     async def look(house: House) -> None:
         assert house.service.published("m").figures["cumulative"]["examples"] == 40
         digests.append((await house.admin.snapshot_now("m"))["state_digest"])
-        assert set(house.service.names("m").slots_with("size"))
+        assert set(house.service.names("m").slots_with("size", 12))
 
     run_with(store, learn)
     run_with(store.crash(), look)
@@ -177,7 +110,7 @@ def test_an_export_becomes_the_same_model_under_another_name() -> None:
         mine, theirs = house.service.published("m").model.weights, house.service.published("copy").model.weights
         assert mine.slot.tolist() == theirs.slot.tolist()
         assert mine.beta.tobytes() == theirs.beta.tobytes()
-        assert set(house.service.names("copy").slots_with("colour=red"))
+        assert set(house.service.names("copy").slots_with("colour=red", 12))
         with pytest.raises(Malformed, match="not an export"):
             await house.admin.import_model("copy", content[:-1])
         with pytest.raises(Conflict, match="another way"):

@@ -105,7 +105,9 @@ def deadly(monkeypatch: pytest.MonkeyPatch, poison: int) -> Iterator[None]:
     """Any start that applies event `poison` dies under it."""
     apply = ModelState.apply
 
-    def dying(self: ModelState, record: Record, batch: Batch | None = None, skips: frozenset[int] = frozenset()) -> list[int]:
+    def dying(
+        self: ModelState, record: Record, batch: Batch | None = None, skips: frozenset[int] = frozenset()
+    ) -> dict[int, str]:
         if record.first <= poison <= record.last and poison not in skips and record.kind == "observe":
             raise Died
         return apply(self, record, batch, skips)

@@ -145,8 +145,9 @@ def test_an_event_that_would_leave_the_finite_numbers_is_left_out_and_counted() 
     assert found.refused
     assert found.state.skipped == len(found.refused)
     assert np.isfinite(found.state.learner.weights().beta).all()
-    for seq in found.refused:
-        store.append([Append("m", "skip", 0, payload=records.encode_skip(seq, "not finite"))])
+    for seq, reason in found.refused.items():
+        assert "non-finite" in reason
+        store.append([Append("m", "skip", 0, payload=records.encode_skip(seq, reason))])
     again = Recovery(here(store), owner, lambda: 0).recover("m")
-    assert again.refused == []
+    assert again.refused == {}
     assert again.state.freeze().digest() == found.state.freeze().digest()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from riata.maths.links import HINGE, IDENTITY, LOGISTIC, REAL
-from tests.twins.links import sigma
+from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
+from tests.twins.links import normal_cdf, sigma
+from tests.twins.taylor import log_likelihood
 
 NAMES = ("weight", "log_loss", "base_log_loss", "correct", "predicted", "observed", "loss", "base_loss")
 
@@ -49,7 +50,12 @@ def quantities(event: Event, link: int) -> dict[str, float]:
         found |= {"predicted": p, "correct": float((p > 0.5) == (y == 1.0))}
         found |= {"log_loss": clipped_log_loss(p if y == 1.0 else not_p)}
         found |= {"base_log_loss": clipped_log_loss(base if y == 1.0 else 1.0 - base)}
-    if link == LOGISTIC:
+    if link == PROBIT:
+        p = normal_cdf(m)
+        found |= {"predicted": p, "correct": float((p > 0.5) == (y == 1.0))}
+        found |= {"log_loss": min(-log_likelihood(PROBIT, m, y), -math.log(1e-15))}
+        found |= {"base_log_loss": clipped_log_loss(base if y == 1.0 else 1.0 - base)}
+    if link in (LOGISTIC, PROBIT):
         found |= {"loss": found["log_loss"], "base_loss": found["base_log_loss"]}
     elif link == HINGE:
         sign = 2.0 * y - 1.0
@@ -80,4 +86,4 @@ def window_sums(events: list[Event], link: int, window: int) -> dict[str, float]
 def window_loss(events: list[Event], link: int, window: int) -> float:
     """Mean log loss over the last events; the learner's own loss where there is no probability."""
     sums = window_sums(events, link, window)
-    return sums["log_loss" if link in (LOGISTIC, IDENTITY) else "loss"] / sums["weight"]
+    return sums["log_loss" if link in (LOGISTIC, PROBIT, IDENTITY) else "loss"] / sums["weight"]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from riata.maths.links import HINGE, IDENTITY, LOGISTIC, REAL
+from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
 from riata.watch.figures import calibration_cells, horizon_figures, ratio
 from riata.watch.tally import CELL, CELLS, SCALE, SUMS
 
@@ -26,6 +26,7 @@ def test_ratio_that_overflows_is_none() -> None:
     ("link", "missing"),
     [
         (LOGISTIC, set()),
+        (PROBIT, set()),
         (IDENTITY, set()),
         (HINGE, {"log_loss", "base_log_loss", "normalised_entropy", "calibration_ratio"}),
         (REAL, {"log_loss", "base_log_loss", "normalised_entropy", "calibration_ratio", "auc", "accuracy", "base_rate"}),
@@ -51,4 +52,5 @@ def test_calibration_has_twenty_cells_from_zero_to_one_or_none_at_all() -> None:
     assert (cells[0]["from"], cells[-1]["to"], len(cells)) == (0.0, 1.0, 20)
     assert cells[0] == {"from": 0.0, "to": 0.05, "examples": 0, "mean_predicted": None, "mean_observed": None}
     assert cells[3] == {"from": 0.15, "to": 0.2, "examples": 4, "mean_predicted": 1.2 / 8, "mean_observed": 0.25}
+    assert calibration_cells(table, PROBIT) == calibration_cells(table, IDENTITY) == cells
     assert calibration_cells(table, HINGE) == calibration_cells(table, REAL) == []

@@ -6,13 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import scipy.stats
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from riata.base.arrays import BOOL, F64, Arrays
 from riata.base.errors import Corrupt
 from riata.watch.progressive import Answers, Progressive, ProgressiveConfig, warm_up
 
-ALL: list[Answers] = ["logistic", "identity", "hinge", "real"]
+ALL: list[Answers] = ["logistic", "probit", "identity", "hinge", "real"]
 SMALL = {"half_life": 150, "window": 400}
 
 
@@ -59,6 +60,17 @@ def test_figures_agree_with_scikit_learn() -> None:
         assert found["normalised_entropy"] == pytest.approx(found["log_loss"] / found["base_log_loss"], rel=1e-12)
         # Exact in the window; bins of width 1/192 in the cumulative figure.
         assert found["auc"] == pytest.approx(roc_auc_score(y, p, sample_weight=w), abs=tolerance)
+
+
+def test_figures_of_a_probit_link_agree_with_scikit_learn() -> None:
+    stream, progressive = Stream(3000), watched("probit")
+    stream.feed(progressive, 0, 3000)
+    keep = ~stream.refused
+    y, p, w = stream.label[keep], scipy.stats.norm.cdf(stream.margin[keep]), stream.weight[keep]
+    found = progressive.figures()["cumulative"]
+    assert found["log_loss"] == found["loss"] == pytest.approx(log_loss(y, p, sample_weight=w), rel=1e-12)
+    assert found["accuracy"] == pytest.approx(accuracy_score(y, p > 0.5, sample_weight=w), rel=1e-12)
+    assert found["calibration_ratio"] == pytest.approx((w * p).sum() / (w * y).sum(), rel=1e-12)
 
 
 def test_faded_figures_agree_with_faded_weights_in_scikit_learn() -> None:

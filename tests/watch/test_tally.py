@@ -7,11 +7,11 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.maths.auc import BINS, histogram_auc, ranked_auc
-from riata.maths.links import HINGE, IDENTITY, LOGISTIC, REAL
+from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
 from riata.watch import tally
 from tests.twins import tally as twin
 
-LINKS = [LOGISTIC, IDENTITY, HINGE, REAL]
+LINKS = [LOGISTIC, PROBIT, IDENTITY, HINGE, REAL]
 N, WINDOW, HALF_LIFE = 300, 70, 40
 
 # A faded sum carries a rounding for each event: its weight grows by repeated multiplication. The twin adds exactly.
@@ -90,7 +90,7 @@ def test_window_loss_of_nothing_is_not_a_number() -> None:
     assert math.isnan(tally.window_loss(np.zeros((tally.PAST, 5)), 0, 0))
 
 
-@pytest.mark.parametrize("link", [LOGISTIC, IDENTITY])
+@pytest.mark.parametrize("link", [LOGISTIC, PROBIT, IDENTITY])
 def test_calibration_counts_every_event_in_the_cell_of_its_probability(link: int) -> None:
     done = Tallied(link)
     expected = np.zeros((tally.CELLS, tally.CELL))
@@ -102,7 +102,7 @@ def test_calibration_counts_every_event_in_the_cell_of_its_probability(link: int
     assert done.calibration[:, tally.CELL_EXAMPLES].sum() == N
 
 
-@pytest.mark.parametrize("link", [LOGISTIC, IDENTITY, HINGE])
+@pytest.mark.parametrize("link", [LOGISTIC, PROBIT, IDENTITY, HINGE])
 def test_histogram_holds_the_weight_of_each_class(link: int) -> None:
     done = Tallied(link)
     positive = done.label == 1.0
@@ -114,10 +114,17 @@ def test_histogram_holds_the_weight_of_each_class(link: int) -> None:
     assert from_bins == pytest.approx(exact, abs=2e-3)  # 300 events: one pair in a shared bin may weigh 1e-3
 
 
-def test_a_sure_and_wrong_answer_costs_no_more_than_the_clip() -> None:
-    done = Tallied(LOGISTIC)
+@pytest.mark.parametrize("link", [LOGISTIC, PROBIT])
+def test_a_sure_and_wrong_answer_costs_no_more_than_the_clip(link: int) -> None:
+    done = Tallied(link)
     before = done.sums[tally.CUMULATIVE, tally.LOG_LOSS]
     state = (done.examples, done.sums, done.histogram, done.calibration, done.window)
-    tally.tally(np.array([-1e9]), np.ones(1), np.ones(1), LOGISTIC, 1.0, *state)
+    tally.tally(np.array([-1e9]), np.ones(1), np.ones(1), link, 1.0, *state)
     cost = done.sums[tally.CUMULATIVE, tally.LOG_LOSS] - before
     assert cost == pytest.approx(-math.log(1e-15), rel=1e-9)  # a difference of two sums
+
+
+def test_log_loss_of_a_probit_answer_keeps_its_digits_where_the_probability_rounds_to_one() -> None:
+    probability, cost, _, _, own, _ = tally.judge(PROBIT, 9.0, 1.0, 0.5)
+    assert probability == 1.0
+    assert cost == own == pytest.approx(1.1285884059538408e-19, rel=1e-12)  # -log Phi(9)

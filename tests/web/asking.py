@@ -41,6 +41,9 @@ class Client:
     def put(self, url: str, body: bytes | str, kind: str = "application/json") -> httpx.Response:
         return self.ask("PUT", url, content=body, headers={"Content-Type": kind})
 
+    def patch(self, url: str, body: bytes | str, kind: str = "application/json") -> httpx.Response:
+        return self.ask("PATCH", url, content=body, headers={"Content-Type": kind})
+
 
 @contextmanager
 def asking(app: FastAPI) -> Iterator[Client]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,13 @@ import numpy as np
 from riata.base.clock import ManualClock, rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, Malformed, NotFound, RiataError
-from riata.learn.learner import Weights
+from riata.learn.learner import Shadow, Sketch, Weights
 from riata.predict.model import Model, Origin
 from riata.predict.name_book import NameBook
-from riata.run.config import ModelConfig, check_change, read_config
+from riata.predict.uncertainty import Covariance, look_up
+from riata.run.config import ModelConfig, check_change, read_config, with_changes
 from riata.run.health import Health, ModelHealth
+from riata.run.looking import Looked, PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.published import Published
 from riata.watch.progressive import Progressive, ProgressiveConfig
@@ -39,11 +43,13 @@ class FakeModel:
     weights: dict[int, float] = field(default_factory=dict)
     ids: dict[bytes, bytes] = field(default_factory=dict)
     generations: list[int] = field(default_factory=list)
+    sketch: Sketch | None = None  # what predictions get their standard errors from, and paths are solved on
+    shadows: list[Shadow] = field(default_factory=list)
     book: NameBook = field(init=False)
     seen: NamesSeen = field(init=False)
 
     def __post_init__(self) -> None:
-        self.book = NameBook(self.config.encoder.bits)
+        self.book = NameBook()
         self.seen = NamesSeen(self.config.encoder.names_max)
 
 
@@ -81,6 +87,8 @@ class FakeService:
         figures = Progressive(ProgressiveConfig()).figures()
         figures["cumulative"]["examples"] = m.learnt
         served = Model(origin, weights, gen=len(m.generations), version=m.version, seq=m.learnt, created_ms=0)
+        if m.sketch is not None:
+            served = replace(served, uncertainty=look_up(Covariance.of(m.sketch), weights))
         history = [{"seq": n, "examples": n} for n in range(1, m.learnt + 1)]
         return Published(served, m.config, figures, history, {"state": 8}, m.seq, 0, m.version, 0, self.clock.now_ms - 1500)
 
@@ -169,6 +177,18 @@ class FakeService:
             check_change(self.all[model].config, config)
             self.all[model].config = config
         return created, config
+
+    async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
+        m = self.model(model)
+        config = with_changes(m.config, changes)
+        m.seq += config != m.config
+        m.config = config
+        return config, m.seq
+
+    async def path(self, model: str, question: PathQuestion) -> dict[str, Any]:
+        m = self.model(model)
+        looked = Looked(m.version, m.learnt, copy.deepcopy(m.sketch), m.shadows)
+        return path_answer(model, looked, question, self.published(model).figures)
 
     async def drop_model(self, model: str) -> None:
         if model == "default":

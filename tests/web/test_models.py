@@ -37,8 +37,14 @@ def test_what_needs_a_rebuild_is_a_conflict_that_names_it(client: Client) -> Non
         ('{"publish_every_ms":"1"}', 422, "wrong_type"),
         ('{"publish_every_ms":true}', 422, "wrong_type"),
         ('{"publish_every_ms":0}', 422, "out_of_range"),
-        ('{"learner":{"kind":"oracle"}}', 422, "out_of_range"),
+        ('{"learner":{"kind":"oracle"}}', 422, "unknown_kind"),
+        ('{"learner":{"kind":["taylor_sketch"]}}', 422, "wrong_type"),
+        ('{"learner":{"gamma":1}}', 422, "unknown_key"),
+        ('{"learner":{"kind":"taylor_sketch","gamma":-1}}', 422, "out_of_range"),
+        ('{"learner":{"kind":"taylor_sketch","mode":"exact","reexpand":1,"beyond":"none"}}', 422, "out_of_range"),
+        ('{"learner":{"kind":"taylor_sketch","reexpand":1}}', 422, "conflicting_settings"),
         ('{"labels":"real"}', 422, "out_of_range"),
+        ('{"labels":"real","learner":{"kind":"ftrl_proximal"}}', 422, "out_of_range"),
         ("[]", 422, "wrong_type"),
         ("", 400, "empty_body"),
         ("{", 400, "malformed"),
@@ -57,6 +63,39 @@ def test_unsuitable_documents_are_refused(client: Client, body: str, status: int
     answer = client.put("/models/m", body)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert client.get("/models/m").status_code == 404
+
+
+@pytest.mark.parametrize("kind", ["truncated_gradient", "taylor_sketch", "ftrl_proximal"])
+def test_every_learner_can_be_asked_for_by_its_kind_alone(client: Client, kind: str) -> None:
+    assert client.put("/models/m", json.dumps({"learner": {"kind": kind}})).status_code == 201
+    assert client.get("/models/m").json()["config"]["learner"]["kind"] == kind
+
+
+def test_without_a_kind_the_learner_is_truncated_gradient(client: Client) -> None:
+    assert client.put("/models/m", '{"learner":{"eta":0.5}}').status_code == 201
+    learner = client.get("/models/m").json()["config"]["learner"]
+    assert (learner["kind"], learner["eta"]) == ("truncated_gradient", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"feature": 1, "gamma": 1}, "learner.gamma_of[1].feature: expected a string"),
+        ({"feature": "age", "gama": 1}, "learner.gamma_of[1].gama: unknown key; did you mean 'gamma'?"),
+        ({"feature": "age"}, "learner.gamma_of[1]: missing gamma"),
+        ({"feature": "age", "gamma": -1}, "learner.gamma_of[1].gamma: -1.0 is below 0"),
+        ({"feature": "a" * 257, "gamma": 1}, "learner.gamma_of[1].feature: longer than 256"),
+        ("age", "learner.gamma_of[1]: expected an object"),
+    ],
+)
+def test_a_mistake_in_a_list_of_settings_is_found_by_its_path(client: Client, entry: object, told: str) -> None:
+    good = {"feature": "age", "gamma": 0}
+    document = {"learner": {"kind": "taylor_sketch", "gamma_of": [good, entry]}}
+    answer = client.put("/models/m", json.dumps(document))
+    assert answer.status_code == 422
+    assert told in answer.json()["detail"]
+    document["learner"]["gamma_of"] = [good]
+    assert client.put("/models/m", json.dumps(document)).status_code == 201
 
 
 def test_an_unknown_key_names_the_nearest(client: Client) -> None:
@@ -161,7 +200,7 @@ def test_paths_nobody_knows_are_problems_too(client: Client) -> None:
     [
         ("GET", "/observe", {"POST"}),
         ("DELETE", "/predict", {"GET", "HEAD", "POST"}),
-        ("PATCH", "/models/default", {"GET", "PUT", "DELETE"}),
+        ("POST", "/models/default", {"GET", "PUT", "PATCH", "DELETE"}),
         ("POST", "/models", {"GET"}),
         ("PUT", "/models/default/snapshots", {"GET", "POST"}),
         ("DELETE", "/livez", {"GET"}),

@@ -19,6 +19,7 @@ from riata.web.models import model_routes
 from riata.web.openapi import openapi_document, operations
 from riata.web.settings import WebSettings
 from riata.web.snapshots import snapshot_routes
+from riata.web.tuning import tuning_routes
 from tests.web.asking import Client
 from tests.web.fake_service import FakeService
 
@@ -52,6 +53,7 @@ def served() -> set[tuple[str, str]]:
     service, settings = FakeService(ManualClock()), WebSettings()
     routers = [
         model_routes(service, service, settings),
+        tuning_routes(service, service, settings),
         snapshot_routes(service, service, settings),
         health_routes(service, Meters(service)),
     ]

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, Le, Lt, MaxLen
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, doc
 
 from riata.web.schema_of import schema_of
 
@@ -18,11 +18,18 @@ class Inner:
 
 
 @dataclass(frozen=True)
+class Other:
+    kind: Literal["other"] = "other"
+    side: Annotated[float, doc("how long")] = 1.0
+
+
+@dataclass(frozen=True)
 class Outer:
     needed: int
     part: Inner = field(default_factory=Inner)
     either: Inner | None = None
     names: Annotated[tuple[Annotated[str, MaxLen(3)], ...], MaxLen(2)] = ()
+    shape: Inner | Other | None = None
     ceiling: Annotated[float, Ge(0), Le(math.inf)] = field(default=math.inf, metadata={"doc": "no bound"})
 
 
@@ -35,13 +42,23 @@ def test_every_key_has_type_bounds_default_and_reason() -> None:
         },
         "additionalProperties": False,
     }
+    other = {
+        "type": "object",
+        "properties": {
+            "kind": {"enum": ["other"], "default": "other"},
+            "side": {"type": "number", "description": "how long", "default": 1.0},
+        },
+        "additionalProperties": False,
+        "required": ["kind"],  # all but the first have to say which they are
+    }
     assert schema_of(Outer) == {
         "type": "object",
         "properties": {
             "needed": {"type": "integer"},
             "part": inner,
-            "either": {"anyOf": [{**inner, "required": ["kind"]}, {"type": "null"}], "default": None},
+            "either": {"anyOf": [inner, {"type": "null"}], "default": None},
             "names": {"type": "array", "items": {"type": "string", "maxLength": 3}, "maxItems": 2, "default": []},
+            "shape": {"anyOf": [inner, other, {"type": "null"}], "default": None},
             "ceiling": {"type": "number", "minimum": 0, "default": "infinite", "description": "no bound"},
         },
         "additionalProperties": False,

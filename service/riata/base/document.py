@@ -2,6 +2,8 @@
 
 One definition serves everything: the dataclass field carries its default, its bounds (`annotated_types`) and its reason
 (the field's `doc`), and the same class feeds validation here, the OpenAPI schema and the written reference.
+
+Where a field takes one of several dataclasses, the key `kind` says which; without it, the first of them is meant.
 """
 
 from __future__ import annotations
@@ -100,9 +102,13 @@ def _read_union(options: tuple[Any, ...], value: object, path: str) -> Any:
         return None
     tagged = {_kind_of(option): option for option in options if dataclasses.is_dataclass(option)}
     if tagged and isinstance(value, Mapping):
-        kind = value.get("kind")
+        kind = value.get("kind", next(iter(tagged)))
+        if not isinstance(kind, str):
+            raise BadInput(f"{_at(path, 'kind')}: expected a string, got {_name(kind)}", "wrong_type")
         if kind not in tagged:
-            raise BadInput(f"{path}.kind: {kind!r} is not known; {nearest(str(kind), tagged)}", "unknown_kind")
+            raise BadInput(f"{_at(path, 'kind')}: {kind[:64]!r} is not known; {nearest(kind[:64], tagged)}", "unknown_kind")
+        if "kind" not in value:
+            _check_kind_is_not_missing(tagged, value, path)
         return read_document(typing.cast(type, tagged[kind]), value, path)
     failure: BadInput | None = None
     for option in options:
@@ -111,6 +117,18 @@ def _read_union(options: tuple[Any, ...], value: object, path: str) -> Any:
         except BadInput as error:
             failure = failure or error
     raise failure or BadInput(f"{path}: not understood", "wrong_type")
+
+
+def _check_kind_is_not_missing(tagged: Mapping[str, Any], value: Mapping[Any, Any], path: str) -> None:
+    """Where a key belongs to another form than the one meant without `kind`, say so instead of naming a similar key."""
+    known = {kind: {field.name for field in dataclasses.fields(option)} for kind, option in tagged.items()}
+    meant = next(iter(tagged))
+    for key in value:
+        others = [repr(kind) for kind, names in known.items() if key in names]
+        if others and key not in known[meant]:
+            kinds = " or ".join(others)
+            told = f"{_at(path, key)}: not a key of {meant!r}, which is meant without kind; say kind {kinds}"
+            raise BadInput(told, "unknown_key")
 
 
 def _kind_of(option: Any) -> str:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from riata.base.errors import BadInput, RiataError
-from riata.cli import demo, inspect, observe, predict, replay, serve, version
+from riata.cli import demo, inspect, observe, path, predict, replay, serve, tune, version
 
 FAILED: Final = 1
 MISUSED: Final = 2
@@ -58,6 +58,8 @@ app = typer.Typer(
 app.command(name="serve", cls=serve.ServeCommand, epilog=serve.EXAMPLE)(serve.serve)
 app.command(name="observe", epilog=observe.EXAMPLE)(observe.observe)
 app.command(name="predict", epilog=predict.EXAMPLE)(predict.predict)
+app.command(name="path", epilog=path.EXAMPLE)(path.path)
+app.command(name="tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)
 app.command(name="inspect", epilog=inspect.EXAMPLE)(inspect.inspect)
 app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)

@@ -18,6 +18,9 @@ PROBLEMS_SHOWN: Final = 10
 UrlOption = Annotated[str, typer.Option(envvar="RIATA_URL", help="Where the service is.")]
 ModelOption = Annotated[str, typer.Option(help="Name of the model.")]
 FormatOption = Annotated[str, typer.Option("--format", help="auto, ndjson, vw or svmlight; auto looks at the first lines.")]
+LearnerOption = Annotated[
+    str | None, typer.Option(help="Of a model that is made: truncated_gradient, taylor_sketch, ftrl_proximal, or a JSON file.")
+]
 RowsPerRequest = Annotated[int, typer.Option(min=1, max=10_000, help="Rows sent together.")]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from riata.cli.connect import DEFAULT_URL, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, LearnerOption, UrlOption, connected
 
 DEFAULT_ROWS: Final = 400_000  # some 15 to 30 s, and enough to see the change halfway
 EXAMPLE: Final = "Examples: `riata demo` streams generated clicks; `riata demo mails.ndjson.gz --fresh` your own rows."
@@ -19,6 +19,7 @@ def demo(
     rows: Annotated[int | None, typer.Option(min=1, help="Rows to stream. [400000 generated; all of a file]")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the generated clicks.")] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="Drop a model of that name first.")] = False,
+    learner: LearnerOption = None,
 ) -> None:
     """Stream rows into a running service and watch it learn: the log loss beside that of guessing the base rate."""
     from rich.console import Console
@@ -27,11 +28,12 @@ def demo(
     from riata.cli.demo_run import Demo, prepare_model, show_end
     from riata.cli.demo_stream import file_stream, generated_stream
     from riata.cli.demo_view import make_view
+    from riata.cli.model_setup import model_document
 
     console = Console()
     source = generated_stream(rows or DEFAULT_ROWS, seed) if file is None else file_stream(file, rows)
     with source as stream, connected(url) as riata:
-        prepare_model(riata, model, stream, fresh, ask=console.is_terminal)
+        prepare_model(riata, model, model_document(stream.labels, stream.text, learner), fresh, ask=console.is_terminal)
         console.print(f"streaming {stream.name} into model {model!r} at {url}", highlight=False, soft_wrap=True)
         run = Demo(riata, model, stream, SystemClock())
         with make_view(console) as view:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from rich.console import Console
@@ -14,7 +15,6 @@ from riata.cli.connect import Refusals, observed_of
 from riata.cli.demo_stream import Stream
 from riata.cli.demo_view import View
 from riata.cli.labels import without_label
-from riata.cli.model_setup import model_document
 from riata.cli.reading import Moment, Reading, read_metrics
 from riata.cli.source import CONTENT_TYPES, Chunk, chunks
 from riata.cli.try_it import observe_line, predict_line
@@ -28,11 +28,10 @@ WEIGHTS_SHOWN: Final = 12
 ROWS_PER_REQUEST: Final = 1000  # large enough that a durable acknowledgement costs little a row, small enough to watch
 
 
-def prepare_model(riata: Riata, model: str, stream: Stream, fresh: bool, ask: bool) -> None:
-    """Make `model` for `stream`. One of that name is dropped where `fresh` says so, or the person asked agrees."""
+def prepare_model(riata: Riata, model: str, document: Mapping[str, Any], fresh: bool, ask: bool) -> None:
+    """Make `model` from its configuration. One of that name is dropped where `fresh` says so, or the person asked agrees."""
     from riata.client import ApiNotFound
 
-    document = model_document(stream.labels, stream.text)
     try:
         riata.model(model)
     except ApiNotFound:

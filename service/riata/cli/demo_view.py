@@ -10,9 +10,9 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
-from riata.cli.plot import Plot, draw
+from riata.cli.plot import draw
+from riata.cli.plot_text import plot_text
 from riata.cli.progress import SpeedColumn
 from riata.cli.reading import Moment, Reading
 
@@ -96,7 +96,7 @@ def curve_panel(curve: list[Reading], columns: int) -> RenderableType:
         return Panel("waiting for the first figures", title="log loss")
     plot = draw([[base for base, _ in points], [model for _, model in points]], columns, PLOT_LINES)
     title = f"log loss over the last events (half-life {curve[-1].half_life:,})"
-    return Panel(_plot_text(plot), title=title, expand=False)
+    return Panel(plot_text(plot, SERIES), title=title, expand=False)
 
 
 def figures_table(moment: Moment) -> RenderableType:
@@ -129,16 +129,3 @@ def _figures(moment: Moment) -> dict[str, str]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
-
-
-def _plot_text(plot: Plot) -> Text:
-    text = Text()
-    for number, line in enumerate(plot.cells):
-        label = {0: f"{plot.high:8.4f} ", len(plot.cells) - 1: f"{plot.low:8.4f} "}.get(number, " " * 9)
-        text.append(label, "dim")
-        for character, series in line:
-            text.append(character, SERIES[series][1] if series >= 0 else "")
-        for (name, style), end in zip(SERIES, plot.ends, strict=True):
-            text.append(f" {name}" if end == number else "", style)
-        text.append("\n" if number < len(plot.cells) - 1 else "")
-    return text

@@ -1,9 +1,10 @@
-"""Making a model for a file: the configuration document that takes its labels and its texts."""
+"""Making a model for a file: the configuration document that takes its labels and its texts, with the learner asked for."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from riata.base.errors import BadInput, nearest
@@ -13,18 +14,37 @@ if TYPE_CHECKING:
 
 LABELS: Final = ("0/1", "-1/+1", "real")
 TEXT_CHARACTERS: Final = 100  # a string longer than this is prose to be split into words, not the name of a category
+LEARNERS: Final = ("ftrl_proximal", "taylor_sketch", "truncated_gradient")
 LOSS_OF_REAL: Final = "squared"
 
 
-def model_document(labels: str, text: Iterable[str] = ()) -> dict[str, Any]:
-    """Write the configuration of a model for these labels, everything else by default."""
+def model_document(labels: str, text: Iterable[str] = (), learner: str | None = None) -> dict[str, Any]:
+    """Write the configuration of a model for these labels and with this learner, everything else by default."""
     if labels not in LABELS:
         raise BadInput(f"--labels {labels}: {nearest(labels, LABELS)}", "bad_option")
     document: dict[str, Any] = {"labels": labels}
-    if labels == "real":
+    if learner is not None:
+        document["learner"] = learner_document(learner)
+    elif labels == "real":
         document["learner"] = {"kind": "truncated_gradient", "loss": LOSS_OF_REAL}
     if fields := list(text):
         document["encoder"] = {"text": fields}
+    return document
+
+
+def learner_document(said: str) -> dict[str, Any]:
+    """Read what --learner says: the name of a learner, or a file with its settings. Raises `BadInput`."""
+    if said in LEARNERS:
+        return {"kind": said}
+    path = Path(said)
+    if not path.is_file():
+        raise BadInput(f"--learner {said}: neither a learner nor a file; {nearest(said, LEARNERS)}", "bad_option")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadInput(f"--learner {said}: not JSON: {error}", "bad_option") from None
+    if not isinstance(document, dict):
+        raise BadInput(f'--learner {said}: expected an object, as {{"kind": "taylor_sketch", "gamma": 0.3}}', "bad_option")
     return document
 
 
@@ -42,7 +62,7 @@ def text_fields(lines: Iterable[bytes]) -> list[str]:
     return sorted(found)
 
 
-def ensure_model(riata: Riata, model: str, labels: str) -> bool:
+def ensure_model(riata: Riata, model: str, labels: str, learner: str | None = None) -> bool:
     """Create `model` for `labels` unless it is there; return whether it was created.
 
     Raises `BadInput` where it is there and takes other labels.
@@ -52,7 +72,7 @@ def ensure_model(riata: Riata, model: str, labels: str) -> bool:
     try:
         present = riata.model(model)
     except ApiNotFound:
-        riata.create_model(model, model_document(labels))
+        riata.create_model(model, model_document(labels, learner=learner))
         return True
     taken = present.get("config", {}).get("labels")
     if taken is not None and taken != labels:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from riata.base.errors import BadInput
 from riata.cli.connect import (
     DEFAULT_URL,
     FormatOption,
+    LearnerOption,
     ModelOption,
     Refusals,
     RowsPerRequest,
@@ -34,6 +36,7 @@ def observe(
     labels: Annotated[
         str | None, typer.Option(help="0/1, -1/+1 or real: make the model for such labels if it is not there.")
     ] = None,
+    learner: LearnerOption = None,
 ) -> None:
     """Send a file of labelled rows to a running service.
 
@@ -44,10 +47,12 @@ def observe(
     from riata.cli.source import CONTENT_TYPES, chunks, open_source, read_rows
 
     require_format(form)
+    if learner is not None and labels is None:
+        raise BadInput("--learner is about a model that is made; say for which --labels", "bad_option")
     refusals, accepted, duplicate = Refusals(), 0, 0
     with open_source(file) as source, connected(url) as riata:
         rows = read_rows(source, file, form)
-        if labels is not None and ensure_model(riata, model, labels):
+        if labels is not None and ensure_model(riata, model, labels, learner):
             typer.echo(f"made model {model!r} for labels {labels}", err=True)
         with row_progress("observed") as advance:
             for chunk in chunks(rows.lines, rows_per_request):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, get_args
 
 from riata.base.settings import settings_markdown
+from riata.learn.registry import LearnerConfig, adjustable
+from riata.run.config import CHANGEABLE, ModelConfig
+from riata.web.schema_of import schema_of
+from riata.wire.encoder import EncoderConfig
 
 HEAD: Final = """# Settings
 
@@ -15,11 +21,71 @@ variable counts as not given. A name that is not known is an error that says whi
 This page is written by `python -m riata.cli.reference > service/docs/settings.md`; a test compares it.
 
 """
+MODEL_HEAD: Final = """
+# Configuration of a model
+
+What one model learns with: the body of `PUT /models/{model}`, the first event of the model's log. Every key may be left out.
+Settings marked * may change while the model learns, with `PATCH /models/{model}`; the others are fixed when it is created,
+because what it has learnt depends on them.
+
+"""
+LEARNERS: Final[Mapping[str, str]] = {
+    "truncated_gradient": "Langford, Li & Zhang 2009. The learner where none is named; only it takes labels of any number.",
+    "taylor_sketch": "Balakrishnan & Madigan 2008, Online, exactly or in bounded memory. Keeps curvature, so predictions carry "
+    "standard errors, `GET /models/{model}/path` shows what other penalties would choose, and gamma may change.",
+    "ftrl_proximal": "McMahan et al. 2013. Logistic loss; few weights that are not zero, little memory.",
+}
 
 
 def reference() -> str:
     """Return the page."""
-    return HEAD + settings_markdown()
+    return HEAD + settings_markdown() + MODEL_HEAD + "\n".join(_sections())
+
+
+def _sections() -> Iterator[str]:
+    whole = schema_of(ModelConfig)["properties"]
+    nested = {"learner", "encoder"}
+    yield _table("Of the model", {name: setting for name, setting in whole.items() if name not in nested}, CHANGEABLE)
+    yield _table("`encoder`: how features are made from what clients send", schema_of(EncoderConfig)["properties"], frozenset())
+    for kind in get_args(LearnerConfig):
+        config = kind()
+        settings = {name: setting for name, setting in schema_of(kind)["properties"].items() if name != "kind"}
+        title = f"`learner` of kind `{config.kind}`\n\n{LEARNERS[config.kind]}"
+        yield _table(title, settings, adjustable(config))
+
+
+def _table(title: str, settings: Mapping[str, Any], may_change: frozenset[str]) -> str:
+    head = [f"## {title}", "", "| setting | values | default | what it does, and why this default |", "| --- | --- | --- | --- |"]
+    rows = [
+        f"| `{name}`{'*' if name in may_change else ''} | {_values(setting)} | `{json.dumps(setting.get('default'))}` "
+        f"| {_escaped(setting.get('description', ''))} |"
+        for name, setting in settings.items()
+    ]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def _values(setting: Mapping[str, Any]) -> str:
+    """Say which values a setting takes."""
+    if "enum" in setting:
+        return ", ".join(f"`{choice}`" for choice in setting["enum"])
+    if "anyOf" in setting:
+        return " or ".join(_values(option) for option in setting["anyOf"])
+    if setting["type"] == "array":
+        most = f", at most {setting['maxItems']}" if "maxItems" in setting else ""
+        return f"list of: {_values(setting['items'])}{most}"
+    if setting["type"] == "object":
+        return "{" + ", ".join(f"`{name}`: {_values(part)}" for name, part in setting["properties"].items()) + "}"
+    return " ".join([setting["type"], *_bounds(setting)])
+
+
+def _bounds(setting: Mapping[str, Any]) -> Iterator[str]:
+    for key, sign in (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<")):
+        if key in setting:
+            yield f"{sign} {setting[key]:,}" if isinstance(setting[key], int) else f"{sign} {setting[key]:g}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -63,6 +63,17 @@ def create_model(model: str, document: Mapping[str, Any]) -> Call:
     return Call("PUT", _model(model), {}, {"content-type": JSON}, json.dumps(document, allow_nan=False).encode())
 
 
+def change_model(model: str, changes: Mapping[str, Any]) -> Call:
+    """Change settings of a model while it learns. Repeatable: what is the same already is no change."""
+    return Call("PATCH", _model(model), {}, {"content-type": JSON}, json.dumps(changes, allow_nan=False).encode())
+
+
+def get_path(model: str, gammas: int, top: float | None, bottom: float | None) -> Call:
+    """Ask what other penalties would choose."""
+    ends = {name: repr(float(end)) for name, end in (("from", top), ("to", bottom)) if end is not None}
+    return Call("GET", _model(model, "/path"), {"gammas": str(gammas), **ends})
+
+
 def get_model(model: str, part: str = "", **params: str) -> Call:
     """Read a model, or the part of it that `part` names, as /metrics or /weights."""
     return Call("GET", _model(model, part), params)

@@ -90,6 +90,16 @@ class Riata:
         """Create a model, or change what may change of one."""
         return self._object(calls.create_model(model, document))
 
+    def change(self, model: str, **settings: Any) -> dict[str, Any]:
+        """Change settings of a model while it learns, as `gamma=0.3`; it is served under them on return."""
+        return self._object(calls.change_model(model, settings))
+
+    def path(
+        self, model: str = "default", gammas: int = 20, *, top: float | None = None, bottom: float | None = None
+    ) -> dict[str, Any]:
+        """Return how many weights other penalties would leave, over a grid of them from `top` down to `bottom`."""
+        return self._object(calls.get_path(model, gammas, top, bottom))
+
     def drop_model(self, model: str) -> None:
         """Drop a model and everything it has learnt."""
         self._send(calls.drop_model(model))

@@ -83,6 +83,16 @@ class AsyncRiata:
         """Create a model, or change what may change of one."""
         return await self._object(calls.create_model(model, document))
 
+    async def change(self, model: str, **settings: Any) -> dict[str, Any]:
+        """Change settings of a model while it learns, as `gamma=0.3`; it is served under them on return."""
+        return await self._object(calls.change_model(model, settings))
+
+    async def path(
+        self, model: str = "default", gammas: int = 20, *, top: float | None = None, bottom: float | None = None
+    ) -> dict[str, Any]:
+        """Return how many weights other penalties would leave, over a grid of them from `top` down to `bottom`."""
+        return await self._object(calls.get_path(model, gammas, top, bottom))
+
     async def drop_model(self, model: str) -> None:
         """Drop a model and everything it has learnt."""
         await self._send(calls.drop_model(model))

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.wire.batch import Batch
 
-Link = Literal["logistic", "identity", "hinge"]
+Link = Literal["logistic", "probit", "identity", "hinge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,8 @@ class Weights:
     slot      : u32[nnz]  strictly increasing; slot = hash >> (32 - bits)
     beta      : f64[nnz]  non-zero, finite
     intercept : float
-    link      : how a margin becomes a probability: logistic sigma(margin), identity clip(margin, 0, 1), hinge none
+    link      : how a margin becomes a probability: logistic sigma(margin), probit Phi(margin), identity clip(margin, 0, 1),
+                hinge none
     """
 
     slot: U32
@@ -35,10 +36,63 @@ class Stepped:
     margin  : f64[n]   intercept + beta . x before the row was learnt (test-then-train)
     refused : bool[n]  true where learning the row would have made a number non-finite, or the caller said to skip it;
                        a refused row leaves every part of the learner as it was
+    no_room : bool[n]  among the refused: rows with a feature for which the learner's vocabulary has no room; None where
+                       there is no vocabulary
     """
 
     margin: F64
     refused: BOOL
+    no_room: BOOL | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """Copies of the quadratic that a learner keeps of the log-likelihood, about its present weights.
+
+    At weights b the sketch's objective, up to a constant, is
+        gradient . (b - beta) - (b - beta)' (cross + diag(curvature)) (b - beta) / 2 - sum_j gamma_j |b_j|
+    for the m members of the block, and one coordinate at a time for the n features outside it.
+
+    slot                        : u32[m]   which features; entry 0 is the intercept where `intercept` is true (its slot means nothing)
+    beta, gradient              : f64[m]   present weights, and the gradient of the log-likelihood there
+    curvature                   : f64[m]   diagonal, > 0, or 0 where nothing was learnt of a feature
+    cross                       : f64[m, m]  symmetric, diagonal zero
+    gamma                       : f64[m]   penalty in force
+    penalty                     : float    the gamma in force for a feature that has none of its own
+    outside_slot, ..._beta, ..._gradient, ..._curvature, ..._gamma : u32[n], f64[n]  features outside the block that may have a
+                                           weight; slots strictly increasing
+    bits                        : slots are hash >> (32 - bits)
+    """
+
+    slot: U32
+    beta: F64
+    gradient: F64
+    curvature: F64
+    cross: F64
+    gamma: F64
+    penalty: float
+    intercept: bool
+    outside_slot: U32
+    outside_beta: F64
+    outside_gradient: F64
+    outside_curvature: F64
+    outside_gamma: F64
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """How another penalty would have predicted, test-then-train, on the same sketch.
+
+    weight, log_loss             : total importance of the tested events, and their mean log loss (0.0 before the first)
+    faded_weight, faded_log_loss : the same, an event counting half after 10,000 more
+    """
+
+    gamma: float
+    weight: float
+    log_loss: float
+    faded_weight: float
+    faded_log_loss: float
 
 
 class Learner(Protocol):
@@ -61,6 +115,19 @@ class Learner(Protocol):
 
     def weights(self) -> Weights:
         """Return the weights to serve, without changing a bit of the state."""
+        ...
+
+    def sketch(self) -> Sketch | None:
+        """Return a copy of the curvature that the learner keeps; None where it keeps none."""
+        ...
+
+    def shadows(self) -> list[Shadow]:
+        """Return how the penalties did that are tried beside the one in force; empty where none are."""
+        ...
+
+    def closed_vocabulary(self) -> U32 | None:
+        """Return the hashes, strictly increasing, that alone may occur in rows from now on; None while there is room, or where
+        any feature may occur. Hashes are compared as hash >> (32 - bits) with the bits of `weights`."""
         ...
 
     def memory(self) -> dict[str, int]:

@@ -7,36 +7,75 @@ from typing import Final
 import numpy as np
 
 from riata.base.limits import BITS_MIN
+from riata.learn.ftrl_proximal import FtrlProximal
+from riata.learn.ftrl_proximal_config import FtrlProximalConfig
 from riata.learn.learner import Learner
+from riata.learn.taylor_sketch import TaylorSketch
+from riata.learn.taylor_sketch_config import TaylorSketchConfig
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.wire.batch import Batch
 
 ALGO_VERSION: Final[int] = 1  # goes up with every change that could alter one bit of what a log replays to
 
-LearnerConfig = TruncatedGradientConfig
+LearnerConfig = TruncatedGradientConfig | TaylorSketchConfig | FtrlProximalConfig
+
+# What a model may change later without learning anew.
+_ADJUSTABLE: Final[dict[str, frozenset[str]]] = {"taylor_sketch": frozenset({"gamma"})}
 
 
-def build_learner(config: LearnerConfig, bits: int) -> Learner:
-    """Build the learner a configuration asks for, empty, with 2^bits slots. Raises `BadInput` where bits is out of range."""
+def build_learner(config: LearnerConfig, bits: int, hash_key: int = 0) -> Learner:
+    """Build the learner a configuration asks for, empty, with 2^bits slots. Raises `BadInput` where bits is out of range.
+
+    hash_key : of the encoder, for settings that name features
+    """
+    if isinstance(config, TaylorSketchConfig):
+        return TaylorSketch(config, bits, hash_key)
+    if isinstance(config, FtrlProximalConfig):
+        return FtrlProximal(config, bits)
     return TruncatedGradient(config, bits)
 
 
-def warm_up(config: LearnerConfig | None = None) -> None:
-    """Compile everything a learner calls, or load it from disk, on one event that is thrown away.
+def adjustable(config: LearnerConfig) -> frozenset[str]:
+    """Name the settings of this kind of learner that may change while it learns."""
+    return _ADJUSTABLE.get(config.kind, frozenset())
 
-    Kernels take their settings as arguments, so one configuration stands for all of its kind.
+
+def adjust(learner: Learner, config: LearnerConfig) -> None:
+    """Have `learner` take up `config`, which differs from its own in `adjustable` settings only."""
+    if isinstance(learner, TaylorSketch) and isinstance(config, TaylorSketchConfig):
+        learner.adjust(config)
+
+
+def warm_up(config: LearnerConfig | None = None, batch: Batch | None = None) -> Learner:
+    """Compile everything that a learner of this kind calls, or load it from disk; returns it after it has learnt `batch`.
+
+    Kernels take their settings as arguments, so one configuration stands for all of its kind. They are compiled for the types
+    of the arrays in `batch`, of which the parser makes no others than those of the one event that is taken by default.
     """
-    learner = build_learner(TruncatedGradientConfig() if config is None else config, BITS_MIN)
-    learner.step(
-        Batch(
-            indptr=np.array([0, 1], np.int64),
-            hash=np.zeros(1, np.uint32),
-            value=np.ones(1),
-            label=np.ones(1),
-            weight=np.ones(1),
-            event_id=np.zeros((1, 16), np.uint8),
-            has_id=np.zeros(1, np.bool_),
-        )
-    )
+    config = _eventful(TruncatedGradientConfig() if config is None else config)
+    learner = build_learner(config, BITS_MIN)
+    learner.step(_one_event() if batch is None else batch)
     learner.thaw(learner.freeze())
+    adjust(learner, config)
     learner.weights()
+    learner.sketch()
+    return learner
+
+
+def _eventful(config: LearnerConfig) -> LearnerConfig:
+    """A configuration of the same kind under which all that ever happens to a learner happens within two events."""
+    if isinstance(config, TaylorSketchConfig):
+        return TaylorSketchConfig(mode="exact", beyond="hybrid", block=1, warm_up=1, reexpand=1, shadow=(1.0,))
+    return config
+
+
+def _one_event() -> Batch:
+    return Batch(
+        indptr=np.array([0, 1], np.int64),
+        hash=np.zeros(1, np.uint32),
+        value=np.ones(1),
+        label=np.ones(1),
+        weight=np.ones(1),
+        event_id=np.zeros((1, 16), np.uint8),
+        has_id=np.zeros(1, np.bool_),
+    )

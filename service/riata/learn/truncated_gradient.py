@@ -3,47 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
-from riata.learn.learner import Link, Stepped, Weights
+from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
+from riata.learn.learner import Link, Shadow, Sketch, Stepped, Weights
+from riata.learn.slot_list import SlotList, zero_table
 from riata.learn.truncated_gradient_config import TruncatedGradientConfig, kernel_settings
 from riata.maths import truncated_row
+from riata.maths.rows import Rows
+from riata.maths.slots import pick
 from riata.maths.truncated_rate import Scratch
-from riata.maths.truncated_row import Rows, Table
+from riata.maths.truncated_row import Table
 from riata.maths.truncated_step import event_size, learn_rows
 from riata.wire.batch import Batch
 
 __all__ = ["TruncatedGradient", "TruncatedGradientConfig"]
 
 _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity", "hinge": "hinge"}
-_CACHE_LINE_BYTES: Final = 64
-_LIST_LEN_MIN: Final = 1024
-
-
-def _aligned_zeros(lines: int, width: int) -> F64:
-    """A zeroed table that starts on a cache line, so that no line of it lies across two. Untouched pages cost nothing."""
-    spare = _CACHE_LINE_BYTES // 8
-    flat = np.zeros(lines * width + spare, np.float64)
-    start = -flat.ctypes.data % _CACHE_LINE_BYTES // 8
-    return flat[start : start + lines * width].reshape(lines, width)
 
 
 def _scratch(features: int) -> Scratch:
     return Scratch(np.empty(features, np.uint32), *(np.empty(features) for _ in range(8)))
-
-
-def _room(slots: U32, used: int, more: int) -> U32:
-    """The list, or a longer copy where `more` entries would not fit."""
-    if used + more <= len(slots):
-        return slots
-    longer = np.empty(max(2 * len(slots), used + more), np.uint32)
-    longer[:used] = slots[:used]
-    return longer
 
 
 class TruncatedGradient:
@@ -59,7 +44,7 @@ class TruncatedGradient:
         self.bits = bits
         self._settings = kernel_settings(config, bits)
         self._scratch = _scratch(1)
-        self._table = self._empty_table()
+        self._start_empty()
 
     @property
     def learnt(self) -> int:
@@ -90,14 +75,14 @@ class TruncatedGradient:
         clock = float(scalars[truncated_row.CLOCK] + scalars[truncated_row.CLOCK_LOST])
         if finalised and self.config.rule != "subgradient":
             clock += event_size(self._table, self._settings, self.learnt)
-        alive = self._sorted("alive")
+        alive = self._alive.sorted()
         slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
         kept = truncated_row.collect(self._table, self._settings, clock, alive, slot, beta)
         slot.resize(kept, refcheck=False)  # gives the rest back without a copy
         beta.resize(kept, refcheck=False)
         if not finalised:
             alive[:kept] = slot
-            self._table.counts[truncated_row.N_ALIVE] = self._in_order["alive"] = kept
+            self._alive.keep(kept)
         elif self.config.rule == "subgradient" and math.isfinite(self.config.ceiling):
             large = np.abs(beta) >= self.config.ceiling
             slot, beta = slot[large], beta[large]
@@ -126,7 +111,7 @@ class TruncatedGradient:
         }
         arrays["beta"], arrays["tau"] = self._columns(slot, truncated_row.BETA)
         if self._settings.adaptive:
-            arrays["seen"] = seen = self._sorted("seen").copy()
+            arrays["seen"] = seen = self._seen.sorted().copy()
             arrays["squares"], scale = self._columns(seen, truncated_row.SQUARES)
             if self._settings.normalised:
                 arrays["scale"] = scale
@@ -135,7 +120,8 @@ class TruncatedGradient:
     def thaw(self, arrays: Arrays) -> None:
         """Take over a frozen state. Raises `Corrupt`, with the state as it was, where `arrays` cannot be one."""
         self._check(arrays)
-        table = self._empty_table()
+        self._start_empty()
+        table = self._table
         slot, seen = arrays["slot"].astype(np.uint32), arrays.get("seen", np.empty(0)).astype(np.uint32)
         table.line[slot, truncated_row.BETA] = arrays["beta"]
         table.line[slot, truncated_row.TAU] = arrays["tau"]
@@ -144,12 +130,21 @@ class TruncatedGradient:
         if self._settings.normalised:
             table.line[seen, truncated_row.SCALE] = arrays["scale"]
         table.scalars[:] = arrays["scalars"]
-        table.counts[:] = (int(arrays["counts"][0]), len(slot), len(seen))
-        alive, seen_list = _room(table.alive, 0, len(slot)), _room(table.seen, 0, len(seen))
-        alive[: len(slot)] = slot
-        seen_list[: len(seen)] = seen
-        self._table = table._replace(alive=alive, seen=seen_list)
-        self._in_order = {"alive": len(slot), "seen": len(seen)}
+        table.counts[truncated_row.LEARNT] = arrays["counts"][0]
+        self._alive.hold(slot)
+        self._seen.hold(seen)
+
+    def sketch(self) -> Sketch | None:
+        """None: no curvature is kept."""
+        return None
+
+    def shadows(self) -> list[Shadow]:
+        """Empty: no other penalties are tried."""
+        return []
+
+    def closed_vocabulary(self) -> U32 | None:
+        """None: any feature may occur."""
+        return None
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part, in O(1).
@@ -158,27 +153,27 @@ class TruncatedGradient:
         or `freeze`; between them it also counts weights that have died since.
         """
         table = self._table
-        lists = table.alive.nbytes + table.seen.nbytes
+        lists = self._alive.slot.nbytes + self._seen.slot.nbytes
         counters = table.counts[:1].nbytes + table.scalars.nbytes
-        weight = table.alive.itemsize + 2 * table.line.itemsize
+        weight = self._alive.slot.itemsize + 2 * table.line.itemsize
         columns = 2 if self._settings.normalised else 1
-        accumulator = table.seen.itemsize + columns * table.line.itemsize if self._settings.adaptive else 0
-        n_seen = int(table.counts[truncated_row.N_SEEN])
+        accumulator = self._seen.slot.itemsize + columns * table.line.itemsize if self._settings.adaptive else 0
         return {
             "table": table.line.nbytes,
             "lists": lists,
             "scratch": sum(array.nbytes for array in self._scratch),
-            "checkpoint": counters + int(table.counts[truncated_row.N_ALIVE]) * weight + n_seen * accumulator,
+            "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator,
         }
 
-    def _empty_table(self) -> Table:
+    def _start_empty(self) -> None:
         width = 4 if self._settings.adaptive else 2  # a power of two, so that no line lies across two cache lines
-        self._in_order = {"alive": 0, "seen": 0}
-        return Table(
-            line=_aligned_zeros(2**self.bits, width),
-            alive=np.empty(_LIST_LEN_MIN, np.uint32),
-            seen=np.empty(_LIST_LEN_MIN, np.uint32),
-            counts=np.zeros(truncated_row.COUNTS, np.int64),
+        counts = np.zeros(truncated_row.COUNTS, np.int64)
+        self._alive, self._seen = SlotList(counts, truncated_row.N_ALIVE), SlotList(counts, truncated_row.N_SEEN)
+        self._table = Table(
+            line=zero_table(2**self.bits, width),
+            alive=self._alive.slot,
+            seen=self._seen.slot,
+            counts=counts,
             scalars=np.zeros(truncated_row.SCALARS, np.float64),
         )
 
@@ -188,29 +183,17 @@ class TruncatedGradient:
         Slots that died and came back are listed twice, so the first list is put in order before it grows; that pays,
         since it is then left with as much room as it holds.
         """
-        counts = self._table.counts
-        alive, seen = self._table.alive, self._table.seen
-        if counts[truncated_row.N_ALIVE] + features > len(alive):
+        if not self._alive.has_room(features):
             self.weights()
-            used = int(counts[truncated_row.N_ALIVE])
-            alive = _room(alive, used, max(features, used))
+            self._alive.make_room(max(features, len(self._alive)))
         if self._settings.adaptive:
-            seen = _room(seen, int(counts[truncated_row.N_SEEN]), features)
-        self._table = self._table._replace(alive=alive, seen=seen)
-
-    def _sorted(self, name: Literal["alive", "seen"]) -> U32:
-        """One of the lists, put in order. Its head was in order the last time, so only the tail has to be sorted."""
-        at = truncated_row.N_ALIVE if name == "alive" else truncated_row.N_SEEN
-        used = (self._table.alive if name == "alive" else self._table.seen)[: self._table.counts[at]]
-        if self._in_order[name] < len(used):
-            truncated_row.merge_tail(used, np.sort(used[self._in_order[name] :]))
-            self._in_order[name] = len(used)
-        return used
+            self._seen.make_room(features)
+        self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
 
     def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
         """Copies of two neighbouring columns of the table, for some slots."""
         left, right = np.empty(len(slot)), np.empty(len(slot))
-        truncated_row.pick(self._table.line, slot, column, left, right)
+        pick(self._table.line, slot, column, left, right)
         return left, right
 
     def _check(self, arrays: Arrays) -> None:
@@ -218,31 +201,14 @@ class TruncatedGradient:
         groups: dict[str, tuple[str, ...]] = {"slot": ("beta", "tau")}
         if self._settings.adaptive:
             groups["seen"] = ("squares", "scale") if self._settings.normalised else ("squares",)
-        names = {"counts", "scalars", *groups, *(name for columns in groups.values() for name in columns)}
-        if set(arrays) != names:
-            raise Corrupt(f"learner state: expected arrays {sorted(names)}, got {sorted(arrays)}")
-        if arrays["counts"].dtype != np.int64 or arrays["counts"].shape != (1,) or arrays["counts"][0] < 0:
-            raise Corrupt("learner state: counts is not one number >= 0")
-        self._check_numbers("scalars", arrays["scalars"], truncated_row.SCALARS)
+        check_names(arrays, {"counts", "scalars", *groups, *(name for columns in groups.values() for name in columns)})
+        check_counts("counts", arrays["counts"])
+        check_numbers("scalars", arrays["scalars"], truncated_row.SCALARS)
         for key, columns in groups.items():
-            slot = arrays[key]
-            if slot.dtype != np.uint32 or slot.ndim != 1:
-                raise Corrupt(f"learner state: {key} is not a list of slots")
-            if len(slot) and (int(slot[-1]) >= 2**self.bits or bool((np.diff(slot.astype(np.int64)) <= 0).any())):
-                raise Corrupt(f"learner state: {key} does not increase, or leaves the table of 2^{self.bits} slots")
+            check_slots(key, arrays[key], self.bits)
             for name in columns:
-                self._check_numbers(name, arrays[name], len(slot))
-
+                check_numbers(name, arrays[name], len(arrays[key]), least=-math.inf if name == "beta" else 0.0)
         if self._settings.normalised:
             scaled = arrays["seen"][arrays["scale"].astype(np.float64) > 0.0]
             if len(scaled) < len(arrays["seen"]) or not bool(np.isin(arrays["slot"], scaled).all()):
                 raise Corrupt("learner state: a weight has no scale")
-
-    @staticmethod
-    def _check_numbers(name: str, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], length: int) -> None:
-        if array.dtype != np.float64 or array.shape != (length,):
-            raise Corrupt(f"learner state: {name} is not {length} numbers")
-        if not bool(np.isfinite(array.astype(np.float64)).all()):
-            raise Corrupt(f"learner state: {name} holds a number that is not finite")
-        if name != "beta" and name != "scalars" and bool((array.astype(np.float64) < 0.0).any()):
-            raise Corrupt(f"learner state: {name} holds a number below zero")

@@ -12,6 +12,9 @@ LOGISTIC: Final = 0
 IDENTITY: Final = 1
 HINGE: Final = 2
 REAL: Final = 3  # identity, where labels are any number and nothing is a probability
+PROBIT: Final = 4
+
+ROOT_HALF: Final = math.sqrt(0.5)
 
 
 @inline_kernel
@@ -24,6 +27,15 @@ def sigma(margin: float) -> float:
     return 1.0 / (1.0 + e) if margin >= 0.0 else e / (1.0 + e)
 
 
+@inline_kernel
+def normal_cdf(margin: float) -> float:
+    """Distribution function of the standard normal, with all its digits where it is small.
+
+    Source             Phi(m) = erfc(-m / sqrt 2) / 2
+    """
+    return 0.5 * math.erfc(-ROOT_HALF * margin)
+
+
 @kernel
 def answers(margin: F64, link: int, negative: float, probability: F64, label: F64) -> None:
     """Turn margins into probabilities and labels.
@@ -31,15 +43,17 @@ def answers(margin: F64, link: int, negative: float, probability: F64, label: F6
     Parameters
     ----------
     margin : f64[n]       finite; read only
-    link : int            LOGISTIC: sigma(margin); IDENTITY: margin clipped to [0, 1]; HINGE and REAL: no probability
+    link : int            LOGISTIC: sigma(margin); PROBIT: normal_cdf(margin); IDENTITY: margin clipped to [0, 1]; HINGE and
+                          REAL: no probability
     negative : float      how the negative class is written: 0 or -1
     probability : f64[n]  overwritten; NaN where the link has none
     label : f64[n]        overwritten: 1 where the probability is above 1/2 (HINGE: the margin above 0), else `negative`;
                           REAL: the margin itself
 
     Returns            nothing
-    Cost               one exponential for each row
-    Source             Langford, Li & Zhang 2009, section 2 (losses and what they predict)
+    Cost               one exponential, or one erfc, for each row
+    Source             Langford, Li & Zhang 2009, section 2 (losses and what they predict); Balakrishnan & Madigan 2008
+                       for the probit link
     """
     for i in range(margin.shape[0]):
         m = margin[i]
@@ -47,6 +61,9 @@ def answers(margin: F64, link: int, negative: float, probability: F64, label: F6
         above = m > 0.0
         if link == LOGISTIC:
             probability[i] = sigma(m)
+            above = probability[i] > 0.5
+        elif link == PROBIT:
+            probability[i] = normal_cdf(m)
             above = probability[i] > 0.5
         elif link == IDENTITY:
             probability[i] = min(max(m, 0.0), 1.0)

@@ -16,9 +16,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U32
+from riata.base.arrays import F64, I64, U32
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.prefetch import AHEAD, prefetch
+from riata.maths.rows import Rows, add_products
 from riata.maths.truncated_rate import Scratch, Settings, catch_up, shrink_unit, weight_now
 from riata.maths.truncation import SUBGRADIENT, on_grid
 
@@ -49,17 +50,6 @@ class Table(NamedTuple):
     seen: U32
     counts: I64
     scalars: F64
-
-
-class Rows(NamedTuple):
-    """The events, as in `wire.Batch`, and which of them to leave out."""
-
-    indptr: I64
-    hash: U32
-    value: F64
-    label: F64
-    weight: F64
-    skip: BOOL
 
 
 @inline_kernel
@@ -99,17 +89,7 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
             s.before[k] = table.line[slot, SCALE] if settings.normalised else 1.0
             k += 1
     catch_up(settings, k, scratch)
-    margin = table.scalars[INTERCEPT]
-    if k == end - first:
-        for j in range(k):
-            margin += s.beta[j] * s.x[j]
-    else:
-        j = 0
-        for p in range(first, end):
-            if rows.hash[p] >> shift != s.slot[j]:
-                j += 1
-            margin += s.beta[j] * rows.value[p]
-    return k, margin
+    return k, add_products(rows, i, settings.shift, k, s.slot, s.x, s.beta, table.scalars[INTERCEPT])
 
 
 @inline_kernel
@@ -162,32 +142,6 @@ def write_row(table: Table, settings: Settings, move: float, k: int, scratch: Sc
 
 
 @kernel
-def merge_tail(slot: U32, tail: U32) -> None:
-    """Merge a sorted copy of the end of a list into the sorted rest of it.
-
-    Parameters
-    ----------
-    slot : u32[m]          the first m - len(tail) are sorted; overwritten with all m, sorted
-    tail : u32[t]          the last t of them, sorted
-
-    Returns                nothing
-    Cost                   O(m)
-    Source                 a merge from the back, where there is room
-    """
-    to = len(slot) - 1
-    left = to - len(tail)
-    right = len(tail) - 1
-    while right >= 0:
-        if left >= 0 and slot[left] > tail[right]:
-            slot[to] = slot[left]
-            left -= 1
-        else:
-            slot[to] = tail[right]
-            right -= 1
-        to -= 1
-
-
-@kernel
 def collect(table: Table, settings: Settings, clock: float, listed: U32, slot: U32, beta: F64) -> int:
     """Write down the non-zero weights of the slots of a sorted list.
 
@@ -218,25 +172,3 @@ def collect(table: Table, settings: Settings, clock: float, listed: U32, slot: U
         beta[kept] = now
         kept += int(now != 0.0) & int(not again)
     return kept
-
-
-@kernel
-def pick(line: F64, slot: U32, column: int, left: F64, right: F64) -> None:
-    """Copy two neighbouring columns of the listed slots.
-
-    Parameters
-    ----------
-    line : f64[2^bits, w]  read only
-    slot : u32[m]          which lines
-    column : int           the first of the two columns
-    left, right : f64[m]   overwritten
-
-    Returns                nothing
-    Cost                   O(m)
-    Source                 this module
-    """
-    last = len(slot) - 1
-    for p in range(len(slot)):
-        prefetch(line, int(slot[min(p + AHEAD, last)]))
-        left[p] = line[slot[p], column]
-        right[p] = line[slot[p], column + 1]

@@ -8,6 +8,7 @@ from riata.base.arrays import BOOL, F64
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.losses import invariant_travel, slope
+from riata.maths.rows import Rows
 from riata.maths.truncated_rate import Scratch, Settings, inverse_root, rate_row
 from riata.maths.truncated_row import (
     CLOCK,
@@ -17,7 +18,6 @@ from riata.maths.truncated_row import (
     INTERCEPT_SQUARES,
     LEARNT,
     NORM,
-    Rows,
     Table,
     gather_row,
     write_row,

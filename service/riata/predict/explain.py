@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,11 +69,11 @@ class Explanation:
         return {"bias": self.bias, "contributions": contributions}
 
 
-def explain(model: Model, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int], list[str]]) -> Explanation:
+def explain(model: Model, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int, int], list[str]]) -> Explanation:
     """Take the margin of one row apart.
 
     named_row : (32-bit hash, value, name) of every feature, in the order of the request
-    shared    : slot -> names seen in it
+    shared    : (slot, bits of the model's slots) -> names seen in it
 
     Features whose 32-bit hashes are equal are one feature to every learner: they appear once, names joined by " + ", values
     summed in the order of the request, as the wire sums them.
@@ -82,14 +83,14 @@ def explain(model: Model, named_row: Sequence[tuple[int, float, str]], shared: C
         total, names = merged.get(hash32, (0.0, []))
         merged[hash32] = (total + value, names if name in names else [*names, name])
     row = [(h, x, names) for h, (x, names) in sorted(merged.items()) if abs(x) >= SMALLEST_NORMAL]
-    shift = 32 - model.weights.bits
+    bits = model.weights.bits
     in_row: dict[int, list[str]] = {}
     for hash32, _, names in row:
-        in_row.setdefault(hash32 >> shift, []).extend(names)
+        in_row.setdefault(hash32 >> (32 - bits), []).extend(names)
     parts = []
     for (hash32, value, names), weight in zip(row, weights_of(model, [h for h, _, _ in row]), strict=True):
-        slot = hash32 >> shift
-        others = dict.fromkeys(other for other in (*in_row[slot], *shared(slot)) if other not in names)
+        slot = hash32 >> (32 - bits)
+        others = dict.fromkeys(other for other in (*in_row[slot], *shared(slot, bits)) if other not in names)
         contribution = held(weight * value) if weight != 0.0 else 0.0
         parts.append(Contribution(" + ".join(names), value, weight, contribution, tuple(others)))
     return Explanation(model.weights.intercept, tuple(parts))
@@ -98,27 +99,30 @@ def explain(model: Model, named_row: Sequence[tuple[int, float, str]], shared: C
 @dataclass(frozen=True, slots=True)
 class NamedWeight:
     """One weight. `feature` is the first name seen in the slot (that begins with the prefix asked for), None where no name
-    is kept; `names` are all of them."""
+    is kept; `names` are all of them; `std_error` is None where it is not known."""
 
     feature: str | None
     slot: int
     weight: float
     names: tuple[str, ...]
+    std_error: float | None = None
 
 
 def top_weights(model: Model, top: int, prefix: str, book: NameBook) -> list[NamedWeight]:
     """Return the `top` weights of largest size, ties by slot; with a prefix only those in whose slot a name begins with it."""
-    slot, beta = model.weights.slot, model.weights.beta
+    slot, beta, bits = model.weights.slot, model.weights.beta, model.weights.bits
+    chosen = np.arange(len(slot))
     if prefix:
-        keep = np.isin(slot, np.array(book.slots_with(prefix), dtype=np.uint32), assume_unique=True)
-        slot, beta = slot[keep], beta[keep]
-    size = np.abs(beta)
+        chosen = np.flatnonzero(np.isin(slot, np.array(book.slots_with(prefix, bits), np.uint32), assume_unique=True))
+    size = np.abs(beta[chosen])
     if 0 < top < len(size):  # narrow down before sorting: the whole is not sorted for the sake of its largest few
         keep = size >= np.partition(size, len(size) - top)[len(size) - top]
-        slot, beta, size = slot[keep], beta[keep], size[keep]
+        chosen, size = chosen[keep], size[keep]
+    chosen = chosen[np.lexsort((slot[chosen], -size))[: max(top, 0)]]
+    errors = np.full(len(slot), np.nan) if model.uncertainty is None else model.uncertainty.of_weights()
     found = []
-    for at in np.lexsort((slot, -size))[: max(top, 0)].tolist():
-        names = tuple(book.in_slot(int(slot[at])))
+    for at, error in zip(chosen.tolist(), errors[chosen].tolist(), strict=True):
+        names = tuple(book.in_slot(int(slot[at]), bits))
         feature = next((name for name in names if name.startswith(prefix)), None)
-        found.append(NamedWeight(feature, int(slot[at]), float(beta[at]), names))
+        found.append(NamedWeight(feature, int(slot[at]), float(beta[at]), names, None if math.isnan(error) else error))
     return found

@@ -10,11 +10,12 @@ import numpy as np
 from riata.base.arrays import F64, U32, read_only
 from riata.learn.learner import Link, Weights
 from riata.maths.dot import bucket_starts
-from riata.maths.links import HINGE, IDENTITY, LOGISTIC, REAL
+from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
+from riata.predict.uncertainty import Uncertainty
 
 Labels = Literal["0/1", "-1/+1", "real"]
 
-LINK_CODE: Final[dict[Link, int]] = {"logistic": LOGISTIC, "identity": IDENTITY, "hinge": HINGE}
+LINK_CODE: Final[dict[Link, int]] = {"logistic": LOGISTIC, "probit": PROBIT, "identity": IDENTITY, "hinge": HINGE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Model:
     seq        : the weights are those after events 1..seq; 0 where nothing was learnt, and then the answer to every row is the
                  prior: probability 1/2 where the link has one
     created_ms : monotonic clock, for its age
+    uncertainty : how margins and weights scatter; None where the learner keeps no curvature, or it could not be inverted
     bucket     : u32[2^k + 1], the index over `weights.slot`; built here
     """
 
@@ -48,6 +50,7 @@ class Model:
     version: int
     seq: int
     created_ms: int
+    uncertainty: Uncertainty | None = None
     bucket: U32 = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,7 +88,8 @@ class Model:
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
-        return {"weights": self.weights.slot.nbytes + self.weights.beta.nbytes, "index": self.bucket.nbytes}
+        parts = {"weights": self.weights.slot.nbytes + self.weights.beta.nbytes, "index": self.bucket.nbytes}
+        return parts if self.uncertainty is None else {**parts, "uncertainty": self.uncertainty.memory()}
 
 
 def empty_model(origin: Origin, link: Link, bits: int, created_ms: int) -> Model:

@@ -76,10 +76,10 @@ class NameBook:
     """Names by slot, up to a capacity. One thread writes, any number read.
 
     A reader sees each name wholly or not at all. `seen` is the set of their fingerprints, for the readers of bodies.
+    A slot is as wide as the model that is asked about has it: the top `bits` of a fingerprint, 1 to 32.
     """
 
-    def __init__(self, bits: int, capacity: int = NAMES_KEPT_MAX) -> None:
-        self.bits = bits
+    def __init__(self, capacity: int = NAMES_KEPT_MAX) -> None:
         self.capacity = capacity
         self.seen = NamesSeen(capacity)
         self._held = _Held(0, np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint8))
@@ -115,10 +115,10 @@ class NameBook:
         """`add_all` for one name (UTF-8); false where it is known already or no room is left."""
         return self.add_all(Names.of([(fingerprint, name)])) == 1
 
-    def in_slot(self, slot: int) -> list[str]:
-        """Return every name seen in `slot`, oldest first. Cost: a search in each of a few segments."""
+    def in_slot(self, slot: int, bits: int) -> list[str]:
+        """Return every name seen in `slot` of 2^bits, oldest first. Cost: a search in each of a few segments."""
         held, segments = self._indexed()
-        shift = FINGERPRINT_BITS - self.bits
+        shift = FINGERPRINT_BITS - bits
         first, last = np.uint64(slot << shift), np.uint64(((slot + 1) << shift) - 1)
         found: list[int] = []
         for segment in segments:
@@ -127,13 +127,13 @@ class NameBook:
             found.extend(segment.position[begin:end].tolist())
         return list(dict.fromkeys(_text(held, position) for position in sorted(found)))
 
-    def slots_with(self, prefix: str) -> list[int]:
-        """Return the slots in which a name begins with `prefix`, increasing. Cost: one look at every name."""
+    def slots_with(self, prefix: str, bits: int) -> list[int]:
+        """Return the slots of 2^bits in which a name begins with `prefix`, increasing. Cost: one look at every name."""
         held = self._held
         found = np.empty(held.names, np.bool_)
         wanted = np.array(bytearray(prefix.encode("utf-8", "surrogatepass")), np.uint8)
         names_with_prefix(held.text, held.end[: held.names], wanted, found)
-        slots = held.fingerprint[: held.names][found] >> np.uint64(FINGERPRINT_BITS - self.bits)
+        slots = held.fingerprint[: held.names][found] >> np.uint64(FINGERPRINT_BITS - bits)
         return [int(slot) for slot in np.unique(slots)]
 
     def memory(self) -> int:

@@ -28,6 +28,7 @@ class Scores:
                           else 0 or -1; the margin itself for real labels
     known       : i64[n]  features that have a weight in the model
     unknown     : i64[n]  features that have none: never seen, or of no weight
+    std_error   : f64[n]  of the margin, approximate (see `predict/uncertainty.py`); NaN where it cannot be said
     """
 
     margin: F64
@@ -35,6 +36,7 @@ class Scores:
     label: F64
     known: I64
     unknown: I64
+    std_error: F64
 
 
 def score(model: Model, batch: Batch) -> Scores:
@@ -58,7 +60,10 @@ def score(model: Model, batch: Batch) -> Scores:
     if not np.isfinite(margin).all():
         _hold(model, batch, margin)
     answers(margin, model.link_code, -1.0 if model.origin.labels == "-1/+1" else 0.0, probability, label)
-    return Scores(margin, probability, label, known, np.diff(batch.indptr) - known)
+    std_error = np.full(n, np.nan)
+    if model.uncertainty is not None:
+        model.uncertainty.std_errors(batch, weights, model.bucket, std_error)
+    return Scores(margin, probability, label, known, np.diff(batch.indptr) - known, std_error)
 
 
 def weights_of(model: Model, hash32: Iterable[int]) -> list[float]:

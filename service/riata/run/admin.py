@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from riata.base.arrays import Arrays
 from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, Conflict, Corrupt, Malformed, NotFound
-from riata.run.config import ModelConfig, check_change, config_payload, read_config
+from riata.run.config import ModelConfig, check_change, config_payload, read_config, with_changes
 from riata.run.engine import DEFAULT_MODEL, Engine
 from riata.run.model_state import ModelState
 from riata.store import layout, records
@@ -40,11 +41,15 @@ class Admin:
             self._engine.owner  # noqa: B018  refuses while the store is being opened
             await self._engine.create(model, config)
             return True, config
-        old = self._engine.published(model).config
-        check_change(old, config)
-        if config != old:
-            await self._append_and_serve(Append(model, "config", self._now_ms(), payload=config_payload(config)))
+        await self._take_up(model, lambda old: _checked(old, config))
         return False, config
+
+    async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
+        """Change settings of `model` while it learns. Returns its configuration, and the event after which it is served.
+
+        Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` for what is none, or no value of one.
+        """
+        return await self._take_up(model, lambda old: with_changes(old, changes))
 
     async def drop_model(self, model: str) -> None:
         """Drop `model` with its log and generations. The default model stays: `Conflict` (code `default_stays`)."""
@@ -78,14 +83,15 @@ class Admin:
 
     async def export(self, model: str) -> bytes:
         """One checkpoint of the present state with the names of its weights: all that another service needs."""
-        desk = self._engine.desk(model)
+        self._engine.desk(model)
         saved = await self._engine.save(model)
         if saved.generation is None:
             raise Conflict("the checkpoint was not written", "checkpoint_failed")
         gen = saved.generation.gen
         content = await self._engine.call(lambda s: s.open_generation(model, gen))
         names = Names.of(await self._engine.call(lambda s: Names.of(s.names(model))))
-        in_use = np.isin(names.fingerprint >> np.uint64(64 - desk.encoder.bits), self._engine.published(model).model.weights.slot)
+        weights = self._engine.published(model).model.weights
+        in_use = np.isin(names.fingerprint >> np.uint64(64 - weights.bits), weights.slot)
         header, arrays = layout.decode_checkpoint(content)
         return layout.encode_checkpoint(header, {**arrays, **_pack_names(names.take(in_use.view(np.uint8)))})
 
@@ -113,13 +119,24 @@ class Admin:
             )
 
     async def _restore_content(self, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED) -> int:
-        def check() -> None:
-            ModelState.thaw(*layout.decode_checkpoint(content))
+        def check() -> ModelConfig:
+            return ModelState.thaw(*layout.decode_checkpoint(content)).config
 
-        await asyncio.get_running_loop().run_in_executor(None, check)
+        config = await asyncio.get_running_loop().run_in_executor(None, check)
+        await self._engine.warm(config.learner)
         payload = records.encode_restore(source, content)
-        append = Append(model, "restore", self._now_ms(), payload=payload, names=names)
-        return await self._append_and_serve(append)
+        async with self._engine.desk(model).changing:
+            return await self._append_and_serve(Append(model, "restore", self._now_ms(), payload=payload, names=names))
+
+    async def _take_up(self, model: str, make: Callable[[ModelConfig], ModelConfig]) -> tuple[ModelConfig, int]:
+        """Log what `make` makes of the present configuration, unless it is the same. One at a time, so that none is lost."""
+        desk = self._engine.desk(model)
+        async with desk.changing:
+            served = await self._engine.wait_for(model, desk.changed, self._engine.settings.observe_timeout_ms)
+            config = make(served.config)
+            if config == served.config:
+                return config, served.applied
+            return config, await self._append_and_serve(Append(model, "config", self._now_ms(), payload=config_payload(config)))
 
     async def _append_and_serve(self, append: Append) -> int:
         self._engine.require_accepting(append.model)
@@ -129,6 +146,11 @@ class Admin:
 
     def _now_ms(self) -> int:
         return self._engine.clock.unix_ms()
+
+
+def _checked(old: ModelConfig, new: ModelConfig) -> ModelConfig:
+    check_change(old, new)
+    return new
 
 
 def check_name(name: str) -> None:

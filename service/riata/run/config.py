@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
 from riata.base.document import read_document, write_document
-from riata.base.errors import BadInput, Conflict, Corrupt
-from riata.learn.registry import LearnerConfig
+from riata.base.errors import BadInput, Conflict, Corrupt, nearest
+from riata.learn.registry import LearnerConfig, adjustable
 from riata.learn.truncated_gradient import TruncatedGradientConfig
 from riata.store import records
 from riata.wire.encoder import EncoderConfig
@@ -31,8 +32,12 @@ class ModelConfig:
     checkpoint_every_events: Annotated[int, Ge(1), Le(10**9), "the same in events"] = 1_000_000
 
     def __post_init__(self) -> None:
-        if self.labels == "real" and self.learner.loss != "squared":
-            raise BadInput('labels: "real" needs learner.loss "squared"; for two classes use "0/1" or "-1/+1"', "out_of_range")
+        learner = self.learner
+        if self.labels == "real" and not (isinstance(learner, TruncatedGradientConfig) and learner.loss == "squared"):
+            raise BadInput(
+                'labels: "real" needs the learner truncated_gradient with loss "squared"; for two classes use "0/1" or "-1/+1"',
+                "out_of_range",
+            )
 
 
 def read_config(document: object) -> ModelConfig:
@@ -58,15 +63,45 @@ def changed(old: ModelConfig, new: ModelConfig) -> list[str]:
     return sorted(_differences(write_document(old), write_document(new), ""))
 
 
+def may_change(config: ModelConfig) -> list[str]:
+    """Name the settings that a model of this configuration can take up while it learns."""
+    return sorted(CHANGEABLE | adjustable(config.learner))
+
+
 def check_change(old: ModelConfig, new: ModelConfig) -> None:
     """Raise `Conflict` naming every setting of `new` that a model cannot take up after its first event."""
-    fixed = [name for name in changed(old, new) if name not in CHANGEABLE]
-    if fixed:
-        raise Conflict(
-            f"{', '.join(fixed)} cannot change after a model is created, because what it has learnt depends on them; "
-            "create a model of another name and send it the events again",
-            "needs_rebuild",
-        )
+    free = CHANGEABLE | {f"learner.{name}" for name in adjustable(old.learner)}
+    if fixed := [name for name in changed(old, new) if name not in free]:
+        raise _needs_rebuild(old, fixed)
+
+
+def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
+    """Return `old` with some settings replaced: those of `may_change`, by their names alone.
+
+    Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` (code `unknown_key`) for names that are
+    none, and what `read_config` raises for values.
+    """
+    document = write_document(old)
+    free = may_change(old)
+    known = document.keys() | document["learner"].keys()
+    for key in changes:
+        if key not in known:
+            raise BadInput(
+                f"{key}: unknown key; {nearest(key, known)}. Of this model may change: {', '.join(free)}", "unknown_key"
+            )
+    if fixed := sorted(key for key in changes if key not in free):
+        raise _needs_rebuild(old, fixed)
+    for key, value in changes.items():
+        (document if key in document else document["learner"])[key] = value
+    return read_config(document)
+
+
+def _needs_rebuild(config: ModelConfig, fixed: Iterable[str]) -> Conflict:
+    return Conflict(
+        f"{', '.join(fixed)} cannot change after a model is created, because what it has learnt depends on them; create a model "
+        f"of another name and send it the events again. Of this model may change: {', '.join(may_change(config))}",
+        "needs_rebuild",
+    )
 
 
 def _differences(old: object, new: object, path: str) -> list[str]:

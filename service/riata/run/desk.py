@@ -17,22 +17,24 @@ from riata.wire.names import Names, NamesSeen
 class Desk:
     """One model as requests see it.
 
-    `published` is replaced by the writer's thread and read by any; `logged` and the names belong to the store's thread;
-    `waiting` belongs to the event loop.
+    `published` is replaced by the writer's thread and read by any; `logged`, `changed` and the names belong to the store's
+    thread; `waiting` and `changing` belong to the event loop.
     """
 
     name: str
     encoder: EncoderConfig
     logged: int  # last event in the log
+    changed: int  # the last of them that changed the configuration, or may have
     names: NameBook
     published: Published | None = None
     lowest_wanted: int | None = None
     waiting: list[tuple[int, asyncio.Future[Published]]] = field(default_factory=list)
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from reading a configuration to logging what follows it
 
     @staticmethod
     def open(name: str, encoder: EncoderConfig, logged: int) -> Desk:
         """A desk for a model that nobody has asked yet."""
-        return Desk(name, encoder, logged, NameBook(encoder.bits, encoder.names_max))
+        return Desk(name, encoder, logged, logged, NameBook(encoder.names_max))
 
     @property
     def seen(self) -> NamesSeen:
@@ -47,6 +49,8 @@ class Desk:
         """Take note of what the log now holds."""
         if appended.record is not None:
             self.logged = appended.record.last
+            if append.kind in ("config", "restore"):
+                self.changed = self.logged
         if append.names:
             self.learn_names(append.names)
 

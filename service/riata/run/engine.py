@@ -12,23 +12,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from riata.base.clock import Clock
 from riata.base.errors import Busy, NotFound, RiataError, Unavailable, nearest
-from riata.learn.registry import ALGO_VERSION
+from riata.learn.registry import ALGO_VERSION, LearnerConfig
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.config import ModelConfig, config_payload
 from riata.run.desk import Desk
 from riata.run.engine_settings import EngineSettings, Tally
 from riata.run.keeper import Keeper
+from riata.run.looking import Looked
 from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.run.recovery import Recovered, newest_verifies, recover_all
-from riata.run.warm_up import warm_up
-from riata.run.writer import Adopt, Forget, Logged, Nudge, SaveNow, Writer, WriterHooks
+from riata.run.warm_up import warm_up, warm_up_learner
+from riata.run.writer import Adopt, Forget, Logged, Look, Nudge, SaveNow, Writer, WriterHooks
 from riata.store import records
 from riata.store.store import Append, Appended, Owner, Store, Verdict
 
@@ -64,6 +64,7 @@ class Engine:
         self._owner: Owner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scrubbing: asyncio.Task[None] | None = None
+        self._warm: set[str] = set()  # kinds of learners whose kernels are ready
 
     # -- starting and stopping -------------------------------------------------------------------------------------
 
@@ -77,9 +78,14 @@ class Engine:
         self.warnings = await self.call(lambda s: s.warnings())
         log.info("loading kernels; a first start compiles them, which takes about a minute")
         await self._loop.run_in_executor(None, warm_up)
+        await self.warm(ModelConfig().learner)
         self.tally.compiled = True
         recovering = partial(recover_all, self._keeper.call, owner, self.clock.unix_ms, self.tally)
         recovered = await self._loop.run_in_executor(None, recovering)
+        self.tally.compiled = False
+        for found in recovered:
+            await self.warm(found.state.config.learner)
+        self.tally.compiled = True
         checkpointer = Checkpointer(self._keeper.call, owner, self.settings.retention)
         self._writer = writer = Writer(checkpointer, self.clock, self._hooks())
         writer.start()
@@ -235,6 +241,12 @@ class Engine:
             raise Unavailable(f"the checkpoint was not written: {saved.detail or saved.verdict}", "checkpoint_failed")
         return saved
 
+    async def look(self, name: str) -> Looked:
+        """Copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`."""
+        request = Look(name)
+        self.writer.put(request)
+        return await asyncio.wrap_future(request.future)
+
     async def scrub(self) -> list[str]:
         """Read back the newest generation of every model; where one has rotted, write a fresh one from memory, which is good.
         Returns the names of those models."""
@@ -256,8 +268,16 @@ class Engine:
             except RiataError as error:
                 log.error("scrubbing: %s", error.detail)
 
+    async def warm(self, config: LearnerConfig) -> None:
+        """Make the kernels of this kind of learner ready, once, in a thread: they may have to be compiled."""
+        if config.kind not in self._warm:
+            log.info("loading the kernels of %s; the first time compiles them, which takes up to a minute", config.kind)
+            await asyncio.get_running_loop().run_in_executor(None, warm_up_learner, config)
+            self._warm.add(config.kind)
+
     async def create(self, name: str, config: ModelConfig) -> None:
         """Begin a model: an empty log whose first event is its configuration."""
+        await self.warm(config.learner)
         lineage = self.draw(16)
         await self.call(lambda s: s.create(name, lineage))
         appended = await self.append(Append(name, "config", self.clock.unix_ms(), payload=config_payload(config)))
@@ -300,20 +320,14 @@ class Engine:
         desk = self.desks.get(name)
         return desk.lowest_wanted if desk is not None else None
 
-    def _log_refused(self, name: str, seqs: list[int]) -> None:
-        for seq in seqs:
-            reason = "learning it would have made a weight non-finite"
+    def _log_refused(self, name: str, refused: dict[int, str]) -> None:
+        for seq, reason in refused.items():
             append = Append(name, "skip", self.clock.unix_ms(), payload=records.encode_skip(seq, reason))
             self._keeper.submit(append, lambda _answer: None)
 
     def _on_saved(self, saved: Saved) -> None:
         ok = saved.verdict is Verdict.OK
-        self.tally = replace(
-            self.tally,
-            checkpoints_ok=self.tally.checkpoints_ok + ok,
-            checkpoints_failed=self.tally.checkpoints_failed + (not ok),
-            checkpoint_last_ms=saved.took_ms,
-        )
+        self.tally.saved(ok, saved.took_ms)
         if not ok:
             log.error("model %s: checkpoint not written: %s", saved.model, saved.detail or saved.verdict)
 

@@ -32,3 +32,9 @@ class Tally:
     compiled: bool = False
     replayed: int = 0
     to_replay: int = 0
+
+    def saved(self, ok: bool, took_ms: int) -> None:
+        """Count a checkpoint that ended."""
+        self.checkpoints_ok += ok
+        self.checkpoints_failed += not ok
+        self.checkpoint_last_ms = took_ms

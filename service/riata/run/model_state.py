@@ -6,7 +6,7 @@ The live writer, start-up and the offline replay all call the same `apply`, so t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,12 +14,15 @@ from riata.base.arrays import BOOL, Arrays
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
-from riata.learn.registry import ALGO_VERSION, build_learner
+from riata.learn.registry import ALGO_VERSION, adjust, build_learner
 from riata.run.config import ModelConfig, config_from_payload, read_config
 from riata.store import layout, records
 from riata.store.store import Record
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.batch import Batch, slice_rows
+
+NOT_FINITE: Final = "learning it would have made a weight non-finite"
+NO_ROOM: Final = "it has a feature for which the learner's vocabulary has no room"
 
 LEARNER = "learner."  # prefixes of the named arrays of a checkpoint
 WATCH = "watch."
@@ -61,14 +64,14 @@ class ModelState:
         """False while the model can only answer its prior."""
         return self.restored or self.progressive.examples > 0
 
-    def apply(self, record: Record, batch: Batch | None = None, skips: frozenset[int] = frozenset()) -> list[int]:
+    def apply(self, record: Record, batch: Batch | None = None, skips: frozenset[int] = frozenset()) -> dict[int, str]:
         """Move the state over `record`, whose place in the log the caller has checked.
 
         `batch` may carry what the payload decodes to, where the caller still has it. `skips` are the numbers of events
-        that later skip events take out. Returns the numbers of the events that the learner refused by itself.
+        that later skip events take out. Returns the numbers of the events that the learner refused by itself, and why.
         Raises `Corrupt` where a payload cannot be read; the state is then as it was.
         """
-        refused: list[int] = []
+        refused: dict[int, str] = {}
         if record.kind == "observe":
             refused = self._learn(record, batch if batch is not None else records.decode_batch(record.payload), skips)
         elif record.kind == "config":
@@ -117,36 +120,38 @@ class ModelState:
     def _configure(self, config: ModelConfig) -> None:
         if self.applied == 0:
             self._start_over(config)
+        elif config.learner != self.config.learner:
+            adjust(self.learner, config.learner)
         self.config = config
 
     def _start_over(self, config: ModelConfig) -> None:
         self.config = config
-        self.learner = build_learner(config.learner, config.encoder.bits)
+        self.learner = build_learner(config.learner, config.encoder.bits, config.encoder.hash_key)
         answers = "real" if config.labels == "real" else self.learner.weights().link
         self.progressive = Progressive(ProgressiveConfig(answers=answers))
 
-    def _learn(self, record: Record, batch: Batch, skips: frozenset[int]) -> list[int]:
+    def _learn(self, record: Record, batch: Batch, skips: frozenset[int]) -> dict[int, str]:
         if batch.n != record.count:
             raise Corrupt(f"events {record.first} to {record.last}: the payload holds {batch.n}")
         skip = self._skip_mask(record, skips)
-        refused = np.empty(batch.n, np.bool_)
+        refused: dict[int, str] = {}
         start = 0
         while start < batch.n:
             stop = min(batch.n, start + self.progressive.until_point)
             mask = None if skip is None else skip[start:stop]
-            refused[start:stop] = self._learn_rows(slice_rows(batch, start, stop), mask, record.first + start)
+            refused.update(self._learn_rows(slice_rows(batch, start, stop), mask, record.first + start))
             start = stop
-        self.skipped += int(refused.sum())
-        new = refused if skip is None else refused & ~skip
-        return [record.first + int(i) for i in np.flatnonzero(new)]
+        return refused
 
-    def _learn_rows(self, batch: Batch, skip: BOOL | None, first: int) -> BOOL:
+    def _learn_rows(self, batch: Batch, skip: BOOL | None, first: int) -> dict[int, str]:
         """Test, then train; a point of the learning curve is taken right after the event it belongs to, so that no cut into
         batches can move it."""
         stepped = self.learner.step(batch, skip)
         if self.progressive.observe(stepped.margin, batch.label, batch.weight, stepped.refused, first):
             self.progressive.note_non_zeros(len(self.learner.weights().slot))
-        return stepped.refused
+        self.skipped += int(stepped.refused.sum())
+        new = stepped.refused if skip is None else stepped.refused & ~skip
+        return {first + i: NO_ROOM if _is_set(stepped.no_room, i) else NOT_FINITE for i in np.flatnonzero(new).tolist()}
 
     def _skip_mask(self, record: Record, skips: frozenset[int]) -> BOOL | None:
         inside = [seq for seq in skips if record.first <= seq <= record.last]
@@ -166,6 +171,10 @@ class ModelState:
         self.learner.thaw(_part(arrays, LEARNER))
         self.progressive.thaw(_part(arrays, WATCH))
         self.skipped = int(header["skipped"])
+
+
+def _is_set(rows: BOOL | None, i: int) -> bool:
+    return rows is not None and bool(rows[i])
 
 
 def _part(arrays: Arrays, prefix: str) -> Arrays:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from riata.base.arrays import U32
 from riata.predict.model import Model
 from riata.run.config import ModelConfig
 
@@ -23,3 +24,5 @@ class Published:
     version: int
     published_ms: int  # unix time, for people
     published_mono_ms: int  # for ages
+    closed_vocabulary: U32 | None = None  # the slots that alone may occur in rows from now on; see `Learner.closed_vocabulary`
+    no_std_error: str = ""  # why predictions carry no standard error; empty where they do

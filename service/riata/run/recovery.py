@@ -40,7 +40,7 @@ class Recovered:
     state: ModelState
     generation: int  # 0: replayed from the beginning
     replayed: int  # events applied from the log
-    refused: list[int] = field(default_factory=list)  # refused while replaying; those without a skip event yet
+    refused: dict[int, str] = field(default_factory=dict)  # refused while replaying, and why; those without a skip event yet
     corrupt: list[int] = field(default_factory=list)  # generations that did not verify
     skipped: list[int] = field(default_factory=list)  # events taken out now because starts died under them
 
@@ -69,7 +69,7 @@ class Recovery:
             if suspect is not None and record.kind == "observe":
                 skips |= self._probe(found, record, skips, suspect)
             else:
-                found.refused += [seq for seq in state.apply(record, None, skips) if seq not in skips]
+                found.refused.update(state.apply(record, None, skips))
             found.replayed += record.count
             core.advanced(record)
             on_progress(state.applied)
@@ -116,7 +116,7 @@ class Recovery:
         state = found.state
         if not record.first <= suspect.seq <= record.last:
             self._mark(state.name, record.last, 0)
-            found.refused += [seq for seq in state.apply(record, None, skips) if seq not in skips]
+            found.refused.update(state.apply(record, None, skips))
             return frozenset()
         batch = records.decode_batch(record.payload)
         skipped: frozenset[int] = frozenset()
@@ -128,7 +128,7 @@ class Recovery:
             self._mark(state.name, seq, deaths)
             event = replace(record, first=seq, count=1)
             row = select_rows(batch, np.arange(batch.n) == i)
-            found.refused += [seq for seq in state.apply(event, row, skips | skipped) if seq not in skips | skipped]
+            found.refused.update(state.apply(event, row, skips | skipped))
         found.skipped += sorted(skipped)
         return skipped
 

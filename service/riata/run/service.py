@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from riata.base.clock import rfc3339
@@ -10,8 +11,10 @@ from riata.base.errors import BadInput, Busy
 from riata.predict.name_book import NameBook
 from riata.run.engine import Engine
 from riata.run.health import Health, ModelHealth
+from riata.run.looking import PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.published import Published
+from riata.run.vocabulary import LARGE, within
 from riata.store.store import Append, Appended
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed, RowError
@@ -24,6 +27,7 @@ class Service:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._solving = asyncio.Lock()  # one path at a time: a sketch may take 128 MB, and so does its copy
 
     async def start(self) -> None:
         """Recover every model; afterwards `health().ready`."""
@@ -50,12 +54,14 @@ class Service:
         return self._engine.desk(model).names
 
     async def observe(self, model: str, parsed: Parsed, *, atomic: bool = False, wait_applied: bool = False) -> Observed:
-        """Append the rows, durable on return; with `wait_applied`, served on return.
+        """Append the rows, durable on return; with `wait_applied`, served on return. Rows that a full vocabulary has no room for
+        are refused; those that were accepted while it filled become skip events instead.
 
         Raises `RowsRefused` where no row is accepted, or with `atomic` where any is not; `Busy` and `Unavailable` as the
         engine does, with the outcome.
         """
         desk = self._engine.require_accepting(model)
+        parsed = await self._within_vocabulary(model, parsed)
         if parsed.batch.n == 0 or (atomic and parsed.errors):
             raise self._refused(parsed, parsed.errors, atomic)
         append = Append(desk.name, "observe", self._engine.clock.unix_ms(), parsed.batch, names=parsed.names, atomic=atomic)
@@ -82,7 +88,8 @@ class Service:
         return [self._line(name) for name in sorted(self._engine.desks)]
 
     def describe(self, model: str) -> dict[str, Any]:
-        """Configuration, counters, metrics, memory by part, and what the store keeps of `model`."""
+        """Configuration, counters, metrics, memory by part, whether predictions carry standard errors and, if not, why not,
+        whether a closed vocabulary is full, and what the store keeps of `model`."""
         published = self.published(model)
         desk = self._engine.desk(model)
         memory = {**published.memory, "served": sum(published.model.memory().values()), "names": desk.names.memory()}
@@ -91,9 +98,19 @@ class Service:
             "config": write_document(published.config),
             "metrics": {key: published.figures[key] for key in ("cumulative", "faded", "window")},
             "memory_bytes": {**memory, "total": sum(memory.values())},
+            "std_error": {"available": not published.no_std_error, "why_not": published.no_std_error or None},
+            "vocabulary_full": published.closed_vocabulary is not None,
             "names": {"kept": len(desk.names), "kept_max": desk.names.capacity},
             "log": {"last_seq": desk.logged, "lineage": published.model.origin.lineage.hex()},
         }
+
+    async def path(self, model: str, question: PathQuestion) -> dict[str, Any]:
+        """Return the regularisation path of `model`, solved beside its learning. Raises `Conflict` (code `no_sketch`) where its
+        learner keeps no curvature."""
+        figures = self.published(model).figures
+        async with self._solving:
+            looked = await self._engine.look(model)
+            return await asyncio.get_running_loop().run_in_executor(None, path_answer, model, looked, question, figures)
 
     def health(self) -> Health:
         """Where the service stands. Never touches the store."""
@@ -130,6 +147,13 @@ class Service:
             replayed=(tally.replayed, tally.to_replay),
         )
 
+    async def _within_vocabulary(self, model: str, parsed: Parsed) -> Parsed:
+        published = self.published(model)
+        vocabulary, bits = published.closed_vocabulary, published.model.weights.bits
+        if vocabulary is None or parsed.batch.nnz < LARGE:
+            return parsed if vocabulary is None else within(parsed, vocabulary, bits)
+        return await asyncio.get_running_loop().run_in_executor(None, within, parsed, vocabulary, bits)
+
     async def _served(self, model: str, seq: int) -> bool:
         """Wait until event `seq` is served; false where that takes too long, which loses nothing: it is in the log."""
         try:
@@ -146,6 +170,7 @@ class Service:
         return {
             "name": model,
             "learner": published.config.learner.kind,
+            "mode": getattr(published.config.learner, "mode", None),
             "examples": published.figures["cumulative"]["examples"],
             "skipped": published.skipped,
             "non_zeros": published.model.non_zeros,

@@ -9,15 +9,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from riata.base.clock import Clock
-from riata.base.errors import Corrupt, RiataError, Unavailable
-from riata.predict.model import Model, Origin
+from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
 from riata.run.checkpointer import Checkpointer, Saved
-from riata.run.core import Action, Core, Schedule
+from riata.run.core import Action, Core
+from riata.run.looking import Looked
 from riata.run.model_state import Frozen, ModelState
 from riata.run.published import Published
+from riata.run.publishing import Curvature, generation_info, publish, schedule_of
 from riata.store.store import Record, Verdict
 from riata.wire.batch import Batch
-from riata.wire.encoder import fingerprint
 
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
 
@@ -63,6 +63,14 @@ class Nudge:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """Somebody wants to read a model's curvature; the answer is a copy that learning goes on beside."""
+
+    model: str
+    future: Future[Looked] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
 class _Finished:
     """A checkpoint that ended, in whatever way."""
 
@@ -76,7 +84,7 @@ class _Settle:
     future: Future[None] = field(default_factory=Future)
 
 
-Item = Logged | Adopt | Forget | SaveNow | Nudge | _Finished | _Settle
+Item = Logged | Adopt | Forget | SaveNow | Nudge | Look | _Finished | _Settle
 
 
 @dataclass(slots=True)
@@ -87,6 +95,7 @@ class _Cell:
     core: Core
     gen: int  # newest durable generation
     version: int = 0
+    curvature: Curvature = field(default_factory=Curvature)
     waiting: list[Future[Saved]] = field(default_factory=list)  # who waits for the next checkpoint
     being_saved: list[Future[Saved]] = field(default_factory=list)  # who waits for the one under way
 
@@ -96,7 +105,7 @@ class WriterHooks:
     """What the writer tells the outside; all are called in the writer's thread and must not block."""
 
     published: Callable[[Published], None]
-    refused: Callable[[str, list[int]], None]  # events that the learner refused by itself, to be logged as skipped
+    refused: Callable[[str, dict[int, str]], None]  # events that the learner refused by itself, and why: logged as skipped
     saved: Callable[[Saved], None]
     wanted: Callable[[str], int | None]  # the lowest log position of this model that somebody waits to see served
     fatal: Callable[[str], None]
@@ -156,7 +165,7 @@ class Writer:
             for future in [*cell.waiting, *cell.being_saved]:
                 future.set_exception(error)
         while (item := self._inbox.get()) is not None:
-            if isinstance(item, SaveNow | _Settle) and item.future.set_running_or_notify_cancel():
+            if isinstance(item, SaveNow | Look | _Settle) and item.future.set_running_or_notify_cancel():
                 item.future.set_exception(error)
 
     def _turn(self) -> bool:
@@ -181,6 +190,8 @@ class Writer:
         elif isinstance(item, Nudge):
             if item.model in self._cells:
                 self._look_after(item.model)
+        elif isinstance(item, Look):
+            self._look(item)
         elif isinstance(item, _Finished):
             self._finished(item.saved)
         elif isinstance(item, _Settle):
@@ -201,6 +212,7 @@ class Writer:
         cell.core.advanced(item.record)
         if item.record.kind in ("config", "restore"):
             cell.core.reschedule(schedule_of(cell.state))
+            cell.curvature = Curvature()  # what it was made of may be another learner now
         if refused:
             self._hooks.refused(item.record.model, refused)
         self._look_after(item.record.model)
@@ -227,6 +239,17 @@ class Writer:
         else:
             cell.waiting.append(item.future)
 
+    def _look(self, item: Look) -> None:
+        cell = self._cells.get(item.model)
+        if not item.future.set_running_or_notify_cancel():
+            return
+        if cell is None:
+            item.future.set_exception(NotFound(f"model {item.model} was dropped meanwhile", "model_not_found"))
+            return
+        learner = cell.state.learner
+        seq = cell.state.applied if cell.state.has_learnt else 0
+        item.future.set_result(Looked(cell.version, seq, learner.sketch(), learner.shadows()))
+
     def _sweep(self) -> None:
         """Look after every model, but not at every turn: a busy model must not pay for a thousand idle ones."""
         now_ms = self._clock.monotonic_ms()
@@ -240,15 +263,22 @@ class Writer:
         cell = self._cells[name]
         lowest = self._hooks.wanted(name)
         wanted = lowest is not None and lowest <= cell.core.applied
-        actions = cell.core.due(self._clock.monotonic_ms(), wanted)
-        if Action.PUBLISH in actions:
+        now_ms = self._clock.monotonic_ms()
+        actions = cell.core.due(now_ms, wanted)
+        if Action.PUBLISH in actions or self._curvature_is_late(cell, now_ms):
             self._publish(cell)
         if Action.CHECKPOINT in actions or (cell.waiting and not cell.being_saved and cell.core.may_save()):
             self._checkpoint(cell)
 
+    def _curvature_is_late(self, cell: _Cell, now_ms: int) -> bool:
+        """True where the last events of a stream are served with standard errors of an earlier moment, and need not be."""
+        due_ms = cell.curvature.due_ms(cell.core.applied)
+        return due_ms is not None and now_ms >= due_ms and not cell.core.unpublished
+
     def _publish(self, cell: _Cell) -> None:
         cell.version += 1
-        self._hooks.published(publish(cell.state, cell.gen, cell.version, self._clock))
+        cell.curvature.refresh(cell.state, self._clock)
+        self._hooks.published(publish(cell.state, cell.gen, cell.version, self._clock, cell.curvature.covariance))
         cell.core.published(self._clock.monotonic_ms())
 
     def _checkpoint(self, cell: _Cell) -> None:
@@ -286,44 +316,10 @@ class Writer:
             raise Corrupt(f"checkpoint of {saved.model}: {saved.verdict.value}", "fenced")
 
     def _wait_s(self) -> float | None:
-        moments = [moment for cell in self._cells.values() if (moment := cell.core.next_due_ms()) is not None]
+        cells = self._cells.values()
+        moments = [moment for cell in cells if (moment := cell.core.next_due_ms()) is not None]
+        quiet = [cell for cell in cells if not cell.core.unpublished]  # the others' next publication comes first
+        moments += [moment for cell in quiet if (moment := cell.curvature.due_ms(cell.core.applied)) is not None]
         if not moments:
             return None
         return max(0.0, (min(moments) - self._clock.monotonic_ms()) / 1000)
-
-
-def schedule_of(state: ModelState) -> Schedule:
-    """The schedule in a model's configuration."""
-    config = state.config
-    return Schedule(config.publish_every_ms, 1000 * config.checkpoint_every_s, config.checkpoint_every_events)
-
-
-def publish(state: ModelState, gen: int, version: int, clock: Clock) -> Published:
-    """Make what will be served of `state`, without changing a bit of it."""
-    model = Model(
-        origin=Origin(state.name, state.lineage, fingerprint(state.config.encoder), state.config.labels),
-        weights=state.learner.weights(),
-        gen=gen,
-        version=version,
-        seq=state.applied if state.has_learnt else 0,
-        created_ms=clock.monotonic_ms(),
-    )
-    return Published(
-        model=model,
-        config=state.config,
-        figures=state.progressive.figures(),
-        history=state.progressive.history(),
-        memory=state.memory(),
-        applied=state.applied,
-        skipped=state.skipped,
-        version=version,
-        published_ms=clock.unix_ms(),
-        published_mono_ms=model.created_ms,
-    )
-
-
-def generation_info(state: ModelState) -> dict[str, float | int | str]:
-    """Figures of the moment, kept beside a checkpoint for people to choose by."""
-    cumulative = state.progressive.figures()["cumulative"]
-    numbers = {key: cumulative[key] for key in ("examples", "log_loss", "auc") if cumulative.get(key) is not None}
-    return {**numbers, "non_zeros": len(state.learner.weights().slot), "skipped": state.skipped}

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from riata.base.arrays import F64
-from riata.maths.links import HINGE, IDENTITY, LOGISTIC, REAL
+from riata.maths.links import IDENTITY, LOGISTIC, PROBIT, REAL
 from riata.watch import tally
 from riata.watch.tally import SCALE, WEIGHT
 
@@ -15,7 +15,7 @@ Figures = dict[str, Any]
 
 def has_probability(link: int) -> bool:
     """Whether margins under this link become probabilities."""
-    return link in (LOGISTIC, IDENTITY)
+    return link in (LOGISTIC, PROBIT, IDENTITY)
 
 
 def ratio(above: float, below: float) -> float | None:
@@ -57,7 +57,7 @@ def horizon_figures(sums: F64, auc: float, link: int) -> Figures:
 
 def calibration_cells(calibration: F64, link: int) -> list[Figures]:
     """Return the cells of the calibration table, from probability 0 to 1; none for a link without probabilities."""
-    if link in (HINGE, REAL):
+    if not has_probability(link):
         return []
     return [
         {

@@ -12,15 +12,21 @@ from annotated_types import Ge, Le
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import Corrupt
 from riata.maths.auc import BINS, histogram_auc, ranked_auc
-from riata.maths.links import HINGE, IDENTITY, LOGISTIC, REAL
+from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
 from riata.watch import curves, tally
 from riata.watch.curves import Curve
 from riata.watch.figures import Figures, calibration_cells, has_probability, horizon_figures
 from riata.watch.tally import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT, SCALE, SUMS, WEIGHT
 
-Answers = Literal["logistic", "identity", "hinge", "real"]
+Answers = Literal["logistic", "probit", "identity", "hinge", "real"]
 
-LINK_CODE: Final[dict[Answers, int]] = {"logistic": LOGISTIC, "identity": IDENTITY, "hinge": HINGE, "real": REAL}
+LINK_CODE: Final[dict[Answers, int]] = {
+    "logistic": LOGISTIC,
+    "probit": PROBIT,
+    "identity": IDENTITY,
+    "hinge": HINGE,
+    "real": REAL,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from typing import Final
 from riata.base.arrays import F64, I64
 from riata.maths.auc import margin_bin
 from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.links import HINGE, IDENTITY, LOGISTIC, REAL, sigma
+from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL, normal_cdf, sigma
+from riata.maths.taylor import log_likelihood
 
 Judged = tuple[float, float, float, float, float, float]  # what `judge` returns
 
@@ -88,7 +89,7 @@ def judge(link: int, margin: float, label: float, base: float) -> Judged:
 
     Zeros stand where the link has no such thing.
 
-    Source             losses as in Langford, Li & Zhang 2009, section 2; squared without the factor 1/2
+    Source             losses as in Langford, Li & Zhang 2009, section 2; squared without the factor 1/2; log_likelihood
     """
     sign = 1.0 if label == 1.0 else -1.0
     probability = 0.0
@@ -98,21 +99,25 @@ def judge(link: int, margin: float, label: float, base: float) -> Judged:
         probability = sigma(margin)
         of_label = sigma(sign * margin)
         above = probability > 0.5
+    elif link == PROBIT:
+        probability = normal_cdf(margin)
+        above = probability > 0.5
     elif link == IDENTITY:
         probability = min(max(margin, 0.0), 1.0)
         of_label = probability if label == 1.0 else 1.0 - probability
         above = margin > 0.5
     cost = 0.0
     base_cost = 0.0
-    if link in (LOGISTIC, IDENTITY):
-        cost = log_loss(of_label)
+    if link in (LOGISTIC, PROBIT, IDENTITY):
+        # From the probability 1 - 1e-17, which rounds to 1, the log loss of a probit answer would come out as 0.
+        cost = min(-log_likelihood(PROBIT, margin, label), -math.log(PROBABILITY_MIN)) if link == PROBIT else log_loss(of_label)
         base_cost = log_loss(base if label == 1.0 else 1.0 - base)
     own = cost
     base_own = base_cost
     if link == HINGE:
         own = max(0.0, 1.0 - sign * margin)
         base_own = max(0.0, 1.0 - sign * (1.0 if base > 0.5 else -1.0))
-    elif link != LOGISTIC:
+    elif link in (IDENTITY, REAL):
         own = (margin - label) * (margin - label)
         base_own = (base - label) * (base - label)
     correct = 1.0 if link != REAL and above == (label == 1.0) else 0.0
@@ -166,7 +171,7 @@ def tally(
     Parameters
     ----------
     margin, label, weight : f64[n]   |margin| <= MARGIN_HELD, importance positive; read only
-    link : int                       LOGISTIC, IDENTITY, HINGE or REAL
+    link : int                       LOGISTIC, PROBIT, IDENTITY, HINGE or REAL
     growth : float                   2^(1 / half_life)
     examples : i64[1]                events so far; advanced by n
     sums : f64[2, SUMS]              updated
@@ -175,7 +180,7 @@ def tally(
     window : f64[PAST, w]            the last w events, event number t at column t % w; updated
 
     Returns            nothing
-    Cost               two logarithms and an exponential for each event; no allocation
+    Cost               two logarithms and an exponential (probit: two erfc) for each event; no allocation
     Source             this module's theory of operation
     """
     w = window.shape[1]
@@ -201,7 +206,7 @@ def tally(
         window[PAST_LABEL, at] = y
         window[PAST_WEIGHT, at] = h
         window[PAST_BASE, at] = base
-        window[PAST_LOSS, at] = cost if link in (LOGISTIC, IDENTITY) else own
+        window[PAST_LOSS, at] = cost if link in (LOGISTIC, PROBIT, IDENTITY) else own
         examples[0] += 1
         if sums[FADED, SCALE] > RENORMALISE_ABOVE:
             sums[FADED] *= RENORMALISE_BY

@@ -32,6 +32,7 @@ from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import WebSettings
 from riata.web.shell import Shell
 from riata.web.snapshots import snapshot_routes
+from riata.web.tuning import tuning_routes
 
 log = logging.getLogger("riata.web")
 OnStartFailed = Callable[[BaseException], None]
@@ -78,6 +79,7 @@ def create_app(
     hot = hot_routes(Observe(tools, meters), Predict(tools))
     app.router.routes.extend(hot)
     app.include_router(model_routes(service, admin, settings))
+    app.include_router(tuning_routes(service, admin, settings))
     app.include_router(snapshot_routes(service, admin, settings))
     app.include_router(health_routes(service, meters))
     if settings.docs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -94,12 +94,12 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
         published, book = service.published(at.model), service.names(at.model)
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(None, top_weights, published.model, top, at.options.get("prefix", ""), book)
-        weights = [{"feature": w.feature, "slot": w.slot, "weight": w.weight, "names": list(w.names)} for w in found]
         document = {
             "model": source(published),
             "intercept": published.model.weights.intercept,
+            "bits": published.model.weights.bits,
             "non_zeros": published.model.non_zeros,
-            "weights": weights,
+            "weights": [asdict(weight) for weight in found],
         }
         return respond(json_answer(document))
 

@@ -7,9 +7,9 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import riata
-from riata.web.options import SEQ_MAX
+from riata.web.options import NUMBER_MAX, SEQ_MAX
 from riata.web.schemas import NAME_PATTERN, array, components, ref
-from riata.web.settings import WEIGHTS_SHOWN_MAX
+from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN, WEIGHTS_SHOWN_MAX
 
 Schema = dict[str, Any]
 
@@ -145,11 +145,17 @@ def _model_operations() -> list[Operation]:
     since = query("since", SEQ, "add the points of the learning curve after this event")
     top = query("top", {"type": "integer", "minimum": 1, "maximum": WEIGHTS_SHOWN_MAX, "default": 50}, "how many")
     prefix = query("prefix", {"type": "string"}, "only names that begin so")
+    change = {"required": True, "content": json_content("ModelChange")}
+    changing = "Change settings of a model while it learns; answers once it is served under them."
+    along = "The regularisation path: what other penalties would choose from what was learnt so far. Changes nothing."
+    patch_ok = {200: json_content("ModelChanged")}
+    path_ok = {200: json_content("Path")}
     put_ok = {200: json_content("ModelPut"), 201: json_content("ModelPut")}
     put = "Create a model, or change what may change of one."
     return [
         Operation("/models", "get", "models", "Every model.", {200: json_content("ModelList")}, (422, 503)),
         Operation(at, "put", "models", put, put_ok, (*BODY, 409, 503, 507), (MODEL,), document),
+        Operation(at, "patch", "models", changing, patch_ok, (*BODY, 404, 409, 503, 507), (MODEL,), change),
         Operation(at, "get", "models", "One model.", {200: json_content("Model")}, (404, 422, 503), (MODEL,)),
         Operation(
             at, "delete", "models", "Drop a model.", {200: json_content("ModelDropped")}, (404, 409, 422, 503), (MODEL, confirm)
@@ -172,7 +178,16 @@ def _model_operations() -> list[Operation]:
             (404, 422, 503),
             (MODEL, top, prefix),
         ),
+        Operation(f"{at}/path", "get", "models", along, path_ok, (404, 409, 422, 503), (MODEL, *_path_options())),
     ]
+
+
+def _path_options() -> tuple[Schema, ...]:
+    count = {"type": "integer", "minimum": GAMMAS_MIN, "maximum": GAMMAS_MAX, "default": GAMMAS_DEFAULT}
+    gamma = {"type": "number", "exclusiveMinimum": 0, "maximum": NUMBER_MAX}
+    top = "largest penalty of the grid; by default the smallest that leaves no weight that it is free to take"
+    bottom = "smallest penalty of the grid, below `from`; by default a hundredth of the one in force"
+    return (query("gammas", count, "penalties of the grid"), query("from", gamma, top), query("to", gamma, bottom))
 
 
 def _snapshot_operations() -> list[Operation]:

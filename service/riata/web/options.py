@@ -14,7 +14,9 @@ MODEL_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,62}"
 _MODEL_NAME = re.compile(MODEL_NAME)
 SEQ_MAX: Final = 2**63 - 1
 ECHOED_CHARS_MAX: Final = 64
+NUMBER_MAX: Final = 1e12
 _DECIMAL = re.compile(r"[0-9]{1,19}")
+_NUMBER = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?(e[+-]?[0-9]{1,3})?")
 
 
 def query_pairs(query: bytes) -> list[tuple[str, str]]:
@@ -68,6 +70,16 @@ def whole(options: dict[str, str], name: str, default: int | None, least: int, m
     if not _DECIMAL.fullmatch(value) or not least <= int(value) <= most:
         raise BadInput(f"{name}: expected a whole number from {least} to {most}", "bad_option")
     return int(value)
+
+
+def positive(options: dict[str, str], name: str) -> float | None:
+    """Read an option that is a number above 0 and at most NUMBER_MAX, in decimal digits; absent is None."""
+    value = options.get(name)
+    if value is None:
+        return None
+    if not _NUMBER.fullmatch(value) or not 0.0 < float(value) <= NUMBER_MAX:
+        raise BadInput(f"{name}: expected a number above 0, at most {NUMBER_MAX:g}, as 0.3 or 1e-3", "bad_option")
+    return float(value)
 
 
 def model_in_path(path_params: dict[str, str]) -> str:

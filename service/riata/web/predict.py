@@ -134,14 +134,14 @@ def predictions(parsed: Parsed, served: Served, named: NamedRows | None) -> list
     source = {"name": model.name, "version": published.version, "seq": model.seq, "age_s": served.age_s}
     whole_labels = published.config.labels != "real"
     answers: list[dict[str, Any]] = []
-    columns = (scores.probability, scores.margin, scores.label, scores.known, scores.unknown)
-    for probability, margin, label, known, unknown in zip(*(column.tolist() for column in columns), strict=True):
+    columns = (scores.probability, scores.margin, scores.label, scores.std_error, scores.known, scores.unknown)
+    for probability, margin, label, error, known, unknown in zip(*(column.tolist() for column in columns), strict=True):
         answers.append(
             {
                 "probability": None if math.isnan(probability) else probability,
                 "margin": margin,
                 "label": int(label) if whole_labels else label,
-                "std_error": None,  # no learner of this version keeps curvature
+                "std_error": None if math.isnan(error) else error,
                 "known_features": known,
                 "unknown_features": unknown,
                 "model": source,

@@ -56,7 +56,7 @@ def _schema(hint: Any) -> Schema:
     if origin is typing.Literal:
         return {"enum": list(get_args(hint))}
     if origin is Union or origin is types.UnionType:
-        return {"anyOf": [_option(option) for option in get_args(hint)]}
+        return {"anyOf": _options(get_args(hint))}
     if origin is tuple:
         return {"type": "array", "items": _schema(get_args(hint)[0])}
     if dataclasses.is_dataclass(hint):
@@ -64,19 +64,24 @@ def _schema(hint: Any) -> Schema:
     return {"type": SCALARS[hint]}
 
 
-def _option(option: Any) -> Schema:
-    """One of several forms; where forms are told apart by `kind`, each has to say its own."""
-    if option is type(None):
-        return {"type": "null"}
-    schema = _schema(option)
-    if schema.get("type") == "object" and "kind" in schema["properties"]:
-        schema["required"] = ["kind"]
-    return schema
+def _options(options: tuple[Any, ...]) -> list[Schema]:
+    """Several forms; where they are told apart by `kind`, each but the first, which is meant without it, has to say its own."""
+    found: list[Schema] = []
+    kinds = 0
+    for option in options:
+        schema: Schema = {"type": "null"} if option is type(None) else _schema(option)
+        if "kind" in schema.get("properties", {}):
+            kinds += 1
+            if kinds > 1:
+                schema["required"] = ["kind", *schema.get("required", [])]
+        found.append(schema)
+    return found
 
 
 def _constrain(schema: Schema, mark: object) -> None:
-    if isinstance(mark, str):
-        schema["description"] = mark
+    text = mark if isinstance(mark, str) else getattr(mark, "documentation", None)  # of `annotated_types.doc`
+    if text is not None:
+        schema["description"] = text
     for attribute, keyword in BOUNDS.items():
         bound = getattr(mark, attribute, None)
         if bound is not None and not (isinstance(bound, float) and math.isinf(bound)):

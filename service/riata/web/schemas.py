@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from riata.base.limits import (
     ERRORS_SHOWN_MAX,
@@ -13,7 +13,8 @@ from riata.base.limits import (
     VALUE_ABS_MAX,
     WEIGHT_MAX,
 )
-from riata.run.config import ModelConfig
+from riata.learn.registry import LearnerConfig, adjustable
+from riata.run.config import CHANGEABLE, ModelConfig
 from riata.web.options import MODEL_NAME
 from riata.web.schema_of import schema_of
 
@@ -119,7 +120,12 @@ def _answers() -> Schema:
         "probability": {"type": ["number", "null"], "minimum": 0, "maximum": 1, "description": "null where the link has none"},
         "margin": NUMBER,
         "label": NUMBER,
-        "std_error": {**FIGURE, "description": "null where the learner keeps no curvature"},
+        "std_error": {
+            **FIGURE,
+            "minimum": 0,
+            "description": "of the margin, approximate: from the curvature of the weights that are not zero, which may be some "
+            "seconds old; features without a weight add nothing. null where the learner keeps no curvature or too much to invert",
+        },
         "known_features": COUNT,
         "unknown_features": COUNT,
         "model": record({**served, "age_s": age}),
@@ -163,13 +169,17 @@ def _models() -> Schema:
     line = {
         "name": {"type": "string", "pattern": NAME_PATTERN},
         "learner": TEXT,
+        "mode": {"type": ["string", "null"], "description": "of a learner that has several"},
         "examples": COUNT,
         "non_zeros": COUNT,
         "served": served,
     }
     config = {"name": TEXT, "created": YES_OR_NO, "config": {"type": "object"}}
-    weight = {"feature": {"type": ["string", "null"]}, "slot": COUNT, "weight": NUMBER, "names": array(TEXT)}
-    weights = {"model": ref("Source"), "intercept": NUMBER, "non_zeros": COUNT, "weights": array(record(weight))}
+    error = {**FIGURE, "minimum": 0, "description": "of the weight, approximate as in a prediction; null where it is not known"}
+    slot = {**COUNT, "description": "hash >> (32 - bits)"}
+    weight = {"feature": {"type": ["string", "null"]}, "slot": slot, "weight": NUMBER, "names": array(TEXT), "std_error": error}
+    bits = {"type": "integer", "minimum": 1, "maximum": 32}
+    weights = {"model": ref("Source"), "intercept": NUMBER, "bits": bits, "non_zeros": COUNT, "weights": array(record(weight))}
     snapshot = {
         "generation": COUNT,
         "seq": COUNT,
@@ -184,6 +194,8 @@ def _models() -> Schema:
         "ModelList": record({"models": array(ref("ModelLine"))}),
         "Model": record({**line, "config": {"type": "object"}, "memory_bytes": {"type": "object"}}, closed=False),
         "ModelPut": record(config),
+        "ModelChange": _change(),
+        "ModelChanged": record({**config, "seq": {**COUNT, "description": "the served model includes this log position"}}),
         "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),
         "Weights": record(weights),
         "Snapshot": record(snapshot, closed=False),
@@ -195,6 +207,49 @@ def _models() -> Schema:
             {"model": ref("Source"), "config": {"type": "object"}, "weights": array({"type": "object"})}, closed=False
         ),
     }
+
+
+def _change() -> Schema:
+    """What PATCH takes: settings of the model by their names, and those of its learner that may change."""
+    whole = schema_of(ModelConfig)["properties"]
+    settings = {name: whole[name] for name in sorted(CHANGEABLE)}
+    for kind in get_args(LearnerConfig):
+        for name in sorted(adjustable(kind())):
+            settings[name] = schema_of(kind)["properties"][name]
+    for setting in settings.values():
+        setting.pop("default", None)  # what is not named stays as it is
+    return record(settings, optional=tuple(settings))
+
+
+def _paths() -> Schema:
+    loss = {
+        **FIGURE,
+        "minimum": 0,
+        "description": "test-then-train, where this penalty is among the learner's shadows; else null",
+    }
+    objective = {**NUMBER, "description": "log-likelihood of the sketch less penalties, above that of all weights zero"}
+    gamma = {"type": "number", "minimum": 0}
+    point = {
+        "gamma": gamma,
+        "non_zeros": COUNT,
+        "objective": objective,
+        "in_force": {**YES_OR_NO, "description": "the penalty the model learns with now"},
+        "log_loss": loss,
+        "faded_log_loss": loss,
+    }
+    shadow = dict.fromkeys(("gamma", "weight", "log_loss", "faded_weight", "faded_log_loss"), gamma)
+    said = "from the largest penalty to the smallest, the one in force and those of the shadows among them"
+    points = array(ref("PathPoint"), description=said)
+    own = {**FIGURE, "minimum": 0, "description": "test-then-train, of the model itself under the penalties that were in force"}
+    path = {
+        "model": ref("Source"),
+        "gamma": gamma,
+        "log_loss": own,
+        "faded_log_loss": own,
+        "points": points,
+        "shadows": array(record(shadow)),
+    }
+    return {"PathPoint": record(point), "Path": record(path)}
 
 
 def components() -> Schema:
@@ -209,4 +264,4 @@ def components() -> Schema:
         "Examples": array(ref("Example"), minItems=1, maxItems=ROWS_PER_REQUEST_MAX),
         "UnlabelledExamples": array(ref("UnlabelledExample"), minItems=1, maxItems=ROWS_PER_REQUEST_MAX),
     }
-    return {**_rows(), **rows, **_problem(), **_answers(), **_figures(), **_models(), **operations}
+    return {**_rows(), **rows, **_problem(), **_answers(), **_figures(), **_models(), **_paths(), **operations}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from riata.predict.name_book import NameBook
 from riata.run.config import ModelConfig
 from riata.run.health import Health
+from riata.run.looking import PathQuestion
 from riata.run.outcome import Observed
 from riata.run.published import Published
 from riata.wire.parse import Context
@@ -55,6 +57,10 @@ class ServiceProtocol(Protocol):
         """Return everything known about one model."""
         ...
 
+    async def path(self, model: str, question: PathQuestion) -> dict[str, Any]:
+        """Return the optima of the model's sketch under other penalties."""
+        ...
+
     def health(self) -> Health:
         """Return how the service is."""
         ...
@@ -65,6 +71,10 @@ class AdminProtocol(Protocol):
 
     async def put_model(self, model: str, document: object) -> tuple[bool, ModelConfig]:
         """Create or change a model; returns whether it was created."""
+        ...
+
+    async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
+        """Change settings of a model while it learns; returns its configuration and the event after which it is served."""
         ...
 
     async def drop_model(self, model: str) -> None:

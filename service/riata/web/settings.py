@@ -11,6 +11,9 @@ INLINE_BYTES_MAX: Final = 64 * 2**10  # larger bodies are parsed in a thread: 64
 DOCUMENT_BYTES_MAX: Final = 64 * 2**10  # a configuration document, or the body of an operation
 EXPLAINED_FEATURES_MAX: Final = 20_000  # each becomes about 100 bytes of answer
 WEIGHTS_SHOWN_MAX: Final = 10_000
+GAMMAS_MIN: Final = 2  # penalties of the grid of a path; each is a solve
+GAMMAS_DEFAULT: Final = 20
+GAMMAS_MAX: Final = 100
 BODY_DEADLINE_S: Final = 60.0  # 16 MiB at 2.3 Mbit/s; slower bodies hold a connection for nothing
 
 

@@ -99,7 +99,7 @@ def readable(published: Published, names: NameBook) -> Answer:
         "intercept": weights.intercept,
         "non_zeros": published.model.non_zeros,
         "weights": [
-            {"slot": slot, "weight": beta, "names": names.in_slot(slot)}
+            {"slot": slot, "weight": beta, "names": names.in_slot(slot, weights.bits)}
             for slot, beta in zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)
         ],
         "figures": published.figures,

@@ -1,0 +1,70 @@
+"""What learners with a table of 2^bits lines share: the table, and lists of the lines that have anything in them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import F64, I64, U32
+from riata.maths.slots import merge_tail
+
+_CACHE_LINE_BYTES: Final = 64
+_ROOM_MIN: Final = 1024
+
+
+def zero_table(lines: int, width: int) -> F64:
+    """A zeroed table f64[lines, width] that starts on a cache line, so that no line of it lies across two where width is a
+    power of two. Untouched pages cost nothing."""
+    spare = _CACHE_LINE_BYTES // 8
+    flat = np.zeros(lines * width + spare, np.float64)
+    start = -flat.ctypes.data % _CACHE_LINE_BYTES // 8
+    return flat[start : start + lines * width].reshape(lines, width)
+
+
+class SlotList:
+    """Slots that a kernel writes down as it meets them, put in order when somebody looks.
+
+    The kernel appends to `slot` and keeps the number of entries in counts[at]; it may list a slot twice. `slot` is another
+    array after `make_room`, so it is to be handed to the kernel anew.
+    """
+
+    def __init__(self, counts: I64, at: int) -> None:
+        self.slot: U32 = np.empty(_ROOM_MIN, np.uint32)
+        self._counts = counts
+        self._at = at
+        self._in_order = 0
+
+    def __len__(self) -> int:
+        """Entries, a slot that was listed twice counted twice."""
+        return int(self._counts[self._at])
+
+    def has_room(self, more: int) -> bool:
+        """Whether `more` entries fit."""
+        return len(self) + more <= len(self.slot)
+
+    def make_room(self, more: int) -> None:
+        """Go over to a longer array where `more` entries would not fit."""
+        if not self.has_room(more):
+            longer = np.empty(max(2 * len(self.slot), len(self) + more), np.uint32)
+            longer[: len(self)] = self.slot[: len(self)]
+            self.slot = longer
+
+    def sorted(self) -> U32:
+        """The entries, non-decreasing; a view. Their head was in order the last time, so only the tail has to be sorted."""
+        used = self.slot[: len(self)]
+        if self._in_order < len(used):
+            merge_tail(used, np.sort(used[self._in_order :]))
+            self._in_order = len(used)
+        return used
+
+    def keep(self, count: int) -> None:
+        """Forget all but the first `count` entries, which are in order."""
+        self._counts[self._at] = self._in_order = count
+
+    def hold(self, slot: U32) -> None:
+        """Hold these slots and no others; u32[m], strictly increasing."""
+        self.keep(0)
+        self.make_room(len(slot))
+        self.slot[: len(slot)] = slot
+        self.keep(len(slot))

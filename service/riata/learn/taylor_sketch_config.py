@@ -1,0 +1,198 @@
+"""Settings of the Taylor sketch: what people may choose, with the reason of every default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from annotated_types import Ge, Gt, Le, MaxLen, doc
+
+from riata.base.errors import BadInput
+from riata.base.limits import NAME_BYTES_MAX
+from riata.maths.links import LOGISTIC, PROBIT
+from riata.maths.sketch_state import FIXED, HYBRID, LINEAR, NOTHING, ROOT, STRICT, Settings
+
+MEMBERS_MAX = 4096  # the block of cross curvature is dense: at 4096 members it takes 128 MiB
+SHADOWS_MAX = 8
+OWN_GAMMAS_MAX = 256
+
+_HASH_BITS: Final = 32
+_DECAY_MIN: Final = 1e-90  # what is left of sums that are all but forgotten; a scale of 0 could not be divided by
+_LINKS: Final = {"logistic": LOGISTIC, "probit": PROBIT}
+_SCHEDULES: Final = {"fixed": FIXED, "linear": LINEAR, "sqrt": ROOT}
+_OUTSIDE: Final = {"refuse": NOTHING, "strict": STRICT, "hybrid": HYBRID}
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureGamma:
+    """A penalty of one feature's own. The name is as in explanations: `age`, `country=de`, `subject:free`."""
+
+    feature: Annotated[str, MaxLen(NAME_BYTES_MAX)]
+    gamma: Annotated[float, Ge(0), Le(1e12)]
+
+
+@dataclass(frozen=True, slots=True)
+class TaylorSketchConfig:
+    """Settings of the Taylor sketch (Balakrishnan & Madigan 2008, Online) and of its forms with bounded memory."""
+
+    kind: Literal["taylor_sketch"] = "taylor_sketch"
+    mode: Annotated[
+        Literal["exact", "strict", "hybrid", "diag"],
+        doc(
+            "exact: every feature is in the block of cross curvature, up to features_max of them. strict: k of them, chosen by"
+            " merit, and no other feature ever has a weight. hybrid: k in the block, all others updated one coordinate at a"
+            " time. diag: only the intercept is in the block. Default hybrid: any number of features, memory known beforehand."
+        ),
+    ] = "hybrid"
+    link: Annotated[
+        Literal["logistic", "probit"], doc("How a margin becomes a probability. Default logistic: weights are log-odds.")
+    ] = "logistic"
+    gamma: Annotated[
+        float, Ge(0), Le(1e12), doc("L1 penalty of every weight, on the sum of the log-likelihoods of all events. Default 0.1.")
+    ] = 0.1
+    gamma_schedule: Annotated[
+        Literal["fixed", "linear", "sqrt"],
+        doc(
+            "fixed: gamma. linear, sqrt: gamma times i / gamma_events, or its root, at event i, at least gamma_floor times gamma."
+            " linear keeps the number of non-zeros as the stream grows; fixed lets the penalty fade. Default fixed."
+        ),
+    ] = "fixed"
+    gamma_events: Annotated[int, Ge(1), Le(10**12), doc("The event at which a growing penalty is gamma. Default 10,000.")] = (
+        10_000
+    )
+    gamma_floor: Annotated[
+        float, Gt(0), Le(1), doc("Least share of gamma while it grows. Default 0.05: a penalty that starts from zero diverges.")
+    ] = 0.05
+    gamma_intercept: Annotated[float, Ge(0), Le(1e12), doc("Penalty of the intercept. Default 0: it is free.")] = 0.0
+    gamma_of: Annotated[
+        tuple[FeatureGamma, ...],
+        MaxLen(OWN_GAMMAS_MAX),
+        doc("Penalties of single features, in the place of gamma; they grow by the same schedule. 0 frees a feature."),
+    ] = ()
+    k: Annotated[
+        int, Ge(1), Le(MEMBERS_MAX), doc("Members of the block in the bounded modes, the intercept among them. Default 300.")
+    ] = 300
+    features_max: Annotated[
+        int, Ge(1), Le(MEMBERS_MAX), doc("exact: how many features, the intercept among them, may appear. Default 4096.")
+    ] = MEMBERS_MAX
+    beyond: Annotated[
+        Literal["refuse", "strict", "hybrid"],
+        doc(
+            "exact: what happens to a feature for which there is no room. refuse: the row is refused. strict, hybrid: it is"
+            " treated as a feature outside the block in that mode. Default refuse: exact means exact."
+        ),
+    ] = "refuse"
+    block: Annotated[int, Ge(1), Le(10**6), doc("Events between two solves. Default 100.")] = 100
+    rounds: Annotated[int, Ge(1), Le(10**6), doc("Bounded modes: solves between two rounds of eviction and admission.")] = 4
+    admit: Annotated[
+        float, Gt(0), Le(10), doc("A feature may enter the block where |Omega| reaches this share of its gamma. Default 0.8.")
+    ] = 0.8
+    hysteresis: Annotated[
+        float, Ge(1), Le(100), doc("strict: how much stronger than a member a feature must be to take its place. Default 1.1.")
+    ] = 1.1
+    prior_curvature: Annotated[
+        float,
+        Ge(0),
+        Le(1e12),
+        doc("Curvature every feature starts with, times its largest x^2. Default 1: without it a feature seen twice overshoots."),
+    ] = 1.0
+    curvature_floor: Annotated[
+        float,
+        Ge(0),
+        Le(1),
+        doc(
+            "Least curvature of an event as a share of its |residual|; bounds what a confident mistake can ask for. Default 1/4."
+        ),
+    ] = 0.25
+    rho: Annotated[
+        float, Gt(0), Le(1), doc("What is left of an event's weight after each later event. Default 1: nothing is forgotten.")
+    ] = 1.0
+    burn_in: Annotated[
+        int, Ge(0), Le(2**62), doc("Events during which early ones are forgotten polynomially. Default 0: none.")
+    ] = 0
+    burn_in_power: Annotated[
+        float, Gt(0), Le(10), doc("An event s weighs (s / i)^power at event i of the burn-in. Default 2.")
+    ] = 2.0
+    warm_up: Annotated[
+        int, Ge(0), Le(100_000), doc("First events that are held and linearised anew until they fit. Default 0: none.")
+    ] = 0
+    reexpand: Annotated[
+        int, Ge(0), Le(10_000), doc("exact: events that are held and linearised anew when so many have come. Default 0: none.")
+    ] = 0
+    tolerance: Annotated[
+        float,
+        Gt(0),
+        Le(1),
+        doc(
+            "A solve ends where no optimality condition is violated by more than this share of gamma, or of 0.001 where gamma is"
+            " smaller. Default 0.01: less changes the weights by less than the next events do."
+        ),
+    ] = 0.01
+    sweeps_max: Annotated[int, Ge(1), Le(10**6), doc("A solve ends after so many sweeps in any case.")] = 1000
+    intercept: Annotated[bool, doc("Learn an intercept: a feature that is 1 in every event. Default true.")] = True
+    shadow: Annotated[
+        tuple[Annotated[float, Gt(0), Le(1e12)], ...],
+        MaxLen(SHADOWS_MAX),
+        doc("Penalties to be tried on the same sketch beside gamma, each with its own progressive loss. Default none."),
+    ] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse combinations that mean nothing (`BadInput`, code `conflicting_settings`)."""
+        if self.reexpand and self.mode != "exact":
+            raise _conflict("reexpand needs mode = 'exact'")
+        if self.beyond != "refuse" and self.mode != "exact":
+            raise _conflict("beyond is about mode = 'exact'")
+        if self.gamma_schedule != "fixed" and self.gamma == 0.0:
+            raise _conflict("gamma_schedule needs a gamma above 0 to grow to")
+        names = [own.feature for own in self.gamma_of]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise _conflict(f"gamma_of names the feature {twice!r} twice; keep one of the entries")
+
+
+def block_limit(config: TaylorSketchConfig) -> int:
+    """Positions the block may have. Position 0 is the intercept's and stays empty where there is none."""
+    most = {"exact": config.features_max, "diag": 1}.get(config.mode, config.k)
+    return most if config.intercept else most + 1
+
+
+def key_bits(config: TaylorSketchConfig, bits: int) -> int:
+    """How many top bits of a hash say which feature it is: all of them where no table of slots is needed."""
+    return _HASH_BITS if config.mode == "exact" and config.beyond == "refuse" else bits
+
+
+def kernel_settings(config: TaylorSketchConfig, bits: int) -> Settings:
+    """The kernels' settings; numbers are made floats, for another type would have every kernel compiled once more."""
+    outside = {"exact": _OUTSIDE[config.beyond], "strict": STRICT}.get(config.mode, HYBRID)
+    limit = block_limit(config)
+    return Settings(
+        link=_LINKS[config.link],
+        outside=outside,
+        opens=config.mode == "exact",
+        exchanges=config.mode in ("strict", "hybrid") and limit > 1,
+        intercept=config.intercept,
+        shift=_HASH_BITS - key_bits(config, bits),
+        limit=limit,
+        block=config.block,
+        rounds=config.rounds,
+        swaps=config.k // 10 + 1,
+        gamma=float(config.gamma),
+        schedule=_SCHEDULES[config.gamma_schedule],
+        gamma_events=float(config.gamma_events),
+        gamma_floor=float(config.gamma_floor),
+        prior=float(config.prior_curvature),
+        floor=float(config.curvature_floor),
+        admit=float(config.admit),
+        hysteresis=float(config.hysteresis),
+        decay=max(float(config.rho) ** config.block, _DECAY_MIN),
+        burn_in=config.burn_in,
+        power=float(config.burn_in_power),
+        tolerance=float(config.tolerance),
+        sweeps_max=config.sweeps_max,
+        warm_up=config.warm_up,
+        reexpand=config.reexpand,
+    )
+
+
+def _conflict(detail: str) -> BadInput:
+    return BadInput(f"learner: {detail}", "conflicting_settings")

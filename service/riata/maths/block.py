@@ -1,0 +1,188 @@
+"""The block: a quadratic in up to `cap` weights, and the rows that are not yet part of its cross curvature.
+
+    sketch(b) = G . (b - beta) - (b - beta)' (H + diag(D)) (b - beta) / 2 - sum_j gamma_j |b_j|
+
+In gradient form (G and beta instead of the paper's theta) an event adds r x to G, h x^2 to D and h x x' to H, whatever
+beta is. G and D are brought up to date at once. H costs f^2 / 2 for f features, so rows wait until many of them can be
+added together (`flush`): every element then stays in a register while row after row is added to it. Each addition is one
+fused multiply-add H_jl = fma(h x_j, x_l, H_jl), j < l, in the order of the events, so H has the same bits however the rows
+are grouped.
+
+Only j < l is kept: row j of `cross`, from j + 1 on. The rest of the square is never read.
+
+What must be true of the arguments: positions of a row are distinct and below counts[SIZE]; |x| <= 1e6; r and h are finite,
+h >= 0. A position that holds nobody has beta, G, D, peak and its line and column of H at zero (`clear` sees to that).
+Gradients are current after `flush`; between two flushes only `solve` knows how to read them (`block_lazy`). An owner that
+reads `gradient` or `cross`, or writes to any array of the block, calls `flush` first, at moments that the sequence of events
+alone decides, or on a copy (`grown`). A member whose numbers are all zero may be added at any time, by a larger SIZE.
+"""
+
+from __future__ import annotations
+
+from riata.base.arrays import F64, U32
+from riata.maths.block_arrays import (
+    COUNTS,
+    MIRRORED,
+    PENDING,
+    ROWS,
+    SIZE,
+    Block,
+    freeze_lazy,
+    full_cross,
+    grown,
+    lent,
+    new_block,
+    thaw_lazy,
+)
+from riata.maths.block_lazy import settle
+from riata.maths.fused import fma
+from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.rank_update import Rows, mirror, rank_update
+
+__all__ = [
+    "COUNTS", "MIRRORED", "PENDING", "ROWS", "SIZE", "Block", "add_row", "clear", "flush", "freeze_lazy", "full_cross", "grown",
+    "lent", "move", "new_block", "rescale", "set_zero", "thaw_lazy",
+]  # fmt: skip
+
+
+@inline_kernel
+def add_row(block: Block, at: U32, x: F64, k: int, r: float, h: float) -> None:
+    """Add the Taylor coefficients of one event.
+
+    Parameters
+    ----------
+    block : Block      overwritten
+    at : u32[>= k]     positions of the row's features, distinct, below counts[SIZE]
+    x : f64[>= k]      their values
+    k : int            how many
+    r : float          slope of the log-likelihood at the row's margin, times importance, in the block's units
+    h : float          minus its second derivative, likewise; >= 0
+
+    Returns            nothing
+    Cost               O(k); every ROWS-th call also that of `flush`
+    Source             Balakrishnan & Madigan 2008, algorithm 2; in gradient form
+    """
+    if block.counts[PENDING] == ROWS:
+        flush(block)
+    row = block.counts[PENDING]
+    if row == 0:
+        block.lazy.flushed[:] = block.curvature
+    start = block.row_start[row]
+    for i in range(k):
+        j, xi = at[i], x[i]
+        block.gradient[j] += r * xi
+        block.curvature[j] += h * (xi * xi)
+        block.peak[j] = max(block.peak[j], xi * xi)
+        block.row_at[start + i] = j
+        block.row_x[start + i] = xi
+    block.row_h[row] = h
+    block.lazy.moved[row] = 0.0
+    block.row_start[row + 1] = start + k
+    block.counts[PENDING] = row + 1
+
+
+@kernel
+def flush(block: Block) -> None:
+    """Bring every waiting row into the cross curvature, and every gradient up to date.
+
+    Parameters
+    ----------
+    block : Block      overwritten; afterwards no row waits
+
+    Returns            nothing
+    Cost               waiting rows times size^2 / 2 where they are dense, their pairs of features where they are sparse
+    Source             Balakrishnan & Madigan 2008, algorithm 2, step 3
+    """
+    settle(block)
+    counts, pending = block.counts, block.counts[PENDING]
+    if pending > 0:
+        rows = Rows(block.row_start, block.row_at, block.row_x, block.row_h)
+        panels = (block.lazy.panel_x, block.lazy.panel_hx)
+        counts[MIRRORED] = rank_update(block.cross, counts[SIZE], rows, pending, panels, counts[MIRRORED] == 1)
+        counts[PENDING] = 0
+
+
+@kernel
+def move(block: Block, j: int, delta: float, curvature: float) -> None:
+    """Add `delta` to one weight of a flushed block, and what follows from it to every gradient.
+
+    Parameters
+    ----------
+    block : Block      overwritten; no row waits
+    j : int            position of the weight
+    delta : float      how far it moves
+    curvature : float  its total curvature, prior included
+
+    Returns            nothing
+    Cost               O(size), where elements below the diagonal are kept; they are from now on
+    Source             Balakrishnan & Madigan 2008, algorithm 1; Omega there is G + D beta here
+    """
+    if block.counts[MIRRORED] == 0:
+        mirror(block.cross, block.counts[SIZE])
+        block.counts[MIRRORED] = 1
+    block.beta[j] += delta
+    block.gradient[j] -= curvature * delta
+    for c in range(block.counts[SIZE]):
+        block.gradient[c] = fma(-delta, block.cross[j, c], block.gradient[c])
+
+
+@kernel
+def set_zero(block: Block, j: int, prior: float) -> None:
+    """Take one weight to zero, through the sketch: all gradients become those of the sketch there. Flushes.
+
+    Parameters
+    ----------
+    block : Block      overwritten
+    j : int            position of the weight
+    prior : float      curvature that every feature starts with for each unit of its largest x^2
+
+    Returns            nothing
+    Cost               O(size), and that of `flush`
+    Source             second-order model at the new point
+    """
+    flush(block)
+    if block.beta[j] != 0.0:
+        move(block, j, -block.beta[j], prior * block.peak[j] + block.curvature[j])
+        block.beta[j] = 0.0
+
+
+@kernel
+def clear(block: Block, j: int) -> None:
+    """Free a position: its weight, gradient, curvature, peak, penalty factor, and its line and column become zero. Flushes.
+
+    Parameters
+    ----------
+    block : Block      overwritten; the owner has read what it wants to keep of position j
+    j : int            position, which may then be given to another feature
+
+    Returns            nothing
+    Cost               O(size), and that of `flush`
+    Source             the sketch without coordinate j
+    """
+    flush(block)
+    for vector in (block.beta, block.gradient, block.curvature, block.peak, block.gamma):
+        vector[j] = 0.0
+    block.cross[:, j] = 0.0
+    block.cross[j, :] = 0.0
+
+
+@kernel
+def rescale(block: Block, q: float) -> None:
+    """Multiply gradients, curvature and cross curvature by q. Flushes.
+
+    Parameters
+    ----------
+    block : Block      overwritten
+    q : float          > 0
+
+    Returns            nothing
+    Cost               O(size^2)
+    Source             a change of units
+    """
+    flush(block)
+    size = block.counts[SIZE]
+    for j in range(size):
+        block.gradient[j] *= q
+        block.curvature[j] *= q
+        for c in range(size):
+            block.cross[j, c] *= q

@@ -1,0 +1,127 @@
+"""FTRL-Proximal over the rows of a batch, and the weights that are left."""
+
+from __future__ import annotations
+
+import math
+
+from riata.base.arrays import BOOL, F64, U32
+from riata.maths.borrow import borrow
+from riata.maths.ftrl_row import (
+    INTERCEPT_SQUARES,
+    INTERCEPT_Z,
+    LEARNT,
+    SQUARES,
+    Scratch,
+    Settings,
+    Table,
+    Z,
+    gather_row,
+    gradient_of,
+    intercept_of,
+    move_row,
+    weight_of,
+    write_row,
+    z_after,
+)
+from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.losses import LOGISTIC, slope
+from riata.maths.prefetch import AHEAD, prefetch
+from riata.maths.rows import Rows
+
+
+@inline_kernel
+def learn_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> tuple[float, bool]:
+    """Predict row i, then learn it.
+
+    Parameters
+    ----------
+    table : Table          overwritten, unless the row is refused
+    settings : Settings    the configuration
+    rows : Rows            read only
+    i : int                which row
+    scratch : Scratch      overwritten
+
+    Returns                margin before learning, and whether the row was learnt
+    Cost                   O(features of the row)
+    Source                 McMahan et al. 2013, algorithm 1
+    """
+    k, margin = gather_row(table, settings, rows, i, scratch)
+    label = rows.label[i]
+    learnt = not rows.skip[i] and math.isfinite(margin) and math.isfinite(label)
+    if learnt:
+        pull = rows.weight[i] * slope(LOGISTIC, margin, label)
+        bound = move_row(settings, pull, k, scratch)
+        z = table.scalars[INTERCEPT_Z]
+        squares = table.scalars[INTERCEPT_SQUARES]
+        if settings.intercept:
+            gradient, square = gradient_of(pull, 1.0)
+            grown = math.sqrt(squares + square) - math.sqrt(squares)
+            z = z_after(z, gradient, grown, intercept_of(table.scalars, settings), settings.alpha)
+            squares += square
+            bound += abs(z)
+        learnt = math.isfinite(bound)
+        if learnt:
+            write_row(table, settings, k, scratch)
+            table.scalars[INTERCEPT_Z] = z
+            table.scalars[INTERCEPT_SQUARES] = squares
+            table.counts[LEARNT] += 1
+    return margin, learnt
+
+
+@kernel
+def learn_rows(table: Table, settings: Settings, rows: Rows, scratch: Scratch, margin: F64, refused: BOOL) -> None:
+    """Predict and learn every row in order.
+
+    Parameters
+    ----------
+    table : Table          overwritten; alive and seen must have room for every feature of the rows
+    settings : Settings    the configuration
+    rows : Rows            read only
+    scratch : Scratch      room for the longest row; overwritten
+    margin : f64[n]        overwritten: margins before learning
+    refused : bool[n]      overwritten: rows that were skipped or would have left the finite range
+
+    Returns                nothing
+    Cost                   O(features)
+    Source                 learn_row
+    """
+    # Counting references to some twenty arrays in every row would take as long as learning it.
+    t, r, s = table, rows, scratch
+    table = Table(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
+    rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
+    scratch = Scratch(
+        borrow(s.slot), borrow(s.x), borrow(s.z), borrow(s.squares), borrow(s.root), borrow(s.beta)
+    )  # fmt: skip
+    for i in range(len(rows.indptr) - 1):
+        margin[i], learnt = learn_row(table, settings, rows, i, scratch)
+        refused[i] = not learnt
+
+
+@kernel
+def collect(line: F64, settings: Settings, listed: U32, slot: U32, beta: F64) -> int:
+    """Write down the non-zero weights of the slots of a sorted list.
+
+    Parameters
+    ----------
+    line : f64[2^bits, 2]  z and sums of squared gradients; read only
+    settings : Settings    the configuration
+    listed : u32[m]        non-decreasing; may be `slot` itself
+    slot : u32[m]          overwritten with the slots kept, each once
+    beta : f64[m]          overwritten with their weights
+
+    Returns                how many were kept
+    Cost                   O(m)
+    Source                 weight_of
+    """
+    kept = 0
+    last = len(listed) - 1
+    for p in range(len(listed)):
+        prefetch(line, int(listed[min(p + AHEAD, last)]))
+        at = listed[p]
+        now = weight_of(line[at, Z], math.sqrt(line[at, SQUARES]), settings.l1, settings.damping, settings.alpha)
+        again = p < last and listed[p + 1] == at
+        # No machine can guess which weights are zero: each is written down, and the next one may go over it.
+        slot[kept] = at
+        beta[kept] = now
+        kept += int(now != 0.0) & int(not again)
+    return kept

@@ -1,0 +1,247 @@
+"""Fused multiply-add: for one number, for a line, for a tile of a matrix. The only place that writes vector code.
+
+a b + c with one rounding is exactly defined (IEEE 754-2008), so every machine gives the same bits, whatever the width of its
+vectors. It is also the one instruction that dense linear algebra is made of. Each function here has a plain form, which is
+what interpreted code runs.
+
+Lines are whole numbers of 8: what lies beyond the last column in use is zero, and stays so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final
+
+import numba
+from numba import types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+from riata.base.arrays import F64
+
+_FEATURES: Final = str(cpu_target.target_context.codegen().magic_tuple()[2]).split(",")
+
+# A tile is held in registers: TILE_ROWS lines of _VECTORS registers of _WIDTH numbers each. It has to fit into the machine's
+# registers together with one line of x and one number (32 registers of 8 numbers, 16 of 4, 16 or 32 of 2), and 8 sums are the
+# least that keep two units of 4 cycles' latency busy. The shape decides the time, not the bits.
+if "+avx512f" in _FEATURES:
+    _WIDTH, TILE_ROWS, _VECTORS = 8, 8, 3
+elif "+fma" in _FEATURES:
+    _WIDTH, TILE_ROWS, _VECTORS = 4, 4, 3
+else:
+    _WIDTH, TILE_ROWS, _VECTORS = 2, 4, 2
+TILE_COLUMNS: Final = _WIDTH * _VECTORS
+_LANES: Final = 8  # of a line and of a dot product: four sums of eight, on every machine
+_SUMS: Final = 4
+
+
+def _plain_fma(a: float, b: float, c: float) -> float:
+    """Return a b + c with one rounding."""
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+        return a * b + c
+    return float(Fraction(a) * Fraction(b) + Fraction(c))
+
+
+def _plain_line(y: F64, s: float, x: F64, n: int) -> None:
+    """Add s x to y, n numbers, n a multiple of 8."""
+    for i in range(n):
+        y[i] = _plain_fma(s, float(x[i]), float(y[i]))
+
+
+def _plain_dot(x: F64, y: F64, n: int) -> float:
+    """Return the sum of products of n numbers, n a multiple of 8, as 32 sums side by side."""
+    sums = [0.0] * (_LANES * _SUMS)
+    for i in range(n):
+        at = i % (_LANES * _SUMS)
+        sums[at] = _plain_fma(float(x[i]), float(y[i]), sums[at])
+    while len(sums) > 1:  # the upper half onto the lower: registers first, then lanes
+        half = len(sums) // 2
+        sums = [low + high for low, high in zip(sums[:half], sums[half:], strict=True)]
+    return sums[0]
+
+
+def _plain_tile(h: F64, hx: F64, x: F64, n: int) -> None:
+    """Add n rows, one after another, to the tile at the top left of h. Row i is TILE_ROWS numbers of hx, TILE_COLUMNS of x."""
+    for r in range(TILE_ROWS):
+        for c in range(TILE_COLUMNS):
+            for i in range(n):
+                h[r, c] = _plain_fma(float(hx[i * TILE_ROWS + r]), float(x[i * TILE_COLUMNS + c]), float(h[r, c]))
+
+
+class _Code:
+    """Writes the machine-independent code of the compiler, for vectors of `width` numbers."""
+
+    def __init__(self, context: Any, builder: Any, width: int) -> None:
+        ir = cgutils.ir
+        self.context, self.builder, self.width = context, builder, width
+        self.number, self.word, self.index = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+        self.vector = ir.VectorType(self.number, width)
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        self._fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{width}f64")
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, *[self.index] * 3])
+        self._prefetch, self._byte = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0"), byte
+
+    def address(self, kind: Any, array: Any) -> Any:
+        """Address of the first element."""
+        view = self.context.make_array(kind)(self.context, self.builder, array)
+        return self.builder.ptrtoint(view.data, self.word)
+
+    def stride(self, kind: Any, array: Any) -> Any:
+        """Bytes from one line to the next."""
+        view = self.context.make_array(kind)(self.context, self.builder, array)
+        return self.builder.extract_value(view.strides, 0)
+
+    def beyond(self, address: Any, count: Any) -> Any:
+        """Address of what lies `count` numbers further."""
+        count = self.word(count) if isinstance(count, int) else count
+        return self.builder.add(address, self.builder.mul(count, self.word(8)))
+
+    def load(self, kind: Any, address: Any) -> Any:
+        return self.builder.load(self.builder.inttoptr(address, kind.as_pointer()), align=8)
+
+    def store(self, value: Any, address: Any) -> None:
+        self.builder.store(value, self.builder.inttoptr(address, value.type.as_pointer()), align=8)
+
+    def everywhere(self, number: Any) -> Any:
+        """A vector that holds one number in every lane."""
+        ir = cgutils.ir
+        one = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), number, self.index(0))
+        lanes = ir.Constant(ir.VectorType(self.index, self.width), [0] * self.width)
+        return self.builder.shuffle_vector(one, one, lanes)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        return self.builder.call(self._fma, [a, b, c])
+
+    def prefetch(self, address: Any) -> None:
+        """Ask for a line of the cache, to write to it."""
+        hints = [self.index(1), self.index(3), self.index(1)]
+        self.builder.call(self._prefetch, [self.builder.inttoptr(address, self._byte), *hints])
+
+    def repeat(self, n: Any, sums: list[Any], step: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+        """Do `step` for i = 0 .. n - 1; it turns the sums into the next ones. Returns the last."""
+        builder, start = self.builder, self.builder.block
+        body, done = builder.append_basic_block("body"), builder.append_basic_block("done")
+        builder.cbranch(builder.icmp_signed(">", n, self.word(0)), body, done)
+        builder.position_at_end(body)
+        i, before = builder.phi(self.word), [builder.phi(one.type) for one in sums]
+        after = step(i, before)
+        following = builder.add(i, self.word(1))
+        builder.cbranch(builder.icmp_signed("<", following, n), body, done)
+        end = builder.block
+        i.add_incoming(self.word(0), start)
+        i.add_incoming(following, end)
+        builder.position_at_end(done)
+        results = []
+        for phi, first, last in zip(before, sums, after, strict=True):
+            phi.add_incoming(first, start)
+            phi.add_incoming(last, end)
+            result = builder.phi(first.type)
+            result.add_incoming(first, start)
+            result.add_incoming(last, end)
+            results.append(result)
+        return results
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_fma(_typing: Any, _a: Any, _b: Any, _c: Any) -> Any:
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.fma(*arguments)
+
+    return types.float64(types.float64, types.float64, types.float64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_line(_typing: Any, y: Any, _s: Any, x: Any, _n: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        code = _Code(context, builder, _LANES)
+        y_at, x_at = code.address(y, arguments[0]), code.address(x, arguments[2])
+        factor = code.everywhere(arguments[1])
+
+        def step(i: Any, _sums: list[Any]) -> list[Any]:
+            at = builder.mul(i, code.word(_LANES))
+            before = code.load(code.vector, code.beyond(y_at, at))
+            code.store(code.fma(factor, code.load(code.vector, code.beyond(x_at, at)), before), code.beyond(y_at, at))
+            return []
+
+        code.repeat(builder.udiv(arguments[3], code.word(_LANES)), [], step)
+        return context.get_dummy_value()
+
+    return types.void(y, types.float64, x, types.intp), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_dot(_typing: Any, x: Any, y: Any, _n: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        code = _Code(context, builder, _LANES)
+        x_at, y_at = code.address(x, arguments[0]), code.address(y, arguments[1])
+        vectors = builder.udiv(arguments[2], code.word(_LANES))
+        rounds, rest = builder.udiv(vectors, code.word(_SUMS)), builder.urem(vectors, code.word(_SUMS))
+
+        def product(vector: Any, total: Any) -> Any:
+            at = builder.mul(vector, code.word(_LANES))
+            return code.fma(code.load(code.vector, code.beyond(x_at, at)), code.load(code.vector, code.beyond(y_at, at)), total)
+
+        def step(i: Any, sums: list[Any]) -> list[Any]:
+            first = builder.mul(i, code.word(_SUMS))
+            return [product(builder.add(first, code.word(s)), total) for s, total in enumerate(sums)]
+
+        def once_more(vector: Any, _i: Any, sums: list[Any]) -> list[Any]:
+            return [product(vector, sums[0])]
+
+        zero = cgutils.ir.Constant(code.vector, [0.0] * _LANES)
+        sums = code.repeat(rounds, [zero] * _SUMS, step)
+        first = builder.mul(rounds, code.word(_SUMS))
+        for s in range(_SUMS - 1):
+            once = builder.select(builder.icmp_signed(">", rest, code.word(s)), code.word(1), code.word(0))
+            at = builder.add(first, code.word(s))
+            sums[s] = code.repeat(once, [sums[s]], partial(once_more, at))[0]
+        total = builder.fadd(builder.fadd(sums[0], sums[2]), builder.fadd(sums[1], sums[3]))
+        for half in (4, 2, 1):
+            lanes = cgutils.ir.Constant(cgutils.ir.VectorType(code.index, _LANES), [(i + half) % _LANES for i in range(_LANES)])
+            total = builder.fadd(total, builder.shuffle_vector(total, total, lanes))
+        return builder.extract_element(total, code.index(0))
+
+    return types.float64(x, y, types.intp), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_tile(_typing: Any, h: Any, hx: Any, x: Any, _n: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        code = _Code(context, builder, _WIDTH)
+        corner, stride = code.address(h, arguments[0]), code.stride(h, arguments[0])
+        hx_at, x_at = code.address(hx, arguments[1]), code.address(x, arguments[2])
+        places = [
+            code.beyond(builder.add(corner, builder.mul(stride, code.word(r))), _WIDTH * v)
+            for r in range(TILE_ROWS)
+            for v in range(_VECTORS)
+        ]
+        below = builder.mul(stride, code.word(TILE_ROWS))
+        for place in places:  # the tile below is the next one
+            code.prefetch(builder.add(place, below))
+
+        def step(i: Any, sums: list[Any]) -> list[Any]:
+            row, ones = code.beyond(x_at, builder.mul(i, code.word(TILE_COLUMNS))), []
+            xs = [code.load(code.vector, code.beyond(row, _WIDTH * v)) for v in range(_VECTORS)]
+            for r in range(TILE_ROWS):
+                one = code.beyond(hx_at, builder.add(builder.mul(i, code.word(TILE_ROWS)), code.word(r)))
+                ones.append(code.everywhere(code.load(code.number, one)))
+            return [code.fma(ones[at // _VECTORS], xs[at % _VECTORS], total) for at, total in enumerate(sums)]
+
+        sums = code.repeat(arguments[3], [code.load(code.vector, place) for place in places], step)
+        for place, total in zip(places, sums, strict=True):
+            code.store(total, place)
+        return context.get_dummy_value()
+
+    return types.void(h, hx, x, types.intp), build
+
+
+_PLAIN: Final = bool(numba.config.DISABLE_JIT)
+fma = _plain_fma if _PLAIN else _emit_fma
+add_line = _plain_line if _PLAIN else _emit_line
+dot = _plain_dot if _PLAIN else _emit_dot
+add_tile = _plain_tile if _PLAIN else _emit_tile

@@ -1,0 +1,55 @@
+"""The events of a batch as the kernels of learners take them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, I64, U32
+from riata.maths.kernel import inline_kernel
+
+
+class Rows(NamedTuple):
+    """The events, as in `wire.Batch`, and which of them to leave out.
+
+    Two hashes of a row that share a slot are neighbours, since slots are the top bits of sorted hashes.
+    """
+
+    indptr: I64
+    hash: U32
+    value: F64
+    label: F64
+    weight: F64
+    skip: BOOL
+
+
+@inline_kernel
+def add_products(rows: Rows, i: int, shift: int, k: int, slot: U32, x: F64, beta: F64, margin: float) -> float:
+    """Add the products of row i to a margin, one by one in the order of the hashes, as a served model does.
+
+    Parameters
+    ----------
+    rows : Rows            read only
+    i : int                which row
+    shift : int            slot = hash >> shift
+    k : int                number of slots that the row falls on
+    slot, x, beta : [k]    these slots in order, the sum of the row's values that fall on each, their weights
+    margin : float         what to add to
+
+    Returns                the margin
+    Cost                   O(features of the row)
+    Source                 `predict`, which knows hashes and no sums
+    """
+    first = rows.indptr[i]
+    end = rows.indptr[i + 1]
+    if k == end - first:
+        for j in range(k):
+            margin += beta[j] * x[j]
+    else:
+        j = 0
+        for p in range(first, end):
+            if rows.hash[p] >> np.uint32(shift) != slot[j]:
+                j += 1
+            margin += beta[j] * rows.value[p]
+    return margin

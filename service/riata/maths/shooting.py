@@ -1,0 +1,198 @@
+"""Modified Shooting on a block: coordinate ascent of the sketch under an L1 penalty."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from riata.maths.block import PENDING, SIZE, Block, flush, move
+from riata.maths.block_arrays import BEND, FINE, PULL, TRACKED, WEIGHT
+from riata.maths.block_gram import bring_line, copy_rows, gather, scatter
+from riata.maths.block_lazy import TRACK_ALL, choose, promote, settle
+from riata.maths.fused import add_line
+from riata.maths.kernel import inline_kernel, kernel
+
+MANY_ROWS: Final = 32
+WEIGHT_MAX: Final = 1e100  # a step to a weight beyond it is not taken: products of curvatures and weights stay finite
+
+
+@inline_kernel
+def target(omega: float, gamma: float, curvature: float) -> float:
+    """Where one weight goes while the others stand still; 0 where there is no curvature to divide by.
+
+    Source    Balakrishnan & Madigan 2008, algorithm 1: soft(Omega, gamma) / D, which is its three cases in one
+    """
+    if curvature <= 0.0 or abs(omega) <= gamma:
+        return 0.0
+    new = (omega - math.copysign(gamma, omega)) / curvature
+    return new if abs(new) <= WEIGHT_MAX else 0.0
+
+
+@inline_kernel
+def excess(beta: float, g: float, gamma: float, curvature: float) -> float:
+    """By how much one weight violates its condition of optimality; 0 where it stands at 0 because it cannot move.
+
+    Source    conditions of Karush, Kuhn and Tucker of the sketch
+    """
+    if beta != 0.0:
+        return abs(g - math.copysign(gamma, beta))
+    return abs(g) - gamma if target(g, gamma, curvature) != 0.0 else 0.0
+
+
+@kernel
+def violation(block: Block, prior: float, gamma: float) -> float:
+    """Largest violation of the conditions of optimality, over the members that can move.
+
+    Parameters
+    ----------
+    block : Block      flushed; read only
+    prior : float      curvature that every feature starts with for each unit of its largest x^2
+    gamma : float      penalty in force, in the block's units
+
+    Returns            max_j of |G_j - gamma_j sgn beta_j| where beta_j is not 0, of max(0, |G_j| - gamma_j) elsewhere
+    Cost               O(size)
+    Source             conditions of Karush, Kuhn and Tucker of the sketch
+    """
+    worst = 0.0
+    for j in range(block.counts[SIZE]):
+        curvature = prior * block.peak[j] + block.curvature[j]
+        worst = max(worst, excess(block.beta[j], block.gradient[j], block.gamma[j] * gamma, curvature))
+    return worst
+
+
+@kernel
+def solve_plain(block: Block, prior: float, gamma: float, slack: float, sweeps_max: int) -> tuple[int, float]:
+    """Do what `solve` does to a flushed block, without its `lazy`, which may belong to other weights and gradients.
+
+    Parameters
+    ----------
+    block : Block      overwritten
+    prior : float      curvature that every feature starts with for each unit of its largest x^2
+    gamma : float      penalty in force, in the block's units; member j has gamma[j] of it
+    slack : float      largest violation that may remain, in the block's units: a share of gamma, or where gamma is 0 a
+                       share of the gradient of one event
+    sweeps_max : int   at least one sweep over the weights that are not 0 or should not be is made, and no more than these
+
+    Returns            weights moved, counted once each time; the violation that remains
+    Cost               O(sweeps * |W| * size)
+    Source             Balakrishnan & Madigan 2008, algorithm 1, on a worklist
+    """
+    updates, worst = 0, math.inf
+    for _ in range(sweeps_max):
+        for j in range(block.counts[SIZE]):
+            beta, own = block.beta[j], block.gamma[j] * gamma
+            if beta != 0.0 or abs(block.gradient[j]) > own:
+                curvature = prior * block.peak[j] + block.curvature[j]
+                new = target(block.gradient[j] + curvature * beta, own, curvature)
+                if new != beta:
+                    move(block, j, new - beta, curvature)
+                    block.beta[j] = new
+                    updates += 1
+        worst = violation(block, prior, gamma)
+        if worst <= slack:
+            break
+    return updates, worst
+
+
+@inline_kernel
+def all_at_once(block: Block, gamma: float) -> bool:
+    """Whether to add the waiting rows now and solve on the whole block: where so many rows came since the last time that
+    it pays, and so many weights move that a square of their own would be little smaller.
+
+    Source    this package's measurements; it decides about time, and about rounding
+    """
+    size, active = block.counts[SIZE], 0
+    if block.counts[TRACKED] > 0 or 0 < block.counts[PENDING] < MANY_ROWS:
+        return False
+    for j in range(size):
+        active += block.beta[j] != 0.0 or abs(block.gradient[j]) > block.gamma[j] * gamma
+    return bool(size <= TRACK_ALL or 4 * active >= size)
+
+
+@inline_kernel
+def sweep(block: Block, lanes: int) -> int:
+    """Update every tracked weight that is not 0, or should not be, once.
+
+    Parameters
+    ----------
+    block : Block    lazy is overwritten; its members are gathered
+    lanes : int      members tracked, rounded up to whole vectors
+
+    Returns          weights moved
+    Cost             O(weights moved * members tracked)
+    Source           Balakrishnan & Madigan 2008, algorithm 1, on a worklist
+    """
+    work, gram = block.lazy.work, block.lazy.gram
+    updates = 0
+    for a in range(block.counts[TRACKED]):
+        beta, own = work[WEIGHT, a], work[FINE, a]
+        if beta != 0.0 or abs(work[PULL, a]) > own:
+            curvature = work[BEND, a]
+            new = target(work[PULL, a] + curvature * beta, own, curvature)
+            if new != beta:
+                bring_line(block, a, lanes)
+                work[WEIGHT, a] = new
+                delta = new - beta
+                gram[a, a] = curvature
+                add_line(work[PULL], -delta, gram[a], lanes)
+                updates += 1
+    return updates
+
+
+@inline_kernel
+def remaining(block: Block, since: int) -> float:
+    """Largest violation of the conditions of optimality over the gathered members from `since` on.
+
+    Source    conditions of Karush, Kuhn and Tucker of the sketch
+    """
+    work = block.lazy.work
+    worst = 0.0
+    for a in range(since, block.counts[TRACKED]):
+        worst = max(worst, excess(work[WEIGHT, a], work[PULL, a], work[FINE, a], work[BEND, a]))
+    return worst
+
+
+@kernel
+def solve(block: Block, prior: float, gamma: float, slack: float, sweeps_max: int) -> tuple[int, float]:
+    """Maximise the sketch from the present weights until no condition of optimality is violated by more than `slack`.
+
+    Parameters
+    ----------
+    block : Block      overwritten
+    prior : float      curvature that every feature starts with for each unit of its largest x^2
+    gamma : float      penalty in force, in the block's units; member j has gamma[j] of it
+    slack : float      largest violation that may remain, in the block's units: a share of gamma, or where gamma is 0 a
+                       share of the gradient of one event
+    sweeps_max : int   at least one sweep over the weights that are not 0 or should not be is made, and no more than these
+
+    Returns            weights moved, counted once each time; the violation that remains
+    Cost               O(sweeps * |W| * members tracked + size)
+    Source             Balakrishnan & Madigan 2008, algorithm 1, on a worklist; `block_lazy` for the rest
+    """
+    if len(block.lazy.tracked) == 0 or all_at_once(block, gamma):
+        flush(block)
+        return solve_plain(block, prior, gamma, slack, sweeps_max)
+    updates, sweeps, worst = 0, 0, math.inf
+    while sweeps < sweeps_max and worst > slack:
+        if block.counts[TRACKED] == 0 and not choose(block, gamma):
+            flush(block)
+            more, worst = solve_plain(block, prior, gamma, slack, sweeps_max - sweeps)
+            return updates + more, worst
+        copy_rows(block)
+        tracked = block.counts[TRACKED]
+        lanes = -(-tracked // 8) * 8
+        gather(block, prior, gamma, lanes)
+        while sweeps < sweeps_max and worst > slack:
+            updates += sweep(block, lanes)
+            sweeps += 1
+            worst = remaining(block, 0)
+        scatter(block, lanes)
+        if tracked < block.counts[SIZE]:
+            late = promote(block, gamma)
+            if late < 0:
+                settle(block)
+                worst = violation(block, prior, gamma)
+            elif late > 0:
+                gather(block, prior, gamma, -(-(tracked + late) // 8) * 8)
+                worst = max(worst, remaining(block, tracked))
+    return updates, worst

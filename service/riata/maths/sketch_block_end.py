@@ -1,0 +1,130 @@
+"""What happens to the Taylor sketch every `block` events: forgetting, the penalty in force, a solve, now and then a round."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from riata.maths.block import rescale
+from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.prefetch import AHEAD, prefetch
+from riata.maths.shooting import solve
+from riata.maths.sketch_round import exchange_members
+from riata.maths.sketch_row import slack_of
+from riata.maths.sketch_shadow import solve_shadows
+from riata.maths.sketch_state import (
+    CURVATURE,
+    FIXED,
+    GRADIENT,
+    GROWTH,
+    IMPORTANCE,
+    LEARNT,
+    LINEAR,
+    N_EFF,
+    N_HELD,
+    N_SEEN,
+    SCALE,
+    Settings,
+    State,
+)
+
+_SCALE_MIN: Final = 1e-100  # below it stored sums would come near the end of the range of numbers
+
+
+@inline_kernel
+def forget(state: State, settings: Settings, learnt: int) -> None:
+    """Let the sums fade by what one block of events is due.
+
+    Source    exponential forgetting; in the burn-in, weights (s / i)^power, so that what was linearised about the first, bad
+              weights goes
+    """
+    q = settings.decay
+    if settings.block < learnt <= settings.burn_in:
+        q = min(q, math.pow((learnt - settings.block) / learnt, settings.power))
+    if q < 1.0:
+        state.scalars[SCALE] *= q
+        state.scalars[N_EFF] *= q
+        if state.scalars[SCALE] < _SCALE_MIN:
+            renormalise(state)
+
+
+@kernel
+def renormalise(state: State) -> None:
+    """Bring the scale back to 1: every stored sum becomes the true one.
+
+    Parameters
+    ----------
+    state : State    overwritten
+
+    Returns          nothing
+    Cost             O(slots seen + size of the block, squared)
+    Source           a change of units
+    """
+    scale = state.scalars[SCALE]
+    line, seen = state.outside.line, state.outside.seen
+    listed = state.counts[N_SEEN]
+    for p in range(listed):
+        prefetch(line, int(seen[min(p + AHEAD, listed - 1)]))
+        line[seen[p], GRADIENT] *= scale
+        line[seen[p], CURVATURE] *= scale
+    rescale(state.members.block, scale)
+    for row in range(state.counts[N_HELD]):
+        state.held.weight[row] *= scale
+    state.scalars[SCALE] = 1.0
+
+
+@inline_kernel
+def growth_at(state: State, settings: Settings, learnt: int) -> float:
+    """What the penalties are multiplied by after `learnt` events.
+
+    Source    Balakrishnan & Madigan 2008, section 4.1, with a floor; in a burn-in penalties keep their proportion to the events
+              that are remembered
+    """
+    growth = 1.0
+    if settings.schedule != FIXED:
+        share = learnt / settings.gamma_events
+        growth = max(settings.gamma_floor, share if settings.schedule == LINEAR else math.sqrt(share))
+    if settings.burn_in > 0 and learnt > 0:
+        growth *= min(1.0, state.scalars[N_EFF] / state.scalars[IMPORTANCE])
+    return growth
+
+
+@kernel
+def solve_members(state: State, settings: Settings) -> None:
+    """Solve for the weights of the block, and where shadows are kept, for theirs.
+
+    Parameters
+    ----------
+    state : State          overwritten
+    settings : Settings    the configuration
+
+    Returns                nothing
+    Cost                   what `solve` costs, and `solve_shadows`
+    Source                 Balakrishnan & Madigan 2008, algorithm 1
+    """
+    growth, scale = state.scalars[GROWTH], state.scalars[SCALE]
+    slack = slack_of(state, settings, settings.gamma)
+    solve(state.members.block, settings.prior / scale, growth / scale, slack, settings.sweeps_max)
+    if len(state.shadows.gamma) > 0:
+        solve_shadows(state, settings)
+
+
+@kernel
+def end_block(state: State, settings: Settings) -> None:
+    """Forget, set the penalty in force, solve for the block, and where a round is due exchange its members.
+
+    Parameters
+    ----------
+    state : State          overwritten
+    settings : Settings    the configuration
+
+    Returns                nothing
+    Cost                   what `solve` costs; in a round O(features waiting + members * features exchanged)
+    Source                 Balakrishnan & Madigan 2008, algorithm 2
+    """
+    learnt = state.counts[LEARNT]
+    forget(state, settings, learnt)
+    state.scalars[GROWTH] = growth_at(state, settings, learnt)
+    solve_members(state, settings)
+    if settings.exchanges and (learnt // settings.block) % settings.rounds == 0:
+        exchange_members(state, settings)

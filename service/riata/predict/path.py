@@ -1,0 +1,123 @@
+"""The regularisation path of a sketch: which weights other penalties would have, without learning anything anew.
+
+A sketch is a quadratic, and the optimum under another penalty is one solve away: from the largest penalty, where every weight
+is zero, downwards, each solve starting from the one before. Features outside the block stand alone, so theirs is closed.
+Weights with penalties of their own keep those, the intercept too, unless its penalty is the common one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64
+from riata.learn.learner import Sketch
+from riata.maths.block import MIRRORED, SIZE, Block, new_block
+from riata.maths.shooting import solve
+
+FLOOR: Final = 0.01  # the grid ends at this share of the gamma in force: far enough to see the loss rise again
+FLOOR_WITHOUT_PENALTY: Final = 1e-4  # of the largest gamma, where none is in force
+TOLERANCE: Final = 1e-4  # of gamma, a hundredth of what a learner asks for: what is zero should be zero here
+ROUNDING: Final = 1e-12  # the same where there is no common penalty, as a share of the largest gradient at weights zero
+SWEEPS_MAX: Final = 200  # bounds the time; only penalties near zero come near it
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The optimum of a sketch under one penalty.
+
+    non_zeros : weights that are not zero, the intercept not counted
+    objective : log-likelihood of the sketch less penalties, above that of all weights zero
+    """
+
+    gamma: float
+    non_zeros: int
+    objective: float
+
+
+class Path:
+    """Optima of one sketch. Ask for decreasing penalties: each solve starts from the last."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self._sketch = sketch
+        self._own = sketch.gamma != sketch.penalty
+        self._outside_own = sketch.outside_gamma != sketch.penalty
+        self._outside_omega = sketch.outside_gradient + sketch.outside_curvature * sketch.outside_beta
+        self._at_zero = sketch.gradient + sketch.curvature * sketch.beta + sketch.cross @ sketch.beta
+        self._block = _block_at_zero(sketch, self._at_zero)
+        self.largest_gamma = self._largest_gamma()
+
+    def solve(self, gamma: float) -> Point:
+        """Find the optimum under `gamma`."""
+        penalties = self._solve_block(gamma)
+        beta, gradient = self._block.beta, self._block.gradient
+        active = np.flatnonzero(beta)
+        # Along a quadratic the mean of the gradients at both ends is what the function rises by.
+        gain = 0.5 * beta[active] * (self._at_zero + gradient)[active]
+        objective = float(np.sum(gain - penalties[active] * np.abs(beta[active])))
+        inside = len(active) - int(self._sketch.intercept and beta[0] != 0.0)
+        excess = np.abs(self._outside_omega) - np.where(self._outside_own, self._sketch.outside_gamma, gamma)
+        moves = (excess > 0.0) & (self._sketch.outside_curvature > 0.0)
+        objective += float(np.sum(0.5 * excess[moves] ** 2 / self._sketch.outside_curvature[moves]))
+        return Point(gamma, inside + int(np.count_nonzero(moves)), objective)
+
+    def grid(self, points: int, top: float | None, bottom: float | None) -> list[float]:
+        """Return `points` penalties in equal ratios, decreasing; fewer where no weight would ever be other than zero.
+
+        top, bottom : its ends. By default the smallest gamma under which every weight is zero that may be, and FLOOR of the
+                      gamma in force
+        """
+        high = self.largest_gamma if top is None else top
+        in_force = min(self._sketch.penalty, high)
+        low = bottom if bottom is not None else FLOOR * in_force if in_force > 0.0 else FLOOR_WITHOUT_PENALTY * high
+        if not 0.0 < low < high:
+            return [high] if high > 0.0 else []
+        ratio = math.log(low / high) / (points - 1)
+        return [high, *(high * math.exp(ratio * i) for i in range(1, points - 1)), low]
+
+    def _solve_block(self, gamma: float) -> F64:
+        """Solve the block and return the penalties of its members."""
+        block = self._block
+        block.gamma[:] = penalties = np.where(self._own, self._sketch.gamma, gamma)
+        slack = TOLERANCE * gamma if 0.0 < gamma < math.inf else ROUNDING * float(np.max(np.abs(self._at_zero), initial=0.0))
+        if block.counts[SIZE]:
+            solve(block, 0.0, 1.0, slack, SWEEPS_MAX)
+        return penalties
+
+    def _largest_gamma(self) -> float:
+        """The smallest gamma at which only weights with penalties of their own are not zero. Leaves the block there."""
+        self._solve_block(math.inf)
+        inside = _largest(np.abs(self._block.gradient), ~self._own & (self._sketch.curvature > 0.0))
+        outside = _largest(np.abs(self._outside_omega), ~self._outside_own & (self._sketch.outside_curvature > 0.0))
+        return max(inside, outside) * (1.0 + 1000 * ROUNDING)  # so that no weight is other than zero by rounding
+
+
+def regularisation_path(
+    sketch: Sketch, points: int, top: float | None = None, bottom: float | None = None, also: Iterable[float] = ()
+) -> list[Point]:
+    """Return the optima over a grid of penalties, largest first, with the penalty in force and `also` among them.
+
+    points      : of the grid, at least 2
+    top, bottom : ends of the grid, see `Path.grid`; top > bottom > 0
+    """
+    path = Path(sketch)
+    gammas = {*path.grid(points, top, bottom), sketch.penalty, *also}
+    return [path.solve(gamma) for gamma in sorted(gammas, reverse=True)]
+
+
+def _block_at_zero(sketch: Sketch, at_zero: F64) -> Block:
+    """The block of a sketch with every weight at zero. Total curvatures take the place of those without the prior."""
+    size = len(at_zero)
+    block = new_block(size, tracked_max=0)
+    block.gradient[:size], block.curvature[:size] = at_zero, sketch.curvature
+    block.cross[:size, :size] = sketch.cross
+    block.counts[SIZE], block.counts[MIRRORED] = size, 1
+    return block
+
+
+def _largest(sizes: F64, among: BOOL) -> float:
+    return float(np.max(sizes, initial=0.0, where=among))

@@ -1,0 +1,228 @@
+"""How far a prediction can be trusted: standard errors of margins and weights, from the curvature of a learner's sketch.
+
+Theory of operation
+    Around the weights b of a sketch the log-likelihood is about a quadratic with curvature M = H + D, so the weights that are not
+    zero scatter about as the inverse of M among them: the approximation of Laplace on the active set A. A margin is x . b, so
+    its variance is x_A' (M_AA)^-1 x_A. Of features outside the block of cross curvature only the diagonal is known; each adds
+    x_j^2 / D_j.
+
+    What it leaves out: features without a weight add nothing, that A was chosen by the same events adds nothing, and the pull of
+    the penalty on the weights is a bias that no variance shows. So it is an approximation, and it is called one to clients.
+
+    Inverting costs |A|^3, so it is done seldom, by the thread that learns, and what it gave stays in use while the model is
+    published again and again (`Covariance`). The weights of each publication are looked up in it (`Uncertainty`). A weight that
+    was zero then counts by its diagonal curvature, x_j^2 / D_j. A feature that the sketch had never met then counts 1, which is
+    about what x_j^2 / D_j is after its first event with a prior of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, cast
+
+import numpy as np
+
+from riata.base.arrays import F64, I64, U32, read_only
+from riata.learn.learner import Sketch, Weights
+from riata.maths.kernel import kernel
+from riata.wire.batch import Batch
+
+ACTIVE_MAX: Final = 2000  # weights whose curvature is inverted together: 0.8 s of one core, and 32 MB
+JITTERS: Final = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # of a matrix with diagonal 1; only rounding can ask for them
+OUTSIDE: Final = -1  # places of a weight that is in no row of the covariance
+NEW: Final = -2
+
+
+class Spread(NamedTuple):
+    """What the kernel reads, one entry for each weight of a model, in their order.
+
+    place      : i64[nnz]  the weight's row in `covariance`; OUTSIDE: its variance is its own; NEW: it counts 1
+    variance   : f64[nnz]  of each weight; 0 where NEW
+    covariance : f64[a, a]
+    intercept  : i64[1]    the intercept's row in `covariance`, or -1
+    """
+
+    place: I64
+    variance: F64
+    covariance: F64
+    intercept: I64
+
+
+@kernel
+def row_variances(
+    indptr: I64, hash32: U32, value: F64, slot: U32, bucket: U32, bits: int, spread: Spread, at: I64, x: F64, variance: F64
+) -> None:
+    """Compute the variance of the margin of each row.
+
+    Parameters
+    ----------
+    indptr : i64[n + 1]  rows; read only
+    hash32 : u32[nnz]    feature hashes, strictly increasing in a row; slot = hash32 >> (32 - bits); read only
+    value : f64[nnz]     read only
+    slot : u32[d]        slots of the non-zero weights, strictly increasing; read only
+    bucket : u32[2^k + 1]  what `bucket_starts` made of `slot` with shift = bits - k; read only
+    bits : int           size of the slot space, as a power of two
+    spread : Spread      of these weights; read only
+    at, x                i64, f64[longest row + 1]: scratch
+    variance : f64[n]    overwritten; >= 0, not finite where a sum overflows
+
+    Returns            nothing
+    Cost               two cache misses for each feature, and f^2 / 2 multiplications for f features in the covariance
+    Source             variance of a linear form; features that share a slot are one feature, whose value is their sum
+    """
+    shift = bits
+    buckets = bucket.shape[0] - 1
+    while buckets > 1:
+        buckets >>= 1
+        shift -= 1
+    for i in range(indptr.shape[0] - 1):
+        total = 0.0
+        count = 0
+        if spread.intercept[0] >= 0:
+            at[0], x[0] = spread.intercept[0], 1.0
+            count = 1
+        j = indptr[i]
+        while j < indptr[i + 1]:
+            key = np.int64(hash32[j]) >> (32 - bits)
+            together = 0.0
+            while j < indptr[i + 1] and (np.int64(hash32[j]) >> (32 - bits)) == key:
+                together += value[j]
+                j += 1
+            low = np.int64(bucket[key >> shift])
+            end = np.int64(bucket[(key >> shift) + 1])
+            high = end
+            while low < high:
+                middle = (low + high) >> 1
+                if np.int64(slot[middle]) < key:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < end and np.int64(slot[low]) == key:
+                place = spread.place[low]
+                if place >= 0:
+                    at[count], x[count] = place, together
+                    count += 1
+                elif place == OUTSIDE:
+                    total += together * together * spread.variance[low]
+                else:
+                    total += 1.0
+        for a in range(count):
+            line = 0.5 * x[a] * spread.covariance[at[a], at[a]]
+            for b in range(a):
+                line += x[b] * spread.covariance[at[a], at[b]]
+            total += 2.0 * x[a] * line
+        variance[i] = max(total, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Covariance:
+    """What a sketch says about how its weights scatter.
+
+    matrix    : f64[a, a]  covariance of the intercept, where there is one, and of the block's weights that are not zero
+    intercept : whether row 0 of it is the intercept's
+    slot      : u32[m]     every feature of the sketch that has curvature; strictly increasing
+    place     : i64[m]     its row in `matrix`, or OUTSIDE
+    variance  : f64[m]     of its weight: matrix[place, place], or 1 / D_j
+    why_not   : why there is none, in words for people; empty where there is one. The arrays are then empty
+    """
+
+    matrix: F64
+    intercept: bool
+    slot: U32
+    place: I64
+    variance: F64
+    why_not: str = ""
+
+    @staticmethod
+    def of(sketch: Sketch) -> Covariance:
+        """Invert the curvature of the weights that are not zero. Never fails: `why_not` says what stood in the way."""
+        active = sketch.beta != 0.0
+        if sketch.intercept:
+            active[0] = True
+        active &= sketch.curvature > 0.0
+        rows = np.flatnonzero(active)
+        if sketch.intercept and not active[0]:
+            return _none("nothing was learnt yet")
+        if len(rows) > ACTIVE_MAX:
+            return _none(f"{len(rows)} weights are in the block of cross curvature, and more than {ACTIVE_MAX} are not inverted")
+        matrix = _inverse(sketch.cross[np.ix_(rows, rows)], sketch.curvature[rows])
+        if matrix is None:
+            return _none("the curvature of the weights is singular")
+        place = np.full(len(sketch.slot), OUTSIDE, np.int64)
+        place[rows] = np.arange(len(rows))
+        curvature = np.concatenate([sketch.curvature, sketch.outside_curvature])
+        known = curvature > 0.0
+        known[:1] &= not sketch.intercept  # its slot means nothing
+        variance = 1.0 / np.where(known, curvature, 1.0)
+        variance[rows] = matrix.diagonal()
+        slot = np.concatenate([sketch.slot, sketch.outside_slot])
+        place = np.concatenate([place, np.full(len(sketch.outside_slot), OUTSIDE, np.int64)])
+        order = np.flatnonzero(known)[np.argsort(slot[known], kind="stable")]
+        return Covariance(matrix, sketch.intercept, slot[order], place[order], variance[order])
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """How the margins of one published model scatter. Immutable; made by `look_up`."""
+
+    spread: Spread
+
+    def std_errors(self, batch: Batch, weights: Weights, bucket: U32, error: F64) -> None:
+        """Write the standard error of the margin of every row into `error`, f64[n]; NaN where it left the finite numbers.
+
+        weights, bucket : those of the model this was made for
+        """
+        longest = int(np.diff(batch.indptr).max(initial=0)) + 1
+        at, x = np.empty(longest, np.int64), np.empty(longest)
+        rows = (batch.indptr, batch.hash, batch.value)
+        row_variances(*rows, weights.slot, bucket, weights.bits, self.spread, at, x, error)
+        np.sqrt(error, out=error)
+        error[~np.isfinite(error)] = np.nan
+
+    def of_weights(self) -> F64:
+        """Return the standard error of every weight, f64[nnz], in their order; NaN where it is not known."""
+        errors: F64 = np.sqrt(self.spread.variance)
+        errors[self.spread.place == NEW] = np.nan
+        return errors
+
+    def memory(self) -> int:
+        """Return bytes; the covariance is shared by publications."""
+        return sum(array.nbytes for array in self.spread)
+
+
+def look_up(covariance: Covariance, weights: Weights) -> Uncertainty | None:
+    """Find the weights of a publication in `covariance`, which may be older. None where there is no covariance."""
+    if covariance.why_not:
+        return None
+    at = np.searchsorted(covariance.slot, weights.slot)
+    at[at == len(covariance.slot)] = 0
+    found = np.zeros(len(at), np.bool_) if len(covariance.slot) == 0 else covariance.slot[at] == weights.slot
+    place = np.full(len(at), NEW, np.int64)
+    variance = np.zeros(len(at))
+    place[found], variance[found] = covariance.place[at[found]], covariance.variance[at[found]]
+    intercept = np.array([0 if covariance.intercept else -1])
+    arrays = (read_only(array) for array in (place, variance, covariance.matrix, intercept))
+    return Uncertainty(Spread(*cast(tuple[I64, F64, F64, I64], tuple(arrays))))
+
+
+def _inverse(cross: F64, curvature: F64) -> F64 | None:
+    """Return (cross + diag(curvature))^-1, symmetric to the last bit; None where rounding has made it hopeless.
+
+    Scaled to a diagonal of 1 first, so that the jitter means the same for every unit of measurement.
+    """
+    root = np.sqrt(curvature)
+    scaled = cross / np.outer(root, root)
+    for jitter in JITTERS:
+        np.fill_diagonal(scaled, 1.0 + jitter)
+        try:
+            half = np.linalg.inv(np.linalg.cholesky(scaled))
+        except np.linalg.LinAlgError:
+            continue
+        inverse: F64 = (half.T @ half) / np.outer(root, root)
+        if bool(np.isfinite(inverse).all()):
+            return inverse
+    return None
+
+
+def _none(why_not: str) -> Covariance:
+    return Covariance(np.zeros((0, 0)), False, np.zeros(0, np.uint32), np.zeros(0, np.int64), np.zeros(0), why_not)

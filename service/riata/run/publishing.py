@@ -1,0 +1,81 @@
+"""What the writer makes of a state: a model to be served, and now and then the covariance that standard errors come from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from riata.base.clock import Clock
+from riata.predict.model import Model, Origin
+from riata.predict.uncertainty import Covariance, look_up
+from riata.run.core import Schedule
+from riata.run.model_state import ModelState
+from riata.run.published import Published
+from riata.wire.encoder import fingerprint
+
+REST: Final = 20  # an inversion is followed by so many times its own duration without one: a twentieth of the writer's time
+
+
+class Curvature:
+    """The newest covariance of one model. `None` for a learner that keeps no curvature, and before the first publication."""
+
+    def __init__(self) -> None:
+        self.covariance: Covariance | None = None
+        self._applied = -1  # the event after which it was made
+        self._rested_ms = 0
+
+    def refresh(self, state: ModelState, clock: Clock) -> None:
+        """Make the covariance anew, unless it is that of the present state or the last one was made a moment ago."""
+        begun_ms = clock.monotonic_ms()
+        if self._applied == state.applied or begun_ms < self._rested_ms:
+            return
+        sketch = state.learner.sketch()
+        self.covariance = None if sketch is None else Covariance.of(sketch)
+        self._applied = state.applied
+        ended_ms = clock.monotonic_ms()
+        least_ms = 0 if self.covariance is None or self.covariance.why_not else 1
+        self._rested_ms = ended_ms + REST * max(ended_ms - begun_ms, least_ms)
+
+    def due_ms(self, applied: int) -> int | None:
+        """Return when a covariance that is behind event `applied` may be made anew; None where it is not behind."""
+        return None if self.covariance is None or self._applied == applied else self._rested_ms
+
+
+def schedule_of(state: ModelState) -> Schedule:
+    """The schedule in a model's configuration."""
+    config = state.config
+    return Schedule(config.publish_every_ms, 1000 * config.checkpoint_every_s, config.checkpoint_every_events)
+
+
+def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None) -> Published:
+    """Make what will be served of `state`, without changing a bit of it. `covariance` may be of an earlier event."""
+    weights = state.learner.weights()
+    model = Model(
+        origin=Origin(state.name, state.lineage, fingerprint(state.config.encoder), state.config.labels),
+        weights=weights,
+        gen=gen,
+        version=version,
+        seq=state.applied if state.has_learnt else 0,
+        created_ms=clock.monotonic_ms(),
+        uncertainty=None if covariance is None else look_up(covariance, weights),
+    )
+    return Published(
+        model=model,
+        config=state.config,
+        figures=state.progressive.figures(),
+        history=state.progressive.history(),
+        memory=state.memory(),
+        applied=state.applied,
+        skipped=state.skipped,
+        version=version,
+        published_ms=clock.unix_ms(),
+        published_mono_ms=model.created_ms,
+        closed_vocabulary=state.learner.closed_vocabulary(),
+        no_std_error="the learner keeps no curvature" if covariance is None else covariance.why_not,
+    )
+
+
+def generation_info(state: ModelState) -> dict[str, float | int | str]:
+    """Figures of the moment, kept beside a checkpoint for people to choose by."""
+    cumulative = state.progressive.figures()["cumulative"]
+    numbers = {key: cumulative[key] for key in ("examples", "log_loss", "auc") if cumulative.get(key) is not None}
+    return {**numbers, "non_zeros": len(state.learner.weights().slot), "skipped": state.skipped}

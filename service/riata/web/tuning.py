@@ -1,0 +1,46 @@
+"""Routes about what may change while a model learns: which penalties there are to choose from, and the change itself."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from riata.base.document import write_document
+from riata.base.errors import BadInput
+from riata.run.looking import PathQuestion
+from riata.web.answers import json_answer
+from riata.web.models import asked, json_body
+from riata.web.options import positive, whole
+from riata.web.responses import respond
+from riata.web.service import AdminProtocol, ServiceProtocol
+from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN, WebSettings
+
+
+def tuning_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSettings) -> APIRouter:
+    """Build the routes of this module."""
+    router = APIRouter(tags=["models"])
+
+    @router.get("/models/{model}/path")
+    async def model_path(request: Request) -> Response:
+        """How many weights, and what objective, other penalties would have on what was learnt so far. Changes nothing."""
+        at = asked(request, "gammas", "from", "to")
+        return respond(json_answer(await service.path(at.model, read_path_question(at.options))))
+
+    @router.patch("/models/{model}")
+    async def change_model(request: Request) -> Response:
+        """Change settings of a model while it learns; answers once it is served under them."""
+        at = asked(request)
+        service.published(at.model)
+        config, seq = await admin.change(at.model, await json_body(request, settings))
+        return respond(json_answer({"name": at.model, "created": False, "config": write_document(config), "seq": seq}))
+
+    return router
+
+
+def read_path_question(options: dict[str, str]) -> PathQuestion:
+    """Read the options of a path. Raises `BadInput` (bad_option) where they are no grid."""
+    gammas = whole(options, "gammas", GAMMAS_DEFAULT, GAMMAS_MIN, GAMMAS_MAX) or GAMMAS_DEFAULT
+    top, bottom = positive(options, "from"), positive(options, "to")
+    if top is not None and bottom is not None and top <= bottom:
+        raise BadInput("from: expected to be above to; a path goes from large penalties to small ones", "bad_option")
+    return PathQuestion(gammas, top, bottom)

@@ -1,0 +1,301 @@
+"""What an event costs the Taylor sketch, beside what the machine's linear algebra and the algorithm as printed would cost.
+
+Dense rows: Gaussian features, one in fourteen of them with a weight, an intercept. The learner (exact mode) has learnt until
+there are four events for each feature, at least 2000, then further events are timed, through `TaylorSketch.step` on batches: parsing is not in it, everything else is.
+
+  solve every 1, 64, 256   one solve after each event is Balakrishnan & Madigan's Online
+  dsyrk                    OpenBLAS adding 128 rows to a symmetric matrix of that size, per row: what the sketch cannot do without
+  full Shooting            the same events and the same tolerance as printed: rank one update of the square, then sweeps over all
+                           coordinates, compiled like the learner; from the learner's sketch
+
+Sparse rows: 77 features of 50,000 in the proportions of words in a text (Zipf, exponent 1.05), unit length, 1500 of them with
+a weight; 2^18 slots.
+
+One thread. Times are medians over rounds, the contenders in turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numba
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from riata.base.arrays import F64
+from riata.learn.learner import Learner, Sketch
+from riata.learn.registry import LearnerConfig, build_learner
+from riata.learn.taylor_sketch import TaylorSketchConfig
+from riata.learn.truncated_gradient import TruncatedGradientConfig
+from riata.wire.batch import Batch
+from tests.bench import report
+
+SEED: Final = 2008
+ROUNDS: Final = 9
+HASH_BITS: Final = 32
+SHARE: Final = 14  # one feature in so many has a weight
+GAMMAS: Final = {
+    11: 10.0,
+    100: 40.0,
+    1000: 60.0,
+    4000: 110.0,
+}  # so that 5 to 10 % of the weights are not zero; d = 11: nearly all
+BLOCKS: Final = (1, 64, 256)
+BLAS_ROWS: Final = 128
+CORE_TYPES: Final = ("", "SkylakeX")  # as OpenBLAS chooses, and its kernel for 512-bit vectors
+
+WORDS: Final = 50_000
+WORDS_OF_ROW: Final = 77
+ZIPF: Final = 1.05
+SPARSE_BITS: Final = 18
+SPARSE_ROWS: Final = 20_000
+BOUNDED: Final[dict[str, LearnerConfig]] = {
+    "truncated gradient": TruncatedGradientConfig(),
+    "diag": TaylorSketchConfig(mode="diag"),
+    **{f"{mode}, k = {k}": TaylorSketchConfig(mode=mode, k=k) for mode in ("hybrid", "strict") for k in (100, 300, 1000)},
+}
+
+_BLAS: Final = """
+import json, sys, time
+import numpy as np
+from scipy.linalg.blas import dsyrk
+taken = {}
+for d in json.loads(sys.argv[1]):
+    a, c = np.asfortranarray(np.random.default_rng(0).standard_normal((d, ROWS))), np.zeros((d, d), order="F")
+    calls = max(1, int(1e9 / (d * d * ROWS)))
+    times = []
+    for _ in range(9):
+        start = time.perf_counter()
+        for _ in range(calls):
+            dsyrk(1.0, a, beta=1.0, c=c, overwrite_c=1)
+        times.append((time.perf_counter() - start) / calls / ROWS * 1e6)
+    taken[d] = sorted(times)[4]
+print(json.dumps(taken))
+""".replace("ROWS", str(BLAS_ROWS))
+
+
+def blas_row_us(core_type: str) -> dict[int, float]:
+    """Microseconds of dsyrk for a row, by d; empty where this machine cannot run that kernel."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"} | ({"OPENBLAS_CORETYPE": core_type} if core_type else {})
+    command = [sys.executable, "-c", _BLAS, json.dumps(list(GAMMAS))]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return {int(d): us for d, us in json.loads(done.stdout).items()} if done.returncode == 0 else {}
+
+
+def to_batch(indptr: Any, at: Any, value: F64, label: F64, bits: int) -> Batch:
+    """Rows whose feature j is at slot j + 1 of a table of that size."""
+    n = len(label)
+    hashes = ((at + 1) << (HASH_BITS - bits)).astype(np.uint32)
+    return Batch(indptr.astype(np.int64), hashes, value, label, np.ones(n), np.zeros((n, 16), np.uint8), np.zeros(n, np.bool_))
+
+
+def dense_rows(d: int, n: int) -> Iterator[Batch]:
+    """Batches of n rows with d - 1 features, for ever; the intercept is the learner's."""
+    rng = np.random.default_rng(SEED + d)
+    beta = np.where(np.arange(d - 1) % SHARE == 0, rng.standard_normal(d - 1), 0.0)
+    beta *= 4.0 / np.linalg.norm(beta)
+    at = np.tile(np.arange(d - 1), n)
+    while True:
+        x = rng.standard_normal((n, d - 1))
+        label = (rng.random(n) < 1.0 / (1.0 + np.exp(-x @ beta))).astype(np.float64)
+        yield to_batch(np.arange(n + 1) * (d - 1), at, x.ravel(), label, 13)
+
+
+def sparse_rows(n: int) -> Iterator[Batch]:
+    """Batches of n rows of words, for ever."""
+    rng = np.random.default_rng(SEED)
+    beta = np.zeros(WORDS)
+    beta[rng.choice(5000, 1500, replace=False)] = rng.standard_normal(1500) * 3.0
+    share = np.cumsum(np.arange(1.0, WORDS + 1.0) ** -ZIPF)
+    while True:
+        drawn = np.searchsorted(share, rng.random((n, 2 * WORDS_OF_ROW)) * share[-1])
+        rows = [np.sort(np.unique(row)[:WORDS_OF_ROW]) for row in drawn]
+        lengths = np.array([len(row) for row in rows])
+        indptr, at = np.concatenate([[0], np.cumsum(lengths)]), np.concatenate(rows)
+        value = np.repeat(1.0 / np.sqrt(lengths), lengths)
+        margin = np.add.reduceat(value * beta[at], indptr[:-1])
+        label = (rng.random(n) < 1.0 / (1.0 + np.exp(-margin))).astype(np.float64)
+        yield to_batch(indptr, at, value, label, SPARSE_BITS)
+
+
+@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+def full_shooting(arrays: tuple[F64, F64, F64, F64, F64], x: F64, label: F64, prior: F64, limits: tuple[float, float]) -> int:
+    """Online as printed, in gradient form: a row updates the whole square, then come sweeps over all coordinates. Weights moved."""
+    cross, curvature, gradient, beta, gamma = arrays
+    floor, slack = limits
+    moves, size = 0, len(beta)
+    for i in range(len(label)):
+        margin = 0.0
+        for j in range(size):
+            margin += beta[j] * x[i, j]
+        p = 1.0 / (1.0 + np.exp(-margin))
+        r = label[i] - p
+        h = max(p * (1.0 - p), floor * abs(r))
+        for j in range(size):
+            gradient[j] += r * x[i, j]
+            curvature[j] += h * x[i, j] * x[i, j]
+            hx = h * x[i, j]
+            for c in range(size):
+                cross[j, c] += hx * x[i, c]
+        worst = slack + 1.0
+        while worst > slack:
+            worst = 0.0
+            for j in range(size):
+                total = prior[j] + curvature[j]
+                omega = gradient[j] + total * beta[j]
+                step = np.sign(omega) * max(abs(omega) - gamma[j], 0.0) / total - beta[j]
+                if step != 0.0:
+                    moves += 1
+                    worst = max(worst, abs(step) * total)
+                    kept = gradient[j] - total * step
+                    for c in range(size):
+                        gradient[c] -= step * cross[j, c]
+                    gradient[j] = kept
+                    beta[j] += step
+    return moves
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """Microseconds an event at one d: of the learner by rows between two solves, and of the algorithm as printed."""
+
+    d: int
+    support: int
+    learner: dict[int, float]
+    printed: float
+    moves: float  # weights moved an event, as printed
+
+
+def rows_at_once(d: int) -> int:
+    """Rows of one timed batch: a few milliseconds' worth, and whole blocks."""
+    return 2048 if d <= 100 else 512
+
+
+def step_us(learner: Learner, batch: Batch) -> float:
+    """Microseconds an event of one call."""
+    start = time.perf_counter()
+    learner.step(batch)
+    return (time.perf_counter() - start) / batch.n * 1e6
+
+
+def run_dense(d: int, tick: Any) -> Dense:
+    """Learn, then time every contender on the same rows in turns."""
+    configs = {
+        block: TaylorSketchConfig(mode="exact", block=block, gamma=GAMMAS[d], gamma_intercept=GAMMAS[d], features_max=d)
+        for block in BLOCKS
+    }
+    learners = {block: build_learner(config, 18, 0) for block, config in configs.items()}
+    rows = dense_rows(d, rows_at_once(d))
+    for _ in range(max(2000, 4 * d) // rows_at_once(d) + 1):
+        batch = next(rows)
+        for learner in learners.values():
+            learner.step(batch)
+        tick()
+    taken: dict[int, list[float]] = {block: [] for block in BLOCKS}
+    printed, moves = [], []
+    for _ in range(ROUNDS):
+        batch = next(rows)
+        us, moved = printed_us(learners[1].sketch(), configs[1], batch)
+        printed.append(us)
+        moves.append(moved)
+        for block, learner in learners.items():
+            taken[block].append(step_us(learner, batch))
+        tick()
+    support = len(learners[1].weights().slot)
+    medians = {block: statistics.median(times) for block, times in taken.items()}
+    return Dense(d, support, medians, statistics.median(printed), statistics.median(moves))
+
+
+def printed_us(sketch: Sketch | None, config: TaylorSketchConfig, batch: Batch) -> tuple[float, float]:
+    """Microseconds and moves an event of full Shooting from a sketch, on the first rows of a batch."""
+    if sketch is None:
+        raise RuntimeError("the learner keeps no sketch")
+    d = len(sketch.slot)
+    n = max(8, min(batch.n, 1_000_000 // d**2))
+    x = np.ones((n, d))
+    x[:, 1:] = batch.value[: n * (d - 1)].reshape(n, d - 1)
+    prior = np.full(d, config.prior_curvature * float(np.max(x**2)))
+    arrays = (sketch.cross, sketch.curvature, sketch.gradient, sketch.beta, sketch.gamma)
+    start = time.perf_counter()
+    moves = full_shooting(arrays, x, batch.label[:n], prior, (config.curvature_floor, config.tolerance * config.gamma))
+    return (time.perf_counter() - start) / n * 1e6, moves / n
+
+
+def run_sparse(tick: Any) -> list[list[str]]:
+    """Lines of the table of sparse rows."""
+    learners = {name: build_learner(config, SPARSE_BITS, 0) for name, config in BOUNDED.items()}
+    rows, taken = sparse_rows(SPARSE_ROWS // ROUNDS), {name: [0.0] * 0 for name in BOUNDED}
+    for at in range(2 * ROUNDS):
+        batch = next(rows)
+        for name, learner in learners.items():
+            us = step_us(learner, batch)
+            if at >= ROUNDS:
+                taken[name].append(us)
+        tick()
+    fastest = statistics.median(taken["truncated gradient"])
+    return [
+        [
+            name,
+            f"{statistics.median(times):.2f}",
+            f"{statistics.median(times) / fastest:.1f}",
+            f"{len(learners[name].weights().slot):,}",
+        ]
+        for name, times in taken.items()
+    ]
+
+
+def dense_table(found: list[Dense], blas: dict[str, dict[int, float]]) -> str:
+    """One line for each d."""
+    best = {d: min(times[d] for times in blas.values() if times) for d in GAMMAS}
+    heads = ["d", "non-zero", *(f"{name or 'default'} dsyrk" for name in blas)]
+    heads += [f"solve every {block}" for block in BLOCKS] + [
+        "full Shooting",
+        "full / every 1",
+        *(f"every {block} / dsyrk" for block in BLOCKS),
+    ]
+    lines = []
+    for one in found:
+        line = [str(one.d), str(one.support), *(f"{times[one.d]:.2f}" if times else "-" for times in blas.values())]
+        line += [f"{one.learner[block]:.2f}" for block in BLOCKS] + [f"{one.printed:,.2f}", f"{one.printed / one.learner[1]:.0f}"]
+        lines.append([*line, *(f"{one.learner[block] / best[one.d]:.2f}" for block in BLOCKS)])
+    return report.table(heads, lines)
+
+
+def main() -> int:
+    """Run and report."""
+    parser = report.arguments(__doc__ or "")
+    parser.add_argument("--dims", type=int, nargs="*", default=list(GAMMAS), help="which d to run")
+    options = parser.parse_args()
+    blas = {core_type: blas_row_us(core_type) for core_type in CORE_TYPES}
+    found = []
+    with Progress(console=Console(stderr=True)) as progress:
+        for d in options.dims:
+            task = progress.add_task(f"d = {d}", total=max(2000, 4 * d) // rows_at_once(d) + 1 + ROUNDS)
+            found.append(run_dense(d, lambda task=task: progress.advance(task)))
+        task = progress.add_task("sparse", total=2 * ROUNDS)
+        sparse = run_sparse(lambda: progress.advance(task))
+    after = {core_type: blas_row_us(core_type) for core_type in CORE_TYPES}  # the machine may have changed its mind
+    blas = {name: {d: statistics.mean((us, after[name][d])) for d, us in times.items()} for name, times in blas.items()}
+    text = (
+        "# What an event costs the Taylor sketch\n\nMicroseconds an event, one thread.\n\n## Dense rows, exact\n\n"
+        + dense_table(found, blas)
+        + "\n## Text-like sparse rows, bounded\n\n"
+        + report.table(["learner", "us an event", "times truncated gradient", "non-zero"], sparse)
+        + "\n"
+        + report.conditions("python -m tests.bench.sketch_speed", ["numpy", "numba", "scipy"])
+    )
+    report.publish("sketch_speed", text, write=not options.no_write)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

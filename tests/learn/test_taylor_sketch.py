@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from riata.base.document import read_document, write_document
+from riata.base.errors import BadInput
+from riata.learn.registry import build_learner, warm_up
+from riata.learn.taylor_penalties import own_penalties
+from riata.learn.taylor_sketch import TaylorSketch, TaylorSketchConfig
+from riata.learn.taylor_sketch_config import FeatureGamma
+from riata.maths import sketch_step
+from riata.wire.encoder import EncoderConfig
+from riata.wire.parse import Context, parse_examples
+from tests.learn.contract import same
+from tests.learn.streams import cut, sparse_events, to_batch
+from tests.twins.truncated_step import Event
+
+BITS = 10
+MODES: list[dict[str, Any]] = [
+    {"mode": "strict", "k": 5},
+    {"mode": "strict", "k": 5, "warm_up": 30},
+    {"mode": "strict", "k": 5, "intercept": False},
+    {"mode": "hybrid", "k": 5},
+    {"mode": "diag"},
+    {"mode": "exact"},
+    {"mode": "exact", "features_max": 6, "beyond": "strict"},
+]
+
+
+def _learner(**settings: Any) -> TaylorSketch:
+    return TaylorSketch(TaylorSketchConfig(**{"block": 3, "rounds": 2, "gamma": 0.2, **settings}), BITS)
+
+
+def _violation(learner: TaylorSketch) -> float:
+    """Largest violation of the optimality conditions of the sketch, over block and outside, as a share of the penalty."""
+    sketch = learner.sketch()
+    beta = np.concatenate([sketch.beta, sketch.outside_beta])
+    gradient = np.concatenate([sketch.gradient, sketch.outside_gradient])
+    gamma = np.concatenate([sketch.gamma, sketch.outside_gamma])
+    moving = np.concatenate([sketch.curvature, sketch.outside_curvature]) > 0.0
+    excess = np.where(beta != 0.0, np.abs(gradient - gamma * np.sign(beta)), np.maximum(np.abs(gradient) - gamma, 0.0))
+    return float(excess[moving].max() / sketch.penalty)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1), k=st.integers(1, 9), block=st.integers(1, 5), gamma=st.sampled_from([0.0, 0.01, 0.3]),
+    warm=st.sampled_from([0, 20]), rho=st.sampled_from([1.0, 0.95]), intercept=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None)
+def test_strict_never_has_more_weights_than_members(
+    seed: int, k: int, block: int, gamma: float, warm: int, rho: float, intercept: bool
+) -> None:
+    learner = _learner(mode="strict", k=k, block=block, gamma=gamma, warm_up=warm, rho=rho, intercept=intercept, rounds=1)
+    batch = to_batch(sparse_events(80, seed=seed))
+    for i in range(batch.n):
+        assert learner.step(cut(batch, i, i + 1)).refused.tolist() == [False]
+        assert len(learner.weights().slot) + int(intercept) <= k
+        assert len(learner.sketch().slot) <= k
+
+
+@pytest.mark.parametrize("settings", MODES, ids=str)
+def test_after_a_block_no_condition_of_optimality_is_violated(settings: dict[str, Any]) -> None:
+    learner = _learner(**settings, tolerance=1e-9, sweeps_max=100_000)
+    learner.step(to_batch(sparse_events(120, seed=5)))
+    learner.adjust(dataclasses.replace(learner.config, gamma=0.2))  # solves, outside too, without an exchange of members
+    assert _violation(learner) < 1e-6
+
+
+@pytest.mark.parametrize("settings", MODES, ids=str)
+def test_curvature_is_positive_semidefinite_whoever_enters_or_leaves(settings: dict[str, Any]) -> None:
+    learner = _learner(**{**settings, "prior_curvature": 0.0})
+    batch = to_batch(sparse_events(200, seed=6))
+    for start in range(0, 200, 10):
+        learner.step(cut(batch, start, start + 10))
+        sketch = learner.sketch()
+        whole = sketch.cross + np.diag(sketch.curvature)
+        assert whole == pytest.approx(whole.T, rel=0.0, abs=0.0)
+        assert float(np.linalg.eigvalsh(whole).min()) >= -1e-12 * float(np.abs(whole).max())
+        assert bool((sketch.outside_curvature >= 0.0).all())
+
+
+def test_exact_sums_are_those_of_the_events_at_the_margins_they_were_met_with() -> None:
+    learner = _learner(mode="exact", prior_curvature=0.0, curvature_floor=0.0, gamma=4.0)
+    events = sparse_events(90, seed=7, spread=0.5)
+    names = sorted({name for event in events for name, _ in event.features})
+    batch = to_batch(events)
+    psi, theta = np.zeros((len(names) + 1,) * 2), np.zeros(len(names) + 1)
+    for i, event in enumerate(events):
+        c = float(learner.step(cut(batch, i, i + 1)).margin[0])
+        x = np.zeros(len(names) + 1)
+        x[0] = 1.0
+        for name, value in event.features:
+            x[1 + names.index(name)] += value
+        p = 1.0 / (1.0 + np.exp(-c))
+        psi += event.weight * p * (1.0 - p) * np.outer(x, x)
+        theta += event.weight * (event.label - p + p * (1.0 - p) * c) * x
+    sketch = learner.sketch()
+    at = [0, *(1 + names.index(name) for name in sketch.slot[1:].tolist())]
+    assert sketch.cross + np.diag(sketch.curvature) == pytest.approx(psi[np.ix_(at, at)], rel=1e-9, abs=1e-9)
+    assert sketch.gradient == pytest.approx((theta - psi[:, at] @ sketch.beta)[at], rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize("settings", MODES[:6], ids=str)
+def test_importance_two_equals_the_row_twice_within_a_block(settings: dict[str, Any]) -> None:
+    features = [(1, 0.5), (2**24, -2.0), (2**31, 3.0)]
+    twice, double = (_learner(**{**settings, "block": 100, "warm_up": 0}) for _ in range(2))
+    twice.step(to_batch([Event(features[:2], 0.0), Event([], 1.0, 0.5), Event([], 1.0, 0.5)]))
+    double.step(to_batch([Event(features[:2], 0.0), Event([], 1.0)]))
+    for left, right in zip(twice.freeze().items(), double.freeze().items(), strict=True):
+        if left[0] not in ("counts", "pending_start", "pending_at", "pending_x", "pending_h", "lazy_moved"):
+            assert left[1] == pytest.approx(right[1], rel=1e-14), left[0]
+
+
+@pytest.mark.parametrize("settings", MODES, ids=str)
+def test_row_that_would_leave_the_finite_range_is_refused_and_leaves_no_trace(settings: dict[str, Any]) -> None:
+    learner = _learner(**settings)
+    learner.step(to_batch(sparse_events(100, seed=6)))
+    before = learner.freeze()
+    huge = Event([(3, 1.0), (2**30, 1e200), (2**31, 1e200)], 1.0)
+    assert learner.step(to_batch([huge])).refused.tolist() == [True]
+    assert same(learner.freeze(), before)
+    assert learner.step(to_batch([Event([(3, 1.0)], 1.0)])).refused.tolist() == [False]
+    assert learner.learnt == 101
+
+
+@pytest.mark.parametrize("settings", [*MODES, {"mode": "exact", "prior_curvature": 0.0, "gamma": 0.0}], ids=str)
+def test_numbers_stay_finite_at_the_limits_of_what_comes_in(settings: dict[str, Any]) -> None:
+    learner = _learner(**{"prior_curvature": 1.0, **settings}, curvature_floor=0.0, block=1)
+    rng = np.random.default_rng(3)
+    values = [1e6, -1e6, 1e-6, 1.0, 1e-300]
+    events = [
+        Event([(j << 22, float(rng.choice(values))) for j in range(8) if rng.random() < 0.6], float(i % 3 == 0), importance)
+        for i, importance in zip(range(300), itertools.cycle([1e3, 1e-3, 1.0]), strict=False)
+    ]
+    stepped = learner.step(to_batch(events))
+    assert not stepped.refused.any()
+    assert bool(np.isfinite(stepped.margin).all())
+    assert all(bool(np.isfinite(array).all()) for array in learner.freeze().values() if array.dtype == np.float64)
+
+
+def test_full_vocabulary_refuses_whole_rows_and_says_so() -> None:
+    learner = _learner(mode="exact", features_max=4, block=1)
+    known = [Event([(1, 1.0), (2, 1.0)], 1.0), Event([(2, 1.0), (5, 1.0)], 0.0)]
+    assert learner.step(to_batch(known)).no_room is not None
+    assert learner.closed_vocabulary() is not None
+    before = learner.freeze()
+    stepped = learner.step(to_batch([Event([(1, 1.0), (7, 1.0)], 1.0), Event([(5, 2.0)], 1.0)]), np.array([False, True]))
+    assert stepped.refused.tolist() == [True, True]
+    assert stepped.no_room is not None
+    assert stepped.no_room.tolist() == [True, False]
+    assert same(learner.freeze(), before)
+    vocabulary = learner.closed_vocabulary()
+    assert vocabulary is not None
+    assert vocabulary.tolist() == [1, 2, 5]
+    assert learner.weights().bits == 32
+
+
+def test_row_with_more_new_features_than_room_leaves_none_of_them_behind() -> None:
+    learner = _learner(mode="exact", features_max=4)
+    row = Event([(j, 1.0) for j in range(1, 6)], 1.0)
+    assert learner.step(to_batch([row])).refused.tolist() == [True]
+    assert learner.closed_vocabulary() is None
+    assert len(learner.sketch().slot) == 1
+    assert learner.step(to_batch([Event([(j, 1.0) for j in range(3, 6)], 1.0)])).refused.tolist() == [False]
+
+
+@pytest.mark.parametrize("settings", [{"mode": "hybrid"}, {"mode": "exact", "features_max": 5, "beyond": "hybrid"}], ids=str)
+def test_vocabulary_is_open_where_features_may_be_outside(settings: dict[str, Any]) -> None:
+    learner = _learner(**settings)
+    assert learner.step(to_batch(sparse_events(100, seed=8))).no_room is None
+    assert learner.closed_vocabulary() is None
+
+
+def test_two_names_in_one_slot_are_one_feature_of_the_gradient() -> None:
+    apart, together = _learner(block=1), _learner(block=1)
+    apart.step(to_batch([Event([(1, 0.5), (2, 0.25)], 1.0)]))
+    together.step(to_batch([Event([(1, 0.75)], 1.0)]))
+    assert same(apart.freeze(), together.freeze())
+
+
+@pytest.mark.parametrize("settings", [{"mode": "strict"}, {"mode": "hybrid"}, {"mode": "exact", "features_max": 60}], ids=str)
+def test_memory_does_not_grow_with_events(settings: dict[str, Any]) -> None:
+    learner = _learner(**settings, rho=0.999)
+    events = [sparse_events(200, seed=9, longest=4) for _ in range(2)]
+    learner.step(to_batch(events[0]))
+    before = learner.memory()
+    for _ in range(20):
+        learner.step(to_batch(events[1]))
+    assert {**learner.memory(), "checkpoint": 0} == {**before, "checkpoint": 0}
+
+
+def test_forgetting_everything_again_and_again_keeps_numbers_in_range() -> None:
+    learner = _learner(rho=1e-9, block=10, burn_in=50)
+    batch = to_batch(sparse_events(400, seed=10))
+    for start in range(0, 400, 20):
+        learner.step(cut(batch, start, start + 20))
+        sketch = learner.sketch()
+        assert bool(np.isfinite(sketch.gradient).all())
+        assert 1e-100 <= float(learner.freeze()["scalars"][0]) <= 1.0  # type: ignore[arg-type]
+
+
+def test_features_of_their_own_penalty_keep_it_wherever_they_are() -> None:
+    rows = [{"age": 0.5, "country": "de", "x": 0.5}, {"x": 1.0, "y": 0.1}]
+    body = "".join(json.dumps({"label": label, "features": row}) + "\n" for label, row in enumerate(rows)).encode()
+    batch = parse_examples(body, "application/x-ndjson", Context(EncoderConfig(hash_key=77)), True).batch
+    free = (FeatureGamma("age", 0.0), FeatureGamma("country=de", 1e9))
+    for mode in ("hybrid", "exact"):
+        learner = TaylorSketch(TaylorSketchConfig(mode=mode, gamma=0.05, block=1, rounds=1, gamma_of=free), 22, 77)  # type: ignore[arg-type]
+        for _ in range(5):
+            learner.step(batch)
+        sketch = learner.sketch()
+        gamma = sorted([*sketch.gamma[1:].tolist(), *sketch.outside_gamma.tolist()])
+        assert gamma == [0.0, 0.05, 0.05, 1e9]
+        weights = dict(zip(learner.weights().slot.tolist(), learner.weights().beta.tolist(), strict=True))
+        age, country = (own_penalties(TaylorSketchConfig(mode=mode, gamma_of=(own,)), 22, 77).key[0] for own in free)  # type: ignore[arg-type]
+        assert weights[int(age)] != 0.0
+        assert int(country) not in weights
+
+
+def test_names_are_found_as_the_encoder_makes_them() -> None:
+    lines = {
+        "application/x-ndjson": (
+            b'{"label": 1, "features": {"age": 0.5, "country": "de", "said": "hello"}}\n',
+            ["age", "country=de", "said:hello"],
+        ),
+        "text/x-vw": (b"1 |user age:0.5 country=de\n", ["user^age", "user^country=de"]),
+    }
+    for kind, (body, names) in lines.items():
+        encoder = EncoderConfig(hash_key=5, text=("said",))
+        hashes = set(parse_examples(body, kind, Context(encoder), True).batch.hash.tolist())
+        for bits, mode in ((32, "exact"), (22, "hybrid")):
+            config = TaylorSketchConfig(mode=mode, gamma_of=tuple(FeatureGamma(name, 1.0) for name in names))  # type: ignore[arg-type]
+            assert {one >> (32 - bits) for one in hashes} <= set(own_penalties(config, 22, 5).key.tolist())
+
+
+def test_config_survives_a_document_and_refuses_what_means_nothing() -> None:
+    config = TaylorSketchConfig(mode="exact", gamma_of=(FeatureGamma("age", 0.5),), shadow=(0.1, 1.0))
+    assert read_document(TaylorSketchConfig, write_document(config)) == config
+    wrong: list[dict[str, Any]] = [
+        {"reexpand": 5}, {"mode": "strict", "beyond": "hybrid"}, {"gamma": 0.0, "gamma_schedule": "sqrt"},
+        {"gamma_of": (FeatureGamma("age", 0.5), FeatureGamma("age", 1.0))},
+    ]  # fmt: skip
+    for settings_ in wrong:
+        with pytest.raises(BadInput, match="learner: "):
+            TaylorSketchConfig(**settings_)
+    with pytest.raises(BadInput, match="bits"):
+        TaylorSketch(config, 27)
+
+
+def test_warm_up_leaves_nothing_to_compile_for_events_of_any_mode() -> None:
+    warm_up(TaylorSketchConfig())
+    before = len(sketch_step.learn_rows.signatures)  # type: ignore[attr-defined]
+    for one in MODES:
+        learner = build_learner(TaylorSketchConfig(**one, gamma=1, rho=1), BITS)
+        learner.step(to_batch(sparse_events(40, seed=1)))
+    assert len(sketch_step.learn_rows.signatures) == before == 1  # type: ignore[attr-defined]

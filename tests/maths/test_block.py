@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from riata.base.arrays import F64, U32
+from riata.maths import block as fast
+from riata.maths.block import PENDING, ROWS, SIZE, Block
+from riata.maths.block_arrays import TRACKED
+from riata.maths.shooting import solve
+from tests.twins import block as slow
+
+Row = tuple[U32, F64, float, float]  # positions, values, r, h
+
+
+def some_rows(size: int, n: int, seed: int, density: float = 0.5) -> list[Row]:
+    """Rows in no order of positions, with values of every magnitude."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(n):
+        at = rng.permutation(size)[: max(1, rng.binomial(size, density))]
+        x = rng.standard_normal(len(at)) * 10.0 ** rng.integers(-2, 3, len(at))
+        rows.append((at.astype(np.uint32), x, float(rng.uniform(-1, 1)), float(rng.uniform(0, 0.25))))
+    return rows
+
+
+def empty_block(size: int, cap: int) -> Block:
+    """No rows yet; the first member is free, the second has a penalty of its own."""
+    block = fast.new_block(cap)
+    block.counts[SIZE] = size
+    block.gamma[:size] = 1.0
+    block.gamma[0] = 0.0
+    block.gamma[min(1, size - 1)] = 0.3
+    return block
+
+
+def add(block: Block, row: Row) -> None:
+    """Add one row."""
+    at, x, r, h = row
+    fast.add_row(block, at, x, len(x), r, h)
+
+
+def add_to_twin(twin: slow.Plain, row: Row) -> None:
+    """Add one row."""
+    at, x, r, h = row
+    slow.add_row(twin, dict(zip(at.tolist(), x.tolist(), strict=True)), r, h)
+
+
+def flushed(block: Block) -> slow.Plain:
+    """The numbers of a block, which is left alone."""
+    copy = fast.grown(block, len(block.beta))
+    fast.flush(copy)
+    return slow.plain(copy)
+
+
+def assert_same_bits(one: slow.Plain, other: slow.Plain) -> None:
+    """Every number is the same."""
+    for name in ("beta", "gradient", "curvature", "peak", "gamma", "cross"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+def assert_close(one: slow.Plain, other: slow.Plain, share: float = 1e-12) -> None:
+    """No number differs by more than a share of the largest of its kind."""
+    for name in ("beta", "gradient", "curvature", "peak", "gamma", "cross"):
+        reference = getattr(other, name)
+        atol = share * max(1.0, float(np.abs(reference).max()))
+        np.testing.assert_allclose(getattr(one, name), reference, rtol=0, atol=atol, err_msg=name)
+
+
+@pytest.mark.parametrize(("size", "density"), [(1, 1.0), (9, 1.0), (30, 0.2), (30, 0.9)])
+def test_rows_add_up_to_the_bits_of_their_twin_however_they_wait(size: int, density: float) -> None:
+    rows = some_rows(size, 12, size, density)
+    together, singly, twin = empty_block(size, size), empty_block(size, size + 5), slow.empty(size)
+    twin.gamma[:] = together.gamma
+    for row in rows:
+        add(together, row)
+        add(singly, row)
+        fast.flush(singly)
+        add_to_twin(twin, row)
+    assert together.counts[PENDING] == len(rows)
+    assert_same_bits(flushed(singly), twin)
+    assert_same_bits(flushed(together), twin)
+
+
+def test_a_row_beyond_those_that_may_wait_adds_up_all_before_it() -> None:
+    rows = some_rows(20, ROWS + 1, seed=4)
+    block, one_by_one = empty_block(20, 20), empty_block(20, 20)
+    for row in rows[:-1]:
+        add(block, row)
+    assert block.counts[PENDING] == ROWS
+    add(block, rows[-1])
+    assert block.counts[PENDING] == 1
+    for row in rows:
+        add(one_by_one, row)
+        fast.flush(one_by_one)
+    assert_same_bits(flushed(block), flushed(one_by_one))
+
+
+def learnt(size: int, rooms: tuple[int, int], n: int = 40, gamma: float = 40.0) -> Block:
+    """A block that has learnt and solved after every row, with some members tracked and some not where it has little room."""
+    cap, tracked_max = rooms
+    block = fast.new_block(cap, tracked_max)
+    block.counts[SIZE] = size
+    block.gamma[:size] = 1.0
+    for row in some_rows(size, n, seed=8):
+        add(block, row)
+        solve(block, 1.0, gamma, 0.01 * gamma, 100)
+    return block
+
+
+def test_moves_follow_their_twin() -> None:
+    block = learnt(12, (14, 14))
+    fast.flush(block)
+    twin = slow.plain(block)
+    for j, delta in ((3, 0.5), (0, -2.0), (11, 1e-3)):
+        curvature = float(block.curvature[j])
+        fast.move(block, j, delta, curvature)
+        slow.move(twin, j, delta, curvature)
+    assert_close(slow.plain(block), twin)
+
+
+def test_a_weight_taken_to_zero_takes_all_gradients_along() -> None:
+    block = learnt(12, (12, 12))
+    twin = flushed(block)
+    for j in np.flatnonzero(twin.beta)[:3].tolist():
+        fast.set_zero(block, j, 2.0)
+        slow.set_zero(twin, j, 2.0)
+        assert block.beta[j] == 0.0
+    assert_close(slow.plain(block), twin)
+
+
+def test_a_position_that_was_freed_holds_nothing() -> None:
+    block = learnt(12, (12, 12))
+    twin = flushed(block)
+    for j in (0, 5, 11):
+        fast.clear(block, j)
+        slow.clear(twin, j)
+    assert_same_bits(slow.plain(block), twin)
+
+
+def test_other_units_are_a_factor() -> None:
+    block = learnt(12, (12, 12))
+    twin = flushed(block)
+    fast.rescale(block, 0.125)
+    slow.rescale(twin, 0.125)
+    assert_same_bits(slow.plain(block), twin)
+    assert block.counts[PENDING] == 0
+
+
+@pytest.mark.parametrize("rooms", [(160, 160), (200, 90), (160, 30)], ids=["room", "less room", "little room"])
+def test_a_copy_in_the_midst_of_it_goes_on_to_the_last_bit(rooms: tuple[int, int]) -> None:
+    size, tracked_max = 160, rooms[1]
+    block = learnt(size, rooms, n=60, gamma=200.0)
+    assert 0 < block.counts[TRACKED] < size
+    copy = fast.new_block(rooms[0] + 7, tracked_max)
+    copy_into(copy, block)
+    for row in some_rows(size, ROWS, seed=9, density=0.3):
+        for one in (block, copy):
+            add(one, row)
+            solve(one, 1.0, 200.0, 2.0, 100)
+    assert_same_bits(flushed(copy), flushed(block))
+
+
+def copy_into(copy: Block, block: Block) -> None:
+    """What a checkpoint keeps: vectors, the upper triangle, rows that wait, and what `freeze_lazy` gives."""
+    size, pending = int(block.counts[SIZE]), int(block.counts[PENDING])
+    nnz = int(block.row_start[pending])
+    copy.counts[SIZE], copy.counts[PENDING] = size, pending
+    for name in ("beta", "gradient", "curvature", "peak", "gamma"):
+        getattr(copy, name)[:size] = getattr(block, name)[:size]
+    copy.cross[:size, :size] = np.triu(block.cross[:size, :size], 1)
+    copy.row_start[: pending + 1], copy.row_h[:pending] = block.row_start[: pending + 1], block.row_h[:pending]
+    copy.row_at[:nnz], copy.row_x[:nnz] = block.row_at[:nnz], block.row_x[:nnz]
+    fast.thaw_lazy(copy, fast.freeze_lazy(block))
+
+
+def test_gradients_are_those_of_the_rows_after_any_number_of_moves() -> None:
+    size, rng = 150, np.random.default_rng(6)
+    block = empty_block(size, size)
+    gradient = np.zeros(size)
+    rows: list[tuple[F64, F64, float]] = []  # x, weights when it came, h
+    for at, x, r, h in some_rows(size, 300, seed=7, density=0.4):
+        x = x / (1.0 + np.abs(x))
+        whole = np.zeros(size)
+        whole[at] = x
+        rows.append((whole, block.beta.copy(), h))
+        gradient += r * whole
+        fast.add_row(block, at, x, len(x), r, h)
+        if rng.random() < 0.5:
+            solve(block, 0.0, 3.0, 0.03, 100)
+    for whole, beta, h in rows:
+        gradient -= h * whole * (whole @ (block.beta - beta))
+    assert np.count_nonzero(block.beta) > 10
+    np.testing.assert_allclose(flushed(block).gradient, gradient, rtol=0, atol=1e-10 * np.abs(gradient).max())

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import numpy as np
+
+from riata.maths.slots import merge_tail, pick, prune
+from tests.twins import slots as twin
+
+
+def test_merge_tail_puts_a_list_in_order_whose_head_was() -> None:
+    rng = np.random.default_rng(12)
+    for length, tail in ((0, 0), (1, 0), (1, 1), (5, 2), (5, 5), (300, 40), (300, 299)):
+        slot = rng.integers(0, 200, length, dtype=np.uint32)
+        slot[: length - tail].sort()
+        end = np.sort(slot[length - tail :])
+        expected = twin.merge_tail(slot.tolist(), end.tolist())
+        merge_tail(slot, end)
+        assert slot.tolist() == expected
+
+
+def test_pick_copies_two_neighbouring_columns() -> None:
+    line = np.arange(64.0).reshape(16, 4)
+    slot = np.array([0, 3, 4, 15], np.uint32)
+    left, right = np.empty(4), np.empty(4)
+    for column in (0, 2):
+        pick(line, slot, column, left, right)
+        assert (left.tolist(), right.tolist()) == twin.pick(line.tolist(), slot.tolist(), column)
+
+
+def test_prune_keeps_each_slot_above_the_floor_once() -> None:
+    line = np.zeros((16, 2))
+    line[:, 1] = np.linspace(-1.0, 1.0, 16)
+    line[3, 1] = -0.0
+    listed = [0, 0, 3, 3, 7, 8, 8, 8, 15]
+    for floor in (-1.0, 0.0, float(abs(line[8, 1])), 0.9, 2.0):
+        slot = np.array(listed, np.uint32)
+        kept = prune(line, 1, floor, slot)
+        assert slot[:kept].tolist() == twin.prune(line.tolist(), 1, floor, listed)
+    assert twin.prune(line.tolist(), 1, 0.9, listed) == [0, 15]
+    assert prune(line, 0, 0.0, np.zeros(0, np.uint32)) == 0

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from riata.base.arrays import F64
+from riata.learn.learner import Sketch, Weights
+from riata.predict import uncertainty
+from riata.predict.explain import top_weights
+from riata.predict.model import Model
+from riata.predict.name_book import NameBook
+from riata.predict.scoring import score
+from riata.predict.uncertainty import NEW, OUTSIDE, Covariance, look_up
+from riata.wire.batch import Batch
+from tests.predict.rows import batch_of, model_of, random_batch
+from tests.predict.sketches import random_sketch, served_weights, with_all_weights
+from tests.twins import uncertainty as twin
+
+
+def model_with(sketch: Sketch, weights: Weights | None = None) -> Model:
+    served = served_weights(sketch) if weights is None else weights
+    return dataclasses.replace(model_of(served), uncertainty=look_up(Covariance.of(sketch), served))
+
+
+def std_errors(model: Model, batch: Batch) -> F64:
+    return score(model, batch).std_error
+
+
+def row_on(sketch: Sketch, values: dict[int, float]) -> Batch:
+    """A row with a value for some slots."""
+    return batch_of([sorted((slot << (32 - sketch.bits), x) for slot, x in values.items())])
+
+
+@pytest.mark.parametrize("bits", [8, 32])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_it_is_the_root_of_the_quadratic_form_of_the_inverse_curvature_and_of_the_diagonal_outside(
+    intercept: bool, bits: int
+) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        sketch = random_sketch(rng, intercept=intercept, bits=bits)
+        active = sketch.beta != 0.0
+        active[0] |= intercept
+        covariance = np.linalg.inv((sketch.cross + np.diag(sketch.curvature))[np.ix_(active, active)])
+        x, z = rng.normal(size=len(sketch.slot)), rng.normal(size=len(sketch.outside_slot))
+        x[0] = 1.0 if intercept else x[0]
+        variance = x[active] @ covariance @ x[active] + np.sum((z**2 / sketch.outside_curvature)[sketch.outside_beta != 0.0])
+        values = dict(zip(sketch.slot.tolist(), x.tolist(), strict=True)) if not intercept else {}
+        if intercept:
+            values = dict(zip(sketch.slot[1:].tolist(), x[1:].tolist(), strict=True))
+        values |= dict(zip(sketch.outside_slot.tolist(), z.tolist(), strict=True))
+        found = std_errors(model_with(sketch), row_on(sketch, values))
+        np.testing.assert_allclose(found, [math.sqrt(variance)], rtol=1e-12)
+
+
+def test_the_kernel_agrees_with_its_twin_on_rows_whose_features_share_slots() -> None:
+    rng = np.random.default_rng(4)
+    sketch = with_all_weights(random_sketch(rng, members=30, outside=30, bits=7))
+    weights = served_weights(sketch)
+    outside = ("slot", "beta", "gradient", "curvature", "gamma")
+    shorter = {f"outside_{name}": getattr(sketch, f"outside_{name}")[:20] for name in outside}
+    stale = dataclasses.replace(sketch, **shorter, beta=np.where(rng.random(30) < 0.3, 0.0, sketch.beta))
+    found = look_up(Covariance.of(stale), weights)
+    assert found is not None
+    assert set(np.minimum(found.spread.place, 0).tolist()) == {NEW, OUTSIDE, 0}
+    model = dataclasses.replace(model_of(weights), uncertainty=found)
+    batch = random_batch(rng, 200, 40)
+    expected = np.empty(batch.n)
+    none = np.empty(0, np.int64)
+    twin.row_variances(
+        batch.indptr, batch.hash, batch.value, weights.slot, model.bucket, 7, found.spread, none, np.empty(0), expected
+    )
+    np.testing.assert_allclose(std_errors(model, batch) ** 2, expected, rtol=1e-10)
+
+
+def test_features_without_a_weight_add_nothing() -> None:
+    sketch = random_sketch(np.random.default_rng(5), members=6, outside=4)
+    model = model_with(sketch)
+    alone = std_errors(model, batch_of([[]]))
+    unweighted = {int(s): 3.0 for s, b in zip(sketch.slot[1:], sketch.beta[1:], strict=True) if b == 0.0}
+    unweighted |= {int(s): 3.0 for s, b in zip(sketch.outside_slot, sketch.outside_beta, strict=True) if b == 0.0}
+    assert len(unweighted) >= 2
+    assert std_errors(model, row_on(sketch, unweighted)).tolist() == alone.tolist()
+
+
+def test_a_weight_newer_than_the_covariance_counts_by_its_curvature_and_an_unheard_of_one_counts_1() -> None:
+    sketch = with_all_weights(random_sketch(np.random.default_rng(6)))
+    sleeping = dataclasses.replace(sketch, beta=np.array([0.5, 0.0, 1.0, 1.0, 1.0, 1.0]))
+    served = served_weights(sketch)
+    stranger = next(s for s in range(256) if s not in set(served.slot.tolist()))
+    at = int(np.searchsorted(served.slot, stranger))
+    served = dataclasses.replace(served, slot=np.insert(served.slot, at, stranger), beta=np.insert(served.beta, at, 0.25))
+    model = model_with(sleeping, served)
+    nothing = float(std_errors(model, batch_of([[]]))[0]) ** 2
+    woken = float(std_errors(model, row_on(sketch, {int(sketch.slot[1]): 2.0}))[0]) ** 2
+    assert woken - nothing == pytest.approx(4.0 / sketch.curvature[1])
+    assert float(std_errors(model, row_on(sketch, {stranger: 7.0}))[0]) ** 2 - nothing == pytest.approx(1.0)
+    shown = {weight.slot: weight.std_error for weight in top_weights(model, 100, "", NameBook())}
+    assert shown[stranger] is None
+    assert shown[int(sketch.slot[1])] == pytest.approx(math.sqrt(1.0 / sketch.curvature[1]))
+
+
+def test_a_weight_that_died_since_adds_nothing() -> None:
+    sketch = with_all_weights(random_sketch(np.random.default_rng(7)))
+    served = served_weights(sketch)
+    gone = int(served.slot[2])
+    later = dataclasses.replace(served, slot=np.delete(served.slot, 2), beta=np.delete(served.beta, 2))
+    model = model_with(sketch, later)
+    assert std_errors(model, row_on(sketch, {gone: 5.0})).tolist() == std_errors(model, batch_of([[]])).tolist()
+
+
+def test_the_error_of_a_row_with_one_feature_and_no_intercept_is_that_of_its_weight() -> None:
+    sketch = with_all_weights(random_sketch(np.random.default_rng(8), intercept=False))
+    model = model_with(sketch)
+    shown = top_weights(model, 100, "", NameBook())
+    assert len(shown) == 10
+    for weight in shown:
+        assert weight.std_error == pytest.approx(float(std_errors(model, row_on(sketch, {weight.slot: 1.0}))[0]), rel=1e-12)
+
+
+def test_a_model_without_curvature_has_no_errors() -> None:
+    model = model_of(served_weights(random_sketch(np.random.default_rng(9))))
+    assert np.isnan(score(model, batch_of([[], [(1, 1.0)]])).std_error).all()
+    assert {weight.std_error for weight in top_weights(model, 100, "", NameBook())} == {None}
+
+
+def test_rounding_that_made_the_curvature_indefinite_is_mended_by_the_smallest_jitter() -> None:
+    one = np.full((2, 2), 1.0 + 1e-13)
+    np.fill_diagonal(one, 0.0)
+    sketch = random_sketch(np.random.default_rng(10), members=2, outside=0, intercept=False)
+    sketch = dataclasses.replace(sketch, beta=np.ones(2), cross=one, curvature=np.ones(2))
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(one + np.eye(2))
+    covariance = Covariance.of(sketch)
+    assert covariance.why_not == ""
+    assert (covariance.matrix == covariance.matrix.T).all()
+    assert np.linalg.eigvalsh(covariance.matrix).min() > 0.0
+    hopeless = dataclasses.replace(sketch, cross=2.0 * one)
+    assert "singular" in Covariance.of(hopeless).why_not
+    assert look_up(Covariance.of(hopeless), served_weights(sketch)) is None
+
+
+def test_beyond_the_largest_support_there_is_none_and_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = with_all_weights(random_sketch(np.random.default_rng(11)))
+    assert Covariance.of(sketch).why_not == ""
+    monkeypatch.setattr(uncertainty, "ACTIVE_MAX", 5)
+    assert "6 weights" in Covariance.of(sketch).why_not
+
+
+def test_before_the_first_event_there_is_none() -> None:
+    sketch = random_sketch(np.random.default_rng(12))
+    nothing = {name: np.zeros_like(getattr(sketch, name)) for name in ("beta", "gradient", "curvature", "cross")}
+    nothing |= {name: np.zeros_like(getattr(sketch, name)) for name in ("outside_beta", "outside_gradient", "outside_curvature")}
+    empty = dataclasses.replace(sketch, **nothing)
+    assert Covariance.of(empty).why_not == "nothing was learnt yet"
+    bare = Sketch(
+        *(np.zeros(0, np.uint32), *(np.zeros(0),) * 3, np.zeros((0, 0)), np.zeros(0), 0.5, False),
+        *(np.zeros(0, np.uint32), *(np.zeros(0),) * 4, 8),
+    )
+    model = model_with(bare)
+    assert std_errors(model, batch_of([[(5 << 24, 2.0)]])).tolist() == [0.0]
+
+
+def test_an_error_beyond_the_finite_numbers_is_not_a_number() -> None:
+    sketch = with_all_weights(random_sketch(np.random.default_rng(13), intercept=False))
+    sketch = dataclasses.replace(sketch, outside_curvature=np.full(4, 1e-300))
+    model = model_with(sketch)
+    assert math.isnan(float(std_errors(model, row_on(sketch, {int(sketch.outside_slot[0]): 1e6}))[0]))
+
+
+def test_it_cannot_be_written_through_and_counts_its_bytes() -> None:
+    sketch = with_all_weights(random_sketch(np.random.default_rng(14)))
+    model = model_with(sketch)
+    assert model.uncertainty is not None
+    for array in model.uncertainty.spread:
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    assert model.memory()["uncertainty"] == 16 * model.non_zeros + 8 * 36 + 8

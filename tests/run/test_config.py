@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from riata.base.errors import BadInput, Conflict
+from riata.run.config import ModelConfig, check_change, config_from_payload, config_payload, may_change, read_config, with_changes
+
+SKETCH: dict[str, Any] = {"kind": "taylor_sketch", "mode": "exact", "gamma": 2.0, "gamma_of": [{"feature": "age", "gamma": 0}]}
+
+
+def sketch(**more: Any) -> ModelConfig:
+    return read_config({"learner": {**SKETCH, **more}})
+
+
+@pytest.mark.parametrize("learner", [{}, {"kind": "truncated_gradient", "eta": 0.5}, SKETCH, {"kind": "ftrl_proximal", "l1": 2}])
+def test_a_configuration_goes_through_the_log_unchanged(learner: dict[str, Any]) -> None:
+    config = read_config({"learner": learner, "publish_every_ms": 7})
+    assert config_from_payload(config_payload(config)) == config
+
+
+def test_a_configuration_from_before_there_were_kinds_is_truncated_gradient() -> None:
+    assert read_config({"learner": {"eta": 0.5}}).learner.kind == "truncated_gradient"
+
+
+@pytest.mark.parametrize("kind", ["taylor_sketch", "ftrl_proximal"])
+def test_labels_of_any_number_need_the_learner_that_can(kind: str) -> None:
+    with pytest.raises(BadInput, match='"real" needs the learner truncated_gradient'):
+        read_config({"labels": "real", "learner": {"kind": kind}})
+    with pytest.raises(BadInput, match='with loss "squared"'):
+        read_config({"labels": "real"})
+    assert read_config({"labels": "real", "learner": {"loss": "squared"}}).labels == "real"
+    assert read_config({"labels": "-1/+1", "learner": {"kind": kind}}).labels == "-1/+1"
+
+
+def test_the_penalty_of_a_sketch_may_change_and_nothing_else_of_it() -> None:
+    check_change(sketch(), sketch(gamma=0.5))
+    with pytest.raises(Conflict, match=r"learner\.gamma_of, learner\.rho cannot change"):
+        check_change(sketch(), sketch(gamma=0.5, rho=0.5, gamma_of=[]))
+    with pytest.raises(Conflict, match=r"learner\.kind"):
+        check_change(sketch(), read_config({}))
+    assert may_change(sketch()) == ["checkpoint_every_events", "checkpoint_every_s", "gamma", "publish_every_ms"]
+    assert "gamma" not in may_change(read_config({"learner": {"kind": "ftrl_proximal"}}))
+
+
+def test_changes_by_name_leave_everything_else_as_it_was() -> None:
+    changed = with_changes(sketch(rho=0.5), {"gamma": 1, "checkpoint_every_s": 3})
+    assert changed == read_config({"learner": {**SKETCH, "rho": 0.5, "gamma": 1.0}, "checkpoint_every_s": 3})
+    assert with_changes(sketch(), {}) == sketch()
+
+
+def test_a_change_that_makes_no_sense_beside_the_rest_is_refused() -> None:
+    growing = sketch(gamma_schedule="linear")
+    assert with_changes(growing, {"gamma": 3}).learner == sketch(gamma_schedule="linear", gamma=3).learner
+    with pytest.raises(BadInput, match="needs a gamma above 0"):
+        with_changes(growing, {"gamma": 0})

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from riata.base.clock import ManualClock
+from riata.learn.learner import Sketch
+from riata.predict.scoring import score
+from riata.predict.uncertainty import Covariance, look_up
+from riata.run.model_state import ModelState
+from riata.run.publishing import REST, Curvature
+from riata.store.memory import MemoryStore
+from tests.predict.sketches import random_sketch
+from tests.run.house import SMALL, House, events, run_with
+
+HYBRID: dict[str, Any] = {**SMALL, "learner": {"kind": "taylor_sketch", "k": 4, "gamma": 0.5, "block": 10, "rounds": 1}}
+
+
+@dataclass
+class SlowLearner:
+    """Takes `took_ms` of a manual clock to hand out its sketch."""
+
+    clock: ManualClock
+    took_ms: int
+    asked: int = 0
+    kept: Sketch | None = field(default_factory=lambda: random_sketch(np.random.default_rng(1)))
+
+    def sketch(self) -> Sketch | None:
+        self.asked += 1
+        self.clock.now_ms += self.took_ms
+        return self.kept
+
+
+@dataclass
+class FakeState:
+    learner: SlowLearner
+    applied: int = 1
+
+
+async def soon(holds: Callable[[], bool]) -> None:
+    """Wait a few seconds for something that has to become true by itself."""
+    for _ in range(300):
+        if holds():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it never became true")
+
+
+def refresh(curvature: Curvature, state: FakeState) -> int:
+    """Offer it a new event; how often the sketch has been asked for afterwards."""
+    state.applied += 1
+    curvature.refresh(cast(ModelState, state), state.learner.clock)
+    return state.learner.asked
+
+
+def test_an_inversion_is_followed_by_twenty_times_its_duration_without_one() -> None:
+    clock = ManualClock(1000)
+    state, curvature = FakeState(SlowLearner(clock, took_ms=30)), Curvature()
+    assert refresh(curvature, state) == 1
+    clock.now_ms += REST * 30 - 1
+    assert refresh(curvature, state) == 1
+    clock.now_ms += 1
+    assert refresh(curvature, state) == 2
+
+
+def test_one_that_takes_no_time_that_can_be_measured_counts_as_a_millisecond() -> None:
+    clock = ManualClock(1000)
+    state, curvature = FakeState(SlowLearner(clock, took_ms=0)), Curvature()
+    assert [refresh(curvature, state), refresh(curvature, state)] == [1, 1]
+    clock.now_ms += REST
+    assert refresh(curvature, state) == 2
+
+
+def test_the_present_state_is_not_inverted_twice() -> None:
+    clock = ManualClock(1000)
+    state, curvature = FakeState(SlowLearner(clock, took_ms=1)), Curvature()
+    refresh(curvature, state)
+    assert curvature.due_ms(state.applied) is None
+    clock.now_ms += 10_000
+    curvature.refresh(cast(ModelState, state), clock)
+    assert state.learner.asked == 1
+    assert curvature.due_ms(state.applied + 1) == 1000 + 1 + REST
+
+
+def test_a_learner_without_a_sketch_is_never_late() -> None:
+    clock = ManualClock(1000)
+    learner = SlowLearner(clock, took_ms=0, kept=None)
+    state, curvature = FakeState(learner), Curvature()
+    refresh(curvature, state)
+    assert curvature.covariance is None
+    assert curvature.due_ms(state.applied + 1) is None
+
+
+def test_after_a_stream_has_ended_its_last_events_get_their_standard_errors_too() -> None:
+    async def work(house: House) -> None:
+        for seed in range(12):
+            await house.observe(events(10, seed=seed))
+        looked = await house.engine.look("m")
+        assert looked.sketch is not None
+        expected = Covariance.of(looked.sketch)
+        batch = house.parse(events(20, seed=99)).batch
+
+        def as_of_now() -> bool:
+            model = house.service.published("m").model
+            uncertainty = look_up(expected, model.weights)
+            assert uncertainty is not None
+            wanted = np.empty(batch.n)
+            uncertainty.std_errors(batch, model.weights, model.bucket, wanted)
+            return bool((score(model, batch).std_error == wanted).all())
+
+        await soon(as_of_now)
+
+    run_with(MemoryStore(), work, HYBRID)
+
+
+def test_a_restore_does_not_keep_the_curvature_of_what_was_before() -> None:
+    async def work(house: House) -> None:
+        await house.observe(events(50))
+        saved = await house.admin.snapshot_now("m")
+        await house.observe(events(50, seed=1))
+        await house.admin.restore("m", saved["generation"])
+        looked = await house.engine.look("m")
+        model = house.service.published("m").model
+        assert looked.sketch is not None
+        assert model.uncertainty is not None
+        uncertainty = look_up(Covariance.of(looked.sketch), model.weights)
+        assert uncertainty is not None
+        assert model.uncertainty.spread.covariance.tolist() == uncertainty.spread.covariance.tolist()
+
+    run_with(MemoryStore(), work, HYBRID)
+
+
+def test_a_model_says_whether_it_has_standard_errors_and_why_not() -> None:
+    async def work(house: House) -> None:
+        assert house.service.describe("m")["std_error"] == {"available": False, "why_not": "nothing was learnt yet"}
+        await house.observe(events(5))
+        await soon(lambda: house.service.describe("m")["std_error"] == {"available": True, "why_not": None})
+        assert house.service.describe("m")["memory_bytes"]["served"] > 0
+        plain = house.service.describe("default")
+        assert plain["std_error"] == {"available": False, "why_not": "the learner keeps no curvature"}
+        assert [(line["learner"], line["mode"]) for line in house.service.models()] == [
+            ("truncated_gradient", None),
+            ("taylor_sketch", "hybrid"),
+        ]
+
+    run_with(MemoryStore(), work, HYBRID)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.run.outcome import RowsRefused
+from riata.run.vocabulary import within
+from riata.store import records
+from riata.store.memory import MemoryStore
+from riata.wire.encoder import EncoderConfig
+from riata.wire.names import NamesSeen
+from riata.wire.parse import Context, parse_examples
+from riata.wire.parsed import Parsed
+from tests.run.house import SMALL, House, run_with
+
+FULL: dict[str, Any] = {**SMALL, "learner": {"kind": "taylor_sketch", "mode": "exact", "features_max": 4, "block": 2}}
+
+
+def parsed(*rows: dict[str, float]) -> Parsed:
+    body = "\n".join(json.dumps({"features": row, "label": 1}) for row in rows).encode()
+    return parse_examples(body, "application/x-ndjson", Context(EncoderConfig(), names=NamesSeen()), labelled=True)
+
+
+def hashes(*names: str) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    return np.sort(np.concatenate([parsed({name: 1}).batch.hash for name in names]))
+
+
+def test_rows_with_other_features_become_row_errors_and_the_others_stay_in_order() -> None:
+    known = hashes("a", "b")
+    found = within(parsed({"a": 1}, {"a": 1, "c": 1}, {}, {"b": 2}, {"d": 1}), known, 32)
+    assert found.row.tolist() == [0, 2, 3]
+    assert found.batch.indptr.tolist() == [0, 1, 1, 2]
+    assert [(error.index, error.code) for error in found.errors] == [(1, "vocabulary_full"), (4, "vocabulary_full")]
+    assert "full with 2 features" in found.errors[0].detail
+    assert "features_max" in found.errors[0].detail
+    assert '"beyond": "hybrid"' in found.errors[0].detail
+    assert found.rows == 5
+
+
+def test_names_that_came_with_refused_rows_only_are_forgotten() -> None:
+    before = parsed({"a": 1}, {"a": 1, "c": 1}, {"b": 1})
+    assert {name for _, name in before.names} == {b"a", b"b", b"c"}
+    assert {name for _, name in within(before, hashes("a", "b"), 32).names} == {b"a", b"b"}
+
+
+def test_row_errors_keep_the_order_of_the_rows() -> None:
+    body = b'{"features":{"c":1},"label":1}\n{"features":{"a":1e9},"label":1}\n{"features":{"a":1},"label":1}'
+    bad = parse_examples(body, "application/x-ndjson", Context(EncoderConfig(), names=NamesSeen()), labelled=True)
+    found = within(bad, hashes("a"), 32)
+    assert [(error.index, error.code) for error in found.errors] == [(0, "vocabulary_full"), (1, "out_of_range")]
+    assert found.row.tolist() == [2]
+
+
+def test_a_request_of_known_features_is_left_alone_and_an_empty_vocabulary_knows_none() -> None:
+    whole = parsed({"a": 1}, {"b": 1})
+    assert within(whole, hashes("a", "b", "c"), 32) is whole
+    assert within(whole, np.zeros(0, np.uint32), 32).batch.n == 0
+
+
+def test_features_are_compared_by_as_many_bits_as_the_model_has() -> None:
+    whole = parsed({"a": 1})
+    near = whole.batch.hash ^ np.uint32(1)
+    assert within(whole, near, 32).batch.n == 0
+    assert within(whole, near >> np.uint32(4), 28).batch.n == 1
+    names = dataclasses.replace(whole, batch=dataclasses.replace(whole.batch, hash=near))
+    assert within(names, near, 32) is names
+
+
+def test_once_the_vocabulary_is_full_other_features_are_refused_before_the_log_and_may_be_predicted() -> None:
+    async def work(house: House) -> None:
+        first = [{"features": {"a": 1.0, "b": -1.0}, "label": 1}, {"features": {"c": 1.0}, "label": 0}]
+        assert (await house.observe(first)).accepted == 2
+        logged = house.engine.desk("m").logged
+        rows = [{"features": {"a": 2.0}, "label": 1}, {"features": {"d": 1.0}, "label": 0}]
+        observed = await house.observe(rows)
+        assert (observed.accepted, observed.rejected, observed.seq) == (1, 1, logged + 1)
+        assert [(error.index, error.code) for error in observed.errors] == [(1, "vocabulary_full")]
+        assert "full with 3 features" in observed.errors[0].detail
+        with pytest.raises(RowsRefused) as refused:
+            await house.observe(rows[1:])
+        assert refused.value.code == "nothing_accepted"
+        with pytest.raises(RowsRefused) as refused:
+            await house.observe(rows, atomic=True)
+        assert refused.value.code == "atomic_refused"
+        assert house.engine.desk("m").logged == logged + 1
+        assert house.service.published("m").skipped == 0
+
+    run_with(MemoryStore(), work, FULL)
+
+
+def test_a_large_request_is_looked_up_beside_the_event_loop() -> None:
+    async def work(house: House) -> None:
+        await house.observe([{"features": {"a": 1.0, "b": 1.0, "c": 1.0}, "label": 1}])
+        rows = [{"features": {"a": 1.0, "b": 1.0, "c": float(i + 1)}, "label": i % 2} for i in range(7000)]
+        rows[6000]["features"] = {"d": 1.0}
+        observed = await house.observe(rows)
+        assert (observed.accepted, [error.index for error in observed.errors]) == (6999, [6000])
+
+    run_with(MemoryStore(), work, FULL)
+
+
+def test_rows_that_slipped_through_while_it_filled_become_skip_events_with_the_true_reason() -> None:
+    store = MemoryStore()
+
+    async def work(house: House) -> None:
+        rows = [{"features": {name: 1.0}, "label": 1} for name in ("a", "b", "c", "d", "a")]
+        observed = await house.observe(rows)  # one request: the vocabulary was open when it came
+        assert (observed.accepted, observed.rejected) == (5, 0)
+        assert house.service.published("m").skipped == 1
+        assert house.service.published("m").figures["cumulative"]["examples"] == 4
+        await house.engine.call(lambda _store: None)  # the skip event is behind it in the queue
+
+    run_with(store, work, FULL)
+    kept = store.crash()
+    skips = [records.decode_skip(record.payload) for record in kept.read("m", 0, 2**30) if record.kind == "skip"]
+    assert [seq for seq, _ in skips] == [1 + 4]
+    assert "no room" in skips[0][1]
+
+    async def again(house: House) -> None:
+        assert house.service.published("m").skipped == 1
+        assert house.service.published("m").closed_vocabulary is not None
+
+    run_with(kept, again)
+
+
+def test_with_beyond_hybrid_there_is_room_for_any_number() -> None:
+    async def work(house: House) -> None:
+        rows = [{"features": {name: 1.0}, "label": 1} for name in "abcdefgh"]
+        assert (await house.observe(rows)).rejected == 0
+        assert (await house.observe(rows)).rejected == 0
+        assert house.service.published("m").closed_vocabulary is None
+        assert house.service.published("m").skipped == 0
+
+    run_with(MemoryStore(), work, {**SMALL, "learner": {**FULL["learner"], "beyond": "hybrid"}})
