@@ -11,8 +11,9 @@ Settings = dict[str, Any]
 
 BUDGETS: Final = (100, 300, 1000)
 GAMMAS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-RHOS: Final = (0.95, 0.98, 0.995, 0.999, 0.9999)
+RHOS: Final = (0.95, 0.97, 0.98, 0.995, 0.999, 0.9999)
 RHO_GAMMAS: Final = (0.001, 0.01, 0.1, 1.0)
+RHO_PRIORS: Final = (1.0, 0.1)
 ALPHAS: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 L1: Final = (0.0, 0.1, 0.3, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
 ETAS: Final = (0.3, 1.0, 3.0, 10.0)
@@ -51,8 +52,8 @@ def sketch(name: str, about: str, bounded: bool = False, **fixed: Any) -> Conten
 
 
 def _forgetting() -> Iterator[Settings]:
-    for rho, gamma in itertools.product(RHOS, RHO_GAMMAS):
-        yield {"kind": "taylor_sketch", "mode": "diag", "block": 1, "rho": rho, "gamma": gamma}
+    for rho, gamma, prior in itertools.product(RHOS, RHO_GAMMAS, RHO_PRIORS):
+        yield {"kind": "taylor_sketch", "mode": "diag", "block": 1, "rho": rho, "gamma": gamma, "prior_curvature": prior}
 
 
 def _truncated() -> Iterator[Settings]:
@@ -91,8 +92,9 @@ CONTENDERS: Final[tuple[Contender, ...]] = (
     sketch("diag", "`taylor_sketch` diag", mode="diag"),
     Contender(
         "diag, rho",
-        f"`taylor_sketch` diag, block = 1, that forgets: rho {_listed(RHOS)} x gamma {_listed(RHO_GAMMAS)}",
-        {"kind": "taylor_sketch", "mode": "diag", "block": 1, "rho": 0.9999, "gamma": 0.1},
+        f"`taylor_sketch` diag, block = 1, that forgets: rho {_listed(RHOS)} x gamma {_listed(RHO_GAMMAS)} x"
+        f" prior_curvature {_listed(RHO_PRIORS)}",
+        {"kind": "taylor_sketch", "mode": "diag", "block": 1, "rho": 0.9999, "gamma": 0.1, "prior_curvature": 1.0},
         tuple(_forgetting()),
     ),
     contender(

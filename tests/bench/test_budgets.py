@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,13 @@ import pytest
 
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
+from tests.bench import drift
 from tests.bench.budget_grid import BUDGETS, CONTENDERS, contender, thinned
 from tests.bench.budget_report import best, envelope
 from tests.bench.budget_runs import Run, keep_run, missing, read_runs
 from tests.bench.budget_streams import Lines, log_counts, weigh, weigh_by_rarity, write_lines
 from tests.bench.budget_vw import losses
-from tests.bench.drift_stream import CHUNK, INTERCEPT, WORDS, make_stream, truths
+from tests.bench.drift_stream import CHUNK, INTERCEPT, ROWS, WORDS, make_stream, truths
 from tests.bench.peers import vowpal_wabbit_lines
 
 DOCUMENTS = [(1, "to be or not to be"), (0, "to do"), (1, ""), (0, "be be be")]
@@ -96,8 +98,18 @@ def test_the_best_run_within_a_budget_is_not_beaten_by_a_smaller_one() -> None:
     assert envelope(runs) == [runs[0], runs[1], runs[3]]
 
 
+def test_the_excess_of_the_truth_over_itself_is_nothing() -> None:
+    bayes = np.linspace(0.1, 0.9, ROWS)
+    sums = np.cumsum(bayes)[np.array(drift.MARKS) - 1]
+    truth = replace(_run(5, 0.3), marks=drift.MARKS, loss=tuple(sums.tolist()))
+    worse = replace(truth, loss=tuple((sums + 0.25 * np.array(drift.MARKS)).tolist()))
+    assert drift.excess(truth, bayes) == pytest.approx(np.zeros(len(drift.MARKS)), abs=1e-9)
+    assert drift.excess(worse, bayes) == pytest.approx(np.full(len(drift.MARKS), 0.25))
+    assert drift.last(worse) == pytest.approx(bayes[-drift.LAST :].mean() + 0.25)
+
+
 def test_every_contender_has_its_default_among_its_settings_and_no_setting_twice() -> None:
-    for one in (*CONTENDERS, *map(thinned, CONTENDERS)):
+    for one in (*CONTENDERS, *map(thinned, CONTENDERS), *drift.CONTENDERS):
         assert one.default in one.settings
         assert Counter(str(setting) for setting in one.settings).most_common(1)[0][1] == 1
     assert [one.name for one in CONTENDERS if one.bounded] == [f"strict {k}" for k in BUDGETS]

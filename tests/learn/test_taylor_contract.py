@@ -12,7 +12,7 @@ from tests.learn.contract import Build, LearnerContract
 
 BITS = 8  # 40 names in 256 slots: a few share one
 # Blocks and rounds so short that everything happens within the contract's 240 events.
-SHORT: dict[str, Any] = {"block": 3, "rounds": 2, "k": 4, "gamma": 0.3}
+SHORT: dict[str, Any] = {"block": 3, "rounds": 2, "k": 4, "gamma": 0.3, "warm_up": 0}
 OWN = (FeatureGamma("age", 0.0), FeatureGamma("country=de", 2.0))
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -21,6 +21,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "hybrid-shadow-forgetting": {"shadow": (0.1, 3.0), "rho": 0.97, "gamma_of": OWN},
     "hybrid-warm-up-burn-in": {"warm_up": 40, "burn_in": 120, "k": 12},
     "strict": {"mode": "strict"},
+    "strict-blocks-of-one-length": {"mode": "strict", "ramp": 0.0, "k": 6},
+    "hybrid-prior-by-value": {"prior_by_row": False, "ramp": 0.3},
     "strict-warm-up-shadow": {"mode": "strict", "k": 11, "warm_up": 20, "shadow": (1.0,), "gamma_schedule": "sqrt"},
     "strict-probit-no-intercept": {"mode": "strict", "link": "probit", "intercept": False, "rho": 0.8, "block": 10},
     "diag": {"mode": "diag", "block": 1},

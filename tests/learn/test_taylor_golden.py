@@ -29,7 +29,7 @@ SIMULATED: dict[str, Any] = json.loads((GOLDEN / "simulated_design.json").read_t
 # What the paper's algorithms know nothing of is off: prior, floor, blocks. Its equation 4 penalises the intercept.
 PAPER: dict[str, Any] = {
     "mode": "exact", "prior_curvature": 0.0, "curvature_floor": 0.0, "block": 1, "tolerance": 1e-13, "sweeps_max": 100_000,
-    "gamma": 1.0, "gamma_intercept": 1.0,
+    "gamma": 1.0, "gamma_intercept": 1.0, "warm_up": 0,
 }  # fmt: skip
 ONLINE: dict[str, dict[str, Any]] = {
     "fixed gamma, logistic": {},
@@ -72,6 +72,7 @@ def _bounded(trace: dict[str, Any]) -> TaylorSketch:
     config = TaylorSketchConfig(
         mode=p["mode"], k=p["k"], gamma=p["gamma"], block=p["B"], rounds=p["A"], admit=p["tau"], hysteresis=p["hyst"],
         prior_curvature=p["c0"], curvature_floor=p["phi"], tolerance=p["tol"], sweeps_max=p["max_sweeps"], rho=p["rho"],
+        ramp=0.0, prior_by_row=False,
         burn_in=0 if p["a"] == 0.0 else p.get("t_a", 2**62), burn_in_power=p["a"] or 1.0,
     )  # fmt: skip
     return TaylorSketch(config, BITS)

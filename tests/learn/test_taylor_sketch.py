@@ -36,7 +36,7 @@ MODES: list[dict[str, Any]] = [
 
 
 def _learner(**settings: Any) -> TaylorSketch:
-    return TaylorSketch(TaylorSketchConfig(**{"block": 3, "rounds": 2, "gamma": 0.2, **settings}), BITS)
+    return TaylorSketch(TaylorSketchConfig(**{"block": 3, "rounds": 2, "gamma": 0.2, "warm_up": 0, **settings}), BITS)
 
 
 def _violation(learner: TaylorSketch) -> float:
@@ -111,7 +111,7 @@ def test_exact_sums_are_those_of_the_events_at_the_margins_they_were_met_with() 
 @pytest.mark.parametrize("settings", MODES[:6], ids=str)
 def test_importance_two_equals_the_row_twice_within_a_block(settings: dict[str, Any]) -> None:
     features = [(1, 0.5), (2**24, -2.0), (2**31, 3.0)]
-    twice, double = (_learner(**{**settings, "block": 100, "warm_up": 0}) for _ in range(2))
+    twice, double = (_learner(**{**settings, "block": 100, "warm_up": 0, "ramp": 0.0}) for _ in range(2))
     twice.step(to_batch([Event(features[:2], 0.0), Event([], 1.0, 0.5), Event([], 1.0, 0.5)]))
     double.step(to_batch([Event(features[:2], 0.0), Event([], 1.0)]))
     for left, right in zip(twice.freeze().items(), double.freeze().items(), strict=True):
@@ -204,7 +204,7 @@ def test_forgetting_everything_again_and_again_keeps_numbers_in_range() -> None:
         learner.step(cut(batch, start, start + 20))
         sketch = learner.sketch()
         assert bool(np.isfinite(sketch.gradient).all())
-        assert 1e-100 <= float(learner.freeze()["scalars"][0]) <= 1.0  # type: ignore[arg-type]
+        assert 1e-100 <= float(learner.freeze()["scalars"][0]) <= 1.0
 
 
 def test_features_of_their_own_penalty_keep_it_wherever_they_are() -> None:
@@ -213,14 +213,14 @@ def test_features_of_their_own_penalty_keep_it_wherever_they_are() -> None:
     batch = parse_examples(body, "application/x-ndjson", Context(EncoderConfig(hash_key=77)), True).batch
     free = (FeatureGamma("age", 0.0), FeatureGamma("country=de", 1e9))
     for mode in ("hybrid", "exact"):
-        learner = TaylorSketch(TaylorSketchConfig(mode=mode, gamma=0.05, block=1, rounds=1, gamma_of=free), 22, 77)  # type: ignore[arg-type]
+        learner = TaylorSketch(TaylorSketchConfig(mode=mode, gamma=0.05, block=1, rounds=1, gamma_of=free), 22, 77)
         for _ in range(5):
             learner.step(batch)
         sketch = learner.sketch()
         gamma = sorted([*sketch.gamma[1:].tolist(), *sketch.outside_gamma.tolist()])
         assert gamma == [0.0, 0.05, 0.05, 1e9]
         weights = dict(zip(learner.weights().slot.tolist(), learner.weights().beta.tolist(), strict=True))
-        age, country = (own_penalties(TaylorSketchConfig(mode=mode, gamma_of=(own,)), 22, 77).key[0] for own in free)  # type: ignore[arg-type]
+        age, country = (own_penalties(TaylorSketchConfig(mode=mode, gamma_of=(own,)), 22, 77).key[0] for own in free)
         assert weights[int(age)] != 0.0
         assert int(country) not in weights
 

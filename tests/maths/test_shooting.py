@@ -58,10 +58,12 @@ def test_the_first_sweeps_are_those_of_the_printed_algorithm(problem: dict[str, 
     psi, theta, gamma = numbers(problem)
     printed = twins.printed_sweeps(psi, theta, gamma, 3)
     for sweep, golden in enumerate(problem["beta_after_sweeps_1_2_3_from_zero"]):
-        block = block_of(psi, theta, gamma)
-        solve(block, 0.0, 1.0, 0.0, sweep + 1)
         np.testing.assert_allclose(printed[sweep], golden, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(block.beta, golden, rtol=0, atol=1e-12)
+        for solver in (solve, solve_plain):
+            block = block_of(psi, theta, gamma)
+            solver(block, 0.0, 1.0, 0.0, sweep + 1)
+            if gamma[0] > 0.0:  # else the first weight goes along with the others, which the printed algorithm does not do
+                np.testing.assert_allclose(block.beta, golden, rtol=0, atol=1e-12)
 
 
 @settings(deadline=None, max_examples=60)
@@ -77,10 +79,34 @@ def test_any_sketch_is_solved_as_its_twin_solves_it(d: int, rank: int, empty: in
     reference = slow.plain(candidate)
     for solver, twin in ((solve, twins.solve), (solve_plain, twins.solve_plain)):
         one, other = fast.grown(candidate, d), slow.plain(candidate)
-        assert solver(one, 0.5, 1.0, 1e-9, 30)[0] == twin(other, 0.5, 1.0, 1e-9, 30)[0]
-        assert_close(slow.plain(one), other, share=1e-10)
+        assert solver(one, 0.5, 1.0, 1e-3, 30)[0] == twin(other, 0.5, 1.0, 1e-3, 30)[0]
+        assert_close(slow.plain(one), other, share=1e-8)
         assert violation(one, 0.5, 1.0) == pytest.approx(twins.violation(other, 0.5, 1.0), rel=1e-6, abs=1e-9)
     assert twins.objective(slow.plain(one), 1.0) >= twins.objective(reference, 1.0) - 1e-9
+
+
+def test_a_free_first_weight_goes_along_so_that_a_steep_valley_takes_few_sweeps() -> None:
+    rng = np.random.default_rng(1)
+    x = 1.0 + 0.1 * rng.standard_normal((400, 30))
+    x[:, 0] = 1.0
+    theta = x.T @ (x @ rng.standard_normal(30) + rng.standard_normal(400))
+    free, penalised = np.ones(30), np.ones(30)
+    free[0] = 0.0
+    for solver in (solve, solve_plain):
+        assert solver(block_of(-0.5 * x.T @ x, theta, free), 0.0, 1.0, 1e-3, 60)[1] <= 1e-3
+        assert solver(block_of(-0.5 * x.T @ x, theta, penalised), 0.0, 1.0, 1e-3, 60)[1] > 1e-3
+
+
+def test_a_copy_of_the_free_first_feature_keeps_its_weight_at_zero() -> None:
+    x = np.random.default_rng(2).standard_normal((50, 3))
+    x[:, 0] = x[:, 1] = 1.0
+    theta = x.T @ np.ones(50) * 3.0
+    for penalty in (1e-3, 0.0):
+        block = block_of(-0.5 * x.T @ x, theta, np.array([0.0, penalty, penalty]))
+        _, worst = solve(block, 0.0, 1.0, 1e-9, 1000)
+        assert worst <= 1e-9
+        assert block.beta[0] + block.beta[1] == pytest.approx(3.0, abs=1e-3)
+        assert block.beta[1] == 0.0 or penalty == 0.0
 
 
 def test_weights_without_curvature_stay_at_zero_and_do_not_keep_the_solver_busy() -> None:
@@ -89,12 +115,15 @@ def test_weights_without_curvature_stay_at_zero_and_do_not_keep_the_solver_busy(
     assert block.beta.tolist() == [0.0, 1.0, 0.0]
 
 
-def test_a_step_beyond_every_finite_weight_is_not_taken() -> None:
-    block = block_of(np.diag([-1e-300, -1.0]), np.array([5.0, 3.0]), np.zeros(2))
-    updates, worst = solve(block, 0.0, 1.0, 1e-12, 1000)
-    assert (updates, worst) == (1, 0.0)
-    assert block.beta.tolist() == [0.0, 1.5]
-    assert np.abs(block.beta).max() <= WEIGHT_MAX
+@pytest.mark.parametrize("solver", [solve, solve_plain])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_step_beyond_every_finite_weight_is_not_taken(solver: Any, at: int) -> None:
+    curvature, theta = np.full(3, -1.0), np.full(3, 3.0)
+    curvature[at], theta[at] = -4.0 / WEIGHT_MAX, 9.0
+    block = block_of(np.diag(curvature), theta, np.zeros(3))
+    _, worst = solver(block, 0.0, 1.0, 1e-12, 1000)
+    assert worst == 0.0
+    assert block.beta.tolist() == [0.0 if j == at else 1.5 for j in range(3)]
 
 
 def test_a_solve_sweeps_once_even_where_the_violation_is_within_the_slack() -> None:

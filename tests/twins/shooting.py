@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from riata.base.arrays import F64
+from riata.maths.shooting import FLAT, LEAST
 from tests.twins.block import Plain, move
 
 
@@ -54,17 +55,31 @@ def violation(twin: Plain, prior: float, gamma: float) -> float:
 
 
 def solve(twin: Plain, prior: float, gamma: float, slack: float, sweeps_max: int) -> tuple[int, float]:
-    """Sweep over all weights, one after another, until nothing is violated by more than `slack`."""
-    updates = 0
-    for _ in range(sweeps_max):
-        for j in range(len(twin.beta)):
-            curvature, own = float(prior * twin.peak[j] + twin.curvature[j]), float(gamma * twin.gamma[j])
-            omega = float(twin.gradient[j] + curvature * twin.beta[j])
-            new = math.copysign(max(abs(omega) - own, 0.0), omega) / curvature if curvature > 0.0 else 0.0
-            if new != twin.beta[j]:
-                move(twin, j, new - float(twin.beta[j]), curvature)
+    """Sweep over the weights, one after another, until nothing is violated by more than `slack`.
+
+    A free first weight goes along: every other is taken to its best value given that the first will be at its own, which
+    it is taken to at the end of the sweep. After the first sweep small violations are passed over.
+    """
+    updates, total, own = 0, prior * twin.peak + twin.curvature, gamma * twin.gamma
+    led = len(total) > 1 and own[0] == 0.0 and total[0] > 0.0
+    for sweep in range(sweeps_max):
+        for j in range(int(led), len(total)):
+            beta, g, curvature = float(twin.beta[j]), float(twin.gradient[j]), float(total[j])
+            along, left = g, curvature
+            if led:
+                pair = np.array([[total[0], twin.cross[0, j]], [twin.cross[0, j], curvature]])
+                left = float(np.linalg.det(pair / total[0]) * total[0])
+                along = g - float(twin.cross[0, j] * twin.gradient[0] / total[0])
+            off = abs(along - math.copysign(own[j], beta)) if beta != 0.0 else abs(along) - own[j]
+            if off > (LEAST * slack if sweep else 0.0):
+                flat = left <= FLAT * curvature and abs(along + left * beta) > own[j]  # it moves alone
+                omega, bend = (g + curvature * beta, curvature) if flat else (along + left * beta, left)
+                new = math.copysign(max(abs(omega) - own[j], 0.0), omega) / bend if bend > 0.0 else 0.0
+                move(twin, j, new - beta, float(total[j]))
                 twin.beta[j] = new
-                updates += 1
+                updates += new != beta
+        if led:
+            move(twin, 0, float(twin.gradient[0] / total[0]), float(total[0]))
         if violation(twin, prior, gamma) <= slack:
             break
     return updates, violation(twin, prior, gamma)

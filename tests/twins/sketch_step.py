@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from riata.learn.taylor_sketch_config import TaylorSketchConfig, block_limit, key_bits
+from riata.learn.taylor_sketch_config import TaylorSketchConfig, block_limit, key_bits, warm_up_of
 from riata.maths.links import LOGISTIC, PROBIT
 from riata.maths.taylor import log_likelihood, taylor  # which have twins of their own
 from tests.twins.sketch_best import sort_best
@@ -54,6 +54,8 @@ class Plain:
     shadow: list[dict[int, float]] = field(default_factory=list)
     loss: list[list[float]] = field(default_factory=list)
     learnt: int = 0
+    ended: int = 0
+    blocks: int = 0
     importance: float = 0.0
     n_eff: float = 0.0
     growth: float = 1.0
@@ -284,9 +286,10 @@ def renormalise(plain: Plain, q: float) -> None:
 def end_block(plain: Plain) -> None:
     """Forget, set the penalty, solve, and now and then exchange members."""
     config, i = plain.config, plain.learnt
-    q = config.rho**config.block
-    if config.block < i <= config.burn_in:
-        q = min(q, ((i - config.block) / i) ** config.burn_in_power)
+    length = i - plain.ended
+    q = config.rho**length
+    if length < i <= config.burn_in:
+        q = min(q, ((i - length) / i) ** config.burn_in_power)
     renormalise(plain, q)
     plain.n_eff *= q
     share = i / config.gamma_events
@@ -295,8 +298,26 @@ def end_block(plain: Plain) -> None:
     if config.burn_in > 0:
         plain.growth *= min(1.0, plain.n_eff / plain.importance)
     solve_members(plain)
-    if config.mode in ("strict", "hybrid") and (i // config.block) % config.rounds == 0:
+    plain.ended = i
+    plain.blocks += 1
+    if config.mode in ("strict", "hybrid") and (length < config.block or plain.blocks == config.rounds):
+        plain.blocks = 0
         exchange_members(plain)
+
+
+def block_ends(plain: Plain) -> bool:
+    """Whether the present block of events is as long as it is to be."""
+    config, i = plain.config, plain.learnt
+    short = config.mode != "exact" and config.ramp > 0.0
+    return i - plain.ended >= (max(1, min(config.block, int(config.ramp * i))) if short else config.block)
+
+
+def size_in_prior(plain: Plain, x: dict[int, float], key: int) -> float:
+    """What the prior curvature of a feature goes by."""
+    value = abs(x[key])
+    if plain.outside == "hybrid" and plain.config.prior_by_row and key not in plain.members:
+        return 0.3 * value * math.sqrt(value * sum(abs(other) for other in x.values()))
+    return value * value
 
 
 def members_of(plain: Plain, x: dict[int, float]) -> dict[int, float]:
@@ -321,6 +342,8 @@ def linearise_held(plain: Plain) -> float:
         objective += row.weight * log_likelihood(link, margin, row.label)
         r, h = terms(plain, margin, row.label)
         add(plain, row.x, row.weight * r, row.weight * h)
+        for key, value in members_of(plain, row.x).items():
+            plain.feature[key].peak = max(plain.feature[key].peak, value * value)
     return objective
 
 
@@ -401,10 +424,10 @@ def learn_row(plain: Plain, event: Event) -> bool:
     score_shadows(plain, x, event)
     for key, value in x.items():
         one = plain.feature.setdefault(key, Feature())
-        one.peak = max(one.peak, value * value)
+        one.peak = max(one.peak, size_in_prior(plain, x, key))
     r, h = terms(plain, margin, event.label)
     inside = members_of(plain, x)
-    if plain.learnt < plain.config.warm_up or plain.config.reexpand:
+    if plain.learnt < warm_up_of(plain.config) or plain.config.reexpand:
         plain.held.append(Row(x, event.label, event.weight, margin_of(plain, inside), r, h))
     add(plain, x, event.weight * r, event.weight * h)
     if plain.outside == "hybrid":
@@ -429,12 +452,12 @@ def learn_rows(plain: Plain, events: Sequence[Event]) -> tuple[list[float], list
         refused.append(not learnt)
         if learnt:
             i = plain.learnt
-            if i % config.block == 0:
+            if block_ends(plain):
                 end_block(plain)
-            if i <= config.warm_up:
-                if (i >= 16 and i & (i - 1) == 0) or i == config.warm_up:
+            if i <= warm_up_of(config):
+                if (i >= 16 and i & (i - 1) == 0) or i == warm_up_of(config):
                     linearise_anew(plain)
-                if i == config.warm_up:
+                if i == warm_up_of(config):
                     plain.held = []
             elif config.reexpand and len(plain.held) == config.reexpand:
                 linearise_again(plain)

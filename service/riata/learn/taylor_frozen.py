@@ -34,6 +34,7 @@ from riata.maths.sketch_shadow import LOSSES
 from riata.maths.sketch_state import (
     BETA,
     CURVATURE,
+    ENDED,
     GRADIENT,
     GROWTH,
     HELD_NNZ,
@@ -44,11 +45,12 @@ from riata.maths.sketch_state import (
     PEAK,
     SCALARS,
     SCALE,
+    SINCE,
     Settings,
 )
 from riata.maths.slots import pick
 
-_COUNTS: Final = 7
+_COUNTS: Final = 9
 _MEMBER: Final = ("beta", "gradient", "curvature", "peak")
 _HELD: Final = ("label", "weight")
 _HELD_AGAIN: Final = ("margin", "r", "h")  # of use where rows are linearised again, not anew
@@ -61,7 +63,11 @@ def freeze(state: TaylorState, outside: U32) -> Arrays:
     rows, features = _waiting(state)
     arrays: dict[str, NDArray[np.generic]] = {
         "counts": np.array(
-            [s.counts[LEARNT], size, rows, features, len(outside), s.counts[N_HELD], s.counts[HELD_NNZ]], np.int64
+            [
+                *(s.counts[LEARNT], size, rows, features, len(outside), s.counts[N_HELD], s.counts[HELD_NNZ]),
+                *(s.counts[ENDED], s.counts[SINCE]),
+            ],
+            np.int64,
         ),
         "scalars": s.scalars.copy(),
         "member_key": s.members.key[:size].copy(),
@@ -110,12 +116,12 @@ def frozen_bytes(state: TaylorState) -> int:
 def thaw(state: TaylorState, arrays: Arrays, bits: int) -> None:
     """Fill an empty state. Raises `Corrupt` where the arrays cannot be one. bits : of a key"""
     _check(state, arrays, bits)
-    learnt, size, rows, features, _, n_rows, n_features = (int(number) for number in arrays["counts"])
+    learnt, size, rows, features, _, n_rows, n_features, ended, since = (int(number) for number in arrays["counts"])
     while size > len(state.arrays.members.key):
         state.grow_block(min(2 * len(state.arrays.members.key), state.settings.limit))
     s = state.arrays
     block = s.members.block
-    s.counts[LEARNT] = learnt
+    s.counts[LEARNT], s.counts[ENDED], s.counts[SINCE] = learnt, ended, since
     s.scalars[:] = arrays["scalars"]
     block.counts[SIZE], block.counts[PENDING] = size, rows
     s.members.key[:size] = arrays["member_key"]
@@ -171,7 +177,9 @@ def _check(state: TaylorState, arrays: Arrays, bits: int) -> None:
     settings, shadows = state.settings, len(state.arrays.shadows.gamma)
     check_names(arrays, set(freeze(state, np.empty(0, np.uint32))))
     check_counts("counts", arrays["counts"], _COUNTS)
-    learnt, size, rows, features, n, n_rows, n_features = (int(number) for number in arrays["counts"])
+    learnt, size, rows, features, n, n_rows, n_features, ended, _ = (int(number) for number in arrays["counts"])
+    if ended > learnt:
+        raise Corrupt(f"learner state: a block of events ended at {ended} of {learnt}")
     if not 1 <= size <= settings.limit or rows > ROWS:
         raise Corrupt(f"learner state: {size} positions with {rows} rows waiting do not fit into a block of {settings.limit}")
     check_numbers("scalars", arrays["scalars"], SCALARS, 0.0)

@@ -19,8 +19,8 @@ _PLACES_MIN: Final = 16
 
 
 def places_for(keys: int) -> I64:
-    """An empty map (`sketch_map`) for so many keys, at most half full."""
-    return np.zeros(max(_PLACES_MIN, 1 << (2 * keys - 1).bit_length()), np.int64)
+    """An empty map (`sketch_map`) for so many keys, at most an eighth full, so that a search hardly ever takes a second look."""
+    return np.zeros(max(_PLACES_MIN, 1 << (8 * keys - 1).bit_length()), np.int64)
 
 
 def own_penalties(config: TaylorSketchConfig, bits: int, hash_key: int) -> Own:

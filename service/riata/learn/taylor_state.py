@@ -71,7 +71,7 @@ class TaylorState:
         cap = min(settings.limit, _CAP_MIN) if settings.opens else settings.limit
         block = new_block(cap)
         block.counts[SIZE] = 1
-        line = zero_table(0 if settings.outside == NOTHING else slots, COLUMNS)
+        line = zero_table(1 if settings.outside == NOTHING else slots, COLUMNS)
         self.arrays = State(
             members=Members(block, np.full(cap, -1, np.int64), places_for(cap)),
             outside=Outside(line, self.alive.slot, self.seen.slot, self.waiting.slot),

@@ -41,7 +41,7 @@ from riata.maths.rank_update import Rows, mirror, rank_update
 
 __all__ = [
     "COUNTS", "MIRRORED", "PENDING", "ROWS", "SIZE", "Block", "add_row", "clear", "flush", "freeze_lazy", "full_cross", "grown",
-    "lent", "move", "new_block", "rescale", "set_zero", "thaw_lazy",
+    "lent", "mirror_once", "move", "new_block", "rescale", "set_zero", "shift", "thaw_lazy",
 ]  # fmt: skip
 
 
@@ -117,13 +117,32 @@ def move(block: Block, j: int, delta: float, curvature: float) -> None:
     Cost               O(size), where elements below the diagonal are kept; they are from now on
     Source             Balakrishnan & Madigan 2008, algorithm 1; Omega there is G + D beta here
     """
+    mirror_once(block)
+    block.beta[j] += delta
+    shift(block.gradient, block.cross[j], j, (delta, curvature), block.counts[SIZE])
+
+
+@inline_kernel
+def mirror_once(block: Block) -> None:
+    """See to it that whole lines of `cross` can be read.
+
+    Source    symmetry
+    """
     if block.counts[MIRRORED] == 0:
         mirror(block.cross, block.counts[SIZE])
         block.counts[MIRRORED] = 1
-    block.beta[j] += delta
-    block.gradient[j] -= curvature * delta
-    for c in range(block.counts[SIZE]):
-        block.gradient[c] = fma(-delta, block.cross[j, c], block.gradient[c])
+
+
+@inline_kernel
+def shift(gradient: F64, line: F64, j: int, step: tuple[float, float], size: int) -> None:
+    """What becomes of all gradients when weight j moves; `step`: how far, and its total curvature.
+
+    Source    Balakrishnan & Madigan 2008, algorithm 1: the update of Omega
+    """
+    own = fma(-step[0], step[1], gradient[j])
+    for c in range(size):
+        gradient[c] = fma(-step[0], line[c], gradient[c])
+    gradient[j] = own
 
 
 @kernel

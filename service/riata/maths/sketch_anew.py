@@ -18,7 +18,7 @@ from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.prefetch import AHEAD, prefetch
 from riata.maths.rows import Rows
 from riata.maths.shooting import violation
-from riata.maths.sketch_block_end import solve_members
+from riata.maths.sketch_block_end import SWEEPS_WHOLE, solve_members
 from riata.maths.sketch_map import position_of
 from riata.maths.sketch_round import exchange_members
 from riata.maths.sketch_row import event_terms, gamma_of, gather_row, outside_weight, slack_of
@@ -194,7 +194,7 @@ def solve_all(state: State, settings: Settings) -> None:
     Source                 Balakrishnan & Madigan 2008, algorithm 1
     """
     state = borrowed(state)
-    solve_members(state, settings)
+    solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))
     if settings.outside == HYBRID:
         solve_outside(state, settings, True)
         list_alive(state)
@@ -276,11 +276,11 @@ def linearise_anew(state: State, settings: Settings, scratch: Scratch) -> tuple[
         before = objective
         size = block.counts[SIZE]
         key, beta, outside = state.members.key[:size].copy(), block.beta[:size].copy(), outside_weights(state, settings)
-        solve_members(state, settings)
+        solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))
         if settings.outside == HYBRID:
             solve_outside(state, settings, True)
         changes = exchange_members(state, settings) if settings.exchanges else 0
-    solve_members(state, settings)
+    solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))
     list_alive(state)
     return passes, worst / slack
 
@@ -315,4 +315,4 @@ def linearise_again(state: State, settings: Settings, scratch: Scratch) -> None:
     state.counts[N_HELD] = 0
     state.counts[HELD_NNZ] = 0
     flush(block)  # a difference of curvatures may be below zero, and no row that waits for a solve is
-    solve_members(state, settings)
+    solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))

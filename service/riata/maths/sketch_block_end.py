@@ -14,6 +14,7 @@ from riata.maths.sketch_row import slack_of
 from riata.maths.sketch_shadow import solve_shadows
 from riata.maths.sketch_state import (
     CURVATURE,
+    ENDED,
     FIXED,
     GRADIENT,
     GROWTH,
@@ -24,23 +25,27 @@ from riata.maths.sketch_state import (
     N_HELD,
     N_SEEN,
     SCALE,
+    SINCE,
     Settings,
     State,
 )
 
+_DECAY_MIN: Final = 1e-90  # a block that forgets more than this has forgotten all
+SWEEPS_WHOLE: Final = 1000  # for a solve that is not one of a row of them, each of which goes on where the last one stopped
 _SCALE_MIN: Final = 1e-100  # below it stored sums would come near the end of the range of numbers
 
 
 @inline_kernel
-def forget(state: State, settings: Settings, learnt: int) -> None:
-    """Let the sums fade by what one block of events is due.
+def forget(state: State, settings: Settings, learnt: int, length: int) -> None:
+    """Let the sums fade by what a block of `length` events is due.
 
     Source    exponential forgetting; in the burn-in, weights (s / i)^power, so that what was linearised about the first, bad
               weights goes
     """
-    q = settings.decay
-    if settings.block < learnt <= settings.burn_in:
-        q = min(q, math.pow((learnt - settings.block) / learnt, settings.power))
+    q = math.pow(settings.rho, float(length))
+    if length < learnt <= settings.burn_in:
+        q = min(q, math.pow((learnt - length) / learnt, settings.power))
+    q = max(q, _DECAY_MIN)
     if q < 1.0:
         state.scalars[SCALE] *= q
         state.scalars[N_EFF] *= q
@@ -90,13 +95,14 @@ def growth_at(state: State, settings: Settings, learnt: int) -> float:
 
 
 @kernel
-def solve_members(state: State, settings: Settings) -> None:
+def solve_members(state: State, settings: Settings, sweeps_max: int) -> None:
     """Solve for the weights of the block, and where shadows are kept, for theirs.
 
     Parameters
     ----------
     state : State          overwritten
     settings : Settings    the configuration
+    sweeps_max : int       the most sweeps a solve may take
 
     Returns                nothing
     Cost                   what `solve` costs, and `solve_shadows`
@@ -104,9 +110,20 @@ def solve_members(state: State, settings: Settings) -> None:
     """
     growth, scale = state.scalars[GROWTH], state.scalars[SCALE]
     slack = slack_of(state, settings, settings.gamma)
-    solve(state.members.block, settings.prior / scale, growth / scale, slack, settings.sweeps_max)
+    solve(state.members.block, settings.prior / scale, growth / scale, slack, sweeps_max)
     if len(state.shadows.gamma) > 0:
-        solve_shadows(state, settings)
+        solve_shadows(state, settings, sweeps_max)
+
+
+@inline_kernel
+def block_ends(state: State, settings: Settings) -> bool:
+    """Whether as many rows were learnt since the last block's end as a block has now.
+
+    Source    this package's measurements: a stream whose first blocks are short has an early phase
+    """
+    learnt = state.counts[LEARNT]
+    length = settings.block if settings.ramp == 0.0 else min(settings.block, max(1, int(settings.ramp * learnt)))
+    return bool(learnt - state.counts[ENDED] >= length)
 
 
 @kernel
@@ -123,8 +140,12 @@ def end_block(state: State, settings: Settings) -> None:
     Source                 Balakrishnan & Madigan 2008, algorithm 2
     """
     learnt = state.counts[LEARNT]
-    forget(state, settings, learnt)
+    length = learnt - state.counts[ENDED]
+    forget(state, settings, learnt, length)
     state.scalars[GROWTH] = growth_at(state, settings, learnt)
-    solve_members(state, settings)
-    if settings.exchanges and (learnt // settings.block) % settings.rounds == 0:
+    solve_members(state, settings, settings.sweeps_max)
+    state.counts[ENDED] = learnt
+    state.counts[SINCE] += 1
+    if settings.exchanges and (length < settings.block or state.counts[SINCE] >= settings.rounds):
+        state.counts[SINCE] = 0
         exchange_members(state, settings)

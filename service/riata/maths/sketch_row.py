@@ -38,6 +38,7 @@ from riata.maths.taylor import taylor
 
 _MEMBER, _FRESH, _OUTSIDE, _NOWHERE = 0, 1, 2, 3  # where `gather_row` puts a feature
 
+ROW_SHARE: Final = 0.3  # of that geometric mean
 GAMMA_LEAST: Final = 1e-3  # a solve under a smaller penalty is not asked for more than one under this would be
 
 
@@ -68,46 +69,43 @@ def gather_row(state: State, settings: Settings, rows: Rows, i: int, scratch: Sc
     k, n, fresh = int(settings.intercept), 0, 0
     s.at[0] = 0
     s.x[0] = 1.0
-    before = -1  # key of the feature before, its weight, and which of the columns it went to
+    before = np.int64(-1)  # key of the feature before, its weight, and which of the columns it went to
     beta = 0.0
     kind = _NOWHERE
     for p in range(rows.indptr[i], rows.indptr[i + 1]):
         if settings.outside != NOTHING:
             prefetch(line, int(rows.hash[min(p + AHEAD, last)] >> shift))
-        key = int(rows.hash[p] >> shift)
+        key = np.int64(rows.hash[p]) >> settings.shift
         value = rows.value[p]
-        if key != before:  # slots are the top bits of sorted hashes, so those that share one are neighbours
+        if key == before:  # slots are the top bits of sorted hashes, so those that share one are neighbours
+            if kind == _MEMBER:
+                s.x[k - 1] += value
+            elif kind == _FRESH:
+                s.z[fresh - 1] += value
+            elif kind == _OUTSIDE:
+                s.y[n - 1] += value
+        else:
             before = key
-            beta = 0.0
-            position = position_of(place, key)
-            if position >= 0:
-                kind = _MEMBER
-                beta = block.beta[position]
-                s.at[k] = position
-                s.x[k] = value
-                k += 1
-            elif fresh < room:
-                kind = _FRESH
-                s.fresh[fresh] = key
-                s.z[fresh] = value
-                fresh += 1
-            elif settings.outside != NOTHING:
-                kind = _OUTSIDE
-                beta = line[key, BETA]
-                s.slot[n] = key
-                s.y[n] = value
-                s.beta[n], s.gradient[n] = beta, line[key, GRADIENT]
-                s.curvature[n], s.peak[n] = line[key, CURVATURE], line[key, PEAK]
-                n += 1
+            position = position_of(place, int(key))
+            if position < 0 and settings.opens and (fresh < room or settings.outside == NOTHING):
+                beta = 0.0
+                kind = _FRESH if fresh < room else _NOWHERE
+                s.fresh[max(fresh, 0)], s.z[max(fresh, 0)] = key, value
+                fresh = fresh + 1 if kind == _FRESH else -1
+                room = room if kind == _FRESH else -1
             else:
-                kind = _NOWHERE
-                fresh = room = -1
-        elif kind == _MEMBER:
-            s.x[k - 1] += value
-        elif kind == _FRESH:
-            s.z[fresh - 1] += value
-        elif kind == _OUTSIDE:
-            s.y[n - 1] += value
+                # Nobody can guess which features are members: both columns are written, and the next one may go over it.
+                inside = position >= 0
+                at = position if inside else 0
+                row = key if settings.outside != NOTHING else np.int64(0)
+                member, other = block.beta[at], line[row, BETA]
+                beta = member if inside else other
+                kind = _MEMBER if inside else _OUTSIDE
+                s.at[k], s.x[k] = at, value
+                k += int(inside)
+                s.slot[n], s.y[n], s.beta[n], s.gradient[n] = key, value, other, line[row, GRADIENT]
+                s.curvature[n], s.peak[n] = line[row, CURVATURE], line[row, PEAK]
+                n += int(not inside)
         margin += beta * value
     return k, n, fresh, margin
 
@@ -185,6 +183,25 @@ def penalties(state: State, settings: Settings, n: int, scratch: Scratch) -> Non
 
 
 @inline_kernel
+def row_length(settings: Settings, counts: tuple[int, int, int], scratch: Scratch) -> float:
+    """Sum of |x| over the row, the intercept's included, where the prior curvature goes by the row; else 0.
+
+    Source    |x_j| times this sum bounds the row's whole curvature by a diagonal; its geometric mean with x_j^2 did best
+    """
+    s = scratch
+    k, n, fresh = counts
+    length = 0.0
+    if settings.prior_by_row:
+        for j in range(k):
+            length += abs(s.x[j])
+        for j in range(n):
+            length += abs(s.y[j])
+        for j in range(fresh):
+            length += abs(s.z[j])
+    return length
+
+
+@inline_kernel
 def move_row(state: State, settings: Settings, r: float, h: float, counts: tuple[int, int, int], scratch: Scratch) -> float:
     """Work out what the row makes of its features outside; members are moved when they are written.
 
@@ -206,11 +223,13 @@ def move_row(state: State, settings: Settings, r: float, h: float, counts: tuple
     prior = settings.prior / state.scalars[SCALE]
     penalties(state, settings, n, s)
     moves = 1.0 if settings.outside == HYBRID else 0.0
+    length = row_length(settings, counts, s)
     for j in range(n):
         y = s.y[j]
         square = y * y
+        size = ROW_SHARE * abs(y) * math.sqrt(abs(y) * length) if length > 0.0 else square
         peak = abs(s.peak[j])
-        peak = square if square > peak else peak
+        peak = size if size > peak else peak
         curvature = s.curvature[j] + h * square
         total = prior * peak + curvature
         gradient = s.gradient[j] + r * y

@@ -65,13 +65,14 @@ def score_shadows(state: State, settings: Settings, label: float, importance: fl
 
 
 @kernel
-def solve_shadows(state: State, settings: Settings) -> None:
+def solve_shadows(state: State, settings: Settings, sweeps_max: int) -> None:
     """Solve the sketch for the weights of the block under every other penalty, from those of the last time.
 
     Parameters
     ----------
     state : State          shadows are overwritten; the block is flushed
     settings : Settings    the configuration
+    sweeps_max : int       the most sweeps a solve may take
 
     Returns                nothing
     Cost                   for each shadow, size of the block times weights that differ from those in force, and `solve`
@@ -93,4 +94,4 @@ def solve_shadows(state: State, settings: Settings) -> None:
             if wanted[j] != beta[j]:
                 move(block, j, wanted[j] - beta[j], prior * b.peak[j] + b.curvature[j])
                 beta[j] = wanted[j]
-        solve_plain(block, prior, growth, slack_of(state, settings, w.gamma[c]), settings.sweeps_max)
+        solve_plain(block, prior, growth, slack_of(state, settings, w.gamma[c]), sweeps_max)

@@ -34,7 +34,9 @@ N_SEEN: Final = 2
 N_WAITING: Final = 3
 N_HELD: Final = 4
 HELD_NNZ: Final = 5
-COUNTS: Final = 6
+ENDED: Final = 6  # rows learnt at the end of the last block
+SINCE: Final = 7  # blocks since the last round
+COUNTS: Final = 8
 
 SCALE: Final = 0  # entries of State.scalars: what stored sums have to be multiplied by
 N_EFF: Final = 1  # importance of the rows learnt, each as far as it is remembered
@@ -62,6 +64,7 @@ class Settings(NamedTuple):
     shift: int  # key = hash >> shift
     limit: int  # positions the block may have, position 0, the intercept's, among them
     block: int
+    ramp: float
     rounds: int
     swaps: int
     gamma: float
@@ -69,10 +72,11 @@ class Settings(NamedTuple):
     gamma_events: float
     gamma_floor: float
     prior: float
+    prior_by_row: bool
     floor: float
     admit: float
     hysteresis: float
-    decay: float  # what is left of the sums at the end of a block of events
+    rho: float
     burn_in: int
     power: float
     tolerance: float
@@ -96,7 +100,7 @@ class Members(NamedTuple):
 class Outside(NamedTuple):
     """Features outside the block. A member's line is zero but for its m, which says that the slot is in `seen`.
 
-    line : f64[2^bits, 4]  a line for each slot; no line where nothing can be outside
+    line : f64[2^bits, 4]  a line for each slot; one that nobody writes to where nothing can be outside
     alive : u32[...]       every slot whose weight may be non-zero
     seen : u32[...]        every slot that was ever outside, once
     waiting : u32[...]     once each: slots touched since the last round, or strong enough for the block at that round

@@ -8,7 +8,7 @@ from riata.maths.block import SIZE
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.rows import Rows
-from riata.maths.sketch_block_end import end_block
+from riata.maths.sketch_block_end import block_ends, end_block
 from riata.maths.sketch_row import event_terms, gather_row, move_row, write_row
 from riata.maths.sketch_shadow import score_shadows, shadow_margins
 from riata.maths.sketch_state import (
@@ -154,7 +154,7 @@ def learn_rows(state: State, settings: Settings, rows: Rows, start: int, scratch
         answers.no_room[i] = fresh < 0 and not rows.skip[i]
         if learnt:
             done = state.counts[LEARNT]
-            if done % settings.block == 0:
+            if block_ends(state, settings):
                 end_block(state, settings)
             why = due(settings, done, state.counts[N_HELD])
             if why != DONE:
