@@ -6,7 +6,10 @@ import importlib
 import sys
 from typing import Final
 
-BENCHES: Final = ("progressive", "defaults", "paper_figures", "http_observe", "append_log", "budgets", "drift", "gaps", "paper_tables", "coverage", "ftrl_defaults", "sketch_speed")
+BENCHES: Final = (
+    "progressive", "defaults", "paper_figures", "http_observe", "append_log",
+    "budgets", "drift", "gaps", "paper_tables", "coverage", "ftrl_defaults", "sketch_speed",
+)  # fmt: skip
 
 for bench in BENCHES:
     about = (importlib.import_module(f"tests.bench.{bench}").__doc__ or "").strip().splitlines()[0]

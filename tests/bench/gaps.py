@@ -192,8 +192,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "## Labels that follow one another\n\nOn Elec2 the label before is the best feature there is, and the model is not"
         " given it: it has to chase it. A window of some 33 events and a step at every event do.\n\n"
         f"{chasing}\n"
-        "## How long a solve may take\n\nOne-hot columns that say the same thing twice never quite converge. A solve that"
-        " stops is gone on with by the next.\n\n"
+        "## How long a solve may take\n\nA solve that is stopped is gone on with"
+        " by the next. Since the intercept goes along with every other weight, few take ten sweeps.\n\n"
         f"{sweeps}\n{TRIED}\n"
         f"{report.conditions('python -m tests.bench.gaps', ('numba', 'numpy'))}"
     )

@@ -16,7 +16,7 @@ from riata.learn.registry import build_learner, warm_up
 from riata.learn.taylor_penalties import own_penalties
 from riata.learn.taylor_sketch import TaylorSketch, TaylorSketchConfig
 from riata.learn.taylor_sketch_config import FeatureGamma
-from riata.maths import sketch_step
+from riata.maths import sketch_anew, sketch_map, sketch_step, slots
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
 from tests.learn.contract import same
@@ -146,6 +146,34 @@ def test_numbers_stay_finite_at_the_limits_of_what_comes_in(settings: dict[str, 
     assert all(bool(np.isfinite(array).all()) for array in learner.freeze().values() if array.dtype == np.float64)
 
 
+@given(
+    seed=st.integers(0, 2**32 - 1), mode=st.sampled_from(["exact", "strict", "hybrid", "diag"]),
+    spread=st.sampled_from([0.0, 2.0, 4.0]),
+    numbers=st.fixed_dictionaries({
+        "k": st.integers(1, 8), "block": st.sampled_from([1, 2, 7, 50]), "rounds": st.integers(1, 3),
+        "gamma": st.sampled_from([0.0, 1e-6, 0.05, 5.0]), "prior_curvature": st.sampled_from([0.0, 1e-3, 1.0]),
+        "curvature_floor": st.sampled_from([0.0, 0.25]), "rho": st.sampled_from([1.0, 0.99, 0.3]),
+        "warm_up": st.sampled_from([0, 20, 64]),
+        "link": st.sampled_from(["logistic", "probit"]), "tolerance": st.sampled_from([1e-12, 0.01]), "intercept": st.booleans(),
+        "burn_in": st.sampled_from([0, 60]), "shadow": st.sampled_from([(), (0.1, 2.0)]),
+    }),
+)  # fmt: skip
+@settings(max_examples=100, deadline=None)
+def test_whatever_the_settings_numbers_stay_finite_and_a_state_is_its_own_checkpoint(
+    seed: int, mode: str, spread: float, numbers: dict[str, Any]
+) -> None:
+    exact = {"reexpand": seed % 2 * 5, "features_max": 5 + seed % 3 * 20, "beyond": "hybrid"} if mode == "exact" else {}
+    config = TaylorSketchConfig(**{"mode": mode, **numbers, **exact})
+    learner, copy = TaylorSketch(config, BITS), TaylorSketch(config, BITS)
+    stepped = learner.step(to_batch(sparse_events(100, seed=seed, spread=spread)))
+    frozen = learner.freeze()
+    assert not stepped.refused.any()
+    assert bool(np.isfinite(stepped.margin).all())
+    assert all(bool(np.isfinite(array).all()) for array in frozen.values() if array.dtype == np.float64)
+    copy.thaw(frozen)
+    assert same(copy.freeze(), frozen)
+
+
 def test_full_vocabulary_refuses_whole_rows_and_says_so() -> None:
     learner = _learner(mode="exact", features_max=4, block=1)
     known = [Event([(1, 1.0), (2, 1.0)], 1.0), Event([(2, 1.0), (5, 1.0)], 0.0)]
@@ -256,9 +284,15 @@ def test_config_survives_a_document_and_refuses_what_means_nothing() -> None:
 
 
 def test_warm_up_leaves_nothing_to_compile_for_events_of_any_mode() -> None:
-    warm_up(TaylorSketchConfig())
-    before = len(sketch_step.learn_rows.signatures)  # type: ignore[attr-defined]
-    for one in MODES:
-        learner = build_learner(TaylorSketchConfig(**one, gamma=1, rho=1), BITS)
+    kernels: list[Any] = [
+        sketch_step.learn_rows, sketch_anew.linearise_anew, sketch_anew.linearise_again, sketch_anew.solve_all,
+        sketch_map.fill_places, slots.prune, slots.pick,
+    ]  # fmt: skip
+    warm_up(TaylorSketchConfig(), to_batch(sparse_events(2, seed=1)))
+    assert [len(kernel.signatures) for kernel in kernels] == [1] * len(kernels)
+    for one in [*MODES, {"mode": "exact", "reexpand": 7, "features_max": 9, "beyond": "hybrid", "shadow": (0.1,)}]:
+        learner = build_learner(TaylorSketchConfig(**{"gamma": 1, "rho": 1, **one}), BITS)
         learner.step(to_batch(sparse_events(40, seed=1)))
-    assert len(sketch_step.learn_rows.signatures) == before == 1  # type: ignore[attr-defined]
+        learner.thaw(learner.freeze())
+        assert learner.sketch() is not None
+    assert [len(kernel.signatures) for kernel in kernels] == [1] * len(kernels)

@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -192,3 +198,42 @@ def test_gradients_are_those_of_the_rows_after_any_number_of_moves() -> None:
         gradient -= h * whole * (whole @ (block.beta - beta))
     assert np.count_nonzero(block.beta) > 10
     np.testing.assert_allclose(flushed(block).gradient, gradient, rtol=0, atol=1e-10 * np.abs(gradient).max())
+
+
+STREAM_DIGEST = """
+import hashlib, numpy as np
+from riata.maths.block import SIZE, add_row, flush, full_cross, new_block
+from riata.maths.shooting import solve
+digest, rng = hashlib.sha256(), np.random.default_rng(5)
+for size, share, every in ((30, 1.0, 1), (200, 1.0, 1), (200, 0.05, 40)):
+    block = new_block(size)
+    block.counts[SIZE], block.gamma[1:] = size, 1.0
+    for i in range(200):
+        at = rng.permutation(size)[: int(share * size)].astype(np.uint32)
+        add_row(block, at, rng.standard_normal(len(at)), len(at), rng.uniform(-1, 1), rng.uniform(0, 0.25))
+        if (i + 1) % every == 0:
+            solve(block, 1.0, 6.0, 0.06, 1000)
+    flush(block)
+    for array in (block.beta, block.gradient, block.curvature, full_cross(block)):
+        digest.update((array + 0.0).tobytes())
+print(digest.hexdigest())
+"""
+PROCESSORS = {"this one": {}, "AVX2": {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"}} | {
+    "no fused multiply-add": {"NUMBA_CPU_NAME": "x86-64", "NUMBA_CPU_FEATURES": "+sse2"}
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names processors of one kind")
+def test_the_bits_are_the_same_on_every_processor(tmp_path: Path) -> None:
+    digests = set()
+    for name, processor in PROCESSORS.items():
+        environment = {
+            **os.environ,
+            **processor,
+            "NUMBA_CACHE_DIR": str(tmp_path / name),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        command = [sys.executable, "-c", STREAM_DIGEST]
+        digests.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(digests) == 1

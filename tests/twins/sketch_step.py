@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from riata.learn.taylor_sketch_config import TaylorSketchConfig, block_limit, key_bits, warm_up_of
 from riata.maths.links import LOGISTIC, PROBIT
+from riata.maths.shooting import WEIGHT_MAX
 from riata.maths.taylor import log_likelihood, taylor  # which have twins of their own
 from tests.twins.sketch_best import sort_best
 from tests.twins.truncated_step import Event
@@ -50,6 +51,7 @@ class Plain:
     slot: list[int | None] = field(default_factory=list)
     feature: dict[int, Feature] = field(default_factory=dict)
     cross: dict[tuple[int, int], float] = field(default_factory=dict)
+    waiting: set[int] = field(default_factory=set)
     held: list[Row] = field(default_factory=list)
     shadow: list[dict[int, float]] = field(default_factory=list)
     loss: list[list[float]] = field(default_factory=list)
@@ -99,8 +101,9 @@ class Plain:
 
 
 def soft(omega: float, gamma: float, curvature: float) -> float:
-    """soft(omega, gamma) / curvature, 0 without curvature."""
-    return math.copysign(max(abs(omega) - gamma, 0.0), omega) / curvature if curvature > 0.0 else 0.0
+    """soft(omega, gamma) / curvature, 0 without curvature, or with so little that nothing can be reckoned with it."""
+    excess_ = max(abs(omega) - gamma, 0.0)
+    return math.copysign(excess_ / curvature, omega) if curvature > 0.0 and excess_ <= WEIGHT_MAX * curvature else 0.0
 
 
 def excess(beta: float, gradient: float, gamma: float) -> float:
@@ -214,6 +217,7 @@ def solve_all(plain: Plain) -> None:
     solve_members(plain)
     if plain.outside == "hybrid":
         solve_outside(plain)
+    plain.waiting = set(plain.feature) - set(plain.members)
 
 
 def drop(plain: Plain, position: int) -> None:
@@ -246,9 +250,12 @@ def exchange_members(plain: Plain) -> int:
                 drop(plain, position)
                 changes += 1
     inside = [key for key in plain.slot[1:] if key is not None]
-    others = sorted(set(plain.feature) - set(plain.members))
+    others = sorted(plain.waiting - set(plain.members))
     free = limit - 1 - len(inside)
-    if free == 0 and plain.outside == "strict":
+    if free == 0 and plain.outside == "hybrid":
+        return changes
+    plain.waiting = set()
+    if free == 0:
         ready = [(abs(plain.omega(key)), key) for key in others if abs(plain.omega(key)) > plain.gamma(key)]
         strong = sort_best(ready)[: config.k // 10 + 1]
         weak = sort_best([(-abs(plain.omega(key)), key) for key in inside])
@@ -422,7 +429,7 @@ def learn_row(plain: Plain, event: Event) -> bool:
     if plain.config.intercept:
         x = {INTERCEPT: 1.0, **x}
     score_shadows(plain, x, event)
-    for key, value in x.items():
+    for key in x:
         one = plain.feature.setdefault(key, Feature())
         one.peak = max(one.peak, size_in_prior(plain, x, key))
     r, h = terms(plain, margin, event.label)
@@ -430,6 +437,7 @@ def learn_row(plain: Plain, event: Event) -> bool:
     if plain.learnt < warm_up_of(plain.config) or plain.config.reexpand:
         plain.held.append(Row(x, event.label, event.weight, margin_of(plain, inside), r, h))
     add(plain, x, event.weight * r, event.weight * h)
+    plain.waiting |= x.keys() - inside.keys()
     if plain.outside == "hybrid":
         for key in x.keys() - inside.keys():
             one, total = plain.feature[key], plain.total(key)

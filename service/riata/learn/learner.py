@@ -53,7 +53,7 @@ class Sketch:
         gradient . (b - beta) - (b - beta)' (cross + diag(curvature)) (b - beta) / 2 - sum_j gamma_j |b_j|
     for the m members of the block, and one coordinate at a time for the n features outside it.
 
-    slot                        : u32[m]   which features; entry 0 is the intercept where `intercept` is true, its slot means nothing
+    slot                        : u32[m]   which features; entry 0 is the intercept where `intercept` is true, and not a slot
     beta, gradient              : f64[m]   present weights, and the gradient of the log-likelihood there
     curvature                   : f64[m]   diagonal, > 0, or 0 where nothing was learnt of a feature
     cross                       : f64[m, m]  symmetric, diagonal zero

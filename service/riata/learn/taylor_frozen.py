@@ -1,12 +1,14 @@
 """A Taylor sketch as named arrays, and back.
 
-    counts           i64[7]      rows learnt; positions in use; rows that wait to be part of the cross curvature, their features;
-                                 slots outside; rows held, their features
+    counts           i64[9]      rows learnt; positions in use; rows that wait to be part of the cross curvature, their features;
+                                 slots outside; rows held, their features; rows learnt at the end of the last block, blocks since
+                                 the last round
     scalars          f64[4]      scale, remembered importance, importance, growth of the penalties
     member_key       i64[m]      by position; -1 for the intercept and for a position that is free
     member_beta, member_gradient, member_curvature, member_peak   f64[m]
     cross            f64[m (m - 1) / 2]   the upper triangle, row by row, without the rows that wait
     pending_start, pending_at, pending_x, pending_h   i64[w + 1], i32[f], f64[f], f64[w]   the rows that wait
+    lazy_*           what is known of the gradients since they came (`block_arrays.freeze_lazy`)
     outside_slot     u32[n]      strictly increasing: slots ever seen that are not in the block
     outside_waiting  bool[n]     those that the next round looks at
     outside_beta, outside_gradient, outside_curvature, outside_peak   f64[n]
@@ -160,11 +162,12 @@ def _thaw_outside(state: TaylorState, arrays: Arrays) -> None:
         line[slot, column] = arrays[name]
     peak = arrays["outside_peak"].astype(np.float64)
     seen = slot
+    key = s.members.key[: state.size]
+    line[key[key >= 0], CURVATURE] = -1.0 - np.flatnonzero(key >= 0)
     if state.settings.exchanges:
         waits = arrays["outside_waiting"].astype(np.bool_)
         peak = np.where(waits, -peak, peak)
         state.waiting.hold(slot[waits])
-        key = s.members.key[: state.size]
         line[key[key >= 0], PEAK] = s.members.block.peak[: state.size][key >= 0]
         seen = np.union1d(slot, key[key >= 0].astype(np.uint32))
     line[slot, PEAK] = peak
@@ -255,7 +258,12 @@ def _check_lazy(arrays: Arrays, size: int, rows: int) -> None:
     check_counts("lazy_founded", arrays["lazy_founded"])
     if int(arrays["lazy_founded"][0]) > n:
         raise Corrupt("learner state: lazy_founded is more than there are in lazy_tracked")
-    for name, length, least in (("settled", n, -np.inf), ("moved", rows, -np.inf), ("flushed", size, 0.0), ("reach", size, 0.0)):
+    for name, length, least in (
+        ("settled", n, -np.inf),
+        ("moved", rows, -np.inf),
+        ("flushed", size, -np.inf),
+        ("reach", size, 0.0),
+    ):
         check_numbers(f"lazy_{name}", arrays[f"lazy_{name}"], length, least)
 
 

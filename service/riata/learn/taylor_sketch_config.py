@@ -111,8 +111,8 @@ class TaylorSketchConfig:
         bool,
         doc(
             "hybrid, diag: measure the prior curvature of a feature outside the block by 0.3 |x|^1.5 (sum of |x| of the row)^0.5"
-            " in place of x^2, for the features of a row move together, none knowing of the others. Default true: then a gamma ten"
-            " times too small costs a tenth of the log loss on texts, not half."
+            " in place of x^2, for the features of a row move together, none knowing of the others. Default true: then a gamma"
+            " that is thirty times too small costs little on texts, and otherwise twice the log loss."
         ),
     ] = True
     curvature_floor: Annotated[
@@ -136,8 +136,8 @@ class TaylorSketchConfig:
         int | None,
         doc(
             "First events that are held, at most 100,000, and linearised anew until they fit: what was learnt from the first,"
-            " poor predictions does not stay. Default null: 1000 in exact; none in the bounded modes, whose first blocks are short"
-            " instead (ramp)."
+            " poor predictions does not stay. Default null: 1000 in exact; none in the bounded modes, whose first blocks are"
+            " short instead (ramp)."
         ),
     ] = None
     reexpand: Annotated[
@@ -157,9 +157,8 @@ class TaylorSketchConfig:
         Ge(1),
         Le(10**6),
         doc(
-            "A solve ends after so many sweeps in any case; the next goes on from there. Default 10: features that say the same"
-            " thing twice, as one-hot columns do, never quite converge; a thousand sweeps change no log loss and take fifty times"
-            " as long. A solve that stands alone, after a change of gamma or in a warm-up, may take 1000."
+            "A solve ends after so many sweeps in any case; the next goes on from there. Default 10: few solves take as many, and"
+            " more changed no log loss."
         ),
     ] = 10
     intercept: Annotated[bool, doc("Learn an intercept: a feature that is 1 in every event. Default true.")] = True

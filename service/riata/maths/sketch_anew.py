@@ -19,7 +19,6 @@ from riata.maths.prefetch import AHEAD, prefetch
 from riata.maths.rows import Rows
 from riata.maths.shooting import violation
 from riata.maths.sketch_block_end import SWEEPS_WHOLE, solve_members
-from riata.maths.sketch_map import position_of
 from riata.maths.sketch_round import exchange_members
 from riata.maths.sketch_row import event_terms, gamma_of, gather_row, outside_weight, slack_of
 from riata.maths.sketch_state import (
@@ -68,8 +67,9 @@ def forget_sums(state: State) -> None:
     listed = state.counts[N_SEEN]
     for p in range(listed):
         prefetch(line, int(seen[min(p + AHEAD, listed - 1)]))
-        line[seen[p], GRADIENT] = 0.0
-        line[seen[p], CURVATURE] = 0.0
+        if line[seen[p], CURVATURE] >= 0.0:  # a member's names its position
+            line[seen[p], GRADIENT] = 0.0
+            line[seen[p], CURVATURE] = 0.0
 
 
 @inline_kernel
@@ -141,7 +141,7 @@ def solve_outside(state: State, settings: Settings, moves: bool) -> float:
     for p in range(listed):
         prefetch(line, int(o.seen[min(p + AHEAD, listed - 1)]))
         slot = int(o.seen[p])
-        if position_of(state.members.place, slot) < 0:
+        if line[slot, CURVATURE] >= 0.0:
             beta, gradient = line[slot, BETA], line[slot, GRADIENT]
             gamma = growth * gamma_of(state, settings, slot)
             total = prior * abs(line[slot, PEAK]) + line[slot, CURVATURE]
@@ -179,10 +179,26 @@ def list_alive(state: State) -> None:
     state.counts[N_ALIVE] = alive
 
 
+@inline_kernel
+def all_wait(state: State) -> None:
+    """Let every feature outside the block wait for the next round; weaker ones than before may be strong enough by then.
+
+    Source    this module
+    """
+    line, o = state.outside.line, state.outside
+    waiting = 0
+    for p in range(state.counts[N_SEEN]):
+        slot = int(o.seen[p])
+        if line[slot, CURVATURE] >= 0.0:
+            line[slot, PEAK] = -abs(line[slot, PEAK])
+            o.waiting[waiting] = slot
+            waiting += 1
+    state.counts[N_WAITING] = waiting
+
+
 @kernel
 def solve_all(state: State, settings: Settings) -> None:
-    """Take up another penalty: solve for the block, update every feature outside by itself, and let all of those wait for
-    the next round, since weaker ones may be strong enough for the block now.
+    """Take up another penalty: solve for the block, update every feature outside by itself, and let all of those wait.
 
     Parameters
     ----------
@@ -199,15 +215,7 @@ def solve_all(state: State, settings: Settings) -> None:
         solve_outside(state, settings, True)
         list_alive(state)
     if settings.exchanges:
-        line, o = state.outside.line, state.outside
-        waiting = 0
-        for p in range(state.counts[N_SEEN]):
-            slot = int(o.seen[p])
-            if position_of(state.members.place, slot) < 0:
-                line[slot, PEAK] = -abs(line[slot, PEAK])
-                o.waiting[waiting] = slot
-                waiting += 1
-        state.counts[N_WAITING] = waiting
+        all_wait(state)
 
 
 @inline_kernel
@@ -234,7 +242,7 @@ def go_half_back(state: State, key: I64, beta: F64, outside: F64) -> None:
             members.block.beta[j] = 0.5 * (members.block.beta[j] + beta[j])
     for p in range(len(outside)):
         slot = int(state.outside.seen[p])
-        if position_of(members.place, slot) < 0:
+        if line[slot, CURVATURE] >= 0.0:
             line[slot, BETA] = 0.5 * (line[slot, BETA] + outside[p])
 
 
@@ -244,7 +252,7 @@ def linearise_anew(state: State, settings: Settings, scratch: Scratch) -> tuple[
 
     Parameters
     ----------
-    state : State          overwritten; the list of weights that may be non-zero has room for every slot seen
+    state : State          overwritten; the lists have room for every slot seen
     settings : Settings    the configuration
     scratch : Scratch      room for the longest row; overwritten
 
@@ -279,7 +287,10 @@ def linearise_anew(state: State, settings: Settings, scratch: Scratch) -> tuple[
         solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))
         if settings.outside == HYBRID:
             solve_outside(state, settings, True)
-        changes = exchange_members(state, settings) if settings.exchanges else 0
+        changes = 0
+        if settings.exchanges:
+            all_wait(state)
+            changes = exchange_members(state, settings)
     solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))
     list_alive(state)
     return passes, worst / slack
@@ -315,4 +326,6 @@ def linearise_again(state: State, settings: Settings, scratch: Scratch) -> None:
     state.counts[N_HELD] = 0
     state.counts[HELD_NNZ] = 0
     flush(block)  # a difference of curvatures may be below zero, and no row that waits for a solve is
+    for j in range(block.counts[SIZE]):
+        block.curvature[j] = max(block.curvature[j], 0.0)  # what was taken away may have been all there was, but for rounding
     solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))

@@ -70,8 +70,9 @@ def renormalise(state: State) -> None:
     listed = state.counts[N_SEEN]
     for p in range(listed):
         prefetch(line, int(seen[min(p + AHEAD, listed - 1)]))
-        line[seen[p], GRADIENT] *= scale
-        line[seen[p], CURVATURE] *= scale
+        if line[seen[p], CURVATURE] >= 0.0:  # a member's names its position
+            line[seen[p], GRADIENT] *= scale
+            line[seen[p], CURVATURE] *= scale
     rescale(state.members.block, scale)
     for row in range(state.counts[N_HELD]):
         state.held.weight[row] *= scale

@@ -1,8 +1,8 @@
 """Who is in the block: features that have no weight and no pull leave it, the strongest of those outside enter it.
 
 A feature that enters has no cross curvature with the others yet: what was before is treated as diagonal. Only features that
-wait are looked at: those touched since the last round, and those that were strong enough for the block at that round. No
-other can have become strong since, for a gradient that nothing touches only fades.
+wait are looked at: those touched since the last round that had room for any. A gradient that nothing touches only fades, so
+all others were too weak then, or came too late; they wait again when they are next met.
 """
 
 from __future__ import annotations
@@ -65,12 +65,11 @@ def enter(state: State, settings: Settings, position: int, slot: int) -> None:
     block.gradient[position] = gradient
     block.curvature[position] = curvature
     block.peak[position] = peak
-    join(state, settings, position, slot)
-    block.counts[SIZE] = max(block.counts[SIZE], position + 1)
     line[slot, BETA] = 0.0
     line[slot, GRADIENT] = 0.0
-    line[slot, CURVATURE] = 0.0
     line[slot, PEAK] = peak
+    join(state, settings, position, slot)
+    block.counts[SIZE] = max(block.counts[SIZE], position + 1)
     total = settings.prior / state.scalars[SCALE] * peak + curvature
     growth = state.scalars[GROWTH] / state.scalars[SCALE]
     if settings.outside == HYBRID:
@@ -99,32 +98,26 @@ def evict(state: State, settings: Settings) -> int:
 
 @inline_kernel
 def pick_waiting(state: State, settings: Settings, full: bool, score: F64, key: I64) -> int:
-    """Find the strongest of the features that wait, and take those off the list that are not strong enough.
+    """Find the strongest of the features that wait, and end their waiting.
 
     Source    this package's rule
     """
     line, waiting = state.outside.line, state.outside.waiting
     growth = state.scalars[GROWTH] / state.scalars[SCALE]
     prior = settings.prior / state.scalars[SCALE]
+    share = 1.0 if full else settings.admit
     listed = state.counts[N_WAITING]
     kept = 0
-    stay = 0
     for p in range(listed):
         prefetch(line, int(waiting[min(p + AHEAD, listed - 1)]))
         slot = int(waiting[p])
         peak = abs(line[slot, PEAK])
+        line[slot, PEAK] = peak
         omega = abs(line[slot, GRADIENT] + (prior * peak + line[slot, CURVATURE]) * line[slot, BETA])
-        gamma = growth * gamma_of(state, settings, slot)
-        replaces = settings.outside == STRICT and omega > gamma
-        enters = omega >= settings.admit * gamma and omega > 0.0
-        if replaces if full else enters:
+        least = share * growth * gamma_of(state, settings, slot)
+        if omega > least or (omega == least and not full and omega > 0.0):
             kept = keep_best(score, key, kept, omega, slot)
-        if replaces or enters:
-            waiting[stay] = slot
-            stay += 1
-        else:
-            line[slot, PEAK] = peak
-    state.counts[N_WAITING] = stay
+    state.counts[N_WAITING] = 0
     sort_best(score, key, kept)
     return kept
 
@@ -148,21 +141,6 @@ def weakest_members(state: State, settings: Settings, score: F64, key: I64) -> i
 
 
 @inline_kernel
-def stop_waiting(state: State) -> None:
-    """Take those off the list of features that wait that have entered the block. The map is up to date.
-
-    Source    this module
-    """
-    waiting = state.outside.waiting
-    stay = 0
-    for p in range(state.counts[N_WAITING]):
-        if position_of(state.members.place, int(waiting[p])) < 0:
-            waiting[stay] = waiting[p]
-            stay += 1
-    state.counts[N_WAITING] = stay
-
-
-@inline_kernel
 def swap(state: State, settings: Settings, score: F64, key: I64, kept: int) -> int:
     """Give positions of the weakest members to stronger features outside, pair by pair; returns how many were given.
 
@@ -179,12 +157,6 @@ def swap(state: State, settings: Settings, score: F64, key: I64, kept: int) -> i
         done += 1
     if done > 0:
         fill_places(state.members.key, state.members.block.counts[SIZE], state.members.place)
-        stop_waiting(state)
-        for pair in range(done):  # they may come back
-            slot = weak_key[pair]
-            state.outside.waiting[state.counts[N_WAITING]] = slot
-            state.outside.line[slot, PEAK] = -state.outside.line[slot, PEAK]
-            state.counts[N_WAITING] += 1
     return done
 
 
@@ -209,7 +181,7 @@ def exchange_members(state: State, settings: Settings) -> int:
     changes = before - left
     free = settings.limit - 1 - left
     if free == 0 and settings.outside != STRICT:
-        return changes  # those that wait go on waiting
+        return changes
     room = free if free > 0 else settings.swaps
     score, key = np.empty(room), np.empty(room, np.int64)
     kept = pick_waiting(state, settings, free == 0, score, key)
@@ -222,5 +194,4 @@ def exchange_members(state: State, settings: Settings) -> int:
         enter(state, settings, position, key[p])
     if changes + kept > 0:
         fill_places(state.members.key, state.members.block.counts[SIZE], state.members.place)
-        stop_waiting(state)
     return changes + kept

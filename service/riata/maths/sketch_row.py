@@ -17,6 +17,7 @@ from riata.maths.kernel import inline_kernel
 from riata.maths.links import LOGISTIC
 from riata.maths.prefetch import AHEAD, prefetch
 from riata.maths.rows import Rows
+from riata.maths.shooting import WEIGHT_MAX
 from riata.maths.sketch_map import position_of, put
 from riata.maths.sketch_state import (
     BETA,
@@ -40,6 +41,15 @@ _MEMBER, _FRESH, _OUTSIDE, _NOWHERE = 0, 1, 2, 3  # where `gather_row` puts a fe
 
 ROW_SHARE: Final = 0.3  # of that geometric mean
 GAMMA_LEAST: Final = 1e-3  # a solve under a smaller penalty is not asked for more than one under this would be
+
+
+@inline_kernel
+def inside_at(curvature: float) -> int:
+    """The position that a member's line of the table names in the place of a curvature, or -1 where it is one.
+
+    Source    this module: the line is read in any case, the map need not be
+    """
+    return -int(curvature) - 1 if curvature < 0.0 else -1
 
 
 @inline_kernel
@@ -86,7 +96,7 @@ def gather_row(state: State, settings: Settings, rows: Rows, i: int, scratch: Sc
                 s.y[n - 1] += value
         else:
             before = key
-            position = position_of(place, int(key))
+            position = inside_at(line[key, CURVATURE]) if settings.outside != NOTHING else position_of(place, int(key))
             if position < 0 and settings.opens and (fresh < room or settings.outside == NOTHING):
                 beta = 0.0
                 kind = _FRESH if fresh < room else _NOWHERE
@@ -135,13 +145,15 @@ def gamma_of(state: State, settings: Settings, key: int) -> float:
 
 @inline_kernel
 def join(state: State, settings: Settings, position: int, key: int) -> None:
-    """Give a position to a feature: its key, and its penalties before growth. The map is left as it is.
+    """Give a position to a feature: its key, its penalties before growth, and a line that names it. The map is left as it is.
 
     Source    this package's configuration
     """
     own = position_of(state.own.place, key)
     w = state.shadows
     state.members.key[position] = key
+    if settings.outside != NOTHING:
+        state.outside.line[key, CURVATURE] = -1.0 - position
     state.members.block.gamma[position] = state.own.gamma[own] if own >= 0 else settings.gamma
     for c in range(len(w.gamma)):
         w.factor[c, position] = state.own.gamma[own] if own >= 0 else w.gamma[c]
@@ -158,13 +170,15 @@ def slack_of(state: State, settings: Settings, gamma: float) -> float:
 
 @inline_kernel
 def outside_weight(omega: float, gamma: float, curvature: float) -> float:
-    """soft(Omega, gamma) / D, and 0 where there is no curvature. Without a branch; never -0.0.
+    """soft(Omega, gamma) / D, and 0 where there is no curvature, or so little that the weight would be no number to reckon with.
+    Without a branch; never -0.0.
 
     Source    Balakrishnan & Madigan 2008, algorithm 1, on one coordinate
     """
     pull = omega if omega < gamma else gamma
     pull = pull if pull > -gamma else -gamma
-    return float(np.divide(omega - pull, curvature if curvature > 0.0 else math.inf)) + 0.0
+    weight = float(np.divide(omega - pull, curvature if curvature > 0.0 else math.inf)) + 0.0
+    return weight if abs(weight) <= WEIGHT_MAX else 0.0
 
 
 @inline_kernel

@@ -98,12 +98,13 @@ class Members(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """Features outside the block. A member's line is zero but for its m, which says that the slot is in `seen`.
+    """Features outside the block. A member's line names its position p, as a curvature of -1 - p; its weight and gradient are
+    zero, and its m is not zero where the slot is in `seen`.
 
     line : f64[2^bits, 4]  a line for each slot; one that nobody writes to where nothing can be outside
     alive : u32[...]       every slot whose weight may be non-zero
     seen : u32[...]        every slot that was ever outside, once
-    waiting : u32[...]     once each: slots touched since the last round, or strong enough for the block at that round
+    waiting : u32[...]     once each: slots touched since the last round that had room for any
     """
 
     line: F64
