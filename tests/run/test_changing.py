@@ -53,6 +53,15 @@ def test_a_model_moves_to_another_penalty_without_learning_anew(learner: dict[st
     run_with(MemoryStore(), work, document(learner))
 
 
+def test_a_model_that_is_asked_for_twice_at_once_is_made_once() -> None:
+    async def work(house: House) -> None:
+        asked = await asyncio.gather(*(house.admin.put_model("twin", document(HYBRID)) for _ in range(3)))
+        assert sorted(created for created, _ in asked) == [False, False, True]
+        assert [model["seq_logged"] for model in house.service.models() if model["name"] == "twin"] == [1]
+
+    run_with(MemoryStore(), work)
+
+
 @LEARNERS
 def test_after_a_kill_the_log_leads_to_the_same_bits_with_the_change_in_it(learner: dict[str, Any]) -> None:
     store, digests = MemoryStore(), []

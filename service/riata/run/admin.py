@@ -29,6 +29,7 @@ class Admin:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._creating = asyncio.Lock()  # the first model of a learner may wait for a compiler, and be asked for again meanwhile
 
     async def put_model(self, model: str, document: object) -> tuple[bool, ModelConfig]:
         """Create `model`, or change what may change of it. Returns whether it was created, and its configuration.
@@ -37,9 +38,7 @@ class Admin:
         """
         config = read_config(document)
         check_name(model)
-        if model not in self._engine.desks:
-            self._engine.owner  # noqa: B018  refuses while the store is being opened
-            await self._engine.create(model, config)
+        if await self._created(model, config):
             return True, config
         await self._take_up(model, lambda old: _checked(old, config))
         return False, config
@@ -50,6 +49,17 @@ class Admin:
         Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` for what is none, or no value of one.
         """
         return await self._take_up(model, lambda old: with_changes(old, changes))
+
+    async def _created(self, model: str, config: ModelConfig) -> bool:
+        """Create `model` unless it is there; whether it had to be. Who asks twice gets one model."""
+        if model in self._engine.desks:
+            return False
+        async with self._creating:
+            if model in self._engine.desks:
+                return False
+            self._engine.owner  # noqa: B018  refuses while the store is being opened
+            await self._engine.create(model, config)
+            return True
 
     async def drop_model(self, model: str) -> None:
         """Drop `model` with its log and generations. The default model stays: `Conflict` (code `default_stays`)."""
@@ -102,10 +112,8 @@ class Admin:
         """
         check_name(model)
         config, names = await asyncio.get_running_loop().run_in_executor(None, _read_export, content)
-        created = model not in self._engine.desks
-        if created:
-            await self._engine.create(model, config)
-        else:
+        created = await self._created(model, config)
+        if not created:
             self._check_same_encoding(model, config)
         seq = await self._restore_content(model, content, {"import": config.learner.kind}, names)
         return {"name": model, "created": created, "seq": seq}
