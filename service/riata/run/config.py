@@ -87,7 +87,7 @@ def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
     for key in changes:
         if key not in known:
             raise BadInput(
-                f"{key}: unknown key; {nearest(key, known)}. Of this model may change: {', '.join(free)}", "unknown_key"
+                f"{key}: unknown key; of this model may change: {', '.join(free)}; {nearest(key, known)}", "unknown_key"
             )
     if fixed := sorted(key for key in changes if key not in free):
         raise _needs_rebuild(old, fixed)
