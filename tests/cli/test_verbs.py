@@ -219,6 +219,13 @@ def test_tune_without_a_penalty_says_how_to_give_one(service: FakeService) -> No
     assert "riata path m" in result.stderr
 
 
+@pytest.mark.parametrize("gamma", ["nan", "inf"])
+def test_tune_refuses_a_penalty_that_is_no_number(service: FakeService, gamma: str) -> None:
+    result = run("tune", "--gamma", gamma)
+    assert (result.exit_code, service.requests) == (2, [])
+    assert result.stderr == f"riata: --gamma {gamma}: expected a finite number, as 0.3\n"
+
+
 def test_tune_on_a_learner_without_a_penalty_passes_on_what_may_change(service: FakeService) -> None:
     service.documents["default"]["learner"] = {"kind": "ftrl_proximal", "l1": 1.0}
     result = run("tune", "--gamma", "0.3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Final
 
 import typer
@@ -20,6 +21,8 @@ def tune(
     """Move a model to another penalty while it learns. Nothing is learnt anew, and the change is an event of its log."""
     if gamma is None:
         raise BadInput(f"say what to change, as --gamma 0.3; `riata path {model}` shows what a penalty would leave", "bad_option")
+    if not math.isfinite(gamma):
+        raise BadInput(f"--gamma {gamma}: expected a finite number, as 0.3", "bad_option")
     with connected(url) as riata:
         before = riata.model(model)
         answer = riata.change(model, gamma=gamma)
