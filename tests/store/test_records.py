@@ -217,7 +217,7 @@ def chained(n: int) -> list[Record]:
 
 def test_the_chain_is_what_the_layout_says() -> None:
     first = chained(2)[0]
-    said = struct.pack("<B7xQQq", 1, 1, 2, 7) + first.payload
+    said = struct.pack("<B7xQq", 1, 2, 7) + first.payload
     assert first.digest == hashlib.sha256(said).digest()
     start = hashlib.sha1(b"riata log 1\0" + LINEAGE).digest()
     assert first.chain == hashlib.sha1(start + first.digest).digest()
@@ -241,7 +241,7 @@ def test_an_edited_record_is_a_fork(change: dict[str, object]) -> None:
 
 def test_a_resigned_record_is_a_fork_at_the_next() -> None:
     log = chained(3)
-    digest = records.record_digest("observe", 1, 2, 7, b"forged")
+    digest = records.record_digest("observe", 2, 7, b"forged")
     log[0] = dataclasses.replace(
         log[0], payload=b"forged", digest=digest, chain=records.next_chain(records.first_chain(LINEAGE), digest)
     )

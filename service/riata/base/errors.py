@@ -9,6 +9,7 @@
     │   └── Conflict      fine by itself, not in this state (409)
     ├── Busy              nobody's: try again after `retry_after_s` (503; 429 where the caller is too fast)
     ├── Unavailable       a dependency's: store, disk (503; 507 where space ran out)
+    │   └── StoreFailed   the store must not be used again by this process
     ├── Corrupt           ours: stored bytes are not what was written
     │   ├── LogGap        a sequence number is missing
     │   └── LogFork       the chain does not match
@@ -89,6 +90,15 @@ class Unavailable(RiataError):
     def __init__(self, detail: str, code: str | None = None, outcome: str = "not_accepted") -> None:
         super().__init__(detail, code)
         self.outcome = outcome
+
+
+class StoreFailed(Unavailable):
+    """Nobody knows what the store holds, and this process must not ask it again: end it, a new start finds out."""
+
+    code = "store_failed"
+
+    def __init__(self, detail: str, outcome: str = "unknown") -> None:
+        super().__init__(detail, "store_failed", outcome)
 
 
 class Corrupt(RiataError):

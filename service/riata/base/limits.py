@@ -24,3 +24,6 @@ GENERATIONS_KEPT_MIN: Final = 3
 DEDUPE_EVENTS: Final = 10_000_000
 BITS_MIN: Final = 1
 BITS_MAX: Final = 26
+REMEMBERED_ROW_BYTES_MAX: Final = 256 * 2**10  # the features of one remembered prediction
+RESTORE_BYTES_MAX_SHARED: Final = 64 * 2**20  # a checkpoint that travels in the log of a shared store holds it up meanwhile
+CURVATURE_CARRIED_BYTES_MAX: Final = 4 * 2**20  # of standard errors that followers get with a model

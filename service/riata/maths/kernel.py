@@ -1,14 +1,16 @@
 """The one decorator of compiled code, and the folder where machine code waits for the next start.
 
 Numba recompiles a function when its own file changes, not when a kernel that it calls from another file does. A stale
-caller would then learn other bits than a fresh one, so the folder is named after the content of every file that may hold
-a kernel: change one of them, and all are compiled anew.
+caller would then learn other bits than a fresh one, so the folder is named after the content of every file that holds a
+kernel, and of every file of this package that one of them imports, however far: a kernel's constants may come from there.
+Change one of them, and all are compiled anew.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -20,13 +22,34 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PACKAGE: Final = Path(__file__).parents[1]
 _ROOMS_WITH_KERNELS: Final = ("maths", "wire", "learn", "predict", "watch")
 _DIGEST_BYTES: Final = 8
+_KERNEL: Final = re.compile(r"^@(?:inline_)?kernel$", re.MULTILINE)
+_IMPORTED: Final = re.compile(r"^from riata\.([a-z_.]+) import", re.MULTILINE)
+
+
+def sources() -> list[Path]:
+    """The files that decide what machine code does: those with kernels, and what they import from this package."""
+    found: dict[Path, None] = {}
+    waiting = [
+        path for room in _ROOMS_WITH_KERNELS for path in sorted((_PACKAGE / room).glob("*.py")) if _KERNEL.search(_text(path))
+    ]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found[path] = None
+            waiting += [
+                file for name in _IMPORTED.findall(_text(path)) if (file := _PACKAGE / f"{name.replace('.', '/')}.py").exists()
+            ]
+    return sorted(found.keys() - {_PACKAGE / "base" / "errors.py"})  # classes alone: no kernel can see them
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def _sources_digest() -> str:
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=_DIGEST_BYTES)
-    for room in _ROOMS_WITH_KERNELS:
-        for path in sorted((_PACKAGE / room).glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in sources():
+        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 

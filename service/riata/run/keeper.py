@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from riata.base.errors import RiataError, Unavailable
+from riata.base.errors import RiataError, StoreFailed
 from riata.store.store import Append, Appended, Store
 
 T = TypeVar("T")
@@ -141,5 +141,5 @@ class Keeper:
 
     def _end_if_broken(self, error: BaseException) -> None:
         """After an error at COMMIT nobody knows what the disk holds: only a new start can tell."""
-        if isinstance(error, Unavailable) and error.outcome == "unknown":
+        if isinstance(error, StoreFailed) and error.outcome == "unknown":
             self._on_fatal(error.detail)

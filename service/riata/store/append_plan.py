@@ -138,7 +138,7 @@ def _nothing(request: Append, rows: _Rows, refused: BadInput | None) -> Planned:
 
 def _record(request: Append, head: Head, count: int, payload: bytes) -> Record:
     first = head.seq + 1
-    digest = record_digest(request.kind, first, count, request.accepted_ms, payload)
+    digest = record_digest(request.kind, count, request.accepted_ms, payload)
     chain = next_chain(head.chain, digest)
     return Record(request.model, request.kind, first, count, request.accepted_ms, payload, digest, chain)
 

@@ -9,12 +9,12 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from riata.base.errors import Conflict, Corrupt, NotFound, TooLarge, Unavailable
+from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.records import check_read
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, trim_bound
-from riata.store.store import Append, Appended, Generation, Head, Owner, Record, Verdict
+from riata.store.store import Append, Appended, Edition, Generation, Head, Owner, Record, Remembered, Verdict
 from riata.wire.names import Names
 
 
@@ -35,10 +35,12 @@ class _Model:
     trimmed_chain: bytes
     log: list[Record] = field(default_factory=list)
     ids: dict[bytes, Seen] = field(default_factory=dict)
-    names: list[bytes] = field(default_factory=list)  # `Names` as bytes, one for each request that brought some
+    names: list[tuple[int, bytes]] = field(default_factory=list)  # last event and `Names` as bytes of requests that brought some
     generations: list[Generation] = field(default_factory=list)  # newest first
     chunks: dict[tuple[int, int], tuple[int, bytes, bytes]] = field(default_factory=dict)  # (gen, index): epoch, digest, bytes
     inflight: tuple[int, int] = (0, 0)  # seq, deaths
+    remembered: dict[bytes, Remembered] = field(default_factory=dict)
+    editions: list[tuple[Edition, bytes]] = field(default_factory=list)  # newest first
 
 
 @dataclass(slots=True)
@@ -49,6 +51,7 @@ class _Kept:
     algo_version: int = 0
     host: str = ""
     acquired_ms: int = 0
+    lapses_ms: int | None = None  # by the store's clock; None: never
 
 
 class MemoryStore:
@@ -76,12 +79,22 @@ class MemoryStore:
     def warnings(self) -> list[str]:
         return ["the store is kept in memory: nothing survives the end of the process"]
 
-    def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int) -> Owner:
+    def refusals(self) -> list[str]:
+        return []
+
+    def acquire(
+        self,
+        nonce: bytes,
+        algo_version: int,
+        host: str,
+        now_ms: int,
+        ttl_ms: int | None = None,  # noqa: ARG002  one process
+    ) -> Owner:
         kept = self._open()
         if algo_version < kept.algo_version:
             raise Conflict(f"algorithm {algo_version} is older than the last owner's, {kept.algo_version}", "older_algorithm")
         kept.epoch, kept.nonce, kept.algo_version = kept.epoch + 1, nonce, algo_version
-        kept.host, kept.acquired_ms = host, now_ms
+        kept.host, kept.acquired_ms, kept.lapses_ms = host, now_ms, None
         return Owner(kept.epoch, nonce)
 
     def release(self, owner: Owner) -> None:
@@ -148,8 +161,9 @@ class MemoryStore:
         check_read(entry.head, start, after_seq, taken, len(taken) == len(wanted))
         return taken
 
-    def names(self, model: str) -> Iterator[tuple[int, bytes]]:
-        return itertools.chain.from_iterable(map(Names.from_bytes, self._model(model).names))
+    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
+        brought = [blob for last, blob in self._model(model).names if last > after_seq]
+        return itertools.chain.from_iterable(map(Names.from_bytes, brought))
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
         if len(chunk) > CHUNK_BYTES_MAX:
@@ -169,10 +183,7 @@ class MemoryStore:
         entry = self._model(model)
         if not self._owns(owner):
             return Verdict.FENCED
-        at = generation.applied
-        chain = next((record.chain for record in entry.log if record.last == at), None)
-        if at == entry.head.first_seq - 1:
-            chain = entry.trimmed_chain
+        chain = self._chain_at(entry, generation.applied)
         verdict = judge_commit(generation, base_gen, entry.head, entry.generations, chain)
         if verdict is not Verdict.OK:
             return verdict
@@ -234,6 +245,25 @@ class MemoryStore:
             dropped += len(stale)
         return dropped
 
+    def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
+        kept = {**self._model(model).remembered, **{row.key: row for row in rows}}
+        if sum(len(row.row) for row in kept.values()) > bytes_max:
+            return False
+        self._model(model).remembered = kept
+        return True
+
+    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
+        kept = self._model(model).remembered
+        return {key: kept[key] for key in keys if key in kept}
+
+    def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
+        late = [row for row in self._model(model).remembered.values() if row.due_ms <= now_ms]
+        return sorted(late, key=lambda row: (row.due_ms, row.key))[:rows_max]
+
+    def forget(self, model: str, keys: Sequence[bytes]) -> int:
+        kept = self._model(model).remembered
+        return sum(kept.pop(key, None) is not None for key in dict.fromkeys(keys))
+
     def idle(self) -> None:
         for entry in self._open().models.values():
             floor = entry.head.dedupe_floor
@@ -242,14 +272,20 @@ class MemoryStore:
     def close(self) -> None:
         self._failed = True
 
+    def _chain_at(self, entry: _Model, seq: int) -> bytes | None:
+        """The chain of the log at event `seq`; None where no record ends there."""
+        if seq == entry.head.first_seq - 1:
+            return entry.trimmed_chain
+        return next((record.chain for record in entry.log if record.last == seq), None)
+
     def _open(self) -> _Kept:
         if self._failed:
-            raise Unavailable("the store failed or was closed; start again", "store_failed", "unknown")
+            raise StoreFailed("the store failed or was closed; start again")
         return self._kept
 
     def _fail(self) -> None:
         self._failed = True
-        raise Unavailable("the outcome of the write is not known; start again", "store_failed", "unknown")
+        raise StoreFailed("the outcome of the write is not known; start again")
 
     def _owns(self, owner: Owner) -> bool:
         kept = self._open()
@@ -284,4 +320,4 @@ class MemoryStore:
         entry.log.append(record)
         entry.ids.update({key: (seq, content) for key, seq, content in plan.ids})
         if plan.request.names:
-            entry.names.append(Names.of(plan.request.names).to_bytes())
+            entry.names.append((record.last, Names.of(plan.request.names).to_bytes()))

@@ -24,10 +24,11 @@ Theory of operation
     skipped sequence number u64 and a reason in UTF-8; `restore` is version u8, three zero bytes, length u32 of a JSON
     description of the source, that description, and a checkpoint (`layout.py`).
 
-    Records are linked:  digest = SHA-256(kind u8, 7 zero bytes, first u64, count u64, accepted_ms i64, payload)
+    Records are linked:  digest = SHA-256(kind u8, 7 zero bytes, count u64, accepted_ms i64, payload)
                          chain  = SHA-1(chain of the record before, digest)
     and the chain before the first record is SHA-1 of the lineage under a prefix. A record lost, edited, swapped with
-    another or taken over from another model breaks the chain at that record.
+    another or taken over from another model breaks the chain at that record. The chain alone says where a record stands, by
+    the counts of those before it: so whoever appends need not know the end of the log, and several may append at once.
 
     Rule for change: another layout is another version; readers of version 1 stay for ever, as old logs are replayed.
 """
@@ -61,7 +62,7 @@ KINDS: Final[Mapping[int, Kind]] = {code: kind for kind, code in KIND_CODES.item
 _HEAD = struct.Struct("<BBHIII")
 _SKIP = struct.Struct("<B3xQ")
 _RESTORE = struct.Struct("<B3xI")
-_DIGESTED = struct.Struct("<B7xQQq")
+_DIGESTED = struct.Struct("<B7xQq")
 _ROW = struct.Struct("<Idd")
 _ID_BYTES = 16
 _ONE_BITS = np.float64(1.0).view(np.uint64)
@@ -201,9 +202,9 @@ def next_chain(chain: bytes, digest: bytes) -> bytes:
     return hashlib.sha1(chain + digest, usedforsecurity=False).digest()
 
 
-def record_digest(kind: Kind, first: int, count: int, accepted_ms: int, payload: bytes) -> bytes:
-    """Return SHA-256 over everything a record says."""
-    digest = hashlib.sha256(_DIGESTED.pack(KIND_CODES[kind], first, count, accepted_ms))
+def record_digest(kind: Kind, count: int, accepted_ms: int, payload: bytes) -> bytes:
+    """Return SHA-256 over everything a record says but its place, which the chain says."""
+    digest = hashlib.sha256(_DIGESTED.pack(KIND_CODES[kind], count, accepted_ms))
     digest.update(payload)
     return digest.digest()
 
@@ -221,7 +222,7 @@ def check_chain(records: Iterable[Record], after_seq: int, chain: bytes) -> tupl
     for record in records:
         if record.first != after_seq + 1 or record.count < 1:
             raise LogGap(f"log of {record.model!r}: expected event {after_seq + 1}, found {record.first}")
-        if record.digest != record_digest(record.kind, record.first, record.count, record.accepted_ms, record.payload):
+        if record.digest != record_digest(record.kind, record.count, record.accepted_ms, record.payload):
             raise LogFork(f"log of {record.model!r}: the record at event {record.first} was changed after it was written")
         chain = next_chain(chain, record.digest)
         if record.chain != chain:

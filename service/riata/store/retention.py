@@ -7,7 +7,7 @@ from typing import Final
 
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.store.records import first_chain
-from riata.store.store import Generation, Head, Verdict
+from riata.store.store import Edition, Generation, Head, Verdict
 
 TRIM_RECORDS_MAX: Final = 10_000  # records dropped by one call of `trim`: bounds the transaction
 
@@ -28,12 +28,28 @@ def judge_commit(
         return Verdict.FORK
     if newest and generation.applied < newest.applied:
         return Verdict.BEHIND
-    known = [g.chain for g in retained if g.applied == generation.applied]
-    if generation.applied == 0:
+    return _same_chain(generation.applied, generation.chain, head, retained, chain)
+
+
+def _same_chain(applied: int, claimed: bytes, head: Head, retained: Sequence[Generation], chain: bytes | None) -> Verdict:
+    """FORK unless all that is known of the log at event `applied`, and something must be, carries the chain `claimed`."""
+    known = [generation.chain for generation in retained if generation.applied == applied]
+    if applied == 0:
         known.append(first_chain(head.lineage))
     if chain is not None:
         known.append(chain)
-    return Verdict.OK if known and all(generation.chain == other for other in known) else Verdict.FORK
+    return Verdict.OK if known and all(claimed == other for other in known) else Verdict.FORK
+
+
+def judge_edition(
+    edition: Edition, head: Head, retained: Sequence[Generation], newest: Edition | None, chain: bytes | None
+) -> Verdict:
+    """Return the verdict on `edition` but for the owner. Arguments as for `judge_commit`; newest: edition so far."""
+    if edition.lineage != head.lineage:
+        return Verdict.FORK
+    if newest and edition.applied < newest.applied:
+        return Verdict.BEHIND
+    return _same_chain(edition.applied, edition.chain, head, retained, chain)
 
 
 def oldest_kept(retained: Sequence[Generation], keep_generations: int) -> Generation | None:

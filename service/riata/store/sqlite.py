@@ -17,12 +17,13 @@ from riata.base.errors import Conflict, NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store import sqlite_generations as generations_sql
 from riata.store import sqlite_log as log_sql
+from riata.store import sqlite_remembered as remembered_sql
 from riata.store.append_plan import Seen, new_head, plan_group
 from riata.store.directory import Ballast, DirectoryLock
 from riata.store.sqlite_dedupe import DedupeIndex
 from riata.store.sqlite_schema import DATABASE_NAME, SEQ_BITS, connect, version_warning
 from riata.store.sqlite_session import DiskFull, Session
-from riata.store.store import Append, Appended, Generation, Head, Owner, Record, Verdict
+from riata.store.store import Append, Appended, Generation, Head, Owner, Record, Remembered, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,17 @@ class SqliteStore:
             found.append(f"only {ballast.free_bytes()} bytes are free on the disk of the store: no event is accepted")
         return [warning for warning in found if warning]
 
-    def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int) -> Owner:
+    def refusals(self) -> list[str]:
+        return []  # what the disk lacks is found at each append
+
+    def acquire(
+        self,
+        nonce: bytes,
+        algo_version: int,
+        host: str,
+        now_ms: int,
+        ttl_ms: int | None = None,  # noqa: ARG002  one process
+    ) -> Owner:
         return self._session.write(lambda c: generations_sql.take_over(c, nonce, algo_version, host, now_ms))
 
     def release(self, owner: Owner) -> None:
@@ -186,8 +197,8 @@ class SqliteStore:
     def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
         return self._session.read(lambda c: log_sql.read_records(c, model, after_seq, bytes_max))
 
-    def names(self, model: str) -> Iterator[tuple[int, bytes]]:
-        return self._session.read(lambda c: log_sql.read_names(c, log_sql.find_model(c, model).id))
+    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
+        return self._session.read(lambda c: log_sql.read_names(c, log_sql.find_model(c, model).id, after_seq))
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
         if len(chunk) > CHUNK_BYTES_MAX:
@@ -236,6 +247,20 @@ class SqliteStore:
             return generations_sql.drop_stale(c, owner)
 
         return self._session.write(write)
+
+    def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
+        if not self._session.ballast.allows_events():
+            raise Unavailable("the disk is nearly full: nothing can be remembered", "disk_reserve")
+        return self._session.write(lambda c: remembered_sql.put(c, log_sql.find_model(c, model).id, rows, bytes_max))
+
+    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
+        return self._session.read(lambda c: remembered_sql.find(c, log_sql.find_model(c, model).id, keys))
+
+    def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
+        return self._session.read(lambda c: remembered_sql.due(c, log_sql.find_model(c, model).id, now_ms, rows_max))
+
+    def forget(self, model: str, keys: Sequence[bytes]) -> int:
+        return self._session.write(lambda c: remembered_sql.delete(c, log_sql.find_model(c, model).id, keys))
 
     def idle(self) -> None:
         """Fold the write-ahead log, forget expired ids, give space back where it is short. Bounded work at each call."""

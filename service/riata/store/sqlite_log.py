@@ -139,12 +139,12 @@ def delete_events(connection: sqlite3.Connection, row: ModelRow, bound: int, rec
     return sum(count for _, count, _ in gone)
 
 
-def read_names(connection: sqlite3.Connection, model: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (fingerprint, name) of every request that brought some, in the order of the log. Raises `Corrupt`."""
+def read_names(connection: sqlite3.Connection, model: int, after_seq: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (fingerprint, name) of the requests after event `after_seq` that brought some, in order. Raises `Corrupt`."""
     base = model << SEQ_BITS
     sql = "SELECT key, digest, names FROM names WHERE key BETWEEN ? AND ? ORDER BY key"
     blobs = []
-    for key, digest, blob in connection.execute(sql, (base, base + (1 << SEQ_BITS) - 1)):
+    for key, digest, blob in connection.execute(sql, (base + after_seq + 1, base + (1 << SEQ_BITS) - 1)):
         if names_digest(blob) != digest:
             raise Corrupt(f"the names that came with event {key - base} are not what was written")
         blobs.append(blob)

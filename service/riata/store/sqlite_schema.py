@@ -6,11 +6,11 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from riata.base.errors import Conflict, Corrupt, RiataError, Unavailable
+from riata.base.errors import Conflict, Corrupt, RiataError, StoreFailed, Unavailable
 
 DATABASE_NAME: Final = "riata.db"
 APPLICATION_ID: Final = 0x52494154  # "RIAT"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
 SQLITE_SOUND: Final = (3, 51, 3)  # first release without the WAL-reset defect, which needs two connections
 QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # larger files are checked at their small tables only, to bound the start
@@ -41,6 +41,10 @@ SCHEMA: Final = (
         model INTEGER NOT NULL, id BLOB NOT NULL, seq INTEGER NOT NULL, content BLOB NOT NULL,
         PRIMARY KEY (model, id)) STRICT, WITHOUT ROWID""",
     "CREATE TABLE fresh_ids (key INTEGER PRIMARY KEY, born INTEGER NOT NULL, entries BLOB NOT NULL) STRICT",
+    """CREATE TABLE remembered (
+        model INTEGER NOT NULL, key BLOB NOT NULL, due_ms INTEGER NOT NULL, row BLOB NOT NULL,
+        PRIMARY KEY (model, key)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX remembered_due ON remembered (model, due_ms, key)",
     "CREATE TABLE names (key INTEGER PRIMARY KEY, digest BLOB NOT NULL, names BLOB NOT NULL) STRICT",
     """CREATE TABLE generations (
         model INTEGER NOT NULL, gen INTEGER NOT NULL, parent INTEGER NOT NULL, applied INTEGER NOT NULL, chain BLOB NOT NULL,
@@ -164,4 +168,4 @@ def _translated(error: sqlite3.Error, path: Path) -> RiataError:
         return Conflict(f"{path} is open in another program; close it", "directory_locked")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Corrupt(f"{path} is damaged ({error}); {_DAMAGED}")
-    return Unavailable(f"{path}: {error}", "store_failed")
+    return StoreFailed(f"{path}: {error}", "not_accepted")

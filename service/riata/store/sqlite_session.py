@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
-from riata.base.errors import Conflict, Corrupt, Unavailable
+from riata.base.errors import Conflict, Corrupt, StoreFailed, Unavailable
 from riata.store.directory import Ballast
 
 T = TypeVar("T")
@@ -48,14 +48,14 @@ class Session:
     def usable(self, to_write: bool = False) -> sqlite3.Connection:
         """Return the connection. Raises `Unavailable` after a failure, `Conflict` (code `read_only`)."""
         if self._failure:
-            raise Unavailable(f"{self._failure}; end this process and start again", "store_failed", "unknown")
+            raise StoreFailed(f"{self._failure}; end this process and start again")
         if to_write and self.read_only:
             raise Conflict("the store was opened for reading", "read_only")
         return self._connection
 
     def _fail(self, error: sqlite3.Error) -> Unavailable:
         self._failure = f"the store failed ({error})"
-        return Unavailable(f"{self._failure}; end this process and start again", "store_failed", "unknown")
+        return StoreFailed(f"{self._failure}; end this process and start again")
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run `query`. Raises `Corrupt` where the database is damaged."""

@@ -1,12 +1,16 @@
 """The `Store` contract: log, dedupe index, ownership and checkpoints of every model, in one place.
 
 All of a model's parts share one store, so any surviving prefix of its history is a consistent cut.
-Calls block; one thread owns a store. Every call that writes is atomic: it happened wholly or not at all.
+Calls block; one thread owns a store object. Every call that writes is atomic: it happened wholly or not at all.
+
+An embedded store has one process, which is its owner. A `SharedStore` has many: any of them appends, one owns it for as long
+as it renews its lease, the others follow what the owner publishes. Each process, and each thread that must not wait for
+another, has a store object of its own on the same content.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, Protocol
@@ -116,13 +120,62 @@ class Owner:
     nonce: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The features of a prediction whose label is still to come.
+
+    key    : 16 bytes, of the prediction's id
+    due_ms : unix time after which the label counts as late
+    row    : payload of an `observe` record of one row (`records.encode_batch`); its label means nothing
+    """
+
+    key: bytes
+    due_ms: int
+    row: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Edition:
+    """A model as it is served, published by the owner for those who follow."""
+
+    number: int  # counts the editions of a model; given by the store
+    applied: int  # the model is that after events 1..applied
+    chain: Digest  # chain of the log at `applied`
+    lineage: Digest
+    epoch: int
+    gen: int  # newest durable generation when it was made
+    created_ms: int
+    bytes: int
+    digest: Digest  # BLAKE2b-256 over the content
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a model stands: its log, its newest generation and its newest edition (numbers and events 0 for none)."""
+
+    head: Head
+    gen: int
+    gen_applied: int
+    edition: int
+    edition_applied: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who owns a shared store: what it said of itself, and for how much longer its lease runs unless renewed."""
+
+    epoch: int
+    host: str
+    remaining_ms: int
+
+
 class Verdict(Enum):
-    """Answer of `commit`."""
+    """Answer of `commit` and `publish`."""
 
     OK = "ok"
     FENCED = "fenced"  # somebody else owns the store
     CONFLICT = "conflict"  # the newest generation is not the one this was based on
-    BEHIND = "behind"  # applied is lower than that of the newest generation
+    BEHIND = "behind"  # applied is lower than that of the newest generation, or edition
     FORK = "fork"  # the log at `applied` carries another chain, or the lineage differs
     MISSING = "missing"  # a staged chunk is not there
 
@@ -138,8 +191,17 @@ class Store(Protocol):
         """Sentences about conditions that weaken a promise, for the start-up log and readiness."""
         ...
 
-    def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int) -> Owner:
-        """Become the owner: epoch + 1. Refuses (`Conflict`, code `older_algorithm`) an older algorithm than the last owner's."""
+    def refusals(self) -> list[str]:
+        """Sentences about what is wrong with the store itself, each naming the setting and the command that mends it. While
+        there is one no event may be accepted. Raises `Unavailable` where the store does not answer."""
+        ...
+
+    def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int, ttl_ms: int | None = None) -> Owner:
+        """Become the owner: epoch + 1. Refuses (`Conflict`, code `older_algorithm`) an older algorithm than the last owner's.
+
+        Without `ttl_ms` the store is taken from whoever had it: an embedded store is asked by the one process that holds its
+        directory. With `ttl_ms` the ownership is a lease that lapses so much later, by the store's own clock, and a lease that
+        another nonce holds is not taken: `Conflict` (code `owned`). Asking again with the nonce that holds it renews it."""
         ...
 
     def release(self, owner: Owner) -> None:
@@ -184,8 +246,9 @@ class Store(Protocol):
         where one is not what was written."""
         ...
 
-    def names(self, model: str) -> Iterator[tuple[int, bytes]]:
-        """(64-bit fingerprint, name in UTF-8) as the requests brought them, in the order of the log.
+    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
+        """(64-bit fingerprint, name in UTF-8) as the requests whose events end after `after_seq` brought them, in the order
+        of the log.
 
         A name may come more than once; the first counts. Raises `Corrupt`."""
         ...
@@ -226,8 +289,56 @@ class Store(Protocol):
         """Delete chunks staged by earlier owners, or for generations that can no longer be committed; return how many."""
         ...
 
+    def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
+        """Keep `rows` until they are forgotten; all or, where their `row` bytes and those kept already exceed `bytes_max`,
+        none: false. A key that is kept already is replaced. Durable on return. Raises `Unavailable` as `append` does."""
+        ...
+
+    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
+        """Those of `keys` that are kept."""
+        ...
+
+    def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
+        """The rows with due_ms <= now_ms, by (due_ms, key), at most `rows_max`."""
+        ...
+
+    def forget(self, model: str, keys: Sequence[bytes]) -> int:
+        """Keep these no longer; return how many were kept."""
+        ...
+
     def idle(self) -> None:
         """Housekeeping when there is nothing else to do."""
         ...
 
     def close(self) -> None: ...
+
+
+class SharedStore(Store, Protocol):
+    """A store of several processes. What `Store` says holds here too."""
+
+    def heartbeat(self, owner: Owner, ttl_ms: int) -> Mapping[str, Standing] | None:
+        """Renew the lease; return where every model stands. None where `owner` no longer owns: it must stop at once."""
+        ...
+
+    def standings(self) -> Mapping[str, Standing]:
+        """Where every model stands, for those who follow."""
+        ...
+
+    def holder(self) -> Holder | None:
+        """Who owns the store now; None where nobody does."""
+        ...
+
+    def await_log(self, after: Mapping[str, int], timeout_ms: int) -> bool:
+        """Wait until the log of one of these models reaches beyond the event named, at most `timeout_ms`; tell whether."""
+        ...
+
+    def publish(self, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
+        """Make `content` what followers serve, as number newest + 1 (the number in `edition` is ignored).
+
+        FENCED, BEHIND and FORK as for `commit`; events equal to the newest edition's are fine. At least the edition before
+        the newest stays readable, for those who are reading it."""
+        ...
+
+    def open_edition(self, model: str) -> tuple[Edition, bytes] | None:
+        """The newest edition, digest checked; None where there is none. Raises `Corrupt` (code `edition_corrupt`)."""
+        ...

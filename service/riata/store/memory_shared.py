@@ -1,0 +1,149 @@
+"""The `SharedStore` contract in plain memory: several store objects in one process, for tests of those who share a store."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from riata.base.clock import Clock, SystemClock
+from riata.base.errors import Conflict, Corrupt, Unavailable
+from riata.base.limits import DEDUPE_EVENTS
+from riata.store.memory import MemoryStore
+from riata.store.retention import judge_edition
+from riata.store.store import Append, Appended, Edition, Head, Holder, Owner, Standing, Verdict
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EDITIONS_KEPT = 2
+
+
+def _locked(call: F) -> F:
+    @functools.wraps(call)
+    def under_the_lock(self: SharedMemoryStore, *arguments: Any, **named: Any) -> Any:
+        with self._changed:
+            return call(self, *arguments, **named)
+
+    return cast(F, under_the_lock)
+
+
+class SharedMemoryStore(MemoryStore):
+    """One view of a store that several threads share. Every call takes the one lock."""
+
+    def __init__(self, dedupe_events: int = DEDUPE_EVENTS, clock: Clock | None = None) -> None:
+        super().__init__(dedupe_events)
+        self._clock = clock or SystemClock()
+        self._changed = threading.Condition(threading.RLock())
+        self.gone = ""  # why nobody gets an answer, for tests; empty: they do
+
+    read = _locked(MemoryStore.read)
+    stage = _locked(MemoryStore.stage)
+    commit = _locked(MemoryStore.commit)
+    mark_verified = _locked(MemoryStore.mark_verified)
+    trim = _locked(MemoryStore.trim)
+    drop = _locked(MemoryStore.drop)
+    remember = _locked(MemoryStore.remember)
+    recall = _locked(MemoryStore.recall)
+    due = _locked(MemoryStore.due)
+    forget = _locked(MemoryStore.forget)
+    idle = _locked(MemoryStore.idle)
+
+    def another(self) -> SharedMemoryStore:
+        """Return another store object on the same content."""
+        other = SharedMemoryStore(self.dedupe_events, self._clock)
+        other._kept, other._changed = self._kept, self._changed
+        return other
+
+    def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int, ttl_ms: int | None = None) -> Owner:
+        with self._changed:
+            kept = self._open()
+            holder = self.holder()
+            if ttl_ms is not None and holder is not None:
+                if kept.nonce != nonce:
+                    raise Conflict(f"{holder.host} owns the store for another {holder.remaining_ms} ms", "owned")
+                kept.lapses_ms = self._clock.monotonic_ms() + ttl_ms
+                return Owner(kept.epoch, kept.nonce)
+            owner = super().acquire(nonce, algo_version, host, now_ms)
+            kept.lapses_ms = None if ttl_ms is None else self._clock.monotonic_ms() + ttl_ms
+            return owner
+
+    def heartbeat(self, owner: Owner, ttl_ms: int) -> Mapping[str, Standing] | None:
+        with self._changed:
+            if not self._owns(owner):
+                return None
+            self._kept.lapses_ms = self._clock.monotonic_ms() + ttl_ms
+            return self.standings()
+
+    def standings(self) -> Mapping[str, Standing]:
+        with self._changed:
+            return {name: self._standing(name) for name in self.models()}
+
+    def holder(self) -> Holder | None:
+        with self._changed:
+            kept = self._open()
+            left = 2**53 if kept.lapses_ms is None else kept.lapses_ms - self._clock.monotonic_ms()
+            return Holder(kept.epoch, kept.host, left) if kept.nonce and left > 0 else None
+
+    def create(self, model: str, lineage: bytes) -> Head:
+        with self._changed:
+            return super().create(model, lineage)
+
+    def append(self, group: Sequence[Append]) -> list[Appended]:
+        with self._changed:
+            appended = super().append(group)
+            self._changed.notify_all()
+            return appended
+
+    def await_log(self, after: Mapping[str, int], timeout_ms: int) -> bool:
+        def reached() -> bool:
+            models = self._open().models
+            return any(models[name].head.seq > seq for name, seq in after.items() if name in models)
+
+        with self._changed:
+            return self._changed.wait_for(reached, timeout_ms / 1000)
+
+    def publish(self, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
+        with self._changed:
+            entry = self._model(model)
+            if not self._owns(owner):
+                return Verdict.FENCED
+            newest = entry.editions[0][0] if entry.editions else None
+            verdict = judge_edition(edition, entry.head, entry.generations, newest, self._chain_at(entry, edition.applied))
+            if verdict is Verdict.OK:
+                number = newest.number + 1 if newest else 1
+                numbered = dataclasses.replace(edition, number=number, epoch=owner.epoch)
+                entry.editions = [(numbered, content), *entry.editions[: EDITIONS_KEPT - 1]]
+            return verdict
+
+    def open_edition(self, model: str) -> tuple[Edition, bytes] | None:
+        with self._changed:
+            editions = self._model(model).editions
+            if not editions:
+                return None
+            edition, content = editions[0]
+            if hashlib.blake2b(content, digest_size=32).digest() != edition.digest:
+                raise Corrupt(f"edition {edition.number} of {model!r} is not what was written", "edition_corrupt")
+            return edition, content
+
+    def _open(self) -> Any:
+        if self.gone:
+            raise Unavailable(self.gone, "store_unreachable")
+        return super()._open()
+
+    def _owns(self, owner: Owner) -> bool:
+        return super()._owns(owner) and self.holder() is not None
+
+    def _standing(self, name: str) -> Standing:
+        entry = self._model(name)
+        newest = entry.generations[0] if entry.generations else None
+        edition = entry.editions[0][0] if entry.editions else None
+        return Standing(
+            entry.head,
+            newest.gen if newest else 0,
+            newest.applied if newest else 0,
+            edition.number if edition else 0,
+            edition.applied if edition else 0,
+        )
