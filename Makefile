@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench soak lock clean
+.PHONY: help setup run demo test check bench soak image lock clean
 
 help:            ## show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/'
@@ -41,11 +41,16 @@ check: $(VENV)/.tested  ## style and types
 test: check      ## style, types and every test that runs before a merge
 	$(BIN)/python -m pytest
 
-soak: $(VENV)/.tested   ## the long tests: 300 kills, 100,000 mutated bodies
+SEEDS ?= 200000
+soak: $(VENV)/.tested   ## the long tests: 300 kills, 100,000 mutated bodies; SEEDS=200000 simulated histories
 	$(BIN)/python -m pytest -m slow --timeout=7200
+	$(BIN)/python -m tests.simulation --first 1000000 --seeds $(SEEDS)
 
 bench: $(VENV)/.tested  ## speed against the peers, as ratios measured in one run
 	$(BIN)/python -m tests.bench.http_observe
+
+image: $(VENV)/.tested  ## build the image without a container engine, start it, time it; wants root, buildah, debootstrap
+	$(BIN)/python -m tests.deploy.image
 
 lock: $(VENV)/.tested   ## pin the newest versions that fit pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

@@ -29,23 +29,33 @@ def free_port() -> int:
 class Running:
     """`riata serve` on a directory; `start` again after `kill` finds what was there."""
 
-    def __init__(self, directory: Path, environment: dict[str, str] | None = None, module: str = "riata") -> None:
+    def __init__(
+        self, directory: Path, environment: dict[str, str] | None = None, module: str = "riata", arguments: tuple[str, ...] = ()
+    ) -> None:
         self.directory = directory
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._module = module
         self._environment = environment or {}
+        self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, wait: bool = True) -> None:
         output = (self.directory.parent / f"{self.directory.name}.log").open("ab")
         command = [sys.executable, "-m", self._module, "serve", "--port", str(self.port), "--data", str(self.directory)]
+        command += self._arguments
         outside = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
         environment = {**outside, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT))), **self._environment}
         with output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         if wait:
             self.wait_until_ready()
+
+    @staticmethod
+    def of_role(directory: Path, role: str, store: str, environment: dict[str, str] | None = None) -> Running:
+        """A process of a service on a shared store, whose lease is short enough for tests."""
+        short = {"RIATA_LEASE_TTL_MS": "3000", "RIATA_FOLLOW_EVERY_MS": "50", "RIATA_STORE_TIMEOUT_MS": "2000"}
+        return Running(directory, {**short, **(environment or {})}, arguments=("--role", role, "--store", store))
 
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_S
@@ -68,6 +78,18 @@ class Running:
         except RuntimeError:
             return False
         return True
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing of the process runs."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def wait(self, timeout_s: float = 60.0) -> int:
+        """Wait until the process ends by itself; returns the exit code."""
+        return self.process.wait(timeout_s)
 
     @property
     def process(self) -> subprocess.Popen[bytes]:

@@ -26,10 +26,11 @@ THIRD_PARTY = {
     "wire": {"numba", "numpy", "msgspec", "annotated_types"},
     "learn": {"numpy", "numba", "annotated_types"},
     "store": {"numpy"},
+    "store/redis_link.py": {"hiredis"},
     "predict": {"numpy", "numba"},
     "watch": {"numpy", "numba", "annotated_types"},
     "run": {"numpy", "annotated_types"},
-    "web": {"fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client", "numpy", "anyio", "msgspec"},
+    "web": {"fastapi", "starlette", "uvicorn", "httptools", "pydantic", "prometheus_client", "numpy", "anyio", "msgspec"},
     "client": {"httpx"},
     "cli": {"typer", "rich", "click"},
     "wiring": set(),
@@ -156,6 +157,32 @@ def test_the_rooms_that_decide_the_bits_have_no_clock_and_no_chance() -> None:
             names = {name.split(".")[0] for name in imported(tree)}
             wrong += [f"{path.relative_to(PACKAGE)} imports {name}" for name in names & {"time", "random", "secrets", "datetime"}]
     assert wrong == []
+
+
+DRIVEN = {"core.py", "lead.py", "tail.py", "recovery.py", "checkpointer.py"}  # of `run`: clocks and chance are handed to them
+OWN_WILL = {"time.time", "time.time_ns", "random.random", "random.uniform", "uuid.uuid4", "os.urandom", "secrets.token_bytes"}
+
+
+def own_will(tree: ast.Module) -> list[str]:
+    """Calls by which code would ask for the hour, or for chance, itself."""
+    dotted = [
+        f"{node.value.id}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    ]
+    bare = [name for name in imported(tree) if name in ("random", "secrets", "uuid")]
+    return [name for name in dotted if name in OWN_WILL] + bare
+
+
+def test_the_protocol_asks_neither_the_hour_nor_for_chance() -> None:
+    driven = {path.name: tree for room, path, tree in modules() if room == "run" and path.name in DRIVEN}
+    assert driven.keys() == DRIVEN
+    assert {name: found for name, tree in driven.items() if (found := own_will(tree))} == {}
+
+
+def test_the_check_of_the_protocol_sees_a_clock_and_a_die() -> None:
+    tree = ast.parse("import time, random\nx = time.time() + random.random()")
+    assert own_will(tree) == ["time.time", "random.random", "random"]
 
 
 def test_every_kernel_names_its_source_and_has_a_slow_twin() -> None:

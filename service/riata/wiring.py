@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
+import resource
 import secrets
 import socket
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from riata.base.clock import SystemClock
 from riata.base.settings import Settings
@@ -19,66 +22,141 @@ from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
 from riata.store.memory import MemoryStore
+from riata.store.redis import RedisSettings, open_redis
+from riata.store.redis_url import read_url
 from riata.store.sqlite import SqliteSettings, open_sqlite
 from riata.store.store import Store
 from riata.web.app import create_app
+from riata.web.bounds import Bounds, Front
+from riata.web.buckets import Buckets
+from riata.web.front_meters import FrontCollector
+from riata.web.gate import Gate, KeysFile
 from riata.web.guard import require_safe_host
+from riata.web.health_listener import health_app, health_listener
 from riata.web.server import build_server, listen, run
 from riata.web.settings import WebSettings
 
 log = logging.getLogger("riata")
 
 EXIT_STORE_FAILED = 70  # the disk did not do its part: a new start finds out what it holds
+EXIT_LOST = 75  # the store is another process's now, or not what it was: a new start takes it as it is
+FILES_MAX = 65_536
 _M_TRIM_THRESHOLD = -1  # numbers of glibc's malloc.h
 _M_MMAP_THRESHOLD = -3
 _ANSWER_S = 0.5  # time for open requests to hear that their outcome is unknown
 
 
-def build_engine(settings: Settings, on_fatal: Callable[[str], None]) -> Engine:
+def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: Callable[[str], None] | None = None) -> Engine:
     """Build what runs, on the store that the settings name; nothing is opened yet."""
+    shared = settings.store_kind == "redis"
     engine_settings = EngineSettings(
         host=f"{socket.gethostname()} pid {os.getpid()}",
         retention=Retention(settings.generations_kept, settings.log_keep_events),
-        durability="fsync" if settings.store_kind == "sqlite" else "memory",
+        durability="memory" if settings.store_kind == "memory" else "fsync",
         inbox_requests_max=settings.inbox_requests_max,
         lag_events_max=settings.lag_events_max,
         observe_timeout_ms=settings.observe_timeout_ms,
         min_seq_wait_ms=settings.min_seq_wait_ms,
+        remember_bytes_max=settings.remember_bytes_max,
+        role=settings.role,
+        shared=shared,
+        lease_ttl_ms=settings.lease_ttl_ms,
+        follow_every_ms=settings.follow_every_ms,
+        max_staleness_s=settings.max_staleness_s,
+        copies=settings.data / "copies" if settings.role == "replica" else None,
+        note=settings.data / "store.note" if shared else None,
     )
-    return Engine(lambda: open_store(settings), engine_settings, SystemClock(), secrets.token_bytes, on_fatal)
+    return Engine(lambda: open_store(settings), engine_settings, SystemClock(), secrets.token_bytes, on_fatal, on_lost)
 
 
 def open_store(settings: Settings) -> Store:
-    """Open the store that the settings name."""
+    """Open the store that the settings name. Of a shared one every thread opens its own."""
     if settings.store_kind == "memory":
         return MemoryStore(dedupe_events=settings.dedupe_events)
+    if settings.store_kind == "redis":
+        return open_redis(settings.store, redis_settings(settings))
     reserve = settings.disk_reserve_bytes
     return open_sqlite(settings.data, SqliteSettings(reserve, reserve, settings.dedupe_events))
 
 
 def serve(settings: Settings) -> None:
     """Serve until told to stop. Raises what kept the service from starting, once the listener is closed again."""
-    require_safe_host(settings.host, settings.allow_unauthenticated)
+    gate = build_gate(settings)
+    if gate.file is None:
+        require_safe_host(settings.host, settings.allow_unauthenticated)
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     hold_freed_memory()
+    allow_many_files()
     listener = listen(settings.host, settings.port)
-    engine = build_engine(settings, end_process)
+    engine = build_engine(settings, end_process, partial(end_process, code=EXIT_LOST))
     failures: list[BaseException] = []
 
     def on_start_failed(error: BaseException) -> None:
         failures.append(error)
         server.should_exit = True
 
-    web_settings = WebSettings(body_bytes_max=settings.body_bytes_max, docs=settings.docs)
-    app = create_app(Service(engine), Admin(engine), web_settings, engine.clock, on_start_failed)
-    server = build_server(app, settings.host, settings.port, settings.graceful_stop_s)
+    service = Service(engine)
+    web_settings = WebSettings(settings.body_bytes_max, body_deadline_s=settings.body_timeout_s, docs=settings.docs)
+    app = create_app(service, Admin(engine), web_settings, engine.clock, on_start_failed, gate)
+    server = build_server(app, settings.host, settings.port, settings.graceful_stop_s, Front(connection_bounds(settings)))
+    app.state.meters.registry.register(FrontCollector(server, gate))
     port = listener.getsockname()[1]
-    log.info("serving on http://%s:%d, events in %s", settings.host, port, settings.data)
-    run(server, [listener])
+    log.info("serving on http://%s:%d, role %s, events in %s", settings.host, port, settings.role, where(settings))
+    with contextlib.ExitStack() as beside:
+        if settings.health_port is not None:
+            probes = health_app(service, app.state.meters, server.stopping)
+            at = beside.enter_context(health_listener(probes, settings.health_host, settings.health_port))
+            log.info("probes and meters on http://%s:%d", settings.health_host, at)
+        run(server, [listener])
     if failures:
         raise failures[0]
+
+
+def redis_settings(settings: Settings) -> RedisSettings:
+    """What a Redis store is told. Raises `OSError` where the file with the password cannot be read."""
+    file = settings.store_password_file
+    password = "" if file is None else file.read_text(encoding="utf-8").partition("\n")[0].strip()
+    return RedisSettings(
+        namespace=settings.namespace,
+        password=password,
+        timeout_ms=settings.store_timeout_ms,
+        dedupe_events=settings.dedupe_events,
+        attested=settings.durability_attested,
+    )
+
+
+def where(settings: Settings) -> str:
+    """Where the events are, for the log: without user and password. Raises `BadInput` (code `bad_store_url`)."""
+    return read_url(settings.store).shown if settings.store_kind == "redis" else str(settings.data)
+
+
+def build_gate(settings: Settings) -> Gate:
+    """Build what asks for keys, which are read now. Raises `BadInput` (bad_keys_file) where the file is not one."""
+    file = None if settings.keys_file is None else KeysFile(settings.keys_file.expanduser())
+    if file is not None:
+        file.load()
+    return Gate(SystemClock(), file, Buckets(settings.requests_per_s_max, settings.total_requests_per_s_max))
+
+
+def connection_bounds(settings: Settings) -> Bounds:
+    """Return what a connection may take, as the settings say."""
+    return Bounds(
+        head_s=settings.head_timeout_s,
+        body_idle_s=settings.body_idle_timeout_s,
+        write_s=settings.write_timeout_s,
+        idle_s=settings.idle_timeout_s,
+        connections_max=settings.connections_max,
+    )
+
+
+def allow_many_files() -> None:
+    """Use the files that the system allows: every connection is one, every model in the embedded store is some."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def hold_freed_memory() -> None:
@@ -96,7 +174,7 @@ def hold_freed_memory() -> None:
     mallopt(_M_TRIM_THRESHOLD, 256 * 2**20)
 
 
-def end_process(reason: str) -> None:
+def end_process(reason: str, code: int = EXIT_STORE_FAILED) -> None:
     """End the process at once, but for the answers under way: after an error at COMMIT nothing else is safe."""
     log.critical("ending the process: %s", reason)
-    threading.Timer(_ANSWER_S, os._exit, (EXIT_STORE_FAILED,)).start()
+    threading.Timer(_ANSWER_S, os._exit, (code,)).start()

@@ -116,9 +116,27 @@ def test_a_boolean_is_not_an_integer(tmp_path: Path) -> None:
     assert "got a boolean" in refusal(config=file).detail
 
 
-@pytest.mark.parametrize("url", ["redis://localhost:6379/0", "rediss://h"])
-def test_redis_is_refused_plainly(url: str) -> None:
-    assert "this server has no Redis store" in refusal({"store": url}).detail
+@pytest.mark.parametrize(
+    "url",
+    ["redis://localhost:6379/0", "rediss://h", "unix:///run/redis.sock", "redis+sentinel://a:1,b:2/name", "redis+cluster://h:1"],
+)
+@pytest.mark.parametrize("role", ["all", "web", "writer", "replica"])
+def test_a_redis_takes_every_role(url: str, role: str) -> None:
+    settings = load_settings({"store": url, "role": role})
+    assert (settings.store_kind, settings.store, settings.role) == ("redis", url, role)
+
+
+@pytest.mark.parametrize("store", ["sqlite:", "memory:"])
+@pytest.mark.parametrize("role", ["web", "writer", "replica"])
+def test_a_store_of_one_process_takes_no_role_but_all(store: str, role: str) -> None:
+    assert f"role {role} needs a store that several processes share" in refusal({"store": store, "role": role}).detail
+    assert load_settings({"store": store, "role": "all"}).role == "all"
+
+
+def test_an_unknown_role_store_or_namespace_is_refused() -> None:
+    assert "'all', 'web', 'writer' or 'replica'" in refusal({"store": "redis://h", "role": "boss"}).detail
+    assert "did you mean 'redis'" in refusal({"store": "reddis://h"}).detail
+    assert "--namespace" in refusal({"namespace": "a b"}).detail
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Final
 
 BENCHES: Final = (
     "progressive", "defaults", "paper_figures", "http_observe", "append_log",
-    "budgets", "drift", "gaps", "paper_tables", "coverage", "ftrl_defaults", "sketch_speed",
+    "budgets", "drift", "gaps", "paper_tables", "coverage", "ftrl_defaults", "sketch_speed", "durable",
 )  # fmt: skip
 
 for bench in BENCHES:

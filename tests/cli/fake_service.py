@@ -92,8 +92,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
     """The fake in the place of whatever a client made by a verb would reach."""
     fake = FakeService()
 
-    def make(url: str) -> client.Riata:
-        return real(url, sleep=lambda _: None, transport=httpx.MockTransport(fake))
+    def make(url: str, api_key: str | None = None) -> client.Riata:
+        return real(url, sleep=lambda _: None, transport=httpx.MockTransport(fake), api_key=api_key)
 
     real = client.Riata
     monkeypatch.setattr(client, "Riata", make)

@@ -19,6 +19,7 @@ from riata.client import Unreachable
 from tests.cli.fake_service import FakeService, service
 
 __all__ = ["service"]
+VERBS = "serve observe predict path tune replay inspect demo warm keys version"
 ROWS = "".join(f'{{"features":{{"age":{i}}},"label":{i % 2}}}\n' for i in range(5))
 
 
@@ -40,7 +41,7 @@ def test_version_is_the_packages() -> None:
     assert (result.exit_code, result.stdout.split()[:2]) == (0, ["riata", __version__])
 
 
-@pytest.mark.parametrize("verb", ["serve", "observe", "predict", "path", "tune", "replay", "inspect", "demo", "version"])
+@pytest.mark.parametrize("verb", VERBS.split())
 def test_the_help_of_every_verb_has_an_example(verb: str) -> None:
     result = run(verb, "--help")
     assert result.exit_code == 0
@@ -104,10 +105,13 @@ def test_a_url_that_is_none_is_misuse(rows: Path) -> None:
 
 
 def test_serve_refuses_a_bad_setting_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run("serve", "--store", "redis://localhost")
+    result = run("serve", "--role", "web")
     assert (result.exit_code, result.stderr) == (
         2,
-        "riata: --store: this server has no Redis store; it keeps events in sqlite: or memory:\n",
+        (
+            "riata: --role: role web needs a store that several processes share: give one with --store redis://host:6379/0; "
+            "sqlite: belongs to the one process that has it, whose role is all\n"
+        ),
     )
     monkeypatch.setenv("RIATA_PROT", "1")
     assert "did you mean 'RIATA_PORT'?" in run("serve").stderr

@@ -40,7 +40,8 @@ def test_the_penalty_of_a_sketch_may_change_and_nothing_else_of_it() -> None:
         check_change(sketch(), sketch(gamma=0.5, rho=0.5, gamma_of=[]))
     with pytest.raises(Conflict, match=r"learner\.kind"):
         check_change(sketch(), read_config({}))
-    assert may_change(sketch()) == ["checkpoint_every_events", "checkpoint_every_s", "gamma", "publish_every_ms"]
+    always = {"checkpoint_every_events", "checkpoint_every_s", "publish_every_ms", "default_label", "label_ttl_s"}
+    assert may_change(sketch()) == sorted(always | {"gamma"})
     assert "gamma" not in may_change(read_config({"learner": {"kind": "ftrl_proximal"}}))
 
 

@@ -15,64 +15,79 @@ from riata.base.errors import RiataError
 from riata.store.layout import split_chunks
 from riata.store.memory import MemoryStore
 from riata.store.records import encode_document, encode_skip
+from riata.store.redis import RedisSettings, open_redis
 from riata.store.sqlite import SqliteSettings, open_sqlite
-from riata.store.store import Append, Appended, Generation, Owner, Record, Store
+from riata.store.store import Append, Appended, Generation, Owner, Record, Remembered, Store
 from riata.wire.batch import Batch
 from riata.wire.names import Names
+from tests.redis_server import RedisServer
 from tests.store.batches import generation, observe, one_row, random_batch
 
+REDIS = RedisSettings(dedupe_events=60)
 SMALL = SqliteSettings(ballast_bytes=2**16, reserve_bytes=2**10, dedupe_events=60, wal_bytes_max=2**18)
 MODELS = ["a", "b", "nobody"]
 
 
-class Pair:
-    """Two stores that are told the same."""
+class Stores:
+    """Three stores that are told the same: in memory, on disk, in Redis."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, server: RedisServer) -> None:
         self.directory = directory
-        self.stores: list[Store] = [MemoryStore(dedupe_events=60), open_sqlite(directory, SMALL)]
+        self.server = server
+        self.stores: list[Store] = [MemoryStore(dedupe_events=60), *self.opened()]
 
-    def both(self, ask: Callable[[Store], Any]) -> Any:
-        """Return the answer of both, which must be one."""
+    def opened(self) -> list[Store]:
+        return [open_sqlite(self.directory, SMALL), open_redis(self.server.url, REDIS)]
+
+    def all(self, ask: Callable[[Store], Any]) -> Any:
+        """Return the answer of all, which must be one."""
         answers = [answer_of(ask, store) for store in self.stores]
-        assert plain(answers[0]) == plain(answers[1])
+        for other in answers[1:]:
+            assert plain(answers[0]) == plain(other)
         return answers[0]
 
-    def restart(self) -> None:
-        memory, sqlite = self.stores
+    def restart(self, kill: bool = False) -> None:
+        """Go on with what a new process would find; with `kill` Redis is a new process too."""
+        memory, *others = self.stores
         assert isinstance(memory, MemoryStore)
-        sqlite.close()
-        self.stores = [memory.crash(), open_sqlite(self.directory, SMALL)]
+        for store in others:
+            store.close()
+        if kill:
+            self.server.kill()
+            self.server.start()
+        self.stores = [memory.crash(), *self.opened()]
 
     def dump(self) -> None:
         """Compare all that can be read."""
-        for model in self.both(lambda store: store.models()):
+        for model in self.all(lambda store: store.models()):
             self.dump_model(model)
 
     def dump_model(self, model: str) -> None:
-        head = self.both(lambda store: store.head(model))
-        self.both(lambda store: store.read(model, head.first_seq - 1, 2**30))
-        self.both(lambda store: list(store.names(model)))
-        self.both(lambda store: store.inflight(model))
-        for kept in self.both(lambda store: store.generations(model)):
-            self.both(partial(open_it, model=model, gen=kept.gen))
+        head = self.all(lambda store: store.head(model))
+        self.all(lambda store: store.read(model, head.first_seq - 1, 2**30))
+        self.all(lambda store: list(store.names(model)))
+        self.all(lambda store: store.inflight(model))
+        self.all(lambda store: store.remembered(model))
+        self.all(lambda store: store.due(model, 2**40, 1000))
+        for kept in self.all(lambda store: store.generations(model)):
+            self.all(partial(open_it, model=model, gen=kept.gen))
 
 
 def named(store: Store, batch: Batch, *pairs: tuple[int, bytes]) -> None:
     store.append([dataclasses.replace(observe("a", batch), names=Names.of(pairs))])
 
 
-def test_names_come_back_in_the_order_of_the_log_repeats_and_all(pair: Pair) -> None:
-    pair.both(lambda store: store.create("a", bytes(16)))
-    pair.both(lambda store: store.create("b", bytes(16)))
+def test_names_come_back_in_the_order_of_the_log_repeats_and_all(stores: Stores) -> None:
+    stores.all(lambda store: store.create("a", bytes(16)))
+    stores.all(lambda store: store.create("b", bytes(16)))
     first, second = one_row(1), one_row(2)
-    pair.both(lambda store: named(store, first, (2**64 - 1, b""), (7, "grün".encode())))
-    pair.both(lambda store: named(store, first, (8, b"with a duplicate row")))  # nothing is written, so no name is either
-    pair.both(lambda store: named(store, second, (7, b"once more")))
-    pair.restart()
+    stores.all(lambda store: named(store, first, (2**64 - 1, b""), (7, "grün".encode())))
+    stores.all(lambda store: named(store, first, (8, b"with a duplicate row")))  # nothing is written, so no name is either
+    stores.all(lambda store: named(store, second, (7, b"once more")))
+    stores.restart()
     wanted = [(2**64 - 1, b""), (7, "grün".encode()), (7, b"once more")]
-    assert pair.both(lambda store: list(store.names("a"))) == wanted
-    assert pair.both(lambda store: list(store.names("b"))) == []
+    assert stores.all(lambda store: list(store.names("a"))) == wanted
+    assert stores.all(lambda store: list(store.names("b"))) == []
 
 
 def open_it(store: Store, model: str, gen: int) -> bytes:
@@ -99,19 +114,20 @@ def plain(answer: Any) -> Any:
 
 
 class Walk:
-    """Draws commands from a seed and gives them to both stores."""
+    """Draws commands from a seed and gives them to all stores."""
 
-    def __init__(self, pair: Pair, seed: int) -> None:
-        self.pair = pair
+    def __init__(self, stores: Stores, seed: int) -> None:
+        self.stores = stores
         self.rng = np.random.default_rng(seed)
         self.owners: list[Owner] = []
         nonce = self.rng.bytes(16)
         version = 2  # of the first owner: from now on 1 is refused, now and then
-        self.owners.append(self.pair.both(lambda store: store.acquire(nonce, version, "here", 1)))
+        self.owners.append(self.stores.all(lambda store: store.acquire(nonce, version, "here", 1)))
 
     def step(self) -> None:
         commands = [self.append] * 6 + [self.checkpoint] * 3 + [self.trim, self.read, self.mark, self.acquire, self.release]
-        commands += [self.create, self.drop, self.loose_stage, self.verify, self.idle, self.pair.restart, self.pair.dump]
+        commands += [self.create, self.drop, self.loose_stage, self.verify, self.idle, self.restart, self.stores.dump]
+        commands += [self.remember, self.recall]
         commands[int(self.rng.integers(0, len(commands)))]()
 
     def model(self) -> str:
@@ -123,27 +139,27 @@ class Walk:
 
     def acquire(self) -> None:
         nonce, version = self.rng.bytes(16), int(self.rng.choice([1, 2, 2]))
-        owner = self.pair.both(lambda store: store.acquire(nonce, version, "here", 1))
+        owner = self.stores.all(lambda store: store.acquire(nonce, version, "here", 1))
         if isinstance(owner, Owner):
             self.owners.append(owner)
 
     def release(self) -> None:
         owner = self.owner()
-        self.pair.both(lambda store: store.release(owner))
+        self.stores.all(lambda store: store.release(owner))
 
     def create(self) -> None:
         model, lineage = self.model(), self.rng.bytes(16)
         if model != "nobody":
-            self.pair.both(lambda store: store.create(model, lineage))
+            self.stores.all(lambda store: store.create(model, lineage))
 
     def drop(self) -> None:
         if self.rng.random() < 0.1:
             owner, model = self.owner(), self.model()
-            self.pair.both(lambda store: store.drop(owner, model))
+            self.stores.all(lambda store: store.drop(owner, model))
 
     def append(self) -> None:
         group = [self.one_append() for _ in range(int(self.rng.integers(1, 5)))]
-        for appended in self.pair.both(lambda store: store.append(group)):
+        for appended in self.stores.all(lambda store: store.append(group)):
             accepted, duplicate, reused = appended.accepted, appended.duplicate, appended.reused
             assert not (accepted & duplicate).any()
             assert not (duplicate & reused).any()
@@ -166,8 +182,8 @@ class Walk:
 
     def checkpoint(self) -> None:
         model, owner = self.model(), self.owner()
-        kept = self.pair.both(lambda store: store.generations(model))
-        head = self.pair.both(lambda store: store.head(model))
+        kept = self.stores.all(lambda store: store.generations(model))
+        head = self.stores.all(lambda store: store.head(model))
         if isinstance(kept, RiataError):
             return
         base = kept[0].gen if kept else 0
@@ -176,9 +192,9 @@ class Walk:
         made = dataclasses.replace(generation(base + 1, head.seq, head.chain, data, head.lineage), chunks=-(-len(data) // 1000))
         made = self.spoilt(made, kept)
         wrong_base = base - 1 if self.rng.random() < 0.05 else base
-        self.pair.both(lambda store: store.commit(owner, model, wrong_base, made))
+        self.stores.all(lambda store: store.commit(owner, model, wrong_base, made))
         if self.rng.random() < 0.8:
-            self.pair.both(lambda store: store.mark_verified(owner, model, made.gen))
+            self.stores.all(lambda store: store.mark_verified(owner, model, made.gen))
 
     def spoilt(self, made: Generation, kept: list[Generation]) -> Generation:
         """Make something wrong with one generation in four."""
@@ -192,76 +208,106 @@ class Walk:
 
     def stage(self, owner: Owner, model: str, gen: int, chunks: list[bytes]) -> None:
         for index, chunk in enumerate(chunks):
-            self.pair.both(lambda store: store.stage(owner, model, gen, index, chunk))  # noqa: B023
+            self.stores.all(lambda store: store.stage(owner, model, gen, index, chunk))  # noqa: B023
 
     def loose_stage(self) -> None:
         owner, model, gen = self.owner(), self.model(), int(self.rng.integers(1, 12))
         self.stage(owner, model, gen, [b"loose"] * int(self.rng.integers(1, 5)))
         if self.rng.random() < 0.5:
-            self.pair.both(lambda store: store.drop_stale_stages(owner))
+            self.stores.all(lambda store: store.drop_stale_stages(owner))
 
     def verify(self) -> None:
         owner, model, gen = self.owner(), self.model(), int(self.rng.integers(0, 12))
-        self.pair.both(lambda store: store.mark_verified(owner, model, gen))
-        self.pair.both(lambda store: store.open_generation(model, gen))
+        sound = bool(self.rng.random() < 0.7)
+        self.stores.all(lambda store: store.mark_verified(owner, model, gen, sound))
+        self.stores.all(lambda store: store.open_generation(model, gen))
 
     def trim(self) -> None:
         owner, model = self.owner(), self.model()
         keep_generations, keep_events = int(self.rng.integers(0, 5)), int(self.rng.integers(0, 20))
-        self.pair.both(lambda store: store.trim(owner, model, keep_generations, keep_events))
+        self.stores.all(lambda store: store.trim(owner, model, keep_generations, keep_events))
 
     def read(self) -> None:
         model, after, size = self.model(), int(self.rng.integers(0, 200)), int(self.rng.integers(0, 2000))
-        self.pair.both(lambda store: store.read(model, after, size))
+        self.stores.all(lambda store: store.read(model, after, size))
 
     def mark(self) -> None:
         owner, model, seq = self.owner(), self.model(), int(self.rng.integers(-1, 3))
-        self.pair.both(lambda store: store.mark_inflight(owner, model, seq, 2))
-        self.pair.both(lambda store: store.inflight(model))
+        self.stores.all(lambda store: store.mark_inflight(owner, model, seq, 2))
+        self.stores.all(lambda store: store.inflight(model))
 
     def idle(self) -> None:
-        self.pair.both(lambda store: store.idle())
+        self.stores.all(lambda store: store.idle())
+
+    def restart(self) -> None:
+        self.stores.restart(kill=bool(self.rng.random() < 0.1))
+
+    def remember(self) -> None:
+        model, bytes_max = self.model(), int(self.rng.integers(0, 400))
+        rows = [
+            Remembered(self.key(), int(self.rng.integers(0, 9)), self.rng.bytes(int(self.rng.integers(0, 50)))) for _ in range(3)
+        ]
+        self.stores.all(lambda store: store.remember(model, rows, bytes_max))
+        self.stores.all(lambda store: store.remembered(model))
+
+    def recall(self) -> None:
+        model, keys, now = self.model(), [self.key() for _ in range(4)], int(self.rng.integers(0, 9))
+        self.stores.all(lambda store: store.recall(model, keys))
+        self.stores.all(lambda store: store.due(model, now, 3))
+        if self.rng.random() < 0.5:
+            self.stores.all(lambda store: store.forget(model, keys))
+
+    def key(self) -> bytes:
+        return int(self.rng.integers(0, 12)).to_bytes(16, "little")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """Without a sync per write: what a sync is for is tested where power is cut, here only the answers count."""
+    with RedisServer(tmp_path_factory.mktemp("redis"), "--appendfsync", "no") as running:
+        yield running
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path)
+def stores(tmp_path: Path, server: RedisServer) -> Iterator[Stores]:
+    server.cli("FLUSHALL")
+    made = Stores(tmp_path, server)
     yield made
     for store in made.stores:
         store.close()
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_stores_agree_on_random_commands(pair: Pair, seed: int) -> None:
-    walk = Walk(pair, seed)
+def test_stores_agree_on_random_commands(stores: Stores, seed: int) -> None:
+    walk = Walk(stores, seed)
     for _ in range(150):
         walk.step()
-    pair.dump()
+    stores.dump()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, 1300))
-def test_stores_agree_on_many_random_commands(pair: Pair, seed: int) -> None:
-    walk = Walk(pair, seed)
+def test_stores_agree_on_many_random_commands(stores: Stores, seed: int) -> None:
+    walk = Walk(stores, seed)
     for _ in range(400):
         walk.step()
-    pair.dump()
+    stores.dump()
 
 
-def test_the_walk_reaches_every_answer(pair: Pair) -> None:
+def test_the_walk_reaches_every_answer(stores: Stores) -> None:
     """The comparison above would prove little if commands were always refused, or never."""
     seen: set[str] = set()
-    both = pair.both
+    ask_all = stores.all
 
     def watched(ask: Callable[[Store], Any]) -> Any:
-        answer = both(ask)
+        answer = ask_all(ask)
         for item in answer if isinstance(answer, list) else [answer]:
             seen.add(kind_of(item))
         return answer
 
-    pair.both = watched  # type: ignore[method-assign]
-    for seed in range(100, 108):
-        walk = Walk(pair, seed)
+    stores.all = watched  # type: ignore[method-assign]
+    for seed in range(200, 208):
+        walk = Walk(stores, seed)
         for _ in range(150):
             walk.step()
     wanted = {"Verdict.OK", "Verdict.FENCED", "Verdict.CONFLICT", "Verdict.BEHIND", "Verdict.FORK", "Verdict.MISSING"}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import resource
 import struct
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import pytest
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.store import layout
+from riata.store.records import canonical_json
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HEADER = {"model": "default", "config": {"eta": 0.1, "bits": 22}, "applied": 12}
@@ -41,7 +41,7 @@ def claim(**entry: Any) -> bytes:
     body = struct.pack("<dd", 1.0, 2.0)
     digest = layout.checkpoint_digest(body).hex()
     full = {"name": "a", "dtype": "<f8", "shape": [2], "digest": digest, **entry}
-    return signed(json.dumps({"arrays": [full], "header": {}}).encode(), body)
+    return signed(canonical_json({"arrays": [full], "header": {}}), body)
 
 
 def equal(one: Arrays, other: Arrays) -> bool:
@@ -166,14 +166,14 @@ def test_a_signed_header_of_another_shape_is_refused(text: bytes) -> None:
 def test_two_arrays_of_one_name_are_refused() -> None:
     entry = {"name": "a", "dtype": "<f8", "shape": [0], "digest": layout.checkpoint_digest(b"").hex()}
     with pytest.raises(Corrupt, match="order"):
-        layout.decode_checkpoint(signed(json.dumps({"arrays": [entry, entry], "header": {}}).encode(), b""))
+        layout.decode_checkpoint(signed(canonical_json({"arrays": [entry, entry], "header": {}}), b""))
 
 
 def test_a_truth_value_of_two_is_refused() -> None:
     body = bytes([0, 2]) + bytes(6)
     entry = {"name": "a", "dtype": "|b1", "shape": [2], "digest": layout.checkpoint_digest(body[:2]).hex()}
     with pytest.raises(Corrupt, match="truth"):
-        layout.decode_checkpoint(signed(json.dumps({"arrays": [entry], "header": {}}).encode(), body))
+        layout.decode_checkpoint(signed(canonical_json({"arrays": [entry], "header": {}}), body))
 
 
 def test_a_newer_format_says_so() -> None:

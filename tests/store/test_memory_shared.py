@@ -30,7 +30,9 @@ def lease(store: SharedMemoryStore, letter: bytes) -> Owner:
 
 def edition(store: SharedMemoryStore, content: bytes) -> Edition:
     head = store.head("m")
-    return Edition(0, head.seq, head.chain, head.lineage, 0, 0, 5, len(content), hashlib.blake2b(content, digest_size=32).digest())
+    return Edition(
+        0, head.seq, head.chain, head.lineage, 0, 0, 5, len(content), hashlib.blake2b(content, digest_size=32).digest()
+    )
 
 
 def test_a_lease_is_not_taken_before_it_lapsed() -> None:

@@ -139,6 +139,26 @@ def test_a_payload_with_a_false_length_order_or_number_is_refused(patch: Callabl
         records.decode_batch(patch(records.encode_batch(golden_batch())))
 
 
+def test_a_payload_with_a_part_that_says_nothing_is_refused() -> None:
+    plain = batch_of([[(1, 1.0), (2, 2.0)], [(3, 1.0)]], [1.0, 0.0])
+    n, nnz = plain.n, plain.nnz
+    head, lengths, hashes = 16, 4 * n, 4 * nnz
+    payload = records.encode_batch(plain)
+    assert same(records.decode_batch(payload), plain)
+    narrow, label = payload[head + lengths + hashes : -1], payload[-1:]
+    parts = {
+        records.WIDE: plain.value.tobytes() + label,
+        records.REAL: narrow + plain.label.tobytes(),
+        records.WEIGHTED: narrow + label + plain.weight.tobytes(),
+        records.IDS: narrow + label + b"\0",
+    }
+    for flag, rest in parts.items():
+        total = head + lengths + hashes + len(rest)
+        changed = struct.pack("<BBHIII", 1, flag, 0, n, nnz, total) + payload[head : head + lengths + hashes] + rest
+        with pytest.raises(Corrupt, match="parts that say nothing"):
+            records.decode_batch(changed)
+
+
 def test_a_newer_payload_says_so() -> None:
     with pytest.raises(Corrupt) as caught:
         records.decode_batch(patched(0, "<B", 2)(records.encode_batch(golden_batch())))

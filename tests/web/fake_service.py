@@ -11,16 +11,17 @@ import numpy as np
 
 from riata.base.clock import ManualClock, rfc3339
 from riata.base.document import write_document
-from riata.base.errors import BadInput, Conflict, Malformed, NotFound, RiataError
+from riata.base.errors import BadInput, Conflict, Malformed, NotFound, RiataError, Unavailable
 from riata.learn.learner import Shadow, Sketch, Weights
 from riata.predict.model import Model, Origin
 from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance, look_up
 from riata.run.config import ModelConfig, check_change, read_config, with_changes
-from riata.run.health import Health, ModelHealth
+from riata.run.health import Health, ModelHealth, Sharing
 from riata.run.looking import Looked, PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.published import Published
+from riata.run.remembering import RememberedTally
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NamesSeen
@@ -59,12 +60,15 @@ class FakeService:
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.fail: RiataError | BaseException | None = None
+        self.stale = 0.0
+        self.sharing = Sharing()
         self.applies = True  # whether wait=applied succeeds
         self.is_ready = True
         self.fatal: str | None = None
         self.started = 0
         self.stopped = 0
         self.seen_ids: list[bytes] = []
+        self.kept: list[bytes] = []  # rows of predictions that wait for their label
         self.all = {"default": FakeModel("default", ModelConfig())}
 
     async def start(self) -> None:
@@ -150,6 +154,22 @@ class FakeService:
         m.learnt = m.seq
         m.version += 1
 
+    async def remember(self, model: str, rows: list[bytes]) -> list[str]:
+        self.model(model)
+        if self.fail is not None:
+            raise self.fail
+        self.kept += rows
+        return [f"{len(self.kept) - len(rows) + i:032x}" for i in range(len(rows))]
+
+    def remembered(self) -> dict[str, RememberedTally]:
+        return {"default": RememberedTally(remembered=len(self.kept), joined=2, late=1, rows=4, bytes=500)}
+
+    def stale_s(self, model: str) -> float:
+        self.model(model)
+        if self.stale > 3600.0:
+            raise Unavailable("what is served is too old", "too_stale")
+        return self.stale
+
     async def wait_for(self, model: str, seq: int) -> Published:
         if seq > self.model(model).seq:
             raise BadInput(f"min_seq {seq} is beyond the log", "min_seq_ahead")
@@ -229,5 +249,14 @@ class FakeService:
         models = {name: ModelHealth(m.seq, m.seq, m.version, 1.5, len(m.weights)) for name, m in self.all.items()}
         alive = self.fatal is None
         return Health(
-            alive, self.is_ready, self.is_ready and alive, reasons, self.fatal, [], models, {"ok": 3, "last_ms": 12}, (1, 2)
+            alive,
+            self.is_ready,
+            self.is_ready and alive,
+            reasons,
+            self.fatal,
+            [],
+            models,
+            {"ok": 3, "last_ms": 12},
+            (1, 2),
+            self.sharing,
         )

@@ -29,7 +29,7 @@ def test_a_model_that_has_learnt_nothing_answers_its_prior(client: Client) -> No
         "std_error": None,
         "known_features": 0,
         "unknown_features": 1,
-        "model": {"name": "default", "version": 1, "seq": 0, "age_s": 1.5},
+        "model": {"name": "default", "version": 1, "seq": 0, "age_s": 1.5, "stale_s": 0.0},
     }
 
 
@@ -116,12 +116,6 @@ def test_min_seq_waits_and_beyond_the_log_is_refused(taught: Client) -> None:
 def test_min_seq_is_a_whole_number(taught: Client, value: str) -> None:
     answer = taught.get("/predict", params={"_min_seq": value})
     assert (answer.status_code, answer.json()["code"]) == (422, "bad_option")
-
-
-@pytest.mark.parametrize(("path", "method"), [("/predict?_remember=true", "GET"), ("/predict?remember=true", "POST")])
-def test_remembering_is_refused_and_said_so(taught: Client, path: str, method: str) -> None:
-    answer = taught.ask(method, path, content=b'{"features":{}}', headers={"Content-Type": "application/json"})
-    assert (answer.status_code, answer.json()["code"]) == (422, "remember_not_available")
 
 
 def test_unknown_options_name_the_nearest(taught: Client) -> None:

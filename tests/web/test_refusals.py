@@ -48,7 +48,7 @@ DOCUMENTS: list[tuple[str, str, bytes, int, str]] = [
     ("features a list", JSON, b'{"features":[1],"label":1}', 422, "missing_features"),
     ("features absent", JSON, b'{"label":1}', 422, "missing_features"),
     ("unknown key", JSON, b'{"features":{},"label":1,"wieght":1}', 422, "unknown_key"),
-    ("label by prediction", JSON, b'{"prediction_id":"x","label":1}', 422, "labels_by_prediction_not_available"),
+    ("label of no prediction", JSON, b'{"prediction_id":"x","label":1}', 422, "bad_prediction_id"),
     ("element that is no object", JSON, b"[1]", 422, "not_an_object"),
     ("body that is no object", JSON, b"1", 422, "not_an_object"),
     ("invalid UTF-8", JSON, b'{"features":{"\xff":1},"label":1}', 400, "invalid_utf8"),

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from riata.base.clock import ManualClock
+from riata.base.settings import Settings
 from riata.web.app import create_app
-from riata.web.server import KEEP_ALIVE_S, build_server
+from riata.web.bounds import Bounds
+from riata.web.server import build_server
 from riata.web.settings import WebSettings
+from riata.wiring import connection_bounds
 from tests.web.fake_service import FakeService
 from tests.web.serving import serving
 
@@ -92,7 +95,16 @@ def test_stopping_ends_idle_connections_and_stops_the_service(service: FakeServi
 
 def test_the_server_is_configured_as_promised() -> None:
     config = build_server(lambda *_: None, "127.0.0.1", 8080, 20).config  # type: ignore[arg-type]
-    assert (config.timeout_keep_alive, config.timeout_graceful_shutdown) == (KEEP_ALIVE_S, 20)
+    assert config.timeout_graceful_shutdown == 20
     assert not config.server_header
     assert not config.access_log
     assert not config.proxy_headers
+
+
+def test_the_bounds_of_a_connection_are_those_of_the_settings() -> None:
+    assert connection_bounds(Settings()) == Bounds()
+    promised = Bounds(head_bytes_max=16 * 1024, headers_max=64, head_s=5, body_idle_s=15, write_s=10, connections_max=1024)
+    assert promised == Bounds()
+    given = Settings(head_timeout_s=1, body_idle_timeout_s=2, write_timeout_s=3, idle_timeout_s=4, connections_max=5)
+    found = connection_bounds(given)
+    assert (found.head_s, found.body_idle_s, found.write_s, found.idle_s, found.connections_max) == (1, 2, 3, 4, 5)

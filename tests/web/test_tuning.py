@@ -30,7 +30,10 @@ def test_putting_the_same_change_works_too(client: Client) -> None:
     refused = client.put("/models/m", '{"learner":{"kind":"taylor_sketch","gamma":0.3,"k":5}}')
     assert (refused.status_code, refused.json()["code"]) == (409, "needs_rebuild")
     assert "learner.k cannot change" in refused.json()["detail"]
-    assert "may change: checkpoint_every_events, checkpoint_every_s, gamma, publish_every_ms" in refused.json()["detail"]
+    assert (
+        "may change: checkpoint_every_events, checkpoint_every_s, default_label, gamma, label_ttl_s, publish_every_ms"
+        in refused.json()["detail"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +41,12 @@ def test_putting_the_same_change_works_too(client: Client) -> None:
     [
         ('{"k":5}', 409, "needs_rebuild", "k cannot change"),
         ('{"gamma":1,"labels":"-1/+1","encoder":{}}', 409, "needs_rebuild", "encoder, labels cannot change"),
-        ('{"learner":{"gamma":1}}', 409, "needs_rebuild", "may change: checkpoint_every_events, checkpoint_every_s, gamma"),
+        (
+            '{"learner":{"gamma":1}}',
+            409,
+            "needs_rebuild",
+            "may change: checkpoint_every_events, checkpoint_every_s, default_label, gamma",
+        ),
         ('{"gama":1}', 422, "unknown_key", "did you mean 'gamma'?"),
         ('{"gamma":-1}', 422, "out_of_range", "learner.gamma: -1.0 is below 0"),
         ('{"gamma":"1"}', 422, "wrong_type", "learner.gamma: expected a number"),
@@ -61,7 +69,10 @@ def test_what_may_not_change_is_refused_and_what_may_is_named(
 def test_a_learner_without_a_penalty_that_may_change_says_what_may(client: Client) -> None:
     answer = client.patch("/models/default", '{"gamma":1}')
     assert (answer.status_code, answer.json()["code"]) == (422, "unknown_key")
-    assert "may change: checkpoint_every_events, checkpoint_every_s, publish_every_ms" in answer.json()["detail"]
+    assert (
+        "may change: checkpoint_every_events, checkpoint_every_s, default_label, label_ttl_s, publish_every_ms"
+        in answer.json()["detail"]
+    )
     assert client.patch("/models/default", '{"publish_every_ms":50}').status_code == 200
     assert client.patch("/models/none", "{}").status_code == 404
     assert client.ask("PATCH", "/models/default?x=1", content="{}").json()["code"] == "unknown_option"

@@ -156,7 +156,7 @@ def test_labels_inside_are_zero_and_one() -> None:
         ('"ts":"2026-11-20T11:14:00Z"', "accepted"),
         ('"ts":"yesterday"', "bad_ts"),
         ('"ts":5', "bad_ts"),
-        ('"prediction_id":"p"', "labels_by_prediction_not_available"),
+        ('"prediction_id":"p"', "prediction_id_with_features"),
         ('"lable":1', "unknown_key"),
         ('"label":1', "duplicate_key"),
         ('"features":{}', "duplicate_key"),

@@ -13,6 +13,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 import annotated_types
@@ -30,7 +31,7 @@ def read_document(kind: type[T], document: object, path: str = "") -> T:
     """
     if not isinstance(document, Mapping):
         raise BadInput(f"{path or 'document'}: expected an object, got {_name(document)}", "wrong_type")
-    hints = typing.get_type_hints(kind, include_extras=True)
+    hints = _hints(typing.cast(typing.Hashable, kind))
     known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for key in document:
         if key not in known:
@@ -52,6 +53,11 @@ def write_document(value: object) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "infinite"  # JSON has no infinity; `read_document` takes this word where a float may be infinite
     return value
+
+
+@cache
+def _hints(kind: typing.Hashable) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)  # slow, and the same every time
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:

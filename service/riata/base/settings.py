@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
-from annotated_types import Ge, Le, MinLen
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from annotated_types import Ge, Gt, Le, MinLen
+from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
@@ -25,10 +25,13 @@ ENV_PREFIX: Final = "RIATA_"
 NOT_SETTINGS: Final[Mapping[str, str]] = {
     "RIATA_CONFIG": "path of the settings file, as --config gives it",
     "RIATA_URL": "where the commands that talk to a running service find it",
+    "RIATA_KEY": "the API key that those commands send",
     "RIATA_SHARED": "directory of data sets for the tests that read real ones; the service never looks at it",
 }
-GROUPS: Final = ("Where", "Who may call", "Requests", "What is kept", "Stopping and telling")
-STORES: Final = ("memory", "sqlite")
+GROUPS: Final = ("Where", "Several processes", "Who may call", "Requests", "What is kept", "Stopping and telling")
+EMBEDDED: Final = ("memory", "sqlite")
+SHARED: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+NAMESPACE: Final = r"^[a-z0-9][a-z0-9_.-]{0,62}$"
 
 
 def _setting(default: object, group: str, what: str, why: str) -> Any:
@@ -51,12 +54,66 @@ class Settings(BaseSettings):
         Path("riata-data"), "Where", "directory that holds log, checkpoints and the lock", "beside where it was started"
     )
     store: str = _setting(
-        "sqlite:", "Where", "where events are kept: sqlite: (in the data directory) or memory: (lost at the end)",
-        "embedded, nothing to install, every acknowledged event is on the disk",
+        "sqlite:", "Where", "where events are kept: sqlite: (in the data directory), memory: (lost at the end), or a Redis as "
+        "redis://host:6379/0, rediss:// (TLS), unix:///path, redis+sentinel://host:26379,host:26379/name, redis+cluster://host:6379",
+        "embedded, nothing to install, every acknowledged event is on the disk; a Redis is for several processes",
+    )  # fmt: skip
+    role: Literal["all", "web", "writer", "replica"] = _setting(
+        "all", "Several processes", "what this process does of a service on Redis: web takes events and predicts, writer learns "
+        "(one at a time, others stand by), replica predicts, also without Redis; all is web and writer in one",
+        "one process that does everything is a service; an embedded store allows no other",
+    )  # fmt: skip
+    namespace: Annotated[str, StringConstraints(pattern=NAMESPACE)] = _setting(
+        "riata", "Several processes", "which service of those on one Redis this process belongs to; begins all of its keys",
+        "one Redis, one service",
+    )  # fmt: skip
+    store_password_file: Path | None = _setting(
+        None, "Several processes", "file whose first line is the password of the Redis",
+        "a password in the URL shows in lists of processes",
+    )  # fmt: skip
+    store_timeout_ms: Annotated[int, Ge(100), Le(60_000)] = _setting(
+        5000, "Several processes", "longest wait for an answer of the Redis, tries included, milliseconds",
+        "half the lease: a writer that lost its store finds out before another takes over",
+    )  # fmt: skip
+    lease_ttl_ms: Annotated[int, Ge(500), Le(600_000)] = _setting(
+        10_000, "Several processes", "how long after its last sign of life a writer's place may be taken, milliseconds",
+        "longer than any pause of a healthy process; a failover takes this and the replay of the last seconds",
+    )  # fmt: skip
+    follow_every_ms: Annotated[int, Ge(10), Le(60_000)] = _setting(
+        200, "Several processes", "how often a changed model is published, and looked for, milliseconds",
+        "as often as a writer publishes for itself; a large model is sent less often, so that it takes a fifth of a link at most",
+    )  # fmt: skip
+    max_staleness_s: Annotated[float, Gt(0), Le(10**9)] = _setting(
+        3600.0, "Several processes", "how long a process that cannot ask the store goes on predicting with what it has",
+        "a model of an hour ago is better than none; of yesterday, somebody should decide",
+    )  # fmt: skip
+    durability_attested: bool = _setting(
+        False, "Several processes", "go on where the Redis does not let its configuration be read: you say that it is durable",
+        "what is not checked is not promised; readiness then says `attested, not verified`",
+    )  # fmt: skip
+    health_host: Annotated[str, MinLen(1)] = _setting(
+        "127.0.0.1", "Where", "address on which probes and meters are answered besides, where health_port is given",
+        "whoever reaches it reads the names of the models without a key",
+    )  # fmt: skip
+    health_port: Annotated[int, Ge(0), Le(65_535)] | None = _setting(
+        None, "Where", "TCP port of its own for probes and meters; 0 takes a free one, none leaves it out",
+        "a second port is one more thing to open; give one where something probes the service",
     )  # fmt: skip
     allow_unauthenticated: bool = _setting(
         False, "Who may call", "serve on an address other machines reach although callers are not asked who they are",
         "anybody who reaches the port could teach the models; opening it has to be said aloud",
+    )  # fmt: skip
+    keys_file: Path | None = _setting(
+        None, "Who may call", "file of API keys, written by `riata keys`; with one, every caller needs a key",
+        "on one machine the machine is the key; a changed file is read within a second",
+    )  # fmt: skip
+    requests_per_s_max: Annotated[float, Ge(0), Le(1e6)] = _setting(
+        0.0, "Who may call", "requests a second of one key, twice as many at once; 0 for no bound",
+        "how much is too much depends on the caller, and the file of keys can say it for each",
+    )  # fmt: skip
+    total_requests_per_s_max: Annotated[float, Ge(0), Le(1e6)] = _setting(
+        0.0, "Who may call", "requests a second of all callers together, probes not counted; 0 for no bound",
+        "the queue before the log already turns away what is too much",
     )  # fmt: skip
     docs: bool = _setting(
         True, "Who may call", "serve /docs and /openapi.json", "the contract is public and the page works without a network"
@@ -64,6 +121,27 @@ class Settings(BaseSettings):
     body_bytes_max: Annotated[int, Ge(1024), Le(limits.BODY_BYTES_MAX)] = _setting(
         limits.BODY_BYTES_MAX, "Requests", "largest body of one request, bytes",
         "about ten requests of 1000 rows with 75 features; memory stays bounded",
+    )  # fmt: skip
+    connections_max: Annotated[int, Ge(1), Le(65_536)] = _setting(
+        1024, "Requests", "connections open at once; the next is told 503 and closed",
+        "an open connection costs about 10 kB and a file; half as many are plenty for a thousand requests a second",
+    )  # fmt: skip
+    head_timeout_s: Annotated[float, Gt(0), Le(600)] = _setting(
+        5.0, "Requests", "longest time for the head of a request, from its first byte or from connecting",
+        "a head fits one packet or a few; who trickles it holds connections",
+    )  # fmt: skip
+    body_idle_timeout_s: Annotated[float, Gt(0), Le(600)] = _setting(
+        15.0, "Requests", "longest time without a byte of a body that has begun", "longer than any network that still works"
+    )
+    body_timeout_s: Annotated[float, Gt(0), Le(3600)] = _setting(
+        60.0, "Requests", "longest time for a whole body", "16 MiB at 2.3 Mbit/s; slower bodies hold memory for nothing"
+    )
+    write_timeout_s: Annotated[float, Gt(0), Le(600)] = _setting(
+        10.0, "Requests", "longest time in which a client takes nothing of its answer", "after it the answer only holds memory"
+    )
+    idle_timeout_s: Annotated[float, Gt(0), Le(3600)] = _setting(
+        75.0, "Requests", "longest time between two requests of a connection",
+        "longer than load balancers keep idle connections, so that they and not the service close them",
     )  # fmt: skip
     inbox_requests_max: Annotated[int, Ge(1), Le(65_536)] = _setting(
         1024, "Requests", "requests that may wait for the log before callers are told to come back",
@@ -92,6 +170,10 @@ class Settings(BaseSettings):
     dedupe_events: Annotated[int, Ge(0)] = _setting(
         limits.DEDUPE_EVENTS, "What is kept", "how many events back an event id is recognised",
         "longer than any client goes on trying; the index of the ids grows with it",
+    )  # fmt: skip
+    remember_bytes_max: Annotated[int, Ge(0), Le(2**50)] = _setting(
+        256 * 2**20, "What is kept", "memory of one model for predictions that wait for their label, bytes",
+        "a quarter of a million predictions of 75 features; beyond it no more are remembered, and that is said",
     )  # fmt: skip
     disk_reserve_bytes: Annotated[int, Ge(0)] = _setting(
         64 * 2**20, "What is kept", "disk space kept back so that a full disk still leaves room for a checkpoint",
@@ -126,18 +208,35 @@ class Settings(BaseSettings):
     @classmethod
     def _known_store(cls, value: str) -> str:
         scheme, _, rest = value.strip().partition(":")
-        if scheme in ("redis", "rediss"):
-            raise ValueError("this server has no Redis store; it keeps events in sqlite: or memory:")
-        if scheme not in STORES:
-            raise ValueError(f"{scheme[:64]!r} is not a store; {nearest(scheme, STORES)}")
+        if scheme in SHARED:
+            return value.strip()
+        if scheme not in EMBEDDED:
+            raise ValueError(f"{scheme[:64]!r} is not a store; {nearest(scheme, (*EMBEDDED, *SHARED))}")
         if rest.strip("/"):
             raise ValueError(f"{scheme}: takes no path; the directory is the setting data")
         return f"{scheme}:"
 
+    @field_validator("store_password_file")
+    @classmethod
+    def _expand_home_too(cls, value: Path | None) -> Path | None:
+        return value.expanduser() if value is not None else None
+
+    @field_validator("role")
+    @classmethod
+    def _role_fits_store(cls, value: str, place: ValidationInfo) -> str:
+        store = str(place.data.get("store", "redis:"))  # where that is wrong, it is said of the store
+        if value != "all" and store.partition(":")[0] not in SHARED:
+            raise ValueError(
+                f"role {value} needs a store that several processes share: give one with --store redis://host:6379/0; "
+                f"{store} belongs to the one process that has it, whose role is all"
+            )
+        return value
+
     @property
-    def store_kind(self) -> Literal["sqlite", "memory"]:
-        """The store without its colon."""
-        return cast(Literal["sqlite", "memory"], self.store.rstrip(":"))
+    def store_kind(self) -> Literal["sqlite", "memory", "redis"]:
+        """What keeps the events."""
+        scheme = self.store.partition(":")[0]
+        return "redis" if scheme in SHARED else cast(Literal["sqlite", "memory"], scheme)
 
 
 def load_settings(given: Mapping[str, object] | None = None, config: Path | None = None) -> Settings:
@@ -178,6 +277,8 @@ def settings_by_group() -> dict[str, dict[str, FieldInfo]]:
 
 def default_text(field: FieldInfo) -> str:
     """Write a default as it would be written in the environment."""
+    if field.default is None:
+        return "none"
     return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
 
 

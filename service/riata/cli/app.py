@@ -6,13 +6,15 @@ Exit codes: 0 done; 1 the thing asked for failed; 2 wrong usage, or nothing answ
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 from riata.base.errors import BadInput, RiataError
-from riata.cli import demo, inspect, observe, path, predict, replay, serve, tune, version
+from riata.cli import demo, inspect, keys, observe, path, predict, replay, serve, tune, version, warm
 
 FAILED: Final = 1
 MISUSED: Final = 2
@@ -63,9 +65,25 @@ app.command(name="tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)
 app.command(name="inspect", epilog=inspect.EXAMPLE)(inspect.inspect)
 app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)
+app.command(name="warm", epilog=warm.EXAMPLE)(warm.warm)
+app.add_typer(keys.app, name="keys")
 app.command(name="version", epilog=version.EXAMPLE)(version.version)
 
 
 def main() -> None:
     """Entry point of the command."""
+    hold_standard_streams()
     app()
+
+
+def hold_standard_streams() -> None:
+    """Open on nothing what is closed of standard input, output and error.
+
+    Else the next file or socket takes the number, and what is written to the stream goes there."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))

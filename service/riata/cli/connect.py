@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from riata.base.errors import BadInput
+
 if TYPE_CHECKING:
     from riata.client import Observed, Riata
     from riata.client.errors import ApiError, RowProblem
 
+KEY_VARIABLE: Final = "RIATA_KEY"
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 PROBLEMS_SHOWN: Final = 10
 
@@ -26,12 +30,20 @@ RowsPerRequest = Annotated[int, typer.Option(min=1, max=10_000, help="Rows sent 
 
 @contextmanager
 def connected(url: str) -> Iterator[Riata]:
-    """Open a client, having made sure that the service answers. Raises `Unreachable` saying how to start it."""
-    from riata.client import Riata, Unreachable
+    """Open a client, having made sure that the service answers. Raises `Unreachable` saying how to start it.
 
-    with Riata(url) as client:
+    The key is taken from the environment alone: what is on a command line can be read by everybody on the machine.
+    """
+    from riata.client import Riata, Unreachable
+    from riata.client.errors import ApiRefused
+
+    with Riata(url, api_key=os.environ.get(KEY_VARIABLE, "").strip() or None) as client:
         try:
             client.version()
+        except ApiRefused as error:
+            if error.status != 401:
+                raise
+            raise BadInput(f"{error.detail}\nput the key into the environment variable {KEY_VARIABLE}", error.code) from None
         except Unreachable as error:
             raise Unreachable(
                 f"{error.detail}\nstart the service with `make run` or `riata serve`, or say where with --url"
@@ -68,7 +80,7 @@ def observed_of(error: ApiError) -> Observed:
 
 def require_format(form: str) -> None:
     """Raise `BadInput` where the option --format is none of its choices."""
-    from riata.base.errors import BadInput, nearest
+    from riata.base.errors import nearest
     from riata.cli.source import CONTENT_TYPES
 
     if form != "auto" and form not in CONTENT_TYPES:

@@ -1,4 +1,4 @@
-"""`riata inspect --data DIR`."""
+"""`riata inspect --data DIR` and `riata inspect --store URL`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from riata.cli.kept import DATA_HELP, STORE_HELP, kept
+
 if TYPE_CHECKING:
     from riata.store.store import Generation, Store
 
-EXAMPLE: Final = "Example: `riata inspect --data ./riata-data`"
+EXAMPLE: Final = "Example: `riata inspect --data ./riata-data`, or `riata inspect --store redis://localhost:6379/0`"
 
 
-def inspect(data: Annotated[Path, typer.Option(help="Directory of a service that is not running.")]) -> None:
-    """Show what a data directory holds: models, their logs, checkpoints and configuration. Changes nothing."""
-    from riata.store.sqlite import read_sqlite
-
-    store = read_sqlite(data)
-    try:
-        typer.echo(f"{data}: {_size(_bytes_of(data))}, {_owner(store)}")
-        for warning in store.warnings():
+def inspect(
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
+    store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
+) -> None:
+    """Show what a service keeps: models, their logs, checkpoints and configuration. Changes nothing."""
+    with kept(data, store) as (name, opened):
+        size = "" if data is None else f"{_size(_bytes_of(data))}, "
+        typer.echo(f"{name}: {size}{_owner(opened)}")
+        for warning in opened.warnings():
             typer.echo(f"warning: {warning}", err=True)
-        for name in store.models():
-            _show_model(store, name)
-    finally:
-        store.close()
+        for model in opened.models():
+            _show_model(opened, model)
 
 
 def _show_model(store: Store, name: str) -> None:

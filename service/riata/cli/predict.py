@@ -33,10 +33,14 @@ def predict(
     form: FormatOption = "auto",
     rows_per_request: RowsPerRequest = 1000,
     explain: Annotated[bool, typer.Option("--explain", help="Add the contribution of every feature.")] = False,
+    remember: Annotated[
+        bool, typer.Option("--remember", help="Keep the features until labels come for the prediction_id of each answer.")
+    ] = False,
 ) -> None:
     """Predict a file of rows, one line of JSON a row on stdout, in order.
 
-    Labels in the file are left out before it is sent, so the files that `observe` takes can be given here.
+    Labels in the file are left out before it is sent, so the files that `observe` takes can be given here. With --remember
+    each answer has a prediction_id; `observe` takes lines such as {"prediction_id": "…", "label": 1} later.
     """
     from riata.cli.progress import row_progress
     from riata.cli.source import CONTENT_TYPES, chunks, open_source, read_rows
@@ -48,7 +52,9 @@ def predict(
         with row_progress("predicted") as advance:
             for chunk in chunks(_unlabelled(rows), rows_per_request):
                 try:
-                    answers = riata.predict(chunk.body, model=model, content_type=CONTENT_TYPES[rows.form], explain=explain)
+                    answers = riata.predict(
+                        chunk.body, model=model, content_type=CONTENT_TYPES[rows.form], explain=explain, remember=remember
+                    )
                 except ApiRefused as error:
                     Refusals().add(len(error.errors), error.errors, chunk.numbers)
                     raise

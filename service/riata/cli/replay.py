@@ -1,4 +1,4 @@
-"""`riata replay --data DIR`."""
+"""`riata replay --data DIR` and `riata replay --store URL`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from riata.cli.kept import DATA_HELP, STORE_HELP, kept
+
 if TYPE_CHECKING:
     from riata.run.replay import ReplayReport
     from riata.store.store import Store
 
-EXAMPLE: Final = "Example: `riata replay --data ./riata-data --verify` after the service has stopped."
+EXAMPLE: Final = (
+    "Example: `riata replay --data ./riata-data --verify` once the service has stopped, or `--store URL` at any time."
+)
 
 
 def replay(
-    data: Annotated[Path, typer.Option(help="Directory of a service that is not running.")],
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
+    store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
     model: Annotated[str | None, typer.Option(help="Only this model. [all]")] = None,
     to: Annotated[int | None, typer.Option(min=0, help="Stop after this event. [the last]")] = None,
     verify: Annotated[
@@ -25,16 +30,11 @@ def replay(
     """Learn a log again from its first event and say what comes out.
 
     With --verify the exit code is 0 only where the log is whole and the state it leads to equals the stored one, bit for
-    bit, at every checkpoint kept. Nothing in the directory is changed.
+    bit, at every checkpoint kept. Nothing that is kept is changed.
     """
-    from riata.store.sqlite import read_sqlite
-
-    store = read_sqlite(data)
-    try:
-        names = [model] if model is not None else store.models()
-        same = [_replay_one(store, name, to) for name in names]
-    finally:
-        store.close()
+    with kept(data, store) as (_, opened):
+        names = [model] if model is not None else opened.models()
+        same = [_replay_one(opened, name, to) for name in names]
     if verify and not all(same):
         raise typer.Exit(1)
 

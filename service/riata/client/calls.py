@@ -47,10 +47,18 @@ def observe(rows: Rows, model: str, content_type: str, key: str, wait_applied: b
     return Call("POST", _model(model, "/observe"), params, headers, body_of(rows))
 
 
-def predict(rows: Rows, model: str, content_type: str, explain: bool, min_seq: int | None) -> Call:
-    """Ask for predictions, one a row; they come back as NDJSON."""
-    params = ({"explain": "true"} if explain else {}) | ({} if min_seq is None else {"min_seq": str(min_seq)})
-    return Call("POST", _model(model, "/predict"), params, {"content-type": content_type, "accept": NDJSON}, body_of(rows))
+def predict(rows: Rows, model: str, content_type: str, explain: bool, min_seq: int | None, remember: bool) -> Call:
+    """Ask for predictions, one a row; they come back as NDJSON. Not repeated where they are to be remembered: what was kept
+    before an answer got lost would wait for a label that nobody can send."""
+    params = {name: "true" for name, wanted in (("explain", explain), ("remember", remember)) if wanted}
+    params |= {} if min_seq is None else {"min_seq": str(min_seq)}
+    headers = {"content-type": content_type, "accept": NDJSON}
+    return Call("POST", _model(model, "/predict"), params, headers, body_of(rows), repeatable=not remember)
+
+
+def label_row(prediction_id: str, label: float, weight: float | None) -> dict[str, Any]:
+    """The row that labels a prediction."""
+    return {"prediction_id": prediction_id, "label": label} | ({} if weight is None else {"weight": weight})
 
 
 def models() -> Call:

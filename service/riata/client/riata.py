@@ -23,10 +23,19 @@ def new_key() -> str:
     return uuid.uuid4().hex
 
 
+def bearer(api_key: str | None) -> dict[str, str]:
+    """Return the header that carries a key. Raises `BadInput` (bad_key) where it cannot be one."""
+    if api_key is None:
+        return {}
+    if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
+        raise BadInput("the API key holds characters that no key has", "bad_key")
+    return {"authorization": f"Bearer {api_key}"}
+
+
 class Riata:
     """One service at `url`. Keeps connections open; close it, or use it in a `with` statement.
 
-    Raises `BadInput` where `url` is none.
+    `api_key` is sent with every request. Raises `BadInput` where `url` or key is none.
     Methods raise the errors of `riata.client.errors`. A busy service is asked again for as long as `patience` says. Every
     `observe` carries an Idempotency-Key, so that sending it again after a lost answer applies nothing twice.
     """
@@ -38,13 +47,14 @@ class Riata:
         patience: Patience | None = None,
         sleep: Callable[[float], None] = time.sleep,
         transport: httpx.BaseTransport | None = None,
+        api_key: str | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         self._patience = patience or Patience()
         self._sleep = sleep
         self._known = False
         try:
-            self._http = httpx.Client(base_url=self.url, timeout=TIMEOUT_S, transport=transport)
+            self._http = httpx.Client(base_url=self.url, timeout=TIMEOUT_S, transport=transport, headers=bearer(api_key))
         except httpx.InvalidURL as error:
             raise BadInput(f"{url}: not a URL: {error}", "bad_url") from None
 
@@ -70,9 +80,26 @@ class Riata:
         content_type: str = NDJSON,
         explain: bool = False,
         min_seq: int | None = None,
+        remember: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return one prediction a row, in order. `explain` adds every feature's contribution."""
-        return calls.read_predictions(self._send(calls.predict(rows, model, content_type, explain, min_seq)))
+        """Return one prediction a row, in order. `explain` adds every feature's contribution; with `remember` each has a
+        `prediction_id`, under which its features wait for `label`."""
+        call = calls.predict(rows, model, content_type, explain, min_seq, remember)
+        return calls.read_predictions(self._send(call))
+
+    def label(
+        self,
+        prediction_id: str,
+        label: float,
+        *,
+        weight: float | None = None,
+        model: str = "default",
+        wait_applied: bool = False,
+        key: str | None = None,
+    ) -> Observed:
+        """Send the label of a remembered prediction; many at once are rows for `observe`. Durable on return; the same label
+        again is a duplicate. Raises `ApiRefused`, whose row says why, as `label_conflict` or `prediction_late`."""
+        return self.observe([calls.label_row(prediction_id, label, weight)], model=model, wait_applied=wait_applied, key=key)
 
     def explain(self, rows: Rows, *, model: str = "default", content_type: str = NDJSON) -> list[dict[str, Any]]:
         """Return one explained prediction a row."""

@@ -13,13 +13,13 @@ from riata.base.errors import BadInput
 from riata.client import calls
 from riata.client.calls import NDJSON, Call, Observed, Rows
 from riata.client.retry import Attempts, Patience
-from riata.client.riata import TIMEOUT_S, new_key
+from riata.client.riata import TIMEOUT_S, bearer, new_key
 
 
 class AsyncRiata:
     """One service at `url`. Keeps connections open; close it, or use it in an `async with` statement.
 
-    Raises `BadInput` where `url` is none.
+    `api_key` is sent with every request. Raises `BadInput` where `url` or key is none.
     Methods raise the errors of `riata.client.errors`. A busy service is asked again for as long as `patience` says. Every
     `observe` carries an Idempotency-Key, so that sending it again after a lost answer applies nothing twice.
     """
@@ -31,13 +31,14 @@ class AsyncRiata:
         patience: Patience | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         transport: httpx.AsyncBaseTransport | None = None,
+        api_key: str | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         self._patience = patience or Patience()
         self._sleep = sleep
         self._known = False
         try:
-            self._http = httpx.AsyncClient(base_url=self.url, timeout=TIMEOUT_S, transport=transport)
+            self._http = httpx.AsyncClient(base_url=self.url, timeout=TIMEOUT_S, transport=transport, headers=bearer(api_key))
         except httpx.InvalidURL as error:
             raise BadInput(f"{url}: not a URL: {error}", "bad_url") from None
 
@@ -63,9 +64,28 @@ class AsyncRiata:
         content_type: str = NDJSON,
         explain: bool = False,
         min_seq: int | None = None,
+        remember: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return one prediction a row, in order. `explain` adds every feature's contribution."""
-        return calls.read_predictions(await self._send(calls.predict(rows, model, content_type, explain, min_seq)))
+        """Return one prediction a row, in order. `explain` adds every feature's contribution; with `remember` each has a
+        `prediction_id`, under which its features wait for `label`."""
+        call = calls.predict(rows, model, content_type, explain, min_seq, remember)
+        return calls.read_predictions(await self._send(call))
+
+    async def label(
+        self,
+        prediction_id: str,
+        label: float,
+        *,
+        weight: float | None = None,
+        model: str = "default",
+        wait_applied: bool = False,
+        key: str | None = None,
+    ) -> Observed:
+        """Send the label of a remembered prediction; many at once are rows for `observe`. Durable on return; the same label
+        again is a duplicate. Raises `ApiRefused`, whose row says why, as `label_conflict` or `prediction_late`."""
+        return await self.observe(
+            [calls.label_row(prediction_id, label, weight)], model=model, wait_applied=wait_applied, key=key
+        )
 
     async def explain(self, rows: Rows, *, model: str = "default", content_type: str = NDJSON) -> list[dict[str, Any]]:
         """Return one explained prediction a row."""

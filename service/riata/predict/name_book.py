@@ -136,6 +136,13 @@ class NameBook:
         slots = held.fingerprint[: held.names][found] >> np.uint64(FINGERPRINT_BITS - bits)
         return [int(slot) for slot in np.unique(slots)]
 
+    def everything(self) -> Names:
+        """Return every name, oldest first. Its arrays are not to be written to."""
+        held = self._held
+        end = held.end[: held.names]
+        text = held.text[: int(end[-1]) if held.names else 0]
+        return Names(held.fingerprint[: held.names], np.diff(end, prepend=0).astype(np.uint32), text)
+
     def memory(self) -> int:
         """Return the bytes of the names and of their index."""
         held, segments = self._held, self._index

@@ -11,16 +11,18 @@ import numpy as np
 
 from riata.base.arrays import Arrays
 from riata.base.clock import rfc3339
-from riata.base.errors import BadInput, Conflict, Corrupt, Malformed, NotFound
+from riata.base.errors import BadInput, Busy, Conflict, Corrupt, Malformed, NotFound
 from riata.run.config import ModelConfig, check_change, config_payload, read_config, with_changes
-from riata.run.engine import DEFAULT_MODEL, Engine
-from riata.run.model_state import ModelState
+from riata.run.engine import Engine
+from riata.run.engine_settings import DEFAULT_MODEL
+from riata.run.model_state import CHANGES_KEPT, ModelState
 from riata.store import layout, records
 from riata.store.store import Append, Generation
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NOTHING_NAMED, Names
 
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+TRIES = 8  # at a change, while others change the same model
 NAMES = "names."  # prefix of the arrays by which an export carries the names of its weights
 
 
@@ -38,6 +40,7 @@ class Admin:
         """
         config = read_config(document)
         check_name(model)
+        self._engine.require_role("change")
         if await self._created(model, config):
             return True, config
         await self._take_up(model, lambda old: _checked(old, config))
@@ -48,6 +51,7 @@ class Admin:
 
         Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` for what is none, or no value of one.
         """
+        self._engine.require_role("change")
         return await self._take_up(model, lambda old: with_changes(old, changes))
 
     async def _created(self, model: str, config: ModelConfig) -> bool:
@@ -57,9 +61,10 @@ class Admin:
         async with self._creating:
             if model in self._engine.desks:
                 return False
-            self._engine.owner  # noqa: B018  refuses while the store is being opened
-            await self._engine.create(model, config)
-            return True
+            self._engine.require_store()
+            if not self._engine.settings.shared:
+                self._engine.owner  # noqa: B018  refuses while the store is being opened
+            return await self._engine.create(model, config)
 
     async def drop_model(self, model: str) -> None:
         """Drop `model` with its log and generations. The default model stays: `Conflict` (code `default_stays`)."""
@@ -68,7 +73,7 @@ class Admin:
             raise Conflict(
                 "the default model cannot be dropped; restore a generation of it, or use another model", "default_stays"
             )
-        await self._engine.drop(model)
+        await self._engine.drop(model)  # refuses where another process is the writer
 
     async def snapshots(self, model: str) -> list[dict[str, Any]]:
         """Retained generations, newest first."""
@@ -85,6 +90,7 @@ class Admin:
 
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
         """Put the content of `generation` back; the log goes on, and the return is one of its events."""
+        self._engine.require_role("change")
         self._engine.desk(model)
         require_generation(await self._engine.call(lambda s: s.generations(model)), generation)
         content = await self._engine.call(lambda s: s.open_generation(model, generation))
@@ -111,6 +117,7 @@ class Admin:
         Raises `Malformed` (code `not_an_export`), `Conflict` (code `needs_rebuild`) where an existing model encodes otherwise.
         """
         check_name(model)
+        self._engine.require_role("change")
         config, names = await asyncio.get_running_loop().run_in_executor(None, _read_export, content)
         created = await self._created(model, config)
         if not created:
@@ -137,14 +144,26 @@ class Admin:
             return await self._append_and_serve(Append(model, "restore", self._now_ms(), payload=payload, names=names))
 
     async def _take_up(self, model: str, make: Callable[[ModelConfig], ModelConfig]) -> tuple[ModelConfig, int]:
-        """Log what `make` makes of the present configuration, unless it is the same. One at a time, so that none is lost."""
+        """Log what `make` makes of the present configuration, unless it is the same.
+
+        One at a time in this process; where another process changed it meanwhile, which the log decides, once more, so that
+        neither change is lost. Raises `Busy` (code `changed_meanwhile`) where that goes on and on.
+        """
         desk = self._engine.desk(model)
         async with desk.changing:
-            served = await self._engine.wait_for(model, desk.changed, self._engine.settings.observe_timeout_ms)
-            config = make(served.config)
-            if config == served.config:
-                return config, served.applied
-            return config, await self._append_and_serve(Append(model, "config", self._now_ms(), payload=config_payload(config)))
+            for _ in range(TRIES):
+                served = await self._engine.wait_for(model, desk.changed, self._engine.settings.observe_timeout_ms)
+                config = make(served.config)
+                if config == served.config:
+                    return config, served.applied
+                payload = config_payload(config, served.changes[-1] if served.changes else None)
+                seq = await self._append_and_serve(Append(model, "config", self._now_ms(), payload=payload))
+                after = self._engine.published(model).changes
+                if not served.changes or seq in after:
+                    return config, seq
+                if len(after) == CHANGES_KEPT and seq < after[0]:
+                    break
+        raise Busy(f"model {model} was changed by others meanwhile; look at what it is now, and try again", "changed_meanwhile")
 
     async def _append_and_serve(self, append: Append) -> int:
         self._engine.require_accepting(append.model)
@@ -191,9 +210,16 @@ def _unpack_names(arrays: Arrays) -> Names:
         return NOTHING_NAMED
     marks, lengths, text = (arrays.get(NAMES + part, np.zeros(0)) for part in ("fingerprint", "length", "text"))
     typed = marks.dtype == np.uint64 and lengths.dtype == np.uint32 and text.dtype == np.uint8
-    if not typed or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
+    listed = (marks.ndim, lengths.ndim, text.ndim) == (1, 1, 1)
+    if not typed or not listed or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
         raise Malformed("the names in this export do not add up", "not_an_export")
-    return Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
+    names = Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
+    try:
+        for _, name in names:
+            name.decode()
+    except UnicodeDecodeError:
+        raise Malformed("a name in this export is not UTF-8", "not_an_export") from None
+    return names
 
 
 def _read_export(content: bytes) -> tuple[ModelConfig, Names]:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from riata.base.errors import Corrupt, NotFound, Unavailable
+from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, Unavailable
 from riata.learn.registry import ALGO_VERSION
 from riata.run.model_state import Frozen
 from riata.store import layout
@@ -57,8 +57,12 @@ class Checkpointer:
             detail = ""
         except NotFound as error:  # dropped meanwhile
             verdict, generation, detail = None, None, error.detail
-        except Unavailable as error:
-            if error.outcome == "unknown":
+        except Conflict as error:  # of the calls that have no verdict to say so
+            if error.code != "fenced":
+                raise
+            verdict, generation, detail = Verdict.FENCED, None, error.detail
+        except Unavailable as error:  # where the commit was executed unanswered, the next one is based on it
+            if isinstance(error, StoreFailed):
                 raise
             verdict, generation, detail = None, None, error.detail
         lineage = bytes.fromhex(frozen.header["lineage"])

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Le
 
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, nearest
+from riata.base.limits import LABEL_ABS_MAX
 from riata.learn.registry import LearnerConfig, adjustable
 from riata.learn.truncated_gradient import TruncatedGradientConfig
 from riata.store import records
 from riata.wire.encoder import EncoderConfig
 
 Labels = Literal["0/1", "-1/+1", "real"]
+DefaultLabel = Annotated[float, Ge(-LABEL_ABS_MAX), Le(LABEL_ABS_MAX)] | None
+_CLASSES: Final[Mapping[Labels, tuple[float, float]]] = {"0/1": (0.0, 1.0), "-1/+1": (-1.0, 1.0)}
 
-CHANGEABLE = frozenset({"publish_every_ms", "checkpoint_every_s", "checkpoint_every_events"})
+AFTER: Final = "after"  # beside the settings in the payload of a config event
+CHANGEABLE = frozenset({"publish_every_ms", "checkpoint_every_s", "checkpoint_every_events", "label_ttl_s", "default_label"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,10 @@ class ModelConfig:
     publish_every_ms: Annotated[int, Ge(1), Le(60_000), "longest wait of a learnt event for the served model"] = 200
     checkpoint_every_s: Annotated[int, Ge(1), Le(86_400), "longest stretch that a restart has to replay, in time"] = 10
     checkpoint_every_events: Annotated[int, Ge(1), Le(10**9), "the same in events"] = 1_000_000
+    label_ttl_s: Annotated[int, Ge(1), Le(90 * 86_400), "how long a remembered prediction waits for its label"] = 7 * 86_400
+    default_label: Annotated[
+        DefaultLabel, "label of a remembered prediction whose time is over, written as `labels` says; null: it is forgotten"
+    ] = None
 
     def __post_init__(self) -> None:
         learner = self.learner
@@ -38,6 +46,18 @@ class ModelConfig:
                 'labels: "real" needs the learner truncated_gradient with loss "squared"; for two classes use "0/1" or "-1/+1"',
                 "out_of_range",
             )
+        if self.labels in _CLASSES and self.default_label not in (None, *_CLASSES[self.labels]):
+            one, other = _CLASSES[self.labels]
+            raise BadInput(
+                f'default_label: the model\'s labels are "{self.labels}": expected {one:g}, {other:g} or null', "out_of_range"
+            )
+
+    @property
+    def default_target(self) -> float | None:
+        """The default label as a batch has it; None where there is none."""
+        if self.default_label is None or self.labels not in _CLASSES:
+            return self.default_label
+        return float(_CLASSES[self.labels].index(self.default_label))
 
 
 def read_config(document: object) -> ModelConfig:
@@ -45,17 +65,39 @@ def read_config(document: object) -> ModelConfig:
     return read_document(ModelConfig, document)
 
 
-def config_payload(config: ModelConfig) -> bytes:
-    """The payload of a config event."""
-    return records.encode_document(write_document(config))
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a config event says: the configuration, and of which it was made.
+
+    after : the event that set the configuration it was made of, 0 for none; it holds only while that one is in force.
+            None: it holds whatever is
+    """
+
+    config: ModelConfig
+    after: int | None = None
+
+
+def config_payload(config: ModelConfig, after: int | None = None) -> bytes:
+    """The payload of a config event; see `Change`."""
+    document = write_document(config)
+    return records.encode_document(document if after is None else {**document, AFTER: after})
+
+
+def change_from_payload(payload: bytes) -> Change:
+    """Read what `config_payload` wrote. Raises `Corrupt`."""
+    document = records.decode_document(payload)
+    after = document.pop(AFTER, None)
+    if after is not None and (type(after) is not int or after < 0):
+        raise Corrupt(f"the configuration in the log was made of event {after!r}, which is none")
+    try:
+        return Change(read_config(document), after)
+    except BadInput as error:
+        raise Corrupt(f"the configuration in the log cannot be read: {error}") from error
 
 
 def config_from_payload(payload: bytes) -> ModelConfig:
-    """Read what `config_payload` wrote. Raises `Corrupt`."""
-    try:
-        return read_config(records.decode_document(payload))
-    except BadInput as error:
-        raise Corrupt(f"the configuration in the log cannot be read: {error}") from error
+    """Read the configuration that `config_payload` wrote. Raises `Corrupt`."""
+    return change_from_payload(payload).config
 
 
 def changed(old: ModelConfig, new: ModelConfig) -> list[str]:

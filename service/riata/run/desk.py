@@ -3,56 +3,86 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from riata.predict.name_book import NameBook
 from riata.run.published import Published
-from riata.store.store import Append, Appended
+from riata.store.records import next_chain
+from riata.store.store import Append, Appended, Record
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import Names, NamesSeen
+
+PASSED_MAX = 256
 
 
 @dataclass(slots=True)
 class Desk:
     """One model as requests see it.
 
-    `published` is replaced by the writer's thread and read by any; `logged`, `changed` and the names belong to the store's
-    thread; `waiting` and `changing` belong to the event loop.
+    `published` is replaced by the thread that learns or follows and read by any; `logged`, `changed`, `acked` and the names
+    are written by the store's thread and the one that follows; `waiting` and `changing` belong to the event loop.
     """
 
     name: str
     encoder: EncoderConfig
-    logged: int  # last event in the log
+    logged: int  # last event in the log, as far as is known here
     changed: int  # the last of them that changed the configuration, or may have
     names: NameBook
+    lineage: bytes = b""
     published: Published | None = None
     lowest_wanted: int | None = None
+    acked: tuple[int, bytes] = (0, b"")  # the last record that this process appended: its last event, its chain
+    passed: list[tuple[int, bytes]] = field(default_factory=list)  # those before it that are not known to be in its history
+    edition: int = 0  # number of the edition that is served; 0 where none is
+    confirmed_ms: int | None = None  # when it was last heard that this is the newest edition; None: never
+    another: str = ""  # why what is served is of another history than the log; empty: it is of this one
+    named: int = 0  # names brought by events up to this one are known
     waiting: list[tuple[int, asyncio.Future[Published]]] = field(default_factory=list)
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from reading a configuration to logging what follows it
+    naming: threading.Lock = field(default_factory=threading.Lock)
 
     @staticmethod
-    def open(name: str, encoder: EncoderConfig, logged: int) -> Desk:
+    def open(name: str, encoder: EncoderConfig, logged: int, lineage: bytes = b"") -> Desk:
         """A desk for a model that nobody has asked yet."""
-        return Desk(name, encoder, logged, logged, NameBook(encoder.names_max))
+        return Desk(name, encoder, logged, logged, NameBook(encoder.names_max), lineage)
 
     @property
     def seen(self) -> NamesSeen:
         """The names that need not be brought into the log once more."""
         return self.names.seen
 
+    @property
+    def served(self) -> int:
+        """The last event of the log that is served; 0 where what is served is of another history."""
+        published = self.published
+        return 0 if published is None or self.another else published.applied
+
     def learn_names(self, names: Iterable[tuple[int, bytes]]) -> None:
         """Remember names that are in the log now; at little cost where they come as `Names`."""
-        self.names.add_all(Names.of(names))
+        with self.naming:
+            self.names.add_all(Names.of(names))
 
     def on_logged(self, append: Append, appended: Appended) -> None:
         """Take note of what the log now holds."""
-        if appended.record is not None:
-            self.logged = appended.record.last
+        record = appended.record
+        if record is not None:
+            self.logged = max(self.logged, record.last)
+            self._note_acked(record)
             if append.kind in ("config", "restore"):
-                self.changed = self.logged
+                self.changed = record.last
         if append.names:
             self.learn_names(append.names)
+
+    def _note_acked(self, record: Record) -> None:
+        """Keep what was acknowledged until somebody has seen that the log still has it; what the next record's chain contains
+        need not be kept beside it."""
+        seq, chain = self.acked
+        if chain and not (record.first == seq + 1 and record.chain == next_chain(chain, record.digest)):
+            self.passed.append(self.acked)
+            del self.passed[:-PASSED_MAX]
+        self.acked = (record.last, record.chain)
 
     def wait(self, seq: int, future: asyncio.Future[Published]) -> None:
         """Have `future` set once the served model includes event `seq`."""
@@ -65,10 +95,30 @@ class Desk:
         if published is None:
             return
         for seq, future in self.waiting:
-            if seq <= published.applied and not future.done():
+            if seq <= self.served and not future.done():
                 future.set_result(published)
         self.waiting = [(seq, future) for seq, future in self.waiting if not future.done()]
         self._note_lowest()
 
     def _note_lowest(self) -> None:
         self.lowest_wanted = min((seq for seq, _ in self.waiting), default=None)
+
+
+class Board:
+    """The desks by the names of their models. Replaced and never changed, so that any thread may look."""
+
+    def __init__(self) -> None:
+        self.desks: Mapping[str, Desk] = {}
+        self._changing = threading.Lock()
+
+    def put(self, desk: Desk) -> None:
+        """Put a desk up, in the place of one of the same name."""
+        with self._changing:
+            self.desks = {**self.desks, desk.name: desk}
+
+    def remove(self, name: str) -> Desk | None:
+        """Take a desk down; returns it where there was one."""
+        with self._changing:
+            found = self.desks.get(name)
+            self.desks = {other: desk for other, desk in self.desks.items() if other != name}
+            return found

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 
 from riata.run.checkpointer import Retention
+
+DEFAULT_MODEL = "default"  # there is always one, and it cannot be dropped
+RATE_EVENTS_MIN = 10_000  # replayed, for a rate to be worth noting
+Role = Literal["all", "web", "writer", "replica"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +26,37 @@ class EngineSettings:
     observe_timeout_ms: int = 10_000
     min_seq_wait_ms: int = 2_000
     scrub_every_s: float = 600.0
+    remember_bytes_max: int = 256 * 2**20
+    role: Role = "all"
+    shared: bool = False  # whether the store is one of several processes: then its owner holds a lease
+    lease_ttl_ms: int = 10_000
+    follow_every_ms: int = 200
+    max_staleness_s: float = 3600.0
+    copies: Path | None = None  # where a replica keeps what it follows
+    note: Path | None = None  # where it is noted which store this is
+
+    @property
+    def follows(self) -> bool:
+        """Whether this process serves what another one publishes, at least until it leads."""
+        return self.shared
+
+    @property
+    def may_lead(self) -> bool:
+        """Whether this process may own the store."""
+        return not self.shared or self.role in ("all", "writer")
 
 
 @dataclass(slots=True)
 class Tally:
     """Counts for the operator."""
+
+    replay_rate: float = 0.0  # events a second, of the last recovery; 0 where there was none
+    load_s: float = 0.0  # how long it took, the log not counted
+    saved_at: dict[str, int] = field(default_factory=dict)  # the event of the newest checkpoint of each model
+    retries: int = 0  # calls of a thread that found no answer and will be tried again
+    elections: int = 0  # how often this process took the lease
+    fenced: int = 0  # how often it found that another owned the store
+    forks: int = 0  # logs that did not continue what was learnt
 
     checkpoints_ok: int = 0
     checkpoints_failed: int = 0
@@ -32,6 +65,13 @@ class Tally:
     compiled: bool = False
     replayed: int = 0
     to_replay: int = 0
+    on_progress: Callable[[], None] = lambda: None  # called as recovery gets on
+
+    def recovered(self, events: int, took_s: float) -> None:
+        """Note how long a recovery took, for estimates of the next one. Few events say nothing about the rate."""
+        if events >= RATE_EVENTS_MIN:
+            self.replay_rate = events / took_s
+        self.load_s = took_s if events < RATE_EVENTS_MIN else 0.1
 
     def saved(self, ok: bool, took_ms: int) -> None:
         """Count a checkpoint that ended."""

@@ -14,13 +14,40 @@ class ModelHealth:
     version: int
     age_s: float  # since what is served was published
     non_zeros: int
+    stale_s: float = 0.0  # since what is served was last known to be the newest; 0.0 where this process learns
+    lost: int = 0  # events that were acknowledged here and that the log was found not to have
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How a process stands among those that share its store. Where the store is embedded it leads, and there is nobody else.
+
+    leads          : it owns the store and learns
+    holder         : who owns the store, as far as is known; empty for nobody
+    epoch          : of its own lease, 0 for none
+    renewed_s      : since its lease was last renewed; None for none
+    accepting      : why no events are accepted, as (code, sentence); None: they are
+    counts         : how often things happened since the start, by name
+    recovery_s     : how long a start would take to be where this one is, with what is saved now; None where that is not known
+    """
+
+    role: str = "all"
+    leads: bool = True
+    holder: str = ""
+    epoch: int = 0
+    renewed_s: float | None = None
+    accepting: tuple[str, str] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, int] = field(default_factory=dict)  # how often the store began to refuse, by code
+    recovery_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
     """The service at one moment.
 
-    alive: threads run and nothing fatal happened; started: every log was replayed; ready: events and predictions are taken.
+    alive: threads run and nothing fatal happened; started: every log was replayed, or the store has answered once; ready:
+    predictions are answered and, unless `sharing.accepting` says why not, events are taken.
     """
 
     alive: bool
@@ -32,3 +59,4 @@ class Health:
     models: dict[str, ModelHealth]
     checkpoints: dict[str, int] = field(default_factory=dict)  # ok, failed, last_ms, and generations found corrupt
     replayed: tuple[int, int] = (0, 0)  # events replayed at start so far, of how many
+    sharing: Sharing = field(default_factory=Sharing)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from riata.base.errors import RiataError, StoreFailed
+from riata.base.errors import RiataError, StoreFailed, Unavailable
 from riata.store.store import Append, Appended, Store
 
 T = TypeVar("T")
@@ -23,6 +24,7 @@ Done = Callable[[Appended | RiataError], None]
 GROUP_REQUESTS_MAX = 512  # bounds the time that the first request of a group waits for the last
 GROUP_FEATURES_MAX = 4_000_000  # about 48 MB of log in one transaction
 IDLE_S = 0.5  # how long the store must be left alone before it does its housekeeping
+REOPEN_S = 1.0  # between two tries to open a store that does not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +47,18 @@ class Keeper:
         open_store: Callable[[], Store],
         on_logged: Callable[[Append, Appended], None],
         on_fatal: Callable[[str], None],
+        patient: bool = False,
     ) -> None:
         self._open_store = open_store
         self._on_logged = on_logged
         self._on_fatal = on_fatal
+        self._patient = patient  # a store that does not answer at the start is tried again, and requests are refused meanwhile
         self._queue: queue.SimpleQueue[_Request | _Call | None] = queue.SimpleQueue()
         self._opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="riata-store", daemon=True)
 
     def start(self) -> Future[None]:
-        """Open the store; the future says how that went."""
+        """Open the store; the future says how that went. Where the keeper is patient it may not be set for long."""
         self._thread.start()
         return self._opened
 
@@ -79,9 +83,11 @@ class Keeper:
 
     def _run(self) -> None:
         try:
-            store = self._open_store()
+            store = self._open()
         except BaseException as error:  # whoever started us is told, and decides
             self._opened.set_exception(error)
+            return
+        if store is None:
             return
         self._opened.set_result(None)
         try:
@@ -91,6 +97,33 @@ class Keeper:
             self._on_fatal(f"the store's thread failed: {error!r}")
         finally:
             store.close()
+
+    def _open(self) -> Store | None:
+        """Open the store; None where the end came first."""
+        while True:
+            try:
+                return self._open_store()
+            except Unavailable as error:
+                if not self._patient or isinstance(error, StoreFailed):
+                    raise
+                if not self._refuse(error):
+                    return None
+
+    def _refuse(self, error: Unavailable) -> bool:
+        """Refuse what comes during REOPEN_S; false at the end."""
+        deadline = time.monotonic() + REOPEN_S
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                item = self._queue.get(timeout=left)
+            except queue.Empty:
+                break
+            if item is None:
+                return False
+            if isinstance(item, _Request):
+                item.done(error)
+            elif item.future.set_running_or_notify_cancel():
+                item.future.set_exception(error)
+        return True
 
     def _turn(self, store: Store) -> bool:
         """Serve what waits now; false at the end."""

@@ -6,7 +6,7 @@ The live writer, start-up and the offline replay all call the same `apply`, so t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
 from riata.learn.registry import ALGO_VERSION, adjust, build_learner
-from riata.run.config import ModelConfig, config_from_payload, read_config
+from riata.run.config import ModelConfig, change_from_payload, read_config
 from riata.store import layout, records
 from riata.store.store import Record
 from riata.watch.progressive import Progressive, ProgressiveConfig
@@ -24,8 +24,12 @@ from riata.wire.batch import Batch, slice_rows
 NOT_FINITE: Final = "learning it would have made a weight non-finite"
 NO_ROOM: Final = "it has a feature for which the learner's vocabulary has no room"
 
+T = TypeVar("T")
+
 LEARNER = "learner."  # prefixes of the named arrays of a checkpoint
 WATCH = "watch."
+CHANGES_KEPT: Final = 64
+EVENTS_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class ModelState:
         self.chain = records.first_chain(lineage)
         self.skipped = 0  # events that were refused by the learner or taken out by a skip event
         self.restored = False
+        self.changes: tuple[int, ...] = ()  # the last events that set the configuration; empty where that is not known
 
     @property
     def has_learnt(self) -> bool:
@@ -75,9 +80,10 @@ class ModelState:
         if record.kind == "observe":
             refused = self._learn(record, batch if batch is not None else records.decode_batch(record.payload), skips)
         elif record.kind == "config":
-            self._configure(config_from_payload(record.payload))
+            self._configure(record)
         elif record.kind == "restore":
             self._restore(records.decode_restore(record.payload)[1])
+            self._note_change(record.last)
         elif record.kind != "skip":
             raise Corrupt(f"event {record.first} is of kind {record.kind!r}, which this version does not know")
         self.applied = record.last
@@ -95,6 +101,7 @@ class ModelState:
             "config": write_document(self.config),
             "skipped": self.skipped,
             "restored": self.restored,
+            "changes": list(self.changes),
         }
         arrays = {LEARNER + key: value for key, value in self.learner.freeze().items()}
         arrays.update({WATCH + key: value for key, value in self.progressive.freeze().items()})
@@ -104,11 +111,12 @@ class ModelState:
     def thaw(header: dict[str, Any], arrays: Arrays) -> ModelState:
         """Build the state that was frozen. Raises `Corrupt` where it cannot be one."""
         try:
-            state = ModelState(str(header["model"]), bytes.fromhex(header["lineage"]))
+            state = ModelState(_typed(header["model"], str), bytes.fromhex(header["lineage"]))
             state._take_content(header, arrays)
-            state.applied = int(header["applied"])
+            state.applied = _number(header["applied"])
             state.chain = bytes.fromhex(header["chain"])
-            state.restored = bool(header["restored"])
+            state.restored = _typed(header["restored"], bool)
+            state.changes = tuple(_number(seq) for seq in header.get("changes", ()))  # older checkpoints do not know
         except (KeyError, TypeError, ValueError, BadInput) as error:
             raise Corrupt(f"the checkpoint's header cannot be read: {error!r}") from error
         return state
@@ -117,12 +125,22 @@ class ModelState:
         """Bytes by part."""
         return {**self.learner.memory(), "watch": sum(self.progressive.memory().values())}
 
-    def _configure(self, config: ModelConfig) -> None:
+    def _configure(self, record: Record) -> None:
+        """Take up another configuration, unless it was made of one that is not in force any more: then nothing happens, and
+        whoever made it finds that out. So of two changes made at once of the same configuration none undoes the other."""
+        change = change_from_payload(record.payload)
+        in_force = self.changes[-1] if self.changes else 0
+        if self.applied > 0 and change.after is not None and change.after != in_force:
+            return
         if self.applied == 0:
-            self._start_over(config)
-        elif config.learner != self.config.learner:
-            adjust(self.learner, config.learner)
-        self.config = config
+            self._start_over(change.config)
+        elif change.config.learner != self.config.learner:
+            adjust(self.learner, change.config.learner)
+        self.config = change.config
+        self._note_change(record.last)
+
+    def _note_change(self, seq: int) -> None:
+        self.changes = (*self.changes, seq)[-CHANGES_KEPT:]
 
     def _start_over(self, config: ModelConfig) -> None:
         self.config = config
@@ -170,7 +188,34 @@ class ModelState:
         self._start_over(read_config(header["config"]))
         self.learner.thaw(_part(arrays, LEARNER))
         self.progressive.thaw(_part(arrays, WATCH))
-        self.skipped = int(header["skipped"])
+        self.skipped = _number(header["skipped"])
+
+
+def _typed(value: object, kind: type[T]) -> T:
+    """Return `value` where it is a `kind` and not merely something that could be made one. Raises `ValueError`."""
+    if type(value) is not kind:
+        raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+def _number(value: object) -> int:
+    """Return a count of events, or the number of one. Raises `ValueError`."""
+    number = _typed(value, int)
+    if not 0 <= number <= EVENTS_MAX:
+        raise ValueError("a number of events is out of range")
+    return number
+
+
+def config_in(record: Record) -> ModelConfig | None:
+    """The configuration that a record brings; None where it brings none. Raises `Corrupt`."""
+    if record.kind == "config":
+        return change_from_payload(record.payload).config
+    if record.kind == "restore":
+        try:
+            return read_config(layout.decode_checkpoint(records.decode_restore(record.payload)[1])[0]["config"])
+        except (KeyError, BadInput) as error:
+            raise Corrupt(f"event {record.first} restores a configuration that cannot be read: {error!r}") from error
+    return None
 
 
 def _is_set(rows: BOOL | None, i: int) -> bool:

@@ -19,6 +19,7 @@ class Observed:
     errors: list[RowError]
     durability: str  # what the acknowledgement promises: "fsync" survives power loss, "memory" nothing
     applied: bool  # the served model includes these rows
+    duplicate_rows: tuple[int, ...] = ()  # their places in the body
 
 
 class RowsRefused(BadInput):

@@ -26,3 +26,5 @@ class Published:
     published_mono_ms: int  # for ages
     closed_vocabulary: U32 | None = None  # the slots that alone may occur in rows from now on; see `Learner.closed_vocabulary`
     no_std_error: str = ""  # why predictions carry no standard error; empty where they do
+    chain: bytes = b""  # of the log at `applied`
+    changes: tuple[int, ...] = ()  # the last events that set the configuration, oldest first; empty where that is not known

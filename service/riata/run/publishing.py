@@ -71,6 +71,8 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         published_mono_ms=model.created_ms,
         closed_vocabulary=state.learner.closed_vocabulary(),
         no_std_error="the learner keeps no curvature" if covariance is None else covariance.why_not,
+        chain=state.chain,
+        changes=state.changes,
     )
 
 

@@ -16,7 +16,7 @@ from riata.base.errors import Corrupt, LogGap, NotFound
 from riata.run.checkpointer import Call
 from riata.run.core import Core, Schedule
 from riata.run.engine_settings import Tally
-from riata.run.model_state import ModelState
+from riata.run.model_state import Frozen, ModelState
 from riata.store import layout, records
 from riata.store.store import Append, Generation, Head, Owner, Record, Store
 from riata.wire.batch import select_rows
@@ -86,11 +86,17 @@ class Recovery:
                 state = thaw_generation(generation, self._content(name, generation.gen))
             except (Corrupt, NotFound):
                 corrupt.append(generation.gen)
+                self._disown(name, generation)
                 continue
             return Recovered(state, generation.gen, 0, corrupt=corrupt)
         if head.first_seq > 1:
             raise LogGap(f"{name}: no retained generation verifies and the log begins at event {head.first_seq}")
         return Recovered(ModelState(name, head.lineage), 0, 0, corrupt=corrupt)
+
+    def _disown(self, name: str, generation: Generation) -> None:
+        """A generation that has rotted must not be the reason why a sound one, or the log behind it, is dropped."""
+        if generation.verified:
+            self._call(lambda s: s.mark_verified(self._owner, name, generation.gen, sound=False)).result()
 
     def _content(self, name: str, gen: int) -> bytes:
         content: bytes = self._call(lambda s: s.open_generation(name, gen)).result()
@@ -145,10 +151,14 @@ NOTHING = 0  # no start is under way
 STARTING = -1  # the mark of a start that has not yet singled out a record
 
 
-def recover_all(call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tally) -> list[Recovered]:
-    """Recover every model, one after the other. `tally` shows how far it is, for probes that ask meanwhile."""
+def recover_all(call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tally, shared: bool = False) -> list[Recovered]:
+    """Recover every model, one after the other. `tally` shows how far it is, for probes that ask meanwhile.
+
+    shared : others create models too, so one without events may be about to get its first
+    """
     ends: dict[str, int] = call(lambda s: {name: s.head(name).seq for name in s.models()}).result()
-    call(lambda s: _drop_unborn(s, owner, ends)).result()
+    if not shared:
+        call(lambda s: _drop_unborn(s, owner, ends)).result()
     names = [name for name, end in ends.items() if end > 0]
     tally.to_replay = sum(ends.values())
     recovery = Recovery(call, owner, now_ms)
@@ -157,12 +167,19 @@ def recover_all(call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tall
 
     def progress(done: int) -> None:
         tally.replayed = before + done
+        tally.on_progress()
 
     for name in names:
         found.append(recovery.recover(name, progress))
         before += ends[name]
         tally.replayed = before
     return found
+
+
+def clear_marks(store: Store, owner: Owner) -> None:
+    """Note that no start is under way, where one was given up in good order."""
+    for name in store.models():
+        store.mark_inflight(owner, name, NOTHING, 0)
 
 
 def _drop_unborn(store: Store, owner: Owner, ends: dict[str, int]) -> None:
@@ -178,19 +195,16 @@ def thaw_generation(generation: Generation, content: bytes) -> ModelState:
     state = ModelState.thaw(header, arrays)
     if (state.applied, state.chain, state.lineage) != (generation.applied, generation.chain, generation.lineage):
         raise Corrupt(f"generation {generation.gen} holds another moment than it says")
-    if state.freeze().digest() != generation.state_digest:
+    if Frozen(header, arrays).digest() != generation.state_digest:  # of what is stored: this version may write more settings
         raise Corrupt(f"generation {generation.gen} holds another state than it says")
     return state
 
 
-def newest_verifies(store: Store, name: str) -> bool:
-    """Read the newest generation back; true where it is what was written, or where there is none."""
-    generations = store.generations(name)
-    if not generations:
-        return True
+def verifies(store: Store, name: str, generation: Generation) -> bool:
+    """Read a generation back; true where it is what was written."""
     try:
-        thaw_generation(generations[0], store.open_generation(name, generations[0].gen))
-    except Corrupt:
+        thaw_generation(generation, store.open_generation(name, generation.gen))
+    except (Corrupt, NotFound):
         return False
     return True
 

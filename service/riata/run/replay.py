@@ -103,7 +103,8 @@ def _starting_state(store: Store, model: str, lineage: bytes, first_seq: int, ge
 def _compare(store: Store, model: str, generation: Generation, state: ModelState) -> Compared:
     compared = Compared(generation.gen, generation.applied, generation.state_digest.hex(), state.freeze().digest().hex())
     try:
-        thaw_generation(generation, store.open_generation(model, generation.gen))
+        stored = thaw_generation(generation, store.open_generation(model, generation.gen))
+        compared.stored = stored.freeze().digest().hex()  # as this version writes it, which may know settings that came later
     except Corrupt as error:
         compared.problem = error.detail
     return compared

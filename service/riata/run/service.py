@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
-from riata.base.errors import BadInput, Busy
+from riata.base.errors import BadInput, Busy, Unavailable
 from riata.predict.name_book import NameBook
+from riata.run.desk import Desk
 from riata.run.engine import Engine
-from riata.run.health import Health, ModelHealth
+from riata.run.expiry import Expiry
+from riata.run.health import Health
+from riata.run.how import health_of, stale_for_s
 from riata.run.looking import PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.published import Published
+from riata.run.remembering import RememberedTally, Remembering, Way
 from riata.run.vocabulary import LARGE, within
 from riata.store.store import Append, Appended
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed, RowError
-
-LOADING: Final = "loading kernels; a first start compiles them, which takes about a minute"
 
 
 class Service:
@@ -27,14 +30,19 @@ class Service:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        way = Way(self.observe, self._require, self._served)
+        self._remembering = Remembering(engine, way, engine.settings.remember_bytes_max)
+        self._expiry = Expiry(engine, self._remembering, self._owns_store)
         self._solving = asyncio.Lock()  # one path at a time: a sketch may take 128 MB, and so does its copy
 
     async def start(self) -> None:
         """Recover every model; afterwards `health().ready`."""
         await self._engine.start()
+        self._expiry.start()
 
     async def stop(self) -> None:
         """Learn what is logged, save it, let the store go."""
+        await self._expiry.stop()
         await self._engine.stop()
 
     # -- hot -------------------------------------------------------------------------------------------------------
@@ -55,11 +63,14 @@ class Service:
 
     async def observe(self, model: str, parsed: Parsed, *, atomic: bool = False, wait_applied: bool = False) -> Observed:
         """Append the rows, durable on return; with `wait_applied`, served on return. Rows that a full vocabulary has no room for
-        are refused; those that were accepted while it filled become skip events instead.
+        are refused; those that were accepted while it filled become skip events instead. Labels of predictions are joined first.
 
         Raises `RowsRefused` where no row is accepted, or with `atomic` where any is not; `Busy` and `Unavailable` as the
         engine does, with the outcome.
         """
+        if parsed.joins.n:
+            return await self._remembering.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
+        self._engine.require_role("observe")
         desk = self._engine.require_accepting(model)
         parsed = await self._within_vocabulary(model, parsed)
         if parsed.batch.n == 0 or (atomic and parsed.errors):
@@ -71,12 +82,26 @@ class Service:
         if accepted == 0 and duplicate == 0:
             raise self._refused(parsed, errors, atomic)
         applied = wait_applied and await self._served(model, appended.seq)
-        return Observed(accepted, duplicate, len(errors), appended.seq, errors, self._engine.settings.durability, applied)
+        again = tuple(parsed.row[appended.duplicate].tolist())
+        return Observed(accepted, duplicate, len(errors), appended.seq, errors, self._engine.settings.durability, applied, again)
+
+    async def remember(self, model: str, rows: list[bytes]) -> list[str]:
+        """Keep rows of `encode_waiting` until their labels come; durable on return. Returns an id for each.
+
+        Raises `Busy` (code `remember_full`), and as `observe` does where events cannot be taken now, or not by this process."""
+        return await self._remembering.remember(model, rows)
+
+    def remembered(self) -> Mapping[str, RememberedTally]:
+        """What became of remembered predictions and of their labels, by model."""
+        tallies = self._remembering.tallies
+        return {model: tallies[model] for model in sorted(tallies.keys() & self._engine.desks.keys())}
 
     async def wait_for(self, model: str, seq: int) -> Published:
         """Wait a little until what is served includes event `seq`. Raises `BadInput` (code `min_seq_ahead`) where the log
         does not have it yet, `Busy` (code `not_yet`) where it is not served in time."""
         logged = self._engine.desk(model).logged
+        if seq > logged and self._engine.settings.shared:
+            logged = await self._engine.logged_now(model)
         if seq > logged:
             raise BadInput(f"min_seq {seq} is beyond the log, which ends at event {logged}", "min_seq_ahead")
         return await self._engine.wait_for(model, seq, self._engine.settings.min_seq_wait_ms)
@@ -85,7 +110,8 @@ class Service:
 
     def models(self) -> list[dict[str, Any]]:
         """One line for each model, by name."""
-        return [self._line(name) for name in sorted(self._engine.desks)]
+        desks = self._engine.desks
+        return [self._line(desks[name], published) for name in sorted(desks) if (published := desks[name].published) is not None]
 
     def describe(self, model: str) -> dict[str, Any]:
         """Configuration, counters, metrics, memory by part, whether predictions carry standard errors and, if not, why not,
@@ -94,7 +120,7 @@ class Service:
         desk = self._engine.desk(model)
         memory = {**published.memory, "served": sum(published.model.memory().values()), "names": desk.names.memory()}
         return {
-            **self._line(model),
+            **self._line(desk, published),
             "config": write_document(published.config),
             "metrics": {key: published.figures[key] for key in ("cumulative", "faded", "window")},
             "memory_bytes": {**memory, "total": sum(memory.values())},
@@ -112,40 +138,30 @@ class Service:
             looked = await self._engine.look(model)
             return await asyncio.get_running_loop().run_in_executor(None, path_answer, model, looked, question, figures)
 
+    def stale_s(self, model: str) -> float:
+        """For how long it is not known whether what is served of `model` is still the newest; 0.0 where this process learns.
+
+        Raises `Unavailable` (code `too_stale`) beyond the bound: such an answer would be of another time."""
+        stale_s = stale_for_s(self._engine, self._engine.desk(model))
+        bound = self._engine.settings.max_staleness_s
+        if stale_s > bound:
+            raise Unavailable(
+                f"what is served of {model} was last known to be the newest {stale_s:.0f} s ago, and {bound:.0f} s are allowed",
+                "too_stale",
+            )
+        return stale_s
+
     def health(self) -> Health:
         """Where the service stands. Never touches the store."""
-        engine = self._engine
-        reasons = []
-        if engine.fatal is not None:
-            reasons.append(engine.fatal)
-        if not engine.writer_alive() and not engine.stopping:
-            reasons.append("the writer's thread has ended")
-        alive = not reasons
-        if not engine.started:
-            replaying = f"replaying the log: {engine.tally.replayed} of {engine.tally.to_replay} events"
-            reasons.append(
-                replaying if engine.tally.compiled else "loading kernels; a first start compiles them, which takes about a minute"
-            )
-        if engine.stopping:
-            reasons.append("stopping")
-        models = {name: self._model_health(name) for name in sorted(engine.desks) if engine.desks[name].published is not None}
-        tally = engine.tally
-        return Health(
-            alive=alive,
-            started=engine.started,
-            ready=not reasons,
-            reasons=reasons,
-            fatal=engine.fatal,
-            warnings=engine.warnings,
-            models=models,
-            checkpoints={
-                "ok": tally.checkpoints_ok,
-                "failed": tally.checkpoints_failed,
-                "last_ms": tally.checkpoint_last_ms,
-                "corrupt": tally.generations_corrupt,
-            },
-            replayed=(tally.replayed, tally.to_replay),
-        )
+        return health_of(self._engine)
+
+    def _require(self, what: str, model: str) -> None:
+        self._engine.require_role(what)
+        self._engine.require_accepting(model)
+
+    def _owns_store(self) -> bool:
+        """Whether it is for this process to deal with what is due. Two at once do no harm."""
+        return self._engine.leads and not self._engine.stopping and self._engine.fatal is None
 
     async def _within_vocabulary(self, model: str, parsed: Parsed) -> Parsed:
         published = self.published(model)
@@ -164,11 +180,9 @@ class Service:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _line(self, model: str) -> dict[str, Any]:
-        published = self.published(model)
-        desk = self._engine.desk(model)
+    def _line(self, desk: Desk, published: Published) -> dict[str, Any]:
         return {
-            "name": model,
+            "name": desk.name,
             "learner": published.config.learner.kind,
             "mode": getattr(published.config.learner, "mode", None),
             "examples": published.figures["cumulative"]["examples"],
@@ -187,11 +201,6 @@ class Service:
 
     def _age_s(self, published: Published) -> float:
         return (self._engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
-
-    def _model_health(self, model: str) -> ModelHealth:
-        published = self.published(model)
-        logged = self._engine.desk(model).logged
-        return ModelHealth(logged, published.applied, published.version, self._age_s(published), published.model.non_zeros)
 
     def _refused(self, parsed: Parsed, errors: list[RowError], atomic: bool) -> RowsRefused:
         observed = Observed(0, 0, parsed.rows, 0, errors, self._engine.settings.durability, False)

@@ -12,6 +12,7 @@ from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.core import Action, Core
+from riata.run.lead import Belief
 from riata.run.looking import Looked
 from riata.run.model_state import Frozen, ModelState
 from riata.run.published import Published
@@ -41,9 +42,10 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """A model that was dropped."""
+    """A model that was dropped; not one of the same name and another lineage."""
 
     model: str
+    lineage: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,11 @@ class _Settle:
     future: Future[None] = field(default_factory=Future)
 
 
-Item = Logged | Adopt | Forget | SaveNow | Nudge | Look | _Finished | _Settle
+class _Sweep:
+    """Time has passed."""
+
+
+Item = Logged | Adopt | Forget | SaveNow | Nudge | Look | _Finished | _Settle | _Sweep
 
 
 @dataclass(slots=True)
@@ -95,6 +101,7 @@ class _Cell:
     core: Core
     gen: int  # newest durable generation
     version: int = 0
+    belief: Belief | None = None  # replaced after every record: another thread reads it
     curvature: Curvature = field(default_factory=Curvature)
     waiting: list[Future[Saved]] = field(default_factory=list)  # who waits for the next checkpoint
     being_saved: list[Future[Saved]] = field(default_factory=list)  # who waits for the one under way
@@ -108,7 +115,7 @@ class WriterHooks:
     refused: Callable[[str, dict[int, str]], None]  # events that the learner refused by itself, and why: logged as skipped
     saved: Callable[[Saved], None]
     wanted: Callable[[str], int | None]  # the lowest log position of this model that somebody waits to see served
-    fatal: Callable[[str], None]
+    fatal: Callable[[str, BaseException], None]
 
 
 class Writer:
@@ -122,6 +129,8 @@ class Writer:
         self._cells: dict[str, _Cell] = {}
         self._swept_ms = 0
         self._learning = True
+        self._busy_since_ms: int | None = None  # since when one item has been dealt with; None while it waits for one
+        self.taken_bytes = 0  # of the payloads of records that were dealt with
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="riata-checkpoint")
         self._thread = threading.Thread(target=self._run, name="riata-writer", daemon=True)
 
@@ -142,11 +151,20 @@ class Writer:
         """False once learning has ended."""
         return self._learning
 
+    def busy_ms(self) -> int:
+        """How long the thread has been at what it is doing; 0 while it waits for something to do."""
+        since_ms = self._busy_since_ms
+        return 0 if since_ms is None else self._clock.monotonic_ms() - since_ms
+
+    def beliefs(self) -> dict[str, Belief]:
+        """Where every model stands, for the renewal of the lease. Any thread may ask."""
+        return {name: cell.belief for name, cell in list(self._cells.items()) if cell.belief is not None}
+
     def close(self) -> None:
-        """Learn what waits, then end the thread. Checkpoints under way are waited for."""
+        """Learn what waits, then end the thread. A checkpoint under way is waited for."""
         self._inbox.put(None)
         self._thread.join()
-        self._saver.shutdown(wait=True)
+        self._saver.shutdown(wait=True, cancel_futures=True)
 
     def _run(self) -> None:
         try:
@@ -156,7 +174,7 @@ class Writer:
         except Exception as error:  # the thread's outer edge: prediction goes on, learning ends, a new start decides
             self._learning = False
             detail = error.detail if isinstance(error, RiataError) else repr(error)
-            self._hooks.fatal(f"the writer stopped: {detail}")
+            self._hooks.fatal(f"the writer stopped: {detail}", error)
             self._refuse_the_rest(Unavailable(f"learning has stopped: {detail}", "writer_stopped"))
 
     def _refuse_the_rest(self, error: Unavailable) -> None:
@@ -169,11 +187,13 @@ class Writer:
                 item.future.set_exception(error)
 
     def _turn(self) -> bool:
+        wait_s = self._wait_s()
+        self._busy_since_ms = None
         try:
-            item = self._inbox.get(timeout=self._wait_s())
+            item = self._inbox.get(timeout=wait_s)
         except queue.Empty:
-            self._sweep()
-            return True
+            item = _Sweep()
+        self._busy_since_ms = self._clock.monotonic_ms()
         if item is None:
             return False
         self._take(item)
@@ -183,6 +203,7 @@ class Writer:
     def _take(self, item: Item) -> None:
         if isinstance(item, Logged):
             self._learn(item)
+            self.taken_bytes += len(item.record.payload)
         elif isinstance(item, Adopt):
             self._adopt(item)
         elif isinstance(item, SaveNow):
@@ -195,13 +216,12 @@ class Writer:
         elif isinstance(item, _Finished):
             self._finished(item.saved)
         elif isinstance(item, _Settle):
-            for cell in self._cells.values():
-                if cell.core.unpublished:
-                    self._publish(cell)
+            for cell in [cell for cell in self._cells.values() if cell.core.unpublished]:
+                self._publish(cell)
             if item.future.set_running_or_notify_cancel():
                 item.future.set_result(None)
-        else:
-            self._forget(item.model)
+        elif isinstance(item, Forget):
+            self._forget(item)  # and after a `_Sweep` there is nothing to do but what follows every item
 
     def _learn(self, item: Logged) -> None:
         cell = self._cells.get(item.record.model)
@@ -210,6 +230,7 @@ class Writer:
         cell.core.logged(item.record)
         refused = cell.state.apply(item.record, item.batch)
         cell.core.advanced(item.record)
+        cell.belief = Belief(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
         if item.record.kind in ("config", "restore"):
             cell.core.reschedule(schedule_of(cell.state))
             cell.curvature = Curvature()  # what it was made of may be another learner now
@@ -220,13 +241,17 @@ class Writer:
     def _adopt(self, item: Adopt) -> None:
         state = item.state
         core = Core(state.applied, state.chain, schedule_of(state), self._clock.monotonic_ms(), item.saved)
-        cell = self._cells[state.name] = _Cell(item.state, core, item.gen)
+        cell = _Cell(item.state, core, item.gen, belief=Belief(state.lineage, state.applied, state.chain, item.gen))
+        self._cells[state.name] = cell
         self._publish(cell)
 
-    def _forget(self, model: str) -> None:
-        cell = self._cells.pop(model, None)
-        for future in [*cell.waiting, *cell.being_saved] if cell else []:
-            future.set_exception(Corrupt(f"model {model} was dropped meanwhile", "model_dropped"))
+    def _forget(self, item: Forget) -> None:
+        cell = self._cells.get(item.model)
+        if cell is None or (item.lineage and cell.state.lineage != item.lineage):
+            return
+        del self._cells[item.model]
+        for future in [*cell.waiting, *cell.being_saved]:
+            future.set_exception(Corrupt(f"model {item.model} was dropped meanwhile", "model_dropped"))
 
     def _save_now(self, item: SaveNow) -> None:
         cell = self._cells.get(item.model)
@@ -294,7 +319,7 @@ class Writer:
             self.put(_Finished(self._checkpointer.save(frozen, created_ms, info)))
         except Exception as error:  # the saver's outer edge
             detail = error.detail if isinstance(error, RiataError) else repr(error)
-            self._hooks.fatal(f"a checkpoint failed: {detail}")
+            self._hooks.fatal(f"a checkpoint failed: {detail}", error)
             lineage = bytes.fromhex(frozen.header["lineage"])
             self.put(_Finished(Saved(str(frozen.header["model"]), lineage, None, None, 0, detail)))
 
@@ -309,9 +334,9 @@ class Writer:
             cell.core.committed(saved.verdict)
         if saved.verdict is Verdict.OK and saved.generation is not None:
             cell.gen = saved.generation.gen
-        futures, cell.being_saved = cell.being_saved, []
-        for future in futures:
-            future.set_result(saved)
+            cell.belief = Belief(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
+        while cell.being_saved:
+            cell.being_saved.pop().set_result(saved)
         if saved.verdict not in (None, Verdict.OK):
             raise Corrupt(f"checkpoint of {saved.model}: {saved.verdict.value}", "fenced")
 

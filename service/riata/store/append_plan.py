@@ -41,7 +41,7 @@ def plan_group(group: Sequence[Append], heads: Mapping[str, Head], look_up: Look
     fresh: dict[str, dict[bytes, Seen]] = {}
     planned = []
     for request in group:
-        plan = _plan(request, ahead.get(request.model), fresh.setdefault(request.model, {}), look_up, dedupe_events)
+        plan = plan_one(request, ahead.get(request.model), fresh.setdefault(request.model, {}), look_up, dedupe_events)
         planned.append(plan)
         if plan.head is not None:
             ahead[request.model] = plan.head
@@ -49,7 +49,8 @@ def plan_group(group: Sequence[Append], heads: Mapping[str, Head], look_up: Look
     return planned
 
 
-def _plan(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], look_up: LookUp, dedupe_events: int) -> Planned:
+def plan_one(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], look_up: LookUp, dedupe_events: int) -> Planned:
+    """Decide one request after a model at `head` (None: there is none); `fresh` are the ids of those before it in the group."""
     n = 0 if request.batch is None else request.batch.n
     if head is None:
         return _nothing(request, _rows(n), NotFound(f"no model {request.model!r}", "model_not_found"))

@@ -40,6 +40,7 @@ class _Model:
     chunks: dict[tuple[int, int], tuple[int, bytes, bytes]] = field(default_factory=dict)  # (gen, index): epoch, digest, bytes
     inflight: tuple[int, int] = (0, 0)  # seq, deaths
     remembered: dict[bytes, Remembered] = field(default_factory=dict)
+    remembered_bytes: int = 0
     editions: list[tuple[Edition, bytes]] = field(default_factory=list)  # newest first
 
 
@@ -211,11 +212,11 @@ class MemoryStore:
             raise Corrupt(f"generation {gen} of {model!r}: the whole is not what was written", "ckpt_corrupt")
         return whole
 
-    def mark_verified(self, owner: Owner, model: str, gen: int) -> None:
+    def mark_verified(self, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
         self._require(owner)
         found = self._generation(model, gen)
         generations = self._model(model).generations
-        generations[generations.index(found)] = dataclasses.replace(found, verified=True)
+        generations[generations.index(found)] = dataclasses.replace(found, verified=sound)
 
     def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
         self._require(owner)
@@ -246,23 +247,33 @@ class MemoryStore:
         return dropped
 
     def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
-        kept = {**self._model(model).remembered, **{row.key: row for row in rows}}
-        if sum(len(row.row) for row in kept.values()) > bytes_max:
+        entry = self._model(model)
+        fresh = {row.key: row for row in rows}
+        replaced = sum(len(entry.remembered[key].row) for key in fresh if key in entry.remembered)
+        total = entry.remembered_bytes - replaced + sum(len(row.row) for row in fresh.values())
+        if total > bytes_max:
             return False
-        self._model(model).remembered = kept
+        entry.remembered.update(fresh)
+        entry.remembered_bytes = total
         return True
 
     def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
         kept = self._model(model).remembered
         return {key: kept[key] for key in keys if key in kept}
 
+    def remembered(self, model: str) -> tuple[int, int]:
+        entry = self._model(model)
+        return len(entry.remembered), entry.remembered_bytes
+
     def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
         late = [row for row in self._model(model).remembered.values() if row.due_ms <= now_ms]
         return sorted(late, key=lambda row: (row.due_ms, row.key))[:rows_max]
 
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
-        kept = self._model(model).remembered
-        return sum(kept.pop(key, None) is not None for key in dict.fromkeys(keys))
+        entry = self._model(model)
+        gone = [entry.remembered.pop(key) for key in dict.fromkeys(keys) if key in entry.remembered]
+        entry.remembered_bytes -= sum(len(row.row) for row in gone)
+        return len(gone)
 
     def idle(self) -> None:
         for entry in self._open().models.values():

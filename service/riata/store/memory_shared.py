@@ -47,6 +47,7 @@ class SharedMemoryStore(MemoryStore):
     drop = _locked(MemoryStore.drop)
     remember = _locked(MemoryStore.remember)
     recall = _locked(MemoryStore.recall)
+    remembered = _locked(MemoryStore.remembered)
     due = _locked(MemoryStore.due)
     forget = _locked(MemoryStore.forget)
     idle = _locked(MemoryStore.idle)
@@ -80,6 +81,12 @@ class SharedMemoryStore(MemoryStore):
     def standings(self) -> Mapping[str, Standing]:
         with self._changed:
             return {name: self._standing(name) for name in self.models()}
+
+    def chains_at(self, model: str, seqs: Sequence[int]) -> list[bytes | None]:
+        with self._changed:
+            entry = self._model(model)
+            first = entry.head.first_seq
+            return [None if seq < first - 1 else self._chain_at(entry, seq) or b"" for seq in seqs]
 
     def holder(self) -> Holder | None:
         with self._changed:

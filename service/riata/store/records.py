@@ -80,10 +80,8 @@ def encode_batch(batch: Batch) -> bytes:
     if wrong:
         raise BadInput(f"batch: {wrong}", "bad_batch")
     narrow = _narrowed(batch.value)
-    bits = batch.label.view(np.uint64)  # by bits, so that -0.0 keeps its sign
-    real = bool(((bits != 0) & (bits != _ONE_BITS)).any())
-    weighted = bool((batch.weight != 1.0).any())
-    ids = bool(batch.has_id.any())
+    flags = WIDE * (narrow is None) | _flags(batch)
+    real, weighted, ids = flags & REAL, flags & WEIGHTED, flags & IDS
     parts = [
         np.diff(batch.indptr).astype("<u4"),
         np.ascontiguousarray(batch.hash, "<u4"),
@@ -92,7 +90,6 @@ def encode_batch(batch: Batch) -> bytes:
     ]
     parts += [np.ascontiguousarray(batch.weight, "<f8")] if weighted else []
     parts += [np.packbits(batch.has_id), np.ascontiguousarray(batch.event_id[batch.has_id])] if ids else []
-    flags = WIDE * (narrow is None) | REAL * real | WEIGHTED * weighted | IDS * ids
     total = _HEAD.size + sum(part.nbytes for part in parts)
     head = _HEAD.pack(PAYLOAD_VERSION, flags, 0, batch.n, batch.nnz, total)
     return b"".join([head, *(part.data for part in parts)])
@@ -170,13 +167,17 @@ def canonical_json(document: Mapping[str, Any]) -> bytes:
 
 
 def read_json(text: bytes, what: str) -> dict[str, Any]:
-    """Read a JSON object; `what` names it in the error. Raises `Corrupt`."""
+    """Read a JSON object that `canonical_json` wrote; `what` names it in the error. Raises `Corrupt` for any other text: also
+    for one that is JSON, but says a key twice, or a number as nobody writes it."""
     try:
         document = json.loads(text, parse_constant=_no_constant)
+        if not isinstance(document, dict):
+            raise Corrupt(f"{what}: expected an object")
+        written = canonical_json(document)
     except (ValueError, RecursionError):
         raise Corrupt(f"{what}: not JSON") from None
-    if not isinstance(document, dict):
-        raise Corrupt(f"{what}: expected an object")
+    if written != text:
+        raise Corrupt(f"{what}: not as it was written")
     return document
 
 
@@ -287,6 +288,8 @@ def _decode_parts(payload: bytes, flags: int, n: int, nnz: int, ids: int) -> Bat
     wrong = _wrong(batch)
     if wrong:
         raise Corrupt(f"observe payload: {wrong}")
+    if flags != WIDE * (_narrowed(value) is None) | _flags(batch):
+        raise Corrupt("observe payload: it has parts that say nothing, so it is not what was written")
     return batch
 
 
@@ -295,6 +298,13 @@ def _bits(packed: np.ndarray[Any, Any], n: int) -> BOOL:
     if bits[n:].any():
         raise Corrupt("observe payload: padding bits are set")
     return bits[:n].astype(np.bool_)
+
+
+def _flags(batch: Batch) -> int:
+    """Return which parts the payload of `batch` has besides those that all have, but for WIDE."""
+    bits = batch.label.view(np.uint64)  # by bits, so that -0.0 keeps its sign
+    real = bool(((bits != 0) & (bits != _ONE_BITS)).any())
+    return REAL * real | WEIGHTED * bool((batch.weight != 1.0).any()) | IDS * bool(batch.has_id.any())
 
 
 def _narrowed(value: F64) -> NDArray[np.float32] | None:

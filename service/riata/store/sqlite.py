@@ -225,12 +225,12 @@ class SqliteStore:
     def open_generation(self, model: str, gen: int) -> bytes:
         return self._session.read(lambda c: generations_sql.read_checkpoint(c, model, gen))
 
-    def mark_verified(self, owner: Owner, model: str, gen: int) -> None:
+    def mark_verified(self, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
         def write(c: sqlite3.Connection) -> None:
             generations_sql.require_owner(c, owner)
             row = log_sql.find_model(c, model)
             generations_sql.find_generation(c, row.id, model, gen)
-            c.execute("UPDATE generations SET verified = 1 WHERE model = ? AND gen = ?", (row.id, gen))
+            c.execute("UPDATE generations SET verified = ? WHERE model = ? AND gen = ?", (int(sound), row.id, gen))
 
         self._session.write(write)
 
@@ -251,10 +251,16 @@ class SqliteStore:
     def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
         if not self._session.ballast.allows_events():
             raise Unavailable("the disk is nearly full: nothing can be remembered", "disk_reserve")
-        return self._session.write(lambda c: remembered_sql.put(c, log_sql.find_model(c, model).id, rows, bytes_max))
+        self._session.fold_long_wal()
+        kept = self._session.write(lambda c: remembered_sql.put(c, log_sql.find_model(c, model).id, rows, bytes_max))
+        self._session.count_wal(remembered_sql.written_bytes(rows))
+        return kept
 
     def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
         return self._session.read(lambda c: remembered_sql.find(c, log_sql.find_model(c, model).id, keys))
+
+    def remembered(self, model: str) -> tuple[int, int]:
+        return self._session.read(lambda c: remembered_sql.size(c, log_sql.find_model(c, model).id))
 
     def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
         return self._session.read(lambda c: remembered_sql.due(c, log_sql.find_model(c, model).id, now_ms, rows_max))

@@ -150,7 +150,7 @@ def drop_stale(connection: sqlite3.Connection, owner: Owner) -> int:
 def drop_model(connection: sqlite3.Connection, model: str, seq_bits: int) -> None:
     """Delete everything of `model`."""
     row = find_model(connection, model)
-    for table in ("dedupe", "generations", "chunks", "remembered"):
+    for table in ("dedupe", "generations", "chunks", "remembered", "remembered_size"):
         connection.execute(f"DELETE FROM {table} WHERE model = ?", (row.id,))
     for table in ("log", "fresh_ids", "names"):
         connection.execute(f"DELETE FROM {table} WHERE key BETWEEN ? AND ?", (row.id << seq_bits, (row.id + 1 << seq_bits) - 1))

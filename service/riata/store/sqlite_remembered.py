@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from riata.store.sqlite_schema import PAGE_BYTES
 from riata.store.store import Remembered
 
 
 def put(connection: sqlite3.Connection, model: int, rows: Sequence[Remembered], bytes_max: int) -> bool:
     """Keep `rows`; false, and nothing is kept, where there would be more than `bytes_max` bytes."""
-    kept = connection.execute("SELECT coalesce(sum(length(row)), 0) FROM remembered WHERE model = ?", (model,)).fetchone()[0]
+    count, total = size(connection, model)
     fresh = {row.key: row for row in rows}
-    replaced = sum(len(row.row) for row in find(connection, model, list(fresh)).values())
-    if kept - replaced + sum(len(row.row) for row in fresh.values()) > bytes_max:
+    replaced = _lengths(connection, model, fresh)
+    total += sum(len(row.row) for row in fresh.values()) - sum(replaced)
+    if total > bytes_max:
         return False
     values = [(model, row.key, row.due_ms, row.row) for row in fresh.values()]
     connection.executemany("INSERT OR REPLACE INTO remembered VALUES (?, ?, ?, ?)", values)
+    _resize(connection, model, count + len(fresh) - len(replaced), total)
     return True
+
+
+def size(connection: sqlite3.Connection, model: int) -> tuple[int, int]:
+    """How many rows are kept, and their bytes; counted along, since adding them up would read them all."""
+    found = connection.execute("SELECT rows, bytes FROM remembered_size WHERE model = ?", (model,)).fetchone()
+    return (found[0], found[1]) if found else (0, 0)
+
+
+def written_bytes(rows: Sequence[Remembered]) -> int:
+    """About how many bytes `put` writes to the write-ahead log: whole pages, of the table, its index and the counts."""
+    return 3 * PAGE_BYTES + 2 * sum(len(row.row) for row in rows)
 
 
 def find(connection: sqlite3.Connection, model: int, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
@@ -35,5 +49,20 @@ def due(connection: sqlite3.Connection, model: int, now_ms: int, rows_max: int) 
 
 def delete(connection: sqlite3.Connection, model: int, keys: Sequence[bytes]) -> int:
     """Keep these no longer; return how many were kept."""
-    sql = "DELETE FROM remembered WHERE model = ? AND key = ?"
-    return sum(connection.execute(sql, (model, key)).rowcount for key in keys)
+    count, total = size(connection, model)
+    gone = _lengths(connection, model, dict.fromkeys(keys))
+    connection.executemany("DELETE FROM remembered WHERE model = ? AND key = ?", [(model, key) for key in keys])
+    if gone:
+        _resize(connection, model, count - len(gone), total - sum(gone))
+    return len(gone)
+
+
+def _lengths(connection: sqlite3.Connection, model: int, keys: Iterable[bytes]) -> list[int]:
+    """Bytes of the rows that are kept under `keys`, each of them given once."""
+    sql = "SELECT length(row) FROM remembered WHERE model = ? AND key = ?"
+    found = (connection.execute(sql, (model, key)).fetchone() for key in keys)
+    return [row[0] for row in found if row]
+
+
+def _resize(connection: sqlite3.Connection, model: int, count: int, total: int) -> None:
+    connection.execute("INSERT OR REPLACE INTO remembered_size VALUES (?, ?, ?)", (model, count, total))

@@ -45,6 +45,7 @@ SCHEMA: Final = (
         model INTEGER NOT NULL, key BLOB NOT NULL, due_ms INTEGER NOT NULL, row BLOB NOT NULL,
         PRIMARY KEY (model, key)) STRICT, WITHOUT ROWID""",
     "CREATE INDEX remembered_due ON remembered (model, due_ms, key)",
+    "CREATE TABLE remembered_size (model INTEGER PRIMARY KEY, rows INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT",
     "CREATE TABLE names (key INTEGER PRIMARY KEY, digest BLOB NOT NULL, names BLOB NOT NULL) STRICT",
     """CREATE TABLE generations (
         model INTEGER NOT NULL, gen INTEGER NOT NULL, parent INTEGER NOT NULL, applied INTEGER NOT NULL, chain BLOB NOT NULL,

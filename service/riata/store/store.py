@@ -126,7 +126,7 @@ class Remembered:
 
     key    : 16 bytes, of the prediction's id
     due_ms : unix time after which the label counts as late
-    row    : payload of an `observe` record of one row (`records.encode_batch`); its label means nothing
+    row    : the event but for its label, as `run.remembered_rows` writes it; means nothing to a store
     """
 
     key: bytes
@@ -274,8 +274,9 @@ class Store(Protocol):
         """The bytes of a checkpoint, chunk digests checked. Raises `Corrupt` or `NotFound`."""
         ...
 
-    def mark_verified(self, owner: Owner, model: str, gen: int) -> None:
-        """Note that the generation was read back and checked. Raises `NotFound` (code `generation_not_found`)."""
+    def mark_verified(self, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
+        """Note that the generation was read back and is what was written; or with `sound` false that it no longer is: then it
+        counts neither for what may be dropped nor as one that is kept. Raises `NotFound` (code `generation_not_found`)."""
         ...
 
     def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
@@ -292,19 +293,18 @@ class Store(Protocol):
     def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
         """Keep `rows` until they are forgotten; all or, where their `row` bytes and those kept already exceed `bytes_max`,
         none: false. A key that is kept already is replaced. Durable on return. Raises `Unavailable` as `append` does."""
-        ...
 
     def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
         """Those of `keys` that are kept."""
-        ...
+
+    def remembered(self, model: str) -> tuple[int, int]:
+        """How many rows are kept, and their bytes."""
 
     def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
         """The rows with due_ms <= now_ms, by (due_ms, key), at most `rows_max`."""
-        ...
 
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
         """Keep these no longer; return how many were kept."""
-        ...
 
     def idle(self) -> None:
         """Housekeeping when there is nothing else to do."""
@@ -322,6 +322,11 @@ class SharedStore(Store, Protocol):
 
     def standings(self) -> Mapping[str, Standing]:
         """Where every model stands, for those who follow."""
+        ...
+
+    def chains_at(self, model: str, seqs: Sequence[int]) -> list[bytes | None]:
+        """The chain of the log after each of these events, empty where no record ends there: so who knew it finds out whether
+        the log is still the same. None where the log begins later, and nobody can tell."""
         ...
 
     def holder(self) -> Holder | None:

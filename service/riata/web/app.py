@@ -19,6 +19,7 @@ from riata.base.clock import Clock
 from riata.base.errors import RiataError
 from riata.web.body import ClientGone
 from riata.web.docs import docs_routes
+from riata.web.gate import Gate
 from riata.web.health import health_routes
 from riata.web.hot import GONE_KEY, Handler, HotRoute, Lane, Tools, template
 from riata.web.meters import Meters
@@ -27,6 +28,7 @@ from riata.web.observe import Observe
 from riata.web.openapi import openapi_document, operations
 from riata.web.predict import Predict
 from riata.web.problems import Problem, answer_error, internal
+from riata.web.remembered import RememberedCollector
 from riata.web.responses import respond
 from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import WebSettings
@@ -46,13 +48,16 @@ def create_app(
     settings: WebSettings,
     clock: Clock,
     on_start_failed: OnStartFailed | None = None,
+    gate: Gate | None = None,
 ) -> FastAPI:
     """Build the application. Its lifespan starts and stops `service`.
 
     Starting goes on in the background, so that the probes answer while a long log is replayed; where it fails,
-    `on_start_failed` is told, once.
+    `on_start_failed` is told, once. `gate` asks for keys and bounds rates; without one everybody may do everything.
+    `state.meters` of what is returned are its meters.
     """
     meters = Meters(service)
+    meters.registry.register(RememberedCollector(service))
     pool = ThreadPoolExecutor(settings.parse_threads, thread_name_prefix="riata-parse")
     tools = Tools(service, settings, pool, clock)
 
@@ -60,9 +65,13 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         starting = asyncio.create_task(service.start())
         starting.add_done_callback(lambda task: _started(task, on_start_failed))
+        watching = None if gate is None else asyncio.create_task(gate.watch())
         try:
             yield
         finally:
+            if watching is not None:
+                watching.cancel()
+                await asyncio.wait([watching])
             await _settled(starting)
             await service.stop()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -88,7 +97,8 @@ def create_app(
     app.add_exception_handler(ClientGone, _on_client_gone)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(Exception, _on_fault)
-    app.add_middleware(Shell, meters=meters, lane=Lane(hot))
+    app.add_middleware(Shell, meters=meters, lane=Lane(hot), service=service, gate=gate if gate and gate.acts else None)
+    app.state.meters = meters
     return app
 
 

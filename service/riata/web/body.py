@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from typing import Final
 
 from starlette.types import Message, Receive, Scope
 
-from riata.base.errors import BadInput, Malformed, TooLarge, Unsupported
+from riata.base.errors import BadInput, Busy, Malformed, TooLarge, Unsupported
+
+BODIES: Final = "riata.bodies"  # in the scope: what all bodies together take
+HELD: Final = "riata.body_bytes"  # in the scope: what the body of this request takes
+
+
+@dataclass(slots=True)
+class Bodies:
+    """The bytes of all bodies that come in parts, from their first part until their request is answered.
+
+    Bodies that come in one part are not counted: they are no longer than what the system reads at once.
+    """
+
+    bytes_max: int
+    held: int = 0
+
+    def take(self, scope: Scope, size: int) -> None:
+        """Count `size` more bytes for a request. Raises `Busy` (bodies_full) where there would be too many."""
+        if self.held + size > self.bytes_max:
+            raise Busy("too many bytes of bodies are under way; nothing of this one was accepted", "bodies_full")
+        self.held += size
+        scope[HELD] = scope.get(HELD, 0) + size
+
+    def give_back(self, scope: Scope) -> None:
+        """Forget the body of a request."""
+        self.held -= scope.pop(HELD, 0)
 
 
 class ClientGone(Exception):
@@ -46,7 +73,8 @@ async def read_body(scope: Scope, receive: Receive, bytes_max: int, deadline_s: 
     """Read a whole body.
 
     Raises `TooLarge` (body_too_large) as soon as more than `bytes_max` are announced or have come, `Unsupported` for a
-    Content-Encoding, `BadInput` (body_too_slow) after `deadline_s`, `ClientGone` where the connection ends early.
+    Content-Encoding, `Busy` (bodies_full) where all bodies together take too much, `BadInput` (body_too_slow) after
+    `deadline_s`, `ClientGone` where the connection ends early.
     """
     encoding = header(scope, b"content-encoding")
     if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
@@ -62,7 +90,7 @@ async def read_body(scope: Scope, receive: Receive, bytes_max: int, deadline_s: 
         return body
     try:
         async with asyncio.timeout(deadline_s):
-            return await _read_parts(first, receive, bytes_max)
+            return await _read_parts(first, receive, bytes_max, scope)
     except TimeoutError:
         raise BadInput(f"the body did not arrive within {deadline_s:g} seconds", "body_too_slow") from None
 
@@ -77,12 +105,16 @@ def _beyond(announced: bytes, bytes_max: int) -> bool:
     return len(digits) > len(str(bytes_max)) or int(digits or b"0") > bytes_max
 
 
-async def _read_parts(message: Message, receive: Receive, bytes_max: int) -> bytes:
+async def _read_parts(message: Message, receive: Receive, bytes_max: int, scope: Scope) -> bytes:
     parts = bytearray()
+    bodies: Bodies | None = scope.get(BODIES)
     while True:
         if message["type"] != "http.request":
             raise ClientGone
-        parts += message.get("body", b"")
+        part = message.get("body", b"")
+        if bodies is not None:
+            bodies.take(scope, len(part))
+        parts += part
         if len(parts) > bytes_max:
             raise too_large(bytes_max)
         if not message.get("more_body", False):

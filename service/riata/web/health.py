@@ -6,11 +6,13 @@ import platform
 from dataclasses import asdict
 from typing import Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 import riata
+from riata.run.health import Health
 from riata.web.answers import Answer, json_answer
+from riata.web.gate import ANONYMOUS, visible
 from riata.web.meters import PROMETHEUS_TEXT, Meters
 from riata.web.problems import Problem
 from riata.web.responses import respond
@@ -35,13 +37,18 @@ def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
 
     @router.get("/readyz")
     @router.get("/v2/health/ready", name="v2_ready")
-    async def readyz() -> Response:
-        """Whether events and predictions are taken, and of each model where it stands. 503 while the log is replayed."""
+    async def readyz(request: Request) -> Response:
+        """Whether events and predictions are taken, and of each model where it stands. 503 while the log is replayed.
+
+        Who may not know of a model is not told of it; who has no key where one is asked for is told of none.
+        """
         health = service.health()
+        reasons, warnings = told(request, health.reasons), told(request, health.warnings)
         if not health.ready:
-            return respond(not_now("not_ready", "; ".join(health.reasons) or "not ready", health.reasons))
-        models = {name: {**asdict(at), "has_learnt": has_learnt(service, name)} for name, at in health.models.items()}
-        return respond(json_answer({"ready": True, "models": models, "warnings": health.warnings}))
+            return respond(not_now("not_ready", "; ".join(reasons) or "not ready", reasons))
+        seen = [(name, at) for name, at in health.models.items() if visible(request.scope, name)]
+        models = {name: {**asdict(at), "has_learnt": has_learnt(service, name)} for name, at in seen}
+        return respond(json_answer({"ready": True, **standing(health), "models": models, "warnings": warnings}))
 
     @router.get("/startupz")
     async def startupz() -> Response:
@@ -64,6 +71,18 @@ def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
         return respond(Answer(200, meters.text(), PROMETHEUS_TEXT))
 
     return router
+
+
+def told(request: Request, sentences: list[str]) -> list[str]:
+    """Return sentences that may name models, none of them to somebody who has no key where one is asked for."""
+    return [] if ANONYMOUS in request.scope else sentences
+
+
+def standing(health: Health) -> dict[str, Any]:
+    """Say which part of a service this process is, and whether it takes events now."""
+    sharing = health.sharing
+    takes = sharing.role in ("all", "web") and sharing.accepting is None
+    return {"role": sharing.role, "leads": sharing.leads, "accepting": takes}
 
 
 def has_learnt(service: ServiceProtocol, model: str) -> bool:

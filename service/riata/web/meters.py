@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from riata.base.errors import RiataError
+from riata.run.health import Sharing
 from riata.run.outcome import Observed
 from riata.web.problems import counts
 from riata.web.service import ServiceProtocol
@@ -26,8 +27,23 @@ MODEL_GAUGES: Final = {
     "lag_events": "Events in the log that the served model does not include.",
     "non_zeros": "Weights of the served model that are not zero.",
     "snapshot_age_seconds": "Since the served model was published.",
+    "staleness_seconds": "For how long it is not known whether the served model is the newest.",
+    "skipped_events": "Events that were left out: refused by the learner, or taken out by a skip.",
+    "lost_events": "Most events acknowledged by this process that the log was found not to have any more.",
     "progressive_log_loss": "Test-then-train log loss over all events.",
     "base_log_loss": "The same for a predictor that knows the base rate only.",
+}
+
+SHARING_COUNTS: Final = {
+    "elections": "Times this process took the lease.",
+    "fenced": "Times it found that another process owned the store.",
+    "log_forks": "Logs found not to continue what was learnt: forked, cut short, or rolled back.",
+    "recovery_retries": "Recoveries begun again because the store did not answer.",
+    "editions_published": "Models published for those who follow.",
+    "editions_followed": "Published models taken up.",
+    "editions_corrupt": "Published models, or copies of them, that did not verify and were not taken up.",
+    "rollbacks_seen": "Times a log was found to end before what was known of it.",
+    "stores_exchanged": "Times the store was found to be another one than before, or emptied.",
 }
 
 
@@ -99,24 +115,59 @@ class ServiceCollector(Collector):
             gauges["lag_events"].add_metric((model,), at.seq_logged - at.seq_applied)
             gauges["non_zeros"].add_metric((model,), at.non_zeros)
             gauges["snapshot_age_seconds"].add_metric((model,), at.age_s)
+            gauges["staleness_seconds"].add_metric((model,), at.stale_s)
+            gauges["lost_events"].add_metric((model,), at.lost)
             self._add_losses(model, gauges)
         yield from gauges.values()
         yield from checkpoint_metrics(health.checkpoints)
+        yield from sharing_metrics(health.sharing)
 
     def _add_losses(self, model: str, gauges: Gauges) -> None:
         try:
-            cumulative = self.service.published(model).figures["cumulative"]
+            published = self.service.published(model)
         except RiataError:
             return  # dropped a moment ago, or nothing is served yet
+        gauges["skipped_events"].add_metric((model,), published.skipped)
+        cumulative = published.figures["cumulative"]
         for gauge, figure in (("progressive_log_loss", "log_loss"), ("base_log_loss", "base_log_loss")):
             if cumulative.get(figure) is not None:
                 gauges[gauge].add_metric((model,), cumulative[figure])
 
 
+def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:
+    """Yield how this process stands among those that share its store."""
+    role = GaugeMetricFamily("riata_role", "1 for the role of this process.", labels=("role",))
+    role.add_metric((sharing.role,), 1.0)
+    yield role
+    yield GaugeMetricFamily("riata_lease_held", "1 where this process owns the store and learns.", value=float(sharing.leads))
+    yield GaugeMetricFamily("riata_accepting", "1 unless the store keeps events out.", value=float(sharing.accepting is None))
+    if sharing.role == "all" and not sharing.counts:
+        return  # alone on its store
+    yield GaugeMetricFamily("riata_epoch", "Epoch of this process's lease; 0 for none.", value=sharing.epoch)
+    if sharing.renewed_s is not None:
+        yield GaugeMetricFamily("riata_lease_renewed_seconds", "Since the lease was last renewed.", value=sharing.renewed_s)
+    if sharing.recovery_s is not None:
+        text = "Estimate of the time until another process would be where this one is, if it died now."
+        yield GaugeMetricFamily("riata_recovery_estimate_seconds", text, value=sharing.recovery_s)
+    for name, text in SHARING_COUNTS.items():
+        if name in sharing.counts:
+            yield CounterMetricFamily(f"riata_{name}", text, value=sharing.counts[name])
+    refusals = CounterMetricFamily("riata_store_refusals", "How often the store began to keep events out.", labels=("code",))
+    for code, count in sharing.refusals.items():
+        refusals.add_metric((code,), count)
+    yield refusals
+    now = GaugeMetricFamily("riata_store_refuses", "1 while the store keeps events out, by the reason.", labels=("code",))
+    if sharing.accepting is not None:
+        now.add_metric((sharing.accepting[0],), 1.0)
+    yield now
+
+
 def checkpoint_metrics(checkpoints: dict[str, int]) -> Iterator[Metric]:
     """Yield how saving goes, all models together."""
-    outcomes = CounterMetricFamily("riata_checkpoints", "Checkpoints written since start.", labels=("outcome",))
-    for outcome in ("ok", "failed"):
+    outcomes = CounterMetricFamily(
+        "riata_checkpoints", "Checkpoints written since start, and found damaged.", labels=("outcome",)
+    )
+    for outcome in ("ok", "failed", "corrupt"):
         outcomes.add_metric((outcome,), checkpoints.get(outcome, 0))
     yield outcomes
     duration = checkpoints.get("last_ms", 0) / 1000

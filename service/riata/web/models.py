@@ -16,6 +16,7 @@ from riata.run.published import Published
 from riata.web.answers import json_answer
 from riata.web.body import content_type, read_body
 from riata.web.document import read_json_object
+from riata.web.gate import visible
 from riata.web.options import SEQ_MAX, model_in_path, new_model_name, read_options, whole
 from riata.web.responses import respond
 from riata.web.service import AdminProtocol, ServiceProtocol
@@ -52,7 +53,8 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
     async def list_models(request: Request) -> Response:
         """Every model: its learner, its counts, what of it is served."""
         read_options(request.scope["query_string"], ())
-        return respond(json_answer({"models": service.models()}))
+        shown = [line for line in service.models() if visible(request.scope, line["name"])]
+        return respond(json_answer({"models": shown}))
 
     @router.put("/models/{model}")
     async def put_model(request: Request) -> Response:

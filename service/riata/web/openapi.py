@@ -9,6 +9,7 @@ from typing import Any, Final
 import riata
 from riata.web.options import NUMBER_MAX, SEQ_MAX
 from riata.web.schemas import NAME_PATTERN, array, components, ref
+from riata.web.scopes import ANY, OPEN, SCOPE_OF
 from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN, WEIGHTS_SHOWN_MAX
 
 Schema = dict[str, Any]
@@ -26,6 +27,8 @@ TEXT_TYPES: Final = {
 }
 PROBLEMS: Final = {
     400: "The bytes are not what they claim to be.",
+    401: "No key, or none that opens anything; only where the service asks for keys.",
+    403: "The key is not for this; the detail names the scope.",
     404: "No such model, or no such generation.",
     408: "The body did not arrive in time.",
     409: "Not in this state; the code says why.",
@@ -37,6 +40,13 @@ PROBLEMS: Final = {
     500: "A fault of the service.",
     503: "Not now; Retry-After says when to come back.",
     507: "The disk has no room but its reserve.",
+}
+SECURITY: Final[Schema] = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key of `riata keys new`, where keys_file is set.",
+    }
 }
 BODY: Final = (400, 408, 413, 415, 422)
 
@@ -96,10 +106,15 @@ def _observe(path: str, parameters: tuple[Schema, ...]) -> Operation:
         query("atomic", FLAG, "refuse all rows where one is refused"),
         IDEMPOTENCY_KEY,
     )
-    summary = "Send labelled rows. 202: they are durable. 200: they are durable and served (wait=applied)."
+    summary = (
+        "Send labelled rows, or labels of predictions made with remember=true. 202: they are durable. 200: they are durable and "
+        "served (wait=applied)."
+    )
     ok = {202: json_content("Observed"), 200: json_content("Observed")}
     problems = (*BODY, 404, 429, 503, 507)
-    return Operation(path, "post", "observe", summary, ok, problems, (*parameters, *options), _rows_body("Example", "Examples"))
+    return Operation(
+        path, "post", "observe", summary, ok, problems, (*parameters, *options), _rows_body("Observation", "Observations")
+    )
 
 
 def _predictions(path: str, parameters: tuple[Schema, ...]) -> list[Operation]:
@@ -109,7 +124,7 @@ def _predictions(path: str, parameters: tuple[Schema, ...]) -> list[Operation]:
     }
     explain = "add bias and contributions, which sum to the margin"
     min_seq = "wait until the served model includes this log position"
-    remember = "true is refused: this server does not remember predictions"
+    remember = "keep the features until the label comes: the answer carries the prediction_id to send it with"
     posted = (query("explain", FLAG, explain), query("min_seq", SEQ, min_seq), query("remember", FLAG, remember))
     asked = (
         query("_explain", FLAG, explain),
@@ -131,10 +146,10 @@ def _predictions(path: str, parameters: tuple[Schema, ...]) -> list[Operation]:
             "predict",
             "Predict the one row of the query.",
             {200: json_content("Prediction")},
-            (400, 404, 414, 422, 503),
+            (400, 404, 409, 414, 422, 503, 507),
             (*parameters, *asked),
         ),
-        Operation(path, "post", "predict", many, {200: content}, (*BODY, 404, 503), (*parameters, *posted), body),
+        Operation(path, "post", "predict", many, {200: content}, (*BODY, 404, 409, 503, 507), (*parameters, *posted), body),
     ]
 
 
@@ -260,11 +275,18 @@ def operations() -> list[Operation]:
     ]
 
 
+def _gate_problems(operation: Operation) -> tuple[int, ...]:
+    scope = SCOPE_OF[operation.method.upper(), operation.path]
+    if scope == OPEN:
+        return ()
+    return (401, 429) if scope == ANY else (401, 403, 429)
+
+
 def _responses(operation: Operation) -> Schema:
     responses: Schema = {
         str(status): {"description": HTTPStatus(status).phrase, "content": content} for status, content in operation.ok.items()
     }
-    for status in sorted({*operation.problems, 500}):
+    for status in sorted({*operation.problems, *_gate_problems(operation), 500}):
         responses[str(status)] = {
             "description": PROBLEMS[status],
             "content": {"application/problem+json": {"schema": ref("Problem")}},
@@ -287,6 +309,8 @@ def openapi_document() -> Schema:
             "operationId": f"{operation.method}_{slug}",
             "responses": _responses(operation),
         }
+        if SCOPE_OF[operation.method.upper(), operation.path] != OPEN:
+            item["security"] = [{}, {"key": []}]
         if operation.parameters:
             item["parameters"] = list(operation.parameters)
         if operation.body is not None:
@@ -296,5 +320,5 @@ def openapi_document() -> Schema:
         "openapi": OPENAPI_VERSION,
         "info": {"title": "Riata", "version": riata.__version__, "description": DESCRIPTION},
         "paths": paths,
-        "components": {"schemas": components()},
+        "components": {"schemas": components(), "securitySchemes": SECURITY},
     }

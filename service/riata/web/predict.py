@@ -5,27 +5,34 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from starlette.types import Receive, Scope
 
-from riata.base.errors import BadInput, TooLarge
+from riata.base.errors import TooLarge
+from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.explain import explain
 from riata.predict.name_book import NameBook
 from riata.predict.scoring import score
 from riata.run.published import Published
+from riata.run.remembered_rows import TOO_LARGE, encode_waiting
 from riata.web.answers import JSON, NDJSON, Answer
 from riata.web.body import content_type, header, read_body
+from riata.web.gate import KEY
 from riata.web.hot import Tools
+from riata.web.keys import Forbidden, Key
 from riata.web.options import SEQ_MAX, check_options, flag, model_in_path, query_pairs, read_options, whole
 from riata.web.problems import RowsNotPredicted
+from riata.web.scopes import OBSERVE
 from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX
 from riata.wire.parse import Context, explain_query, explain_rows, parse_examples, parse_query
-from riata.wire.parsed import Parsed
+from riata.wire.parsed import Parsed, RowError
 
 OPTIONS: Final = ("explain", "min_seq", "remember")
 QUERY_OPTIONS: Final = tuple(f"_{name}" for name in OPTIONS)
+REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # a row takes the event loop 50 µs to write down, however short it is
 NDJSON_TYPES: Final = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
 NamedRows = list[list[tuple[int, float, str]]]
 
@@ -36,6 +43,7 @@ class Question:
 
     explain: bool
     min_seq: int | None
+    remember: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,16 @@ class Served:
     context: Context
     names: NameBook
     age_s: float
+    stale_s: float  # for how long it is not known whether this is the newest; 0.0 where the process learns
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Predictions, not written yet. `rows` is what is to be remembered of them; empty where nothing is."""
+
+    answers: list[dict[str, Any]]
+    rows: list[bytes]
+    single: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +80,33 @@ class Predict:
             options = [pair for pair in pairs if pair[0].startswith("_")]
             features = [pair for pair in pairs if not pair[0].startswith("_")]
             question = read_question(check_options(options, QUERY_OPTIONS), "_")
-            return answer_query(features, question, await self._served(model, question))
+            require_allowed(scope, question)
+            predicted = predict_query(features, question, await self._served(model, question))
+            return write_answer(await self._remembered(model, predicted), ndjson=False)
         question = read_question(read_options(scope["query_string"], OPTIONS), "")
+        require_allowed(scope, question)
         self.tools.service.published(model)  # an unknown model is refused before its body is read
         settings = self.tools.settings
         body = await read_body(scope, receive, settings.body_bytes_max, settings.body_deadline_s)
         served = await self._served(model, question)
-        arguments = (body, content_type(scope), question, served, wants_ndjson(header(scope, b"accept")))
-        if len(body) <= INLINE_BYTES_MAX and not question.explain:
-            return answer_body(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self.tools.pool, answer_body, *arguments)
+        arguments = (body, content_type(scope), question, served)
+        ndjson = wants_ndjson(header(scope, b"accept"))
+        inline_bytes_max = REMEMBERED_INLINE_BYTES_MAX if question.remember else INLINE_BYTES_MAX
+        if len(body) <= inline_bytes_max and not question.explain:
+            return write_answer(await self._remembered(model, predict_body(*arguments)), ndjson)
+        aside = partial(asyncio.get_running_loop().run_in_executor, self.tools.pool)
+        if question.remember:
+            predicted = await self._remembered(model, await aside(predict_body, *arguments))
+            return await aside(write_answer, predicted, ndjson)
+        return await aside(lambda: write_answer(predict_body(*arguments), ndjson))
+
+    async def _remembered(self, model: str, predicted: Predicted) -> Predicted:
+        """Give every answer the id under which its row is kept; from here on a label may come."""
+        if predicted.rows:
+            ids = await self.tools.service.remember(model, predicted.rows)
+            for answer, prediction_id in zip(predicted.answers, ids, strict=True):
+                answer["prediction_id"] = prediction_id
+        return predicted
 
     async def _served(self, model: str, question: Question) -> Served:
         service = self.tools.service
@@ -80,14 +115,25 @@ class Predict:
         else:
             published = await service.wait_for(model, question.min_seq)
         age_s = max(0, self.tools.clock.monotonic_ms() - published.published_mono_ms) / 1000
-        return Served(published, service.context(model, labelled=False), service.names(model), age_s)
+        # What is remembered may become an event of the log, with the names that are new to it.
+        context, stale_s = service.context(model, labelled=question.remember), service.stale_s(model)
+        return Served(published, context, service.names(model), age_s, stale_s)
 
 
 def read_question(options: dict[str, str], prefix: str) -> Question:
-    """Read the options of a prediction. Raises `BadInput` for `remember=true`, which this server does not do."""
-    if flag(options, f"{prefix}remember"):
-        raise BadInput(f"{prefix}remember: predictions are not remembered by this server", "remember_not_available")
-    return Question(flag(options, f"{prefix}explain"), whole(options, f"{prefix}min_seq", None, 0, SEQ_MAX))
+    """Read the options of a prediction."""
+    min_seq = whole(options, f"{prefix}min_seq", None, 0, SEQ_MAX)
+    return Question(flag(options, f"{prefix}explain"), min_seq, flag(options, f"{prefix}remember"))
+
+
+def require_allowed(scope: Scope, question: Question) -> None:
+    """Raise `Forbidden` where the key is for predictions only and they are to be remembered: with a model's default label they
+    become events, so whoever asks for that has to be one whose events are taken."""
+    key: Key | None = scope.get(KEY)
+    if question.remember and key is not None and OBSERVE not in key.scopes:
+        raise Forbidden(
+            f"the key {key.id} is not for this: what is remembered may become an event, which asks for the scope observe"
+        )
 
 
 def wants_ndjson(accept: bytes | None) -> bool:
@@ -95,16 +141,16 @@ def wants_ndjson(accept: bytes | None) -> bool:
     return accept is not None and any(part.split(b";")[0].strip().lower() in NDJSON_TYPES for part in accept.split(b","))
 
 
-def answer_query(features: list[tuple[str, str]], question: Question, served: Served) -> Answer:
-    """Answer the one row of a query."""
+def predict_query(features: list[tuple[str, str]], question: Question, served: Served) -> Predicted:
+    """Predict the one row of a query."""
     parsed = parse_query(features, served.context)
     refuse_errors(parsed)
     named = explain_query(features, served.context) if question.explain else None
-    return Answer(200, msgspec.json.encode(predictions(parsed, served, named)[0]))
+    return Predicted(predictions(parsed, served, named), rows_to_remember(parsed, question), single=True)
 
 
-def answer_body(body: bytes, kind: str, question: Question, served: Served, ndjson: bool) -> Answer:
-    """Answer every row of a body: an object for an object, else an array or lines."""
+def predict_body(body: bytes, kind: str, question: Question, served: Served) -> Predicted:
+    """Predict every row of a body."""
     parsed = parse_examples(body, kind, served.context, labelled=False)
     refuse_errors(parsed)
     named = None
@@ -113,10 +159,31 @@ def answer_body(body: bytes, kind: str, question: Question, served: Served, ndjs
             detail = f"explain: at most {EXPLAINED_FEATURES_MAX} features a request, got {parsed.batch.nnz}"
             raise TooLarge(detail, "too_many_features_to_explain")
         named = explain_rows(body, kind, served.context)
-    answers = predictions(parsed, served, named)
+    return Predicted(predictions(parsed, served, named), rows_to_remember(parsed, question), parsed.single)
+
+
+def write_answer(predicted: Predicted, ndjson: bool) -> Answer:
+    """Write predictions: an object for an object, else an array or lines."""
+    answers = predicted.answers
     if ndjson:
         return Answer(200, b"\n".join(map(msgspec.json.encode, answers)) + b"\n", NDJSON)
-    return Answer(200, msgspec.json.encode(answers[0] if parsed.single else answers), JSON)
+    return Answer(200, msgspec.json.encode(answers[0] if predicted.single else answers), JSON)
+
+
+def rows_to_remember(parsed: Parsed, question: Question) -> list[bytes]:
+    """Write the rows as they are kept until their labels come. Raises `RowsNotPredicted` where one is too large for that."""
+    if not question.remember:
+        return []
+    rows = encode_waiting(parsed.batch, parsed.names)
+    detail = (
+        f"features: to be remembered a row may take {REMEMBERED_ROW_BYTES_MAX} bytes, about 12 for each feature; this one takes"
+    )
+    too_large = [
+        RowError(at, TOO_LARGE, f"{detail} {len(row)}") for at, row in enumerate(rows) if len(row) > REMEMBERED_ROW_BYTES_MAX
+    ]
+    if too_large:
+        raise RowsNotPredicted(f"{len(too_large)} of {parsed.rows} rows cannot be remembered; nothing was predicted", too_large)
+    return rows
 
 
 def refuse_errors(parsed: Parsed) -> None:
@@ -131,7 +198,13 @@ def predictions(parsed: Parsed, served: Served, named: NamedRows | None) -> list
     published = served.published
     model = published.model
     scores = score(model, parsed.batch)
-    source = {"name": model.name, "version": published.version, "seq": model.seq, "age_s": served.age_s}
+    source = {
+        "name": model.name,
+        "version": published.version,
+        "seq": model.seq,
+        "age_s": served.age_s,
+        "stale_s": served.stale_s,
+    }
     whole_labels = published.config.labels != "real"
     answers: list[dict[str, Any]] = []
     columns = (scores.probability, scores.margin, scores.label, scores.std_error, scores.known, scores.unknown)

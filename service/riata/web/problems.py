@@ -33,6 +33,11 @@ STATUS: Final[dict[type[RiataError], int]] = {
 # Codes with a status of their own.
 STATUS_OF_CODE: Final = {
     "too_fast": 429,
+    "too_many_requests": 429,
+    "unauthenticated": 401,
+    "bad_key": 401,
+    "key_expired": 401,
+    "wrong_scope": 403,
     "disk_reserve": 507,
     "query_too_long": 414,
     "query_too_large": 414,
@@ -127,10 +132,10 @@ def internal(code: str = "internal") -> Problem:
     return Problem(500, code, detail, outcome="unknown", retryable=True)
 
 
-def answer_error(error: RiataError) -> Answer:
-    """Return the HTTP answer to an error, with the headers its status asks for."""
+def answer_error(error: RiataError, more: Sequence[tuple[bytes, bytes]] = ()) -> Answer:
+    """Return the HTTP answer to an error, with the headers its status asks for, and `more`."""
     problem = problem_of(error)
-    headers: list[tuple[bytes, bytes]] = []
+    headers = list(more)
     if isinstance(error, Busy):
         headers.append((b"retry-after", str(max(1, math.ceil(error.retry_after_s))).encode()))
     elif isinstance(error, Unavailable):

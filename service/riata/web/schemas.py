@@ -27,6 +27,11 @@ TEXT: Final[Schema] = {"type": "string"}
 YES_OR_NO: Final[Schema] = {"type": "boolean"}
 TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 NAME_PATTERN: Final = f"^{MODEL_NAME}$"
+PREDICTION_ID: Final[Schema] = {
+    "type": "string",
+    "pattern": "^[0-9a-f]{32}$",
+    "description": "of a prediction made with remember=true: its label may be sent once, until the model's label_ttl_s is over",
+}
 FEATURE_NAME_PATTERN: Final = "^[^\\u0000-\\u001f\\u007f]+$"
 
 
@@ -80,7 +85,15 @@ def _rows() -> Schema:
     common = {"features": ref("Features"), "event_id": event_id, "ts": ts}
     labelled = record({**common, "label": label, "weight": weight}, optional=("event_id", "ts", "weight"))
     unlabelled = record(common, optional=("event_id", "ts"))
-    return {"Features": _features(), "Example": labelled, "UnlabelledExample": unlabelled}
+    later = record({"prediction_id": PREDICTION_ID, "label": label, "weight": weight, "ts": ts}, optional=("ts", "weight"))
+    either = {"anyOf": [ref("Example"), ref("PredictionLabel")]}
+    return {
+        "Features": _features(),
+        "Example": labelled,
+        "PredictionLabel": later,
+        "Observation": either,
+        "UnlabelledExample": unlabelled,
+    }
 
 
 def _problem() -> Schema:
@@ -115,6 +128,7 @@ def _answers() -> Schema:
     }
     served = {"name": TEXT, "version": COUNT, "seq": COUNT}
     age = {"type": "number", "minimum": 0, "description": "seconds since this version was published"}
+    stale = {"type": "number", "minimum": 0, "description": "seconds since it was last known to be the newest; 0 where it learns"}
     contribution = {"feature": TEXT, "value": NUMBER, "weight": NUMBER, "contribution": NUMBER, "shares_slot_with": array(TEXT)}
     prediction = {
         "probability": {"type": ["number", "null"], "minimum": 0, "maximum": 1, "description": "null where the link has none"},
@@ -128,7 +142,8 @@ def _answers() -> Schema:
         },
         "known_features": COUNT,
         "unknown_features": COUNT,
-        "model": record({**served, "age_s": age}),
+        "model": record({**served, "age_s": age, "stale_s": stale}),
+        "prediction_id": PREDICTION_ID,
         "bias": NUMBER,
         "contributions": array(
             ref("Contribution"), description="with explain; bias and these, added in this order, are the margin to the last bit"
@@ -138,7 +153,7 @@ def _answers() -> Schema:
         "Observed": record(observed, optional=("applied",)),
         "Source": record(served),
         "Contribution": record(contribution),
-        "Prediction": record(prediction, optional=("bias", "contributions")),
+        "Prediction": record(prediction, optional=("prediction_id", "bias", "contributions")),
     }
 
 
@@ -256,12 +271,21 @@ def components() -> Schema:
     """Return every schema by name."""
     operations = {
         "Alive": record({"alive": YES_OR_NO}),
-        "Ready": record({"ready": YES_OR_NO, "models": {"type": "object"}, "warnings": array(TEXT)}),
+        "Ready": record(
+            {
+                "ready": YES_OR_NO,
+                "role": {"type": "string", "enum": ["all", "web", "writer", "replica"]},
+                "leads": {**YES_OR_NO, "description": "this process learns"},
+                "accepting": {**YES_OR_NO, "description": "events are taken here now; if not, `warnings` may say why"},
+                "models": {"type": "object"},
+                "warnings": array(TEXT),
+            }
+        ),
         "Started": record({"started": YES_OR_NO, "replayed": COUNT}),
         "Version": record({"version": TEXT, "api": COUNT, "python": TEXT}),
     }
     rows = {
-        "Examples": array(ref("Example"), minItems=1, maxItems=ROWS_PER_REQUEST_MAX),
+        "Observations": array(ref("Observation"), minItems=1, maxItems=ROWS_PER_REQUEST_MAX),
         "UnlabelledExamples": array(ref("UnlabelledExample"), minItems=1, maxItems=ROWS_PER_REQUEST_MAX),
     }
     return {**_rows(), **rows, **_problem(), **_answers(), **_figures(), **_models(), **_paths(), **operations}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import functools
 import logging
 import os
 import signal
 import socket
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
@@ -16,33 +19,81 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from riata.base.errors import Unavailable
+from riata.web.bounds import Front
 from riata.web.protocol import BoundedProtocol
 
-KEEP_ALIVE_S: Final = 75  # longer than load balancers keep idle connections, so that they and not we close them
 BACKLOG: Final = 2048
+UNFINISHED_SHARE: Final = 0.75  # of the time to stop: until then requests may still be sent to their end
+CUT_SHARE: Final = 0.95  # and until then answers may be waited for and taken
 
 
 log = logging.getLogger("riata.web")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, but a second signal ends the process at once: what was acknowledged is in the log."""
+    """uvicorn's server with deadlines for its connections, and a stop that ends.
+
+    A second signal ends the process at once: what was acknowledged is in the log. `stopping` is set from the first on.
+    """
+
+    def __init__(self, config: uvicorn.Config, front: Front) -> None:
+        super().__init__(config)
+        self.front = front
+        self.stopping = threading.Event()
+        self._sweeping: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
             log.warning("told to stop again: ending at once, the next start replays the log")
             os._exit(128 + sig)
+        self.stopping.set()
         super().handle_exit(sig, frame)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._sweeping = asyncio.create_task(self._sweep())
 
-def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int) -> uvicorn.Server:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was asked, refuse what is still being asked, cut what does not end; all within the time to stop."""
+        self.stopping.set()
+        within = self.config.timeout_graceful_shutdown or 0
+        loop = asyncio.get_running_loop()
+        timers = [
+            loop.call_later(within * UNFINISHED_SHARE, self._each, BoundedProtocol.end_unfinished),
+            loop.call_later(within * CUT_SHARE, self._each, BoundedProtocol.abort),
+        ]
+        try:
+            await super().shutdown(sockets)
+        finally:
+            for timer in timers:
+                timer.cancel()
+            if self._sweeping is not None:
+                self._sweeping.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._sweeping
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        every_s = self.front.bounds.sweep_s()
+        while True:
+            await asyncio.sleep(every_s)
+            self._each(functools.partial(BoundedProtocol.sweep, now=loop.time()))
+
+    def _each(self, act: Callable[[BoundedProtocol], object]) -> None:
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, BoundedProtocol):
+                act(connection)
+
+
+def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int, front: Front | None = None) -> Server:
     """Build the server. Setting its `should_exit`, from any thread, makes it stop in good order."""
+    front = front or Front()
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
         loop="uvloop",
-        http=BoundedProtocol,
+        http=functools.partial(BoundedProtocol, front),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         server_header=False,
@@ -50,19 +101,18 @@ def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int) -> uv
         proxy_headers=False,
         log_config=None,
         backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=graceful_stop_s,
     )
-    return Server(config)
+    return Server(config, front)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, options: str = "--host and --port") -> socket.socket:
     """Bind and listen, before anything else is opened. Raises `Unavailable` (code `cannot_listen`) saying what to change."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        advice = "choose another with --port" if error.errno == errno.EADDRINUSE else "check --host and --port"
+        advice = f"choose another with {options.split()[-1]}" if error.errno == errno.EADDRINUSE else f"check {options}"
         reason = os.strerror(error.errno or 0)
         raise Unavailable(f"cannot listen on {host} port {port}: {reason}; {advice}", "cannot_listen") from None
 

@@ -11,6 +11,7 @@ from riata.run.health import Health
 from riata.run.looking import PathQuestion
 from riata.run.outcome import Observed
 from riata.run.published import Published
+from riata.run.remembering import RememberedTally
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed
 
@@ -43,6 +44,18 @@ class ServiceProtocol(Protocol):
 
     async def observe(self, model: str, parsed: Parsed, *, atomic: bool, wait_applied: bool) -> Observed:
         """Append rows; returns once they are durable."""
+        ...
+
+    async def remember(self, model: str, rows: list[bytes]) -> list[str]:
+        """Keep rows that were predicted until their labels come; durable on return. Returns an id for each."""
+        ...
+
+    def remembered(self) -> Mapping[str, RememberedTally]:
+        """Return what became of remembered predictions and of their labels, by model."""
+        ...
+
+    def stale_s(self, model: str) -> float:
+        """Return for how long it is not known whether what is served is the newest; raises `Unavailable` (too_stale)."""
         ...
 
     async def wait_for(self, model: str, seq: int) -> Published:

@@ -14,6 +14,7 @@ WEIGHTS_SHOWN_MAX: Final = 10_000
 GAMMAS_MIN: Final = 2  # penalties of the grid of a path; each is a solve
 GAMMAS_DEFAULT: Final = 20
 GAMMAS_MAX: Final = 100
+BODIES_BYTES_MAX: Final = 768 * 2**20  # of all bodies under way together: the longest import, and sixteen of the longest batches
 BODY_DEADLINE_S: Final = 60.0  # 16 MiB at 2.3 Mbit/s; slower bodies hold a connection for nothing
 
 

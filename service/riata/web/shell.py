@@ -8,8 +8,14 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from riata.web.answers import send_answer
+from riata.web.body import BODIES, Bodies
+from riata.web.gate import Gate
 from riata.web.hot import GONE_KEY, Lane, template
 from riata.web.meters import Meters
+from riata.web.scopes import TEMPLATES, place
+from riata.web.service import ServiceProtocol
+from riata.web.settings import BODIES_BYTES_MAX
 
 log = logging.getLogger("riata.access")
 UNMATCHED: Final = "unmatched"
@@ -19,12 +25,15 @@ STANDING_HEADERS: Final = [(b"cache-control", b"no-store"), (b"x-content-type-op
 
 
 class Shell:
-    """ASGI middleware around the whole application."""
+    """ASGI middleware around the whole application. `gate`, where there is one, is asked before anything else is done."""
 
-    def __init__(self, app: ASGIApp, meters: Meters, lane: Lane) -> None:
+    def __init__(self, app: ASGIApp, meters: Meters, lane: Lane, service: ServiceProtocol, gate: Gate | None) -> None:
         self.app = app
         self.lane = lane
         self.meters = meters
+        self.service = service
+        self.gate = gate
+        self.bodies = Bodies(BODIES_BYTES_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -32,6 +41,7 @@ class Shell:
             return
         started = time.perf_counter()
         status = 0
+        scope[BODIES] = self.bodies
 
         async def send_marked(message: Message) -> None:
             nonlocal status
@@ -41,13 +51,25 @@ class Shell:
             await send(message)
 
         try:
-            await (self.lane.find(scope) or self.app)(scope, receive, send_marked)
+            app = self.lane.find(scope) or self.app
+            refusal = None if self.gate is None else self.gate.check(scope, self.service)
+            if refusal is None:
+                await app(scope, receive, send_marked)
+            else:
+                await send_answer(send_marked, refusal)
         finally:
+            self.bodies.give_back(scope)
             self._note(scope, CLIENT_GONE if GONE_KEY in scope else status or 500, time.perf_counter() - started)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route = template(scope) or UNMATCHED
+        route = template(scope) or known(scope["path"])
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.meters.request(method, route, status, seconds)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("method=%s route=%s status=%d ms=%.3f", method, route, status, seconds * 1000)
+
+
+def known(path: str) -> str:
+    """Return the template of a path that was refused before it was matched, `UNMATCHED` for a path that is none of ours."""
+    found, _ = place(path)
+    return found if found in TEMPLATES else UNMATCHED

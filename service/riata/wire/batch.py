@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +60,38 @@ def select_rows(batch: Batch, keep: BOOL) -> Batch:
         weight=batch.weight[keep],
         event_id=batch.event_id[keep],
         has_id=batch.has_id[keep],
+    )
+
+
+def join_batches(batches: Sequence[Batch]) -> Batch:
+    """Return the events of all `batches`, at least one, one behind another."""
+    sizes = np.cumsum([0, *(batch.nnz for batch in batches)])
+    return Batch(
+        indptr=np.concatenate([[0], *(batch.indptr[1:] + size for batch, size in zip(batches, sizes[:-1], strict=True))]).astype(
+            np.int64
+        ),
+        hash=np.concatenate([batch.hash for batch in batches]),
+        value=np.concatenate([batch.value for batch in batches]),
+        label=np.concatenate([batch.label for batch in batches]),
+        weight=np.concatenate([batch.weight for batch in batches]),
+        event_id=np.concatenate([batch.event_id for batch in batches]),
+        has_id=np.concatenate([batch.has_id for batch in batches]),
+    )
+
+
+def take_rows(batch: Batch, order: I64) -> Batch:
+    """Return the events `order` (i64[k], numbers of events) of `batch`, in that order."""
+    lengths = np.diff(batch.indptr)[order]
+    indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    entries = np.arange(indptr[-1]) + np.repeat(batch.indptr[order] - indptr[:-1], lengths)
+    return Batch(
+        indptr=indptr,
+        hash=batch.hash[entries],
+        value=batch.value[entries],
+        label=batch.label[order],
+        weight=batch.weight[order],
+        event_id=batch.event_id[order],
+        has_id=batch.has_id[order],
     )
 
 

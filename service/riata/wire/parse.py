@@ -31,10 +31,11 @@ from riata.wire.codes import (
     TOO_MANY_ROWS,
 )  # fmt: skip
 from riata.wire.encoder import EncoderConfig
+from riata.wire.joins import read_joins
 from riata.wire.json_text import read_json, read_ndjson
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.numbers import NOT_A_NUMBER, parse_number
-from riata.wire.parsed import Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
+from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
 from riata.wire.rows import (
     AT,
     FOUND,
@@ -148,7 +149,8 @@ def parse_query(pairs: list[tuple[str, str]], context: Context) -> Parsed:
 
     A value that is a JSON number is numeric, anything else an indicator, or a text where the encoder says so. Raises `TooLarge`.
     """
-    return _parsed(_read_query(pairs, make_rules(context, False)), True)
+    seen = NO_NAMES if context.names is None else context.names.table()
+    return _parsed(_read_query(pairs, make_rules(context, False, seen)), True)
 
 
 def explain_query(pairs: list[tuple[str, str]], context: Context) -> list[list[tuple[int, float, str]]]:
@@ -265,7 +267,8 @@ def _take_slow(reading: Reading, row: Row, number: int, result: SlowRow | Refusa
 def _parsed(reading: Reading, single: bool) -> Parsed:
     rows = accepted(reading)
     errors: list[RowError] = row_errors(reading) if len(rows) < reading.rows else []
-    return Parsed(make_batch(reading, rows), rows, errors, reading.rows, new_names(reading), single)
+    joins, errors = read_joins(reading, errors) if errors else (NO_JOINS, errors)
+    return Parsed(make_batch(reading, rows), rows, errors, reading.rows, new_names(reading), single, joins)
 
 
 def _explained(reading: Reading) -> list[list[tuple[int, float, str]]]:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, I64, U8
+from riata.base.arrays import BOOL, F64, I64, U8
 from riata.base.errors import nearest
 from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.wire.batch import Batch
@@ -32,7 +32,7 @@ from riata.wire.rows import (
 
 ID_BYTES: Final = 16
 _FIELD_SHOWN_MAX: Final = 64  # characters of a name that a sentence repeats
-KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts")
+KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,40 @@ class RowError:
 
 
 @dataclass(frozen=True, slots=True)
+class Joins:
+    """Labels of predictions that were asked for earlier: rows that carry a prediction_id in place of features.
+
+    row    : i64[n]        which row of the body each of them was, increasing
+    key    : list[bytes]   the prediction's key, 16 bytes each
+    label  : f64[n]        as in a batch
+    weight : f64[n]
+    """
+
+    row: I64
+    key: list[bytes]
+    label: F64
+    weight: F64
+
+    @property
+    def n(self) -> int:
+        """Number of labels."""
+        return len(self.key)
+
+
+NO_JOINS: Final = Joins(np.zeros(0, np.int64), [], np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """A body, read.
 
     batch  : Batch               the accepted rows, in order
     row    : i64[batch.n]        which row of the body each of them was
-    errors : list[RowError]      the others, in order
-    rows   : int                 rows in the body; rows == batch.n + len(errors)
+    errors : list[RowError]      the refused ones, in order
+    rows   : int                 rows in the body; rows == batch.n + joins.n + len(errors)
     names  : Names               fingerprints, and names as shown, of the names not seen before, each once
     single : bool                true where the body was one JSON object rather than a list of them
+    joins  : Joins               the rows that label a prediction
     """
 
     batch: Batch
@@ -62,6 +87,7 @@ class Parsed:
     rows: int
     names: Names
     single: bool
+    joins: Joins = NO_JOINS
 
 
 @dataclass(slots=True)

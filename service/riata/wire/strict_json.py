@@ -133,7 +133,7 @@ def example_row(value: Any, rules: Rules) -> SlowRow:
             raise Refused(DUPLICATE_KEY, key)
         seen.add(key)
         if item is not None:
-            given[key] = _member(key, item, rules)
+            given[key] = member(key, item, rules)
     if "features" not in given:
         raise Refused(MISSING_FEATURES)
     if rules.labelled and "label" not in given:
@@ -141,7 +141,8 @@ def example_row(value: Any, rules: Rules) -> SlowRow:
     return SlowRow(given["features"], given.get("label", float("nan")), given.get("weight", 1.0), given.get("event_id", b""))
 
 
-def _member(key: str, item: Any, rules: Rules) -> Any:
+def member(key: str, item: Any, rules: Rules) -> Any:
+    """Read the value of one key of an example. Raises `Refused`."""
     if key == "features":
         return _features(item, rules)
     if key == "label":

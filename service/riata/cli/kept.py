@@ -1,0 +1,48 @@
+"""Opening what a service keeps, for the verbs that look at it: a data directory, or a store that several processes share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from riata.base.errors import BadInput
+
+if TYPE_CHECKING:
+    from riata.store.store import Store
+
+DATA_HELP = "Directory of a service that is not running."
+STORE_HELP = "Redis store instead of a directory, as `riata serve --store` takes it; services may be running."
+
+
+@contextmanager
+def kept(data: Path | None, store: str | None) -> Iterator[tuple[str, Store]]:
+    """Open the one that is given, to be read; its name comes with it, without secrets.
+
+    User, password file and namespace of a shared store are those of the environment, as for `riata serve`. Raises `BadInput`
+    (code `bad_option`) unless exactly one is given, `NotFound` (code `no_store`) where nothing is kept there.
+    """
+    if (data is None) == (store is None):
+        raise BadInput("give either --data, a directory, or --store, the URL of a Redis", "bad_option")
+    name, opened = _directory(data) if data is not None else _shared(str(store))
+    try:
+        yield name, opened
+    finally:
+        opened.close()
+
+
+def _directory(data: Path) -> tuple[str, Store]:
+    from riata.store.sqlite import read_sqlite
+
+    return str(data), read_sqlite(data)
+
+
+def _shared(url: str) -> tuple[str, Store]:
+    from riata import wiring
+    from riata.base.settings import load_settings
+
+    settings = load_settings({"store": url})
+    if settings.store_kind != "redis":
+        raise BadInput(f"--store: {url!r} is kept by one process; give its directory with --data", "bad_option")
+    return wiring.where(settings), wiring.open_store(settings)

@@ -1,0 +1,331 @@
+"""The side of an engine that may own a shared store: it stands by, takes the lease, recovers, leads, and never steps back.
+
+    riata-lease      asks for the lease until it has it; then renews it every third of its term, unless learning is stuck
+    riata-recover    once the lease is had: every model from its newest generation to the end of its log; then it ends
+    riata-tail       what anybody appends goes to the writer, in order; new models are taken up
+    riata-editions   what the writer serves goes into the store for those who follow
+
+Each has a store object of its own. Where the lease is lost, or the store is not what it was, the process ends: a new start finds
+out what the store holds, and that is the one way to begin.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from riata.base.errors import Conflict, LogFork, LogGap, NotFound, RiataError, Unavailable
+from riata.run.common import Common, shared
+from riata.run.lead import Belief, Leadership
+from riata.run.learning import LOST, Learning, learning_names
+from riata.run.looper import RETRY_S, Looper
+from riata.run.model_state import ModelState, config_in
+from riata.run.publisher import Publisher
+from riata.run.recovery import clear_marks, recover_all
+from riata.run.tail import Tail
+from riata.run.writer import Logged
+from riata.store.records import first_chain
+from riata.store.store import Owner, Record, SharedStore, Standing, Store
+
+log = logging.getLogger("riata.run")
+
+RECOVERING_MS = 120_000  # how long recovery may do without visible progress: kernels may have to be compiled
+AHEAD_BYTES = 64 * 2**20  # of records that wait for the writer
+NAMES_EVERY_MS = 1000
+NOT_YET_S = 0.1
+
+
+class _EndedEarlyError(Exception):
+    """The process is to end while it recovers."""
+
+
+class Candidate:
+    """Stands by until it owns the store, then leads until the end of the process.
+
+    on_leading : called once, in a thread, before the first recovered model is served; afterwards nothing else may serve
+    may_take   : a sentence why the lease must not be asked for now; empty: it may
+    """
+
+    def __init__(self, common: Common, on_leading: Callable[[Learning], None], may_take: Callable[[], str]) -> None:
+        self.learning: Learning | None = None
+        self.since_ms: int | None = None  # when the lease was taken
+        self._common = common
+        self._on_leading = on_leading
+        self._may_take = may_take
+        self._store: SharedStore | None = None
+        settings = common.settings
+        self.lead = Leadership(self._call, common.draw(16), settings.host, settings.lease_ttl_ms, common.clock)
+        self._lease = Looper("riata-lease", common.open_store, self._lease_step, self._failed)
+        self._lease.at_end = self._release
+        self._recovering: threading.Thread | None = None
+        self._progress_ms = 0
+        self._ending = False
+        self._handed = 0  # bytes of payloads given to the writer
+        self._tail = Tail()
+        self._named_ms = 0
+        self._tailing = Looper("riata-tail", common.open_store, self._tail_step, self._failed)
+        self._publishing: Looper | None = None
+        self._publisher: Publisher | None = None
+
+    def start(self) -> None:
+        """Begin to ask for the lease."""
+        self._lease.start()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process owns the store and has recovered."""
+        return self.learning is not None
+
+    def held(self) -> bool:
+        """Whether the lease was renewed within its term, by this machine's clock."""
+        return self.lead.owner is not None and self.lead.unrenewed_ms() <= self._common.settings.lease_ttl_ms
+
+    def unreachable(self) -> str:
+        """Why the store did not answer the last time the lease was asked for or renewed; empty: it did."""
+        return self._lease.unreachable
+
+    def answers(self) -> bool:
+        """Whether the store answered whenever a thread here asked it last."""
+        loopers = (self._lease, self._tailing, self._publishing)
+        return not any(looper.unreachable for looper in loopers if looper is not None)
+
+    @property
+    def editions(self) -> int:
+        """How many editions were published."""
+        return self._publisher.published if self._publisher else 0
+
+    def give_up(self) -> None:
+        """Begin to end: at once, but for what is under way."""
+        self._ending = True
+        self._tailing.stop()
+        if self.lead.owner is None:
+            self._lease.stop()
+
+    def stop_reading(self) -> None:
+        """Hand nothing more to the writer, and stand by no longer. Blocks for as long as a call of the store may take."""
+        self.give_up()
+        if self.lead.owner is None:
+            self._lease.join()
+        self._tailing.join()
+        if self._recovering is not None:
+            self._recovering.join()
+
+    def stop(self) -> None:
+        """Publish the last edition, let the store go. Blocks."""
+        if self._publishing is not None:
+            self._publishing.stop()
+            self._publishing.join()
+        self._lease.stop()
+        self._lease.join()
+
+    # -- the lease -------------------------------------------------------------------------------------------------
+
+    def _call(self, work: Callable[[SharedStore], object]) -> object:
+        if self._store is None:
+            raise Unavailable("the store is not open", "store_unreachable")
+        return work(self._store)
+
+    def _lease_step(self, store: Store) -> float:
+        self._store = shared(store)
+        term_s = self._common.settings.lease_ttl_ms / 3000
+        if self.lead.owner is None:
+            return self._stand_by(term_s)
+        if stuck := self._stuck():
+            log.error("the lease is not renewed: %s", stuck)
+            return min(term_s, RETRY_S)
+        standings = self.lead.renew(self._beliefs)
+        if self._publisher is not None and self._publishing is not None and self._publisher.recheck(standings):
+            self._publishing.kick()
+        return term_s
+
+    def _stand_by(self, term_s: float) -> float:
+        if self._may_take():
+            return min(term_s, NOT_YET_S)
+        owner = self.lead.try_acquire()
+        if owner is None:
+            left_s = max(0, self.lead.holder.remaining_ms) / 1000 if self.lead.holder else 0.0
+            return min(term_s, left_s + 0.02) * random.uniform(0.7, 1.0) + 0.01
+        log.info("this process owns the store now, epoch %d", owner.epoch)
+        self._common.tally.elections += 1
+        self.since_ms = self._progress_ms = self._common.clock.monotonic_ms()
+        self._recovering = threading.Thread(target=self._recover, args=(owner,), name="riata-recover", daemon=True)
+        self._recovering.start()
+        return term_s
+
+    def _stuck(self) -> str:
+        """Why the lease must not be renewed: whoever does not get on must make room for another. Empty: it may be."""
+        if self.learning is None:
+            still_ms = self._common.clock.monotonic_ms() - self._progress_ms
+            return f"recovery has made no progress for {still_ms} ms" if still_ms > RECOVERING_MS else ""
+        if not self.learning.writer.alive():
+            return "learning has ended"
+        busy_ms = self.learning.writer.busy_ms()
+        return f"learning is stuck for {busy_ms} ms" if busy_ms > self._common.settings.lease_ttl_ms else ""
+
+    def _beliefs(self) -> dict[str, Belief]:
+        return self.learning.beliefs() if self.learning else {}
+
+    def _release(self, _store: Store) -> None:
+        self.lead.release()
+
+    # -- recovery --------------------------------------------------------------------------------------------------
+
+    def _recover(self, owner: Owner) -> None:
+        common = self._common
+        begun = False
+        try:
+            while not self._ending:
+                try:
+                    if begun:  # the attempt before this one ended without an answer, and not because of an event
+                        common.keeper.call(lambda s: clear_marks(s, owner)).result()
+                    begun = True
+                    self._take_over(owner)
+                    return
+                except _EndedEarlyError:
+                    common.keeper.call(lambda s: clear_marks(s, owner)).result()  # nothing of the log has killed this start
+                    return
+                except Unavailable as error:
+                    log.warning("recovery: the store does not answer: %s", error.detail)
+                    common.tally.retries += 1
+                    time.sleep(RETRY_S)
+        except Exception as error:  # the thread's outer edge
+            self._failed(error)
+
+    def _take_over(self, owner: Owner) -> None:
+        common = self._common
+        begun_ms = common.clock.monotonic_ms()
+        common.keeper.call(lambda s: s.drop_stale_stages(owner)).result()
+        common.tally.on_progress = self._progressed
+        recovered = recover_all(common.keeper.call, owner, common.clock.unix_ms, common.tally, shared=True)
+        took_s = max(1, common.clock.monotonic_ms() - begun_ms) / 1000
+        common.tally.recovered(sum(found.replayed for found in recovered), took_s)
+        for found in recovered:
+            common.warm(found.state.config.learner)
+        named = [learning_names(common, found) for found in recovered]  # from here on nothing asks the store, so nothing fails
+        learning = Learning(common, owner)
+        self._on_leading(learning)
+        learning.writer.start()
+        for found, names in zip(recovered, named, strict=True):
+            self._tail.follow(found.state.name, found.state.lineage, found.state.applied, found.state.chain)
+            learning.take_up(found, names)
+        publisher = Publisher(common.board, owner, common.settings.follow_every_ms, common.clock)
+        self._publisher = publisher
+        self._publishing = Looper("riata-editions", common.open_store, self._publish_step, self._failed)
+        self._publishing.at_end = lambda store: publisher.step(shared(store), at_once=True)
+        learning.on_published = self._publishing.kick
+        self.learning = learning
+        self._tailing.start()
+        self._publishing.start()
+        log.info("leading: %d models", len(recovered))
+
+    def _progressed(self) -> None:
+        if self._ending:
+            raise _EndedEarlyError
+        self._progress_ms = self._common.clock.monotonic_ms()
+
+    # -- the log, as others write it -------------------------------------------------------------------------------
+
+    def _tail_step(self, store: Store) -> float:
+        source, learning = shared(store), self.learning
+        if learning is None:
+            return 0.01
+        source.await_log(self._tail.places(), self._common.settings.follow_every_ms)
+        standings = source.standings()
+        self._meet(source, learning, standings)
+        for name in self._tail.behind(standings):
+            records = self._read(source, name)
+            self._hand_over(learning, records)
+            if desk := self._common.board.desks.get(name):
+                desk.logged = max(desk.logged, standings[name].head.seq)
+        self._learn_names(source, standings)
+        return 0.0
+
+    def _meet(self, store: SharedStore, learning: Learning, standings: Mapping[str, Standing]) -> None:
+        """Take up models that others made, forget those that are no more. That one of ours is missing the renewal notices."""
+        for name in [name for name in self._tail.places() if name not in standings]:
+            self._tail.forget(name)
+        for name, standing in standings.items():
+            if standing.head.seq == 0 or self._tail.lineage(name) == standing.head.lineage:
+                continue
+            self._tail.follow(name, standing.head.lineage, 0, first_chain(standing.head.lineage))
+            records = self._read(store, name)
+            if not records:
+                self._tail.forget(name)
+                continue
+            state = ModelState(name, standing.head.lineage)
+            state.apply(records[0])
+            self._common.warm(state.config.learner)
+            learning.begin(state)
+            self._hand_over(learning, records[1:])
+            log.info("model %s: taken up", name)
+
+    def _read(self, store: SharedStore, name: str) -> list[Record]:
+        try:
+            return self._tail.read(store, name)
+        except NotFound:
+            self._tail.forget(name)
+            return []
+        except (LogGap, LogFork):
+            if self._is_another(store, name):
+                self._tail.forget(name)
+                return []
+            raise
+
+    def _is_another(self, store: SharedStore, name: str) -> bool:
+        """Whether a model was dropped, and perhaps made again, since its standing was asked for."""
+        try:
+            return store.head(name).lineage != self._tail.lineage(name)
+        except NotFound:
+            return True
+
+    def _hand_over(self, learning: Learning, records: list[Record]) -> None:
+        for record in records:
+            while self._handed - learning.writer.taken_bytes > AHEAD_BYTES and learning.writer.alive():
+                if self._tailing.stopping():
+                    return
+                time.sleep(0.005)
+            self._handed += len(record.payload)
+            if config := config_in(record):
+                self._common.warm(config.learner)  # here and not in the writer's thread: the lease depends on that
+            learning.writer.put(Logged(record, None))
+
+    def _learn_names(self, store: SharedStore, standings: Mapping[str, Standing]) -> None:
+        """Now and then the names that others brought; requests that come here bring theirs themselves."""
+        now_ms = self._common.clock.monotonic_ms()
+        if now_ms - self._named_ms < NAMES_EVERY_MS:
+            return
+        self._named_ms = now_ms
+        for name, desk in self._common.board.desks.items():
+            seq = standings[name].head.seq if name in standings else 0
+            if seq > desk.named:
+                try:
+                    desk.learn_names(list(store.names(name, desk.named)))
+                except NotFound:
+                    continue
+                desk.named = seq
+
+    # -- editions --------------------------------------------------------------------------------------------------
+
+    def _publish_step(self, store: Store) -> float:
+        if self._publisher is None:
+            return 0.01
+        due_ms = self._publisher.step(shared(store))
+        return 1.0 if due_ms is None else due_ms / 1000
+
+    def _failed(self, error: BaseException) -> None:
+        """The outer edge of every thread here."""
+        if self._ending and isinstance(error, Unavailable):
+            return
+        detail = error.detail if isinstance(error, RiataError) else repr(error)
+        code = error.code if isinstance(error, RiataError) else ""
+        if isinstance(error, LogGap | LogFork):
+            self._common.tally.forks += 1
+        if code == "fenced":
+            self._common.tally.fenced += 1
+        if code in LOST or isinstance(error, Conflict):
+            self._common.lost(detail)
+        else:
+            self._common.fatal(f"the store could not be led: {detail}")

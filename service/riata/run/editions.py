@@ -1,0 +1,219 @@
+"""The bytes of an edition: a model as it is served, on its way from the process that learns to those that follow.
+
+They are those of a checkpoint (`store/layout.py`): a header and named arrays under digests. A follower that decodes them
+answers every prediction with the same bits as the process that wrote them.
+
+    header   what, model, lineage, applied, chain, gen, version, seq, skipped, restored figures, history, memory, labels, link,
+             bits, config, changes, published_ms, no_std_error
+    arrays   slot u32[d], beta f64[d], intercept f64[1]; vocabulary u32[v] where one is closed;
+             place i64[d], variance f64[d], covariance f64[a, a], row i64[1] where standard errors come along
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast, get_args
+
+import numpy as np
+
+from riata.base.arrays import F64, U32, Arrays, read_only
+from riata.base.clock import Clock
+from riata.base.document import write_document
+from riata.base.errors import BadInput, Corrupt
+from riata.base.limits import CURVATURE_CARRIED_BYTES_MAX
+from riata.learn.frozen import check_names, check_numbers, check_slots
+from riata.learn.learner import Link, Weights
+from riata.predict.model import Model, Origin
+from riata.predict.uncertainty import NEW, OUTSIDE, Spread, Uncertainty
+from riata.run.config import ModelConfig, read_config
+from riata.run.published import Published
+from riata.store import layout
+from riata.store.store import Edition
+from riata.wire.encoder import fingerprint
+
+WHAT: Final = "edition"
+WEIGHTS: Final = {"slot", "beta", "intercept"}
+SPREAD: Final = {"place", "variance", "covariance", "row"}
+VOCABULARY: Final = "vocabulary"
+HORIZONS: Final = ("cumulative", "faded", "window")
+HEADER: Final = {
+    "what": str, "model": str, "lineage": str, "applied": int, "chain": str, "gen": int, "version": int, "seq": int,
+    "skipped": int, "figures": dict, "history": list, "memory": dict, "link": str, "config": dict, "changes": list,
+    "published_ms": int, "no_std_error": str,
+}  # fmt: skip
+
+
+def encode_edition(published: Published) -> bytes:
+    """Write what is served of a model. Standard errors come along where they are small enough; else the bytes say why not."""
+    model = published.model
+    arrays: Arrays = {
+        "slot": model.weights.slot,
+        "beta": model.weights.beta,
+        "intercept": np.array([model.weights.intercept]),
+    }
+    if published.closed_vocabulary is not None:
+        arrays[VOCABULARY] = published.closed_vocabulary
+    no_std_error = published.no_std_error
+    if model.uncertainty is not None:
+        if model.uncertainty.memory() <= CURVATURE_CARRIED_BYTES_MAX:
+            arrays |= dict(zip(("place", "variance", "covariance", "row"), model.uncertainty.spread, strict=True))
+        else:
+            mib = model.uncertainty.memory() / 2**20
+            no_std_error = f"its curvature takes {mib:.0f} MiB, too much to send to those who follow; ask the writer"
+    header = {
+        "what": WHAT,
+        "model": model.name,
+        "lineage": model.origin.lineage.hex(),
+        "applied": published.applied,
+        "chain": published.chain.hex(),
+        "gen": model.gen,
+        "version": published.version,
+        "seq": model.seq,
+        "skipped": published.skipped,
+        "figures": published.figures,
+        "history": published.history,
+        "memory": published.memory,
+        "link": model.weights.link,
+        "config": write_document(published.config),
+        "changes": list(published.changes),
+        "published_ms": published.published_ms,
+        "no_std_error": no_std_error,
+    }
+    return layout.encode_checkpoint(header, arrays)
+
+
+def edition_of(published: Published, content: bytes) -> Edition:
+    """The description under which `content`, the bytes of `published`, is put into the store, which adds number and epoch."""
+    return Edition(
+        number=0,
+        applied=published.applied,
+        chain=published.chain,
+        lineage=published.model.origin.lineage,
+        epoch=0,
+        gen=published.model.gen,
+        created_ms=published.published_ms,
+        bytes=len(content),
+        digest=layout.checkpoint_digest(content),
+    )
+
+
+def decode_edition(content: bytes, clock: Clock) -> Published:
+    """Read what `encode_edition` wrote. Its age goes on from the moment it was published, by the two machines' clocks.
+
+    Raises `Corrupt` (code `edition_corrupt`) for anything else, whatever its digests say.
+    """
+    try:
+        header, arrays = layout.decode_checkpoint(content)
+        _check_header(header)
+        return _published(header, arrays, clock)
+    except (Corrupt, BadInput) as error:
+        raise Corrupt(f"edition: {error.detail}", "edition_corrupt") from error
+
+
+def decode_as(edition: Edition, model: str, content: bytes, clock: Clock) -> Published:
+    """Read `content` and check that it is the one that `edition` of `model` describes. Raises as `decode_edition` does."""
+    published = decode_edition(content, clock)
+    found = (published.model.name, published.model.origin.lineage, published.applied, published.chain)
+    if found != (model, edition.lineage, edition.applied, edition.chain):
+        raise Corrupt(f"edition {edition.number} of {model} holds another moment than it says", "edition_corrupt")
+    return published
+
+
+def _check_header(header: dict[str, Any]) -> None:
+    if set(header) != set(HEADER) or any(type(header[key]) is not kind for key, kind in HEADER.items()):
+        raise Corrupt("the header has not the keys it should have, or one of another type")
+    counts = [header[key] for key in ("applied", "gen", "version", "seq", "skipped", "published_ms")]
+    if header["what"] != WHAT or any(not 0 <= count < 2**63 for count in counts):
+        raise Corrupt("it is something else, or a count is out of range")
+    if header["seq"] not in (0, header["applied"]) or header["link"] not in get_args(Link):
+        raise Corrupt("its place or its link cannot be")
+    if not all(type(seq) is int and 0 < seq <= header["applied"] for seq in header["changes"]):
+        raise Corrupt("its changes are not events of its log")
+    if header["changes"] != sorted(set(header["changes"])):
+        raise Corrupt("its changes are not in order")
+    if not all(type(point) is dict and type(point.get("seq")) is int for point in header["history"]):
+        raise Corrupt("its learning curve has a point without a place")
+    if not all(type(size) is int and 0 <= size < 2**63 for size in header["memory"].values()):
+        raise Corrupt("its memory is not in bytes")
+    figures = header["figures"]
+    if not all(type(figures.get(name)) is dict for name in HORIZONS) or type(figures.get("calibration")) is not list:
+        raise Corrupt("its figures are not those of a model")
+    if type(figures["cumulative"].get("examples")) is not int:
+        raise Corrupt("its figures count no examples")
+
+
+def _published(header: dict[str, Any], arrays: Arrays, clock: Clock) -> Published:
+    config = read_config(header["config"])
+    weights = _weights(header, arrays, config)
+    expected = WEIGHTS | (SPREAD if SPREAD & set(arrays) else set()) | ({VOCABULARY} & set(arrays))
+    check_names(arrays, expected)
+    uncertainty = _uncertainty(arrays, len(weights.slot)) if expected >= SPREAD else None
+    if (uncertainty is None) != bool(header["no_std_error"]):
+        raise Corrupt("it has both standard errors and a reason why it has none, or neither")
+    now_ms, now_unix_ms = clock.monotonic_ms(), clock.unix_ms()
+    made_ms = now_ms - max(0, now_unix_ms - header["published_ms"])
+    origin = Origin(header["model"], _bytes(header["lineage"], 16), fingerprint(config.encoder), config.labels)
+    model = Model(origin, weights, header["gen"], header["version"], header["seq"], made_ms, uncertainty)
+    if np.float64(model.weights.intercept).tobytes() != np.float64(weights.intercept).tobytes():
+        raise Corrupt("it has learnt nothing, and yet has an intercept")
+    vocabulary = arrays.get(VOCABULARY)
+    if vocabulary is not None:
+        check_slots(VOCABULARY, vocabulary, weights.bits)
+    return Published(
+        model=model,
+        config=config,
+        figures=header["figures"],
+        history=header["history"],
+        memory=header["memory"],
+        applied=header["applied"],
+        skipped=header["skipped"],
+        version=header["version"],
+        published_ms=header["published_ms"],
+        published_mono_ms=made_ms,
+        closed_vocabulary=None if vocabulary is None else cast(U32, read_only(vocabulary)),
+        no_std_error=header["no_std_error"],
+        chain=_bytes(header["chain"], 20),
+        changes=tuple(header["changes"]),
+    )
+
+
+def _weights(header: dict[str, Any], arrays: Arrays, config: ModelConfig) -> Weights:
+    bits = config.encoder.bits
+    if not set(arrays) >= WEIGHTS:
+        raise Corrupt("it has no weights")
+    check_slots("slot", arrays["slot"], bits)
+    check_numbers("beta", arrays["beta"], len(arrays["slot"]))
+    check_numbers("intercept", arrays["intercept"], 1)
+    beta = cast(F64, arrays["beta"])
+    if not bool((beta != 0.0).all()):
+        raise Corrupt("a weight is zero")
+    return Weights(cast(U32, arrays["slot"]), beta, float(cast(F64, arrays["intercept"])[0]), header["link"], bits)
+
+
+def _uncertainty(arrays: Arrays, weights: int) -> Uncertainty:
+    place, variance, covariance, row = (arrays[name] for name in ("place", "variance", "covariance", "row"))
+    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
+        raise Corrupt("the covariance is not square")
+    size = covariance.shape[0]
+    check_numbers("variance", variance, weights, 0.0)
+    check_numbers("covariance", covariance.reshape(-1), size * size)
+    _check_places("place", place, weights, size, {OUTSIDE, NEW})
+    _check_places("row", row, 1, size, {-1})
+    return Uncertainty(Spread(*(read_only(array) for array in (place, variance, covariance, row))))  # type: ignore[arg-type]
+
+
+def _check_places(name: str, array: Any, length: int, size: int, others: set[int]) -> None:
+    if array.dtype != np.int64 or array.shape != (length,):
+        raise Corrupt(f"{name} is not {length} places")
+    inside = ((array >= 0) & (array < size)) | np.isin(array, list(others))
+    if not bool(inside.all()):
+        raise Corrupt(f"{name} leads out of the covariance")
+
+
+def _bytes(text: str, length: int) -> bytes:
+    try:
+        found = bytes.fromhex(text)
+    except ValueError:
+        raise Corrupt(f"{length} bytes are not in hexadecimal") from None
+    if len(found) != length or found.hex() != text:
+        raise Corrupt(f"expected {length} bytes in hexadecimal")
+    return found

@@ -1,0 +1,223 @@
+"""What becomes of predictions whose label did not come in time: the default label, as an event of the log, or nothing.
+
+A slice is: ask the store what is due, append what gets the default label, forget all of it. In that order a process that dies
+in between leaves rows that are due still, and the next one appends the same events under the same ids: the dedupe index
+refuses them. So it does where two processes work at once, and where a label came whose mark was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+
+from riata.base.errors import Busy, Corrupt, NotFound, RiataError, Unavailable
+from riata.run.engine import Engine
+from riata.run.joining import labelled, new_names
+from riata.run.remembered_rows import Waiting, decode_row
+from riata.run.remembering import Remembering
+from riata.run.vocabulary import within
+from riata.store.store import Append, Appended, Remembered, Store
+from riata.wire.batch import join_batches
+from riata.wire.names import NamesSeen
+from riata.wire.parsed import Parsed
+
+T = TypeVar("T")
+log = logging.getLogger("riata.run")
+
+SLICE_ROWS: Final = 100  # of at most 256 KiB each, so that a slice never takes more than 25 MB
+SLICES_A_TURN: Final = 20  # for each model: 2000 rows, less than a second of the store's time
+MODELS_A_TURN: Final = 50  # where there are more of them, each has to wait some turns
+EVERY_S: Final = 1.0
+SOON_S: Final = 0.05  # before the next turn, where the last one left something to do
+
+
+class Doors(Protocol):
+    """The way to the log for `sweep`. Both calls block, and raise errors of `riata.base.errors`."""
+
+    def call(self, work: Callable[[Store], T]) -> T:
+        """Run `work` on the store."""
+        ...
+
+    def append(self, append: Append) -> Appended:
+        """Append, durable on return."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms predictions of a model are given up.
+
+    default : the label that they get, as a batch has it; None for none
+    seen    : the names that are in the log
+    fits    : leaves out the events that the model could not learn
+    """
+
+    default: float | None
+    seen: NamesSeen
+    fits: Callable[[Parsed], Parsed] = lambda parsed: parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one slice did: rows that were due, those that got the default label, those forgotten without any label."""
+
+    due: int = 0
+    defaulted: int = 0
+    expired: int = 0
+
+
+def sweep(doors: Doors, model: str, now_ms: int, terms: Terms) -> Swept:
+    """Deal with up to SLICE_ROWS predictions that are due. Raises what the store raises; doing it again is always safe."""
+    due = doors.call(lambda s: s.due(model, now_ms, SLICE_ROWS))
+    if not due:
+        return Swept()
+    waiting, damaged = _waiting(due)
+    defaulted = known = 0
+    if waiting and terms.default is not None:
+        append = default_events(model, now_ms, waiting, terms)
+        if append is not None:
+            appended = doors.append(append)
+            if appended.refused is not None:
+                raise appended.refused
+            defaulted = int(appended.accepted.sum())
+            known = int(appended.duplicate.sum()) + int(appended.reused.sum())
+    doors.call(lambda s: s.forget(model, [row.key for row in due]))
+    return Swept(len(due), defaulted, damaged + len(waiting) - defaulted - known)
+
+
+def default_events(model: str, now_ms: int, waiting: Sequence[tuple[bytes, Waiting]], terms: Terms) -> Append | None:
+    """The events that predictions become with the default label; None where the model could learn none of them."""
+    default = 0.0 if terms.default is None else terms.default
+    events = [labelled(one, key, default, 1.0) for key, one in waiting]
+    names = new_names((event.names for event in events), terms.seen)
+    batch = join_batches([event.batch for event in events])
+    parsed = terms.fits(Parsed(batch, np.arange(batch.n), [], batch.n, names, single=False))
+    return Append(model, "observe", now_ms, parsed.batch, names=parsed.names) if parsed.batch.n else None
+
+
+def _waiting(due: Sequence[Remembered]) -> tuple[list[tuple[bytes, Waiting]], int]:
+    """The rows that have no label, by their keys, and how many are damaged."""
+    found, damaged = [], 0
+    for row in due:
+        try:
+            decoded = decode_row(row.row)
+        except Corrupt as error:
+            log.error("prediction %s is given up: %s", row.key.hex(), error.detail)
+            damaged += 1
+            continue
+        if isinstance(decoded, Waiting):
+            found.append((row.key, decoded))
+    return found, damaged
+
+
+class Expiry:
+    """Sweeps now and then, for as long as this process owns the store. Made by the event loop, works in a thread."""
+
+    def __init__(self, engine: Engine, remembering: Remembering, owns: Callable[[], bool]) -> None:
+        self._engine = engine
+        self._remembering = remembering
+        self._owns = owns
+        self._next = 0  # of the models, in the order of their names
+        self._failing = ""
+        self._ending = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to sweep."""
+        self._running = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Return once nothing is under way any more."""
+        self._ending.set()
+        if self._running is not None:
+            await self._running
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._ending.is_set():
+            more = await loop.run_in_executor(None, self._turn, loop)
+            try:
+                await asyncio.wait_for(self._ending.wait(), SOON_S if more else EVERY_S)
+            except TimeoutError:
+                continue
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Visit some models; tell whether there is more to do at once."""
+        if not self._owns():
+            self._forget_sizes()
+            return False
+        names = sorted(self._engine.desks)
+        visited = (names[self._next :] + names[: self._next])[:MODELS_A_TURN]
+        self._next = (self._next + len(visited)) % max(len(names), 1)
+        doors = _EngineDoors(self._engine, loop)
+        more, failing = False, ""
+        for model in visited:
+            try:
+                more = self._visit(doors, model) or more
+            except (Busy, NotFound):
+                continue  # it is being made ready, or was dropped a moment ago
+            except RiataError as error:
+                failing = error.code
+                if self._failing != failing:
+                    log.warning("model %s: predictions that are due have to wait: %s", model, error.detail)
+                if isinstance(error, Unavailable):
+                    break  # so it will be for the others
+        self._failing = failing
+        return more and not failing
+
+    def _visit(self, doors: _EngineDoors, model: str) -> bool:
+        tally = self._remembering.tally(model)
+        tally.rows, tally.bytes = doors.call(lambda s: s.remembered(model))
+        for _ in range(SLICES_A_TURN if tally.rows else 0):
+            if self._ending.is_set() or not self._owns() or self._lags(model):
+                return False
+            swept = sweep(doors, model, self._engine.clock.unix_ms(), self._terms(model))
+            tally.defaulted += swept.defaulted
+            tally.expired += swept.expired
+            if swept.due < SLICE_ROWS:
+                return False
+        return bool(tally.rows)
+
+    def _lags(self, model: str) -> bool:
+        """Whether learning is so far behind that nobody may send events; then the default labels wait as well."""
+        behind = self._engine.desk(model).logged - self._engine.published(model).applied
+        return behind > self._engine.settings.lag_events_max
+
+    def _terms(self, model: str) -> Terms:
+        published = self._engine.published(model)
+        vocabulary, bits = published.closed_vocabulary, published.model.weights.bits
+        seen = self._engine.desk(model).seen
+        if vocabulary is None:
+            return Terms(published.config.default_target, seen)
+        return Terms(published.config.default_target, seen, lambda parsed: within(parsed, vocabulary, bits))
+
+    def _forget_sizes(self) -> None:
+        for tally in list(self._remembering.tallies.values()):
+            tally.rows = tally.bytes = None
+
+
+@dataclass(frozen=True, slots=True)
+class _EngineDoors:
+    """The engine, as a thread beside the event loop may use it."""
+
+    engine: Engine
+    loop: asyncio.AbstractEventLoop
+
+    def call(self, work: Callable[[Store], T]) -> T:
+        return self._wait(self.engine.call(work))
+
+    def append(self, append: Append) -> Appended:
+        return self._wait(self.engine.append(append))
+
+    def _wait(self, asked: Coroutine[Any, Any, T]) -> T:
+        waiting = asyncio.run_coroutine_threadsafe(asked, self.loop)
+        try:
+            return waiting.result(self.engine.settings.observe_timeout_ms / 1000)
+        except TimeoutError:
+            waiting.cancel()
+            raise Unavailable("the store does not answer in time", "store_timeout") from None

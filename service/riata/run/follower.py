@@ -1,0 +1,269 @@
+"""Following: what the process that learns has published is fetched, checked, decoded aside and served by one assignment.
+
+Theory of operation
+    A step asks the store where every model stands. A model whose newest edition is not the one that is served is fetched, one
+    at a time, so that a slow link holds one download and not many. What does not verify is counted, and what was served goes on
+    being served.
+
+    Served models only move forward: within a lineage never to an earlier event. Another lineage under the same name is another
+    model, and one that the store no longer has was dropped. There is one exception to that: the default model cannot be
+    dropped, so a store without it, or with another one in its place, is not the store that was followed. It was emptied or
+    exchanged, and then nothing that is served is given up; `strange` says so.
+
+    A log that ends before an event that was acknowledged here, or is served, was rolled back; so was one that has another chain
+    at the last event of which it is known, for it may have grown beyond it again. The events are counted as lost.
+    What is served stays, marked as of another history (`Desk.another`): nobody who waits for an event of the log is told it was
+    served. An edition that reaches as far replaces it.
+
+    What is served is confirmed whenever the store says that there is no newer edition. The time since is its staleness.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from riata.base.clock import Clock
+from riata.base.errors import Corrupt, NotFound
+from riata.run.desk import Board, Desk
+from riata.run.editions import decode_as
+from riata.run.engine_settings import DEFAULT_MODEL
+from riata.run.note import Note
+from riata.run.published import Published
+from riata.store.store import Edition, Head, SharedStore, Standing
+from riata.wire.names import Names
+
+REFUSED_MS = 10_000  # after so long an edition that did not verify is looked at again
+NOTHING = (0, b"")
+FETCHING_MS = 200  # after so long a step asks again where the models stand
+log = logging.getLogger("riata.run")
+
+
+Mark = tuple[int, bytes]  # an event and the chain of the log at it
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was known of a log before the store was asked: its end, what was appended here, where else its chain is known."""
+
+    logged: int = 0
+    acked: tuple[Mark, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+
+Known = Mapping[str, _Known]
+
+
+@dataclass(slots=True)
+class Followed:
+    """Counts for the operator."""
+
+    editions: int = 0
+    corrupt: int = 0
+    strange: int = 0  # how often the store was found not to be the one that was followed
+    rolled_back: int = 0  # how often a log was found to end before what was known of it
+    lost: dict[str, int] = field(default_factory=dict)  # by model: the most events acknowledged here that the log did not have
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """An edition that was taken up."""
+
+    desk: Desk
+    edition: Edition
+    content: bytes
+
+
+class Follower:
+    """Keeps the desks of `board` on the newest editions. One thread uses it; nothing here waits.
+
+    on_fetched : called after an edition was taken up, in the same thread
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        clock: Clock,
+        on_fetched: Callable[[Fetched], None] = lambda _fetched: None,
+        note: Note | None = None,
+    ) -> None:
+        self.counts = Followed()
+        self.strange = ""  # why the store is not the one that was followed; empty: it is
+        self.heard_ms: int | None = None  # when the store last answered; None until every edition of the first answer is served
+        self._board = board
+        self._clock = clock
+        self._on_fetched = on_fetched
+        self._note_of_store = note or Note(None)
+        self._known = self._note_of_store.read()  # lineage of the default model; empty where it is not known
+        self._heads: dict[bytes, tuple[int, bytes]] = {}  # by lineage: where its log ended when the store was last asked
+        self._refused: dict[str, tuple[int, bytes]] = {}  # editions that did not verify: not fetched again at every step
+        self._refused_ms: dict[str, int] = {}  # but now and then: a store that was rolled back gives a number a second time
+
+    def step(self, store: SharedStore) -> bool:
+        """Ask where the models stand, and take up editions, one after the other and for a while. True where more wait already.
+
+        Raises `Unavailable` where the store does not answer.
+        """
+        known: Known = {name: self._knows(desk) for name, desk in self._board.desks.items()}
+        asked_ms = self._clock.monotonic_ms()
+        standings = store.standings()
+        self.note_strange(self._is_strange(standings))
+        more = False if self.strange else self._follow(store, standings, known, asked_ms)
+        if not more or self.heard_ms is not None:
+            self.heard_ms = asked_ms
+        return more
+
+    def _follow(self, store: SharedStore, standings: Mapping[str, Standing], known: Known, asked_ms: int) -> bool:
+        self._take_note(standings)
+        for name in self._board.desks:
+            if name not in standings:
+                self._board.remove(name)
+        for name, desk in self._board.desks.items():
+            if desk.lineage == standings[name].head.lineage:
+                self._note(store, desk, standings[name], known.get(name, _Known()), asked_ms)
+        waiting = sorted((name for name, at in standings.items() if self._wants(name, at)), key=self._served_ms)
+        for done, name in enumerate(waiting):
+            if done and self._clock.monotonic_ms() - asked_ms >= FETCHING_MS:
+                return True
+            self._fetch(store, name, standings[name], asked_ms)
+        return False
+
+    def note_strange(self, why: str) -> None:
+        """Note that the store is not the one that was followed, or with an empty sentence that it is."""
+        if why and not self.strange:
+            self.counts.strange += 1
+            log.error("%s; what is served stays", why)
+        self.strange = why
+
+    def _is_strange(self, standings: Mapping[str, Standing]) -> str:
+        desk = self._board.desks.get(DEFAULT_MODEL)
+        known = desk.lineage if desk is not None else self._known
+        if not known or (DEFAULT_MODEL in standings and standings[DEFAULT_MODEL].head.lineage == known):
+            return ""
+        path = self._note_of_store.path
+        way = f"; if that is meant, remove {path} and what is beside it, and start again" if path else ""
+        return f"the store has not the models that were known here: it was emptied, or is another one{way}"
+
+    def _take_note(self, standings: Mapping[str, Standing]) -> None:
+        default = standings.get(DEFAULT_MODEL)
+        if default is not None and default.head.seq > 0 and default.head.lineage != self._known:
+            self._known = default.head.lineage
+            self._note_of_store.write(self._known)
+
+    def _knows(self, desk: Desk) -> _Known:
+        published = desk.published
+        served = NOTHING if published is None or desk.another else (published.applied, published.chain)
+        return _Known(desk.logged, (*desk.passed, desk.acked), (served, self._heads.get(desk.lineage, NOTHING)))
+
+    def _note(self, store: SharedStore, desk: Desk, standing: Standing, known: _Known, asked_ms: int) -> None:
+        """Compare what the store says of a log with what was known of it before it was asked."""
+        head, published = standing.head, desk.published
+        lost = self._missing(store, desk.name, head, known.acked)
+        del desk.passed[: max(0, len(known.acked) - 1)]
+        if lost or head.seq < known.logged or self._missing(store, desk.name, head, known.marks):
+            self._rolled_back(store, desk, head, lost, known)
+        else:
+            desk.logged = max(desk.logged, head.seq)
+        self._heads[desk.lineage] = (head.seq, head.chain)
+        newest = (standing.edition, standing.edition_applied)
+        if published is not None and not desk.another and newest == (desk.edition, published.applied):
+            desk.confirmed_ms = asked_ms
+
+    def _missing(self, store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> int:
+        """How many events up to those of `marks` the log has not, at least; 0 where it has all of them, or nobody can tell."""
+        known = [mark for mark in marks if mark[1]]
+        inside = [mark for mark in known if mark[0] < head.seq]
+        try:
+            found = store.chains_at(name, [seq for seq, _ in inside]) if inside else []
+        except NotFound:
+            return 0  # dropped a moment ago; the next step sees it
+        missing = [1 for (_, chain), there in zip(inside, found, strict=True) if there not in (None, chain)]
+        missing += [max(seq - head.seq, 1) for seq, chain in known if seq >= head.seq and (seq, chain) != (head.seq, head.chain)]
+        return max(missing, default=0)
+
+    def _rolled_back(self, store: SharedStore, desk: Desk, head: Head, lost: int, known: _Known) -> None:
+        self.counts.rolled_back += 1
+        self.counts.lost[desk.name] = max(self.counts.lost.get(desk.name, 0), lost)
+        log.error("model %s: its log was rolled back; at least %d events acknowledged here are lost", desk.name, lost)
+        published = desk.published
+        if published is not None and self._missing(store, desk.name, head, [(published.applied, published.chain)]):
+            desk.another = f"the log ends at event {head.seq} and event {desk.logged} was known of: it was rolled back"
+        desk.logged = head.seq
+        if lost and desk.acked == known.acked[-1]:
+            desk.acked = NOTHING
+
+    def _wants(self, name: str, standing: Standing) -> bool:
+        """Whether the newest edition of a model is to be fetched."""
+        if standing.edition == 0:
+            return False
+        if self._refused.get(name) == (standing.edition, standing.head.lineage):
+            return self._clock.monotonic_ms() - self._refused_ms[name] >= REFUSED_MS
+        desk = self._board.desks.get(name)
+        if desk is None or desk.published is None or desk.lineage != standing.head.lineage:
+            return True
+        if standing.edition_applied > desk.published.applied:
+            return True
+        newer = standing.edition != desk.edition or bool(desk.another)
+        return standing.edition_applied == desk.published.applied and newer
+
+    def _served_ms(self, name: str) -> int:
+        """When a model was last replaced: whose turn that is longest ago comes first."""
+        desk = self._board.desks.get(name)
+        return desk.published.published_mono_ms if desk is not None and desk.published is not None else -1
+
+    def _fetch(self, store: SharedStore, name: str, standing: Standing, asked_ms: int) -> None:
+        try:
+            found = store.open_edition(name)
+            if found is None:
+                return
+            edition, content = found
+            published = decode_as(edition, name, content, self._clock)
+        except NotFound:
+            return  # dropped a moment ago; the next step sees it
+        except Corrupt:
+            self.counts.corrupt += 1
+            log.error("model %s: edition %d does not verify; what is served stays", name, standing.edition)
+            self._refused[name] = (standing.edition, standing.head.lineage)
+            self._refused_ms[name] = self._clock.monotonic_ms()
+            return
+        if self.take_up(edition, published, standing.head.seq):
+            desk = self._board.desks[name]
+            desk.confirmed_ms = asked_ms  # it was the newest when it was read, and that was later
+            self._learn_names(store, desk, max(standing.head.seq, edition.applied))
+            self._on_fetched(Fetched(desk, edition, content))
+
+    def take_up(self, edition: Edition, published: Published, logged: int) -> bool:
+        """Serve `published` from now on, unless what is served is later; tell whether. `logged`: an event the log has."""
+        name = published.model.name
+        desk = self._board.desks.get(name)
+        if desk is not None and desk.lineage == edition.lineage:
+            now = desk.published
+            if now is not None and edition.applied < now.applied:
+                return False
+        else:
+            desk = Desk.open(name, published.config.encoder, 0, edition.lineage)
+        desk.logged = max(desk.logged, edition.applied, logged)
+        desk.changed = max(desk.changed, *published.changes, 0)
+        desk.published, desk.edition, desk.another = published, edition.number, ""
+        if self._board.desks.get(name) is not desk:
+            self._board.put(desk)
+        self.counts.editions += 1
+        return True
+
+    def _learn_names(self, store: SharedStore, desk: Desk, logged: int) -> None:
+        """Fetch the names that requests brought since the last time; they are in the store before the event is."""
+        if logged <= desk.named:
+            return
+        try:
+            names = Names.of(list(store.names(desk.name, desk.named)))
+        except (NotFound, Corrupt):
+            return  # weights are then shown by their slots
+        desk.learn_names(names)
+        desk.named = logged
+
+
+def jittered_s(every_ms: int) -> float:
+    """How long to wait until the next step: many followers must not ask at the same moment. Decides no bit of any model."""
+    return every_ms / 1000 * random.uniform(0.8, 1.2)

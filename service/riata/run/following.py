@@ -1,0 +1,100 @@
+"""The side of an engine that follows: a thread that keeps the desks on the newest editions, and the copies of a replica."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from riata.base.errors import Corrupt, RiataError
+from riata.run.common import Common, shared
+from riata.run.copies import Copies
+from riata.run.follower import Fetched, Follower, jittered_s
+from riata.run.looper import RETRY_S, Looper
+from riata.run.note import Note
+from riata.store.store import Holder, Store
+
+log = logging.getLogger("riata.run")
+
+AWAITED_S = 0.03  # between two steps while somebody waits for an event to be served
+LEAST_MS = 10
+HOLDER_EVERY_MS = 2000
+HOLDER_MISSED_EVERY_MS = 200  # while nobody is known to own the store
+
+
+class Following:
+    """Follows until it is stopped, which is for good."""
+
+    def __init__(self, common: Common, copies: Copies | None = None) -> None:
+        self.follower = Follower(common.board, common.clock, self._on_fetched, Note(common.settings.note))
+        self.holder: Holder | None = None  # who owned the store when it was last asked
+        self.copies = copies
+        self._common = common
+        self._asked_ms: int | None = None
+        self._stepped_ms = 0
+        self._looper = Looper("riata-follow", common.open_store, self._step, self._failed)
+
+    def start(self) -> None:
+        """Begin to follow; first with what was kept, where anything was."""
+        if self.copies is not None:
+            for kept in self.copies.load():
+                if self.follower.take_up(kept.edition, kept.published, kept.edition.applied):
+                    desk = self._common.board.desks[kept.published.model.name]
+                    desk.learn_names(kept.names)
+                    ago_ms = max(0, self._common.clock.unix_ms() - kept.confirmed_ms)
+                    desk.confirmed_ms = self._common.clock.monotonic_ms() - ago_ms
+        self._looper.start()
+
+    def kick(self) -> None:
+        """Have the next step come now."""
+        self._looper.kick()
+
+    def why_not_lead(self) -> str:
+        """Why this process must not ask for the lease now; empty: it may."""
+        if self.follower.heard_ms is None:
+            return "the store has not answered yet"
+        return self.follower.strange
+
+    def unreachable(self) -> str:
+        """Why the store did not answer the last step; empty: it did."""
+        return self._looper.unreachable
+
+    def stop(self) -> None:
+        """Follow no more, as soon as the step under way has ended."""
+        self._looper.stop()
+
+    def join(self) -> None:
+        """Wait for the end of it, and write the copies that are not written yet."""
+        self._looper.join()
+        if self.copies is not None:
+            self.copies.step(None)
+
+    def _step(self, store: Store) -> float:
+        source = shared(store)
+        since_ms = self._common.clock.monotonic_ms() - self._stepped_ms
+        time.sleep(max(0, LEAST_MS - since_ms) / 1000)  # however many ask for a step at once
+        self._stepped_ms = self._common.clock.monotonic_ms()
+        try:
+            more = self.follower.step(source)
+        except Corrupt as error:  # another store in its place, or a damaged one; what is served stays
+            self.follower.note_strange(error.detail)
+            return RETRY_S
+        now_ms = self._common.clock.monotonic_ms()
+        every_ms = HOLDER_EVERY_MS if self.holder else HOLDER_MISSED_EVERY_MS
+        if self._asked_ms is None or now_ms - self._asked_ms >= every_ms:
+            self._asked_ms = now_ms
+            self.holder = source.holder()
+        if self.copies is not None:
+            self.copies.step(now_ms)
+        if more:
+            return 0.0
+        awaited = any(desk.lowest_wanted is not None for desk in self._common.board.desks.values())
+        return AWAITED_S if awaited else jittered_s(self._common.settings.follow_every_ms)
+
+    def _on_fetched(self, fetched: Fetched) -> None:
+        self._common.wake(fetched.desk)
+        if self.copies is not None:
+            self.copies.offer(fetched)
+
+    def _failed(self, error: BaseException) -> None:
+        detail = error.detail if isinstance(error, RiataError) else repr(error)
+        self._common.fatal(f"following has stopped: {detail}")

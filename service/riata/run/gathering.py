@@ -1,0 +1,73 @@
+"""Requests that wait together are kept together: one transaction of the store for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from riata.base.errors import RiataError, Unavailable
+from riata.run.engine import Engine
+from riata.store.store import Remembered
+
+GROUP_MAX: Final = 256  # requests in one transaction
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    rows: list[Remembered]
+    answer: asyncio.Future[bool]
+
+
+class Gathering:
+    """The predictions of one model on their way into the store.
+
+    Whoever comes first writes for all who have come by then; the others find their answer there, or write in their turn
+    where the first went away without one.
+    """
+
+    def __init__(self, engine: Engine, model: str, bytes_max: int) -> None:
+        self._engine = engine
+        self._model = model
+        self._bytes_max = bytes_max
+        self._waiting: list[_Request] = []
+        self._turn = asyncio.Lock()
+
+    async def keep(self, rows: list[Remembered]) -> bool:
+        """Keep `rows`, durable on return, or none of them where there is no room: false. Raises what the store raises;
+        `Unavailable` (code `store_timeout`) where it does not answer."""
+        mine = _Request(rows, asyncio.get_running_loop().create_future())
+        self._waiting.append(mine)
+        try:
+            async with self._turn:
+                if not mine.answer.done():
+                    others = [one for one in self._waiting if one is not mine and not one.answer.done()]
+                    await self._settle([mine, *others[: GROUP_MAX - 1]])
+        finally:
+            self._waiting.remove(mine)
+        return mine.answer.result()
+
+    async def _settle(self, group: list[_Request]) -> None:
+        rows = [row for request in group for row in request.rows]
+        try:
+            kept = await asyncio.wait_for(
+                self._engine.call(lambda s: s.remember(self._model, rows, self._bytes_max)),
+                self._engine.settings.observe_timeout_ms / 1000,
+            )
+        except TimeoutError:
+            _fail(group, Unavailable("the store did not answer in time, so nothing was predicted", "store_timeout"))
+        except RiataError as error:
+            _fail(group, error)
+        else:
+            if not kept and len(group) > 1:  # perhaps there is room for some
+                for request in group:
+                    await self._settle([request])
+                return
+            for request in group:
+                request.answer.set_result(kept)
+
+
+def _fail(group: list[_Request], error: RiataError) -> None:
+    for request in group:
+        request.answer.set_exception(error)
+        request.answer.exception()  # nobody need ask for it: who waited may have gone

@@ -1,0 +1,164 @@
+"""How an engine is: what probes and meters are told. Nothing here touches the store."""
+
+from __future__ import annotations
+
+from riata.run.desk import Desk
+from riata.run.engine import Engine
+from riata.run.health import Health, ModelHealth, Sharing
+
+LOADING = "loading kernels; a first start compiles them, which takes about a minute"
+
+
+def stale_for_s(engine: Engine, desk: Desk) -> float:
+    """For how long it is not known whether what is served is the newest, seconds.
+
+    0.0 for who learns: of a shared store, as long as its lease is renewed in time.
+    """
+    now_ms = engine.clock.monotonic_ms()
+    if engine.leads:
+        if engine.candidate is None:
+            return 0.0
+        return 0.0 if engine.candidate.held() else engine.candidate.lead.unrenewed_ms() / 1000
+    if desk.confirmed_ms is not None:
+        known_ms = desk.confirmed_ms
+    else:  # taken from a copy, or fetched a moment ago
+        known_ms = desk.published.published_mono_ms if desk.published is not None else now_ms
+    return max(0, now_ms - known_ms) / 1000
+
+
+def health_of(engine: Engine) -> Health:
+    """Where the service stands."""
+    reasons = []
+    if engine.fatal is not None:
+        reasons.append(engine.fatal)
+    if not engine.writer_alive() and not engine.stopping:
+        reasons.append("the writer's thread has ended")
+    alive = not reasons
+    reasons += _not_ready(engine)
+    tally = engine.tally
+    desks = engine.desks
+    return Health(
+        alive=alive,
+        started=engine.started,
+        ready=not reasons,
+        reasons=reasons,
+        fatal=engine.fatal,
+        warnings=[*(engine.watch.warnings if engine.watch else engine.warnings), *_warnings(engine)],
+        models={name: at for name in sorted(desks) if (at := _model(engine, desks[name])) is not None},
+        checkpoints={
+            "ok": tally.checkpoints_ok,
+            "failed": tally.checkpoints_failed,
+            "last_ms": tally.checkpoint_last_ms,
+            "corrupt": tally.generations_corrupt,
+        },
+        replayed=(tally.replayed, tally.to_replay),
+        sharing=_sharing(engine),
+    )
+
+
+def _not_ready(engine: Engine) -> list[str]:
+    reasons = []
+    if not engine.started:
+        replaying = f"replaying the log: {engine.tally.replayed} of {engine.tally.to_replay} events"
+        if engine.settings.shared:
+            why = engine.following.unreachable() if engine.following else ""
+            replaying = f"the store has not answered yet{': ' if why else ''}{why}"
+        reasons.append(replaying if engine.tally.compiled else LOADING)
+    elif engine.settings.shared:
+        reasons += _not_serving(engine)
+    if engine.stopping:
+        reasons.append("stopping")
+    return reasons
+
+
+def _not_serving(engine: Engine) -> list[str]:
+    """Why a process that shares its store is not ready. One that takes events stays ready without the store: it predicts."""
+    if engine.settings.role == "writer":
+        return _not_writing(engine)
+    served = [desk for desk in engine.desks.values() if desk.published is not None]
+    if not served:
+        return ["no model has been published yet; the process that learns does that"]
+    bound = engine.settings.max_staleness_s
+    least = min(stale_for_s(engine, desk) for desk in served)
+    if least > bound:
+        why = engine.following.unreachable() if engine.following else ""
+        return [f"what is served is {least:.0f} s behind the store, and {bound:.0f} s are allowed; {why or 'nobody publishes'}"]
+    return []
+
+
+def _not_writing(engine: Engine) -> list[str]:
+    candidate = engine.candidate
+    if candidate is None:
+        return []
+    if why := candidate.unreachable():
+        return [f"the store does not answer: {why}"]
+    if engine.following is not None and engine.following.follower.strange:
+        return [engine.following.follower.strange]
+    if candidate.leads:
+        return [] if candidate.held() else ["the lease is not renewed"]
+    if candidate.lead.owner is not None:
+        return [f"replaying the log: {engine.tally.replayed} of {engine.tally.to_replay} events"]
+    holder = candidate.lead.holder
+    return [f"standing by; {holder.host} owns the store" if holder else "standing by; nobody owns the store yet"]
+
+
+def _warnings(engine: Engine) -> list[str]:
+    found = []
+    if engine.watch is not None and engine.watch.refusal is not None:
+        found.append(f"no events are accepted: {engine.watch.refusal.detail}")
+    if engine.following is not None and not engine.leads:
+        if engine.following.follower.strange:
+            found.append(engine.following.follower.strange)
+        if why := engine.following.unreachable():
+            found.append(f"what is served is not renewed: {why}")
+        if engine.following.copies is not None and engine.following.copies.failed:
+            found.append(f"copies cannot be written: {engine.following.copies.failed}")
+        found += [f"model {desk.name}: {desk.another}" for desk in engine.desks.values() if desk.another]
+    return found
+
+
+def _model(engine: Engine, desk: Desk) -> ModelHealth | None:
+    published = desk.published
+    if published is None:
+        return None
+    age_s = (engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
+    lost = engine.following.follower.counts.lost.get(desk.name, 0) if engine.following else 0
+    at = (desk.logged, published.applied, published.version, age_s, published.model.non_zeros)
+    return ModelHealth(*at, stale_for_s(engine, desk), lost)
+
+
+def _sharing(engine: Engine) -> Sharing:
+    if not engine.settings.shared:
+        return Sharing(leads=engine.leads)
+    candidate, following, watch, tally = engine.candidate, engine.following, engine.watch, engine.tally
+    owner = candidate.lead.owner if candidate else None
+    counts = {"elections": tally.elections, "fenced": tally.fenced, "log_forks": tally.forks, "recovery_retries": tally.retries}
+    if candidate is not None:
+        counts["editions_published"] = candidate.editions
+    if following is not None:
+        seen = following.follower.counts
+        damaged = seen.corrupt + (following.copies.corrupt if following.copies else 0)
+        counts |= {"editions_followed": seen.editions, "editions_corrupt": damaged}
+        counts |= {"rollbacks_seen": seen.rolled_back, "stores_exchanged": seen.strange}
+    refusal = watch.refusal if watch else None
+    holder = following.holder.host if following and following.holder else ""
+    return Sharing(
+        role=engine.settings.role,
+        leads=engine.leads,
+        holder=engine.settings.host if engine.leads else holder,
+        epoch=owner.epoch if owner else 0,
+        renewed_s=candidate.lead.unrenewed_ms() / 1000 if candidate and owner else None,
+        accepting=(refusal.code, refusal.detail) if refusal else None,
+        counts=counts,
+        refusals=dict(watch.counts) if watch else {},
+        recovery_s=_recovery_s(engine),
+    )
+
+
+def _recovery_s(engine: Engine) -> float | None:
+    """The lease's term, what the last recovery took besides the log, and the events since the newest checkpoints at its rate."""
+    if engine.learning is None or engine.tally.load_s == 0.0:
+        return None
+    behind = sum(max(0, desk.logged - engine.tally.saved_at.get(name, 0)) for name, desk in engine.desks.items())
+    replay_s = behind / engine.tally.replay_rate if engine.tally.replay_rate > 0 else 0.0
+    return engine.settings.lease_ttl_ms / 1000 + engine.tally.load_s + replay_s

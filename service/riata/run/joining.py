@@ -1,0 +1,130 @@
+"""Labels meet the predictions they are for: rows that a store gave back become events among the others of a body."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import U8
+from riata.base.errors import Corrupt
+from riata.run.remembered_rows import Labelled, Waiting, decode_row
+from riata.store.store import Remembered, Store
+from riata.wire.batch import join_batches, take_rows
+from riata.wire.joins import KEY_BYTES, due_of
+from riata.wire.names import Names, NamesSeen
+from riata.wire.parsed import NO_JOINS, Parsed, RowError
+
+log = logging.getLogger("riata.run")
+
+UNKNOWN: Final = (
+    "prediction_unknown",
+    "prediction_id: no such prediction of this model waits for a label; ask for it with remember=true, of the same model",
+)
+LATE: Final = ("prediction_late", "prediction_id: its label came after the time that label_ttl_s gave it")
+CONFLICT: Final = ("label_conflict", "prediction_id: it has another label, or weight, already; nothing was changed")
+DAMAGED: Final = ("prediction_damaged", "prediction_id: what was kept of it is damaged; send the features with the label")
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A body whose labels have met their predictions.
+
+    parsed   : the body without labels of predictions; joined events stand among its rows, in the order of the body
+    waiting  : of each joined row: key, label, weight, due_ms
+    repeated : log positions of the rows whose prediction is known to carry that very label; they are not in `parsed`
+    refused  : codes of the rows that met nothing; their errors are in `parsed`
+    """
+
+    parsed: Parsed
+    waiting: dict[int, tuple[bytes, float, float, int]]
+    repeated: list[int]
+    refused: list[str]
+
+
+def event_id(key: bytes) -> U8:
+    """The id of the event that a prediction becomes with its label: 16 bytes that no id sent by a client gives."""
+    return np.frombuffer(hashlib.blake2b(key, digest_size=KEY_BYTES, person=b"riata prediction").digest(), np.uint8)
+
+
+def labelled(waiting: Waiting, key: bytes, label: float, weight: float) -> Waiting:
+    """The event that a prediction becomes with its label, as a batch of one."""
+    batch = dataclasses.replace(
+        waiting.batch,
+        label=np.array([label]),
+        weight=np.array([weight]),
+        event_id=event_id(key).reshape(1, KEY_BYTES),
+        has_id=np.ones(1, np.bool_),
+    )
+    return Waiting(batch, waiting.names)
+
+
+def new_names(names: Iterable[Names], seen: NamesSeen) -> Names:
+    """The names that are not in the log yet, each once."""
+    found: dict[int, bytes] = {}
+    if not seen.full:
+        for some in names:
+            found.update((fingerprint, name) for fingerprint, name in some if fingerprint not in found)
+    return Names.of((fingerprint, name) for fingerprint, name in found.items() if fingerprint not in seen)
+
+
+def recall(store: Store, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
+    """`Store.recall`; where a store finds one of the rows damaged, that one comes back empty and the others as they are."""
+    try:
+        return store.recall(model, keys)
+    except Corrupt:
+        found = {}
+        for key in keys:
+            try:
+                found.update(store.recall(model, [key]))
+            except Corrupt:
+                found[key] = Remembered(key, due_of(key), b"")
+        return found
+
+
+def join(parsed: Parsed, recalled: Mapping[bytes, Remembered], now_ms: int, seen: NamesSeen) -> Joined:
+    """Put the labels of `parsed` to the predictions they are for; `recalled` are those that the store still has."""
+    joins, errors, events = parsed.joins, list(parsed.errors), []
+    waiting: dict[int, tuple[bytes, float, float, int]] = {}
+    repeated, refused = [], []
+    for row, key, label, weight in zip(joins.row.tolist(), joins.key, joins.label.tolist(), joins.weight.tolist(), strict=True):
+        found = _find(key, recalled, now_ms)
+        if isinstance(found, Waiting):
+            events.append(labelled(found, key, label, weight))
+            waiting[row] = (key, label, weight, recalled[key].due_ms)
+        elif isinstance(found, Labelled) and (found.label, found.weight) == (label, weight):
+            repeated.append(found.seq)
+        else:
+            slug, sentence = CONFLICT if isinstance(found, Labelled) else found
+            errors.append(RowError(row, slug, sentence))
+            refused.append(slug)
+    errors.sort(key=lambda error: error.index)
+    whole = dataclasses.replace(parsed, errors=errors, joins=NO_JOINS)
+    return Joined(_with_events(whole, list(waiting), events, seen), waiting, repeated, refused)
+
+
+def _find(key: bytes, recalled: Mapping[bytes, Remembered], now_ms: int) -> Waiting | Labelled | tuple[str, str]:
+    if key not in recalled:
+        return LATE if due_of(key) <= now_ms else UNKNOWN
+    try:
+        return decode_row(recalled[key].row)
+    except Corrupt as error:
+        log.error("prediction %s: %s", key.hex(), error.detail)
+        return DAMAGED
+
+
+def _with_events(parsed: Parsed, rows: list[int], events: list[Waiting], seen: NamesSeen) -> Parsed:
+    """Put events among the rows of `parsed`, in the order of the body."""
+    if not events:
+        return parsed
+    row = np.concatenate([parsed.row, np.array(rows, np.int64)])
+    order = np.argsort(row, kind="stable")
+    batch = take_rows(join_batches([parsed.batch, *(event.batch for event in events)]), order)
+    fresh = new_names((event.names for event in events), seen)
+    names = Names.of([*parsed.names, *fresh]) if len(fresh) else parsed.names
+    return dataclasses.replace(parsed, batch=batch, row=row[order], names=names)

@@ -1,0 +1,125 @@
+"""Who leads: taking and keeping the lease of a shared store, and noticing that the store is no longer what it was.
+
+Theory of operation
+    One process owns the store for as long as it renews its lease; by the store's clock, never by its own. Each renewal
+    answers where every model stands, and the owner compares that with what it believes: the log has at least the events that
+    were learnt, with the chain they had where it ends with them, and the newest generation is no older than the last one
+    committed. A store of which that is not true was rolled back, or is another one. Then nothing of this process is worth
+    keeping: it ends, and a new start takes what the store has.
+
+        try_acquire ──► None: another holds it ──► wait, ask again
+             │
+             ▼ Owner
+        renew, every ttl / 3 ──► Conflict `fenced`: another owns the store now       ──┐
+             │               ──► Corrupt `log_fork`: the store was rolled back        ──┴──► end the process
+             ▼
+        where every model stands
+
+    Nothing here waits, and nothing here is a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from riata.base.clock import Clock
+from riata.base.errors import Conflict, LogFork
+from riata.learn.registry import ALGO_VERSION
+from riata.store.store import Holder, Owner, SharedStore, Standing
+
+T = TypeVar("T")
+SharedCall = Callable[[Callable[[SharedStore], T]], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What the owner knows of a model: learnt to event `applied` with that chain, generation `gen` committed."""
+
+    lineage: bytes
+    applied: int
+    chain: bytes
+    gen: int
+
+
+class Leadership:
+    """The lease of one process. `call` runs work on a store object and returns what it returns."""
+
+    def __init__(
+        self, call: Callable[[Callable[[SharedStore], object]], object], nonce: bytes, host: str, ttl_ms: int, clock: Clock
+    ) -> None:
+        self.owner: Owner | None = None
+        self.holder: Holder | None = None  # who was met when the lease was last asked for and not given
+        self.renewed_ms = 0  # by the monotonic clock, at the moment the last successful renewal was sent
+        self._call = call
+        self._nonce = nonce
+        self._host = host
+        self._ttl_ms = ttl_ms
+        self._clock = clock
+
+    def try_acquire(self) -> Owner | None:
+        """Take the lease, or None where another holds it; `holder` then says who. Raises `Unavailable`, `Conflict` (code
+        `older_algorithm`)."""
+        asked_ms = self._clock.monotonic_ms()
+        try:
+            self.owner = self._do(lambda s: s.acquire(self._nonce, ALGO_VERSION, self._host, self._clock.unix_ms(), self._ttl_ms))
+        except Conflict as error:
+            if error.code != "owned":
+                raise
+            self.holder = self._do(lambda s: s.holder())
+            return None
+        self.holder = None
+        self.renewed_ms = asked_ms
+        return self.owner
+
+    def renew(self, beliefs: Callable[[], Mapping[str, Belief]]) -> Mapping[str, Standing]:
+        """Keep the lease for another term. Returns where every model stands.
+
+        `beliefs` is asked before and after: a model dropped meanwhile proves nothing. Raises `Conflict` (code `fenced`) where
+        another owns the store, `LogFork` where the store is not what it was, `Unavailable` where it does not answer.
+        """
+        owner = self.owner
+        if owner is None:
+            raise Conflict("the lease was never taken", "fenced")
+        before = dict(beliefs())
+        asked_ms = self._clock.monotonic_ms()
+        standings = self._do(lambda s: s.heartbeat(owner, self._ttl_ms))
+        lost = standings is None
+        found = self._do(lambda s: s.standings()) if standings is None else standings
+        now = beliefs()
+        for name, belief in before.items():
+            if name in now and now[name].lineage == belief.lineage:
+                require_same(name, belief, found.get(name))
+        if lost:
+            raise Conflict("another process owns the store now", "fenced")
+        self.renewed_ms = asked_ms
+        return found
+
+    def release(self) -> None:
+        """Give the store up, so that the next one need not wait for the lease to lapse."""
+        owner, self.owner = self.owner, None
+        if owner is not None:
+            self._do(lambda s: s.release(owner))
+
+    def unrenewed_ms(self) -> int:
+        """How long ago the last renewal that was answered was sent."""
+        return self._clock.monotonic_ms() - self.renewed_ms
+
+    def _do(self, work: Callable[[SharedStore], T]) -> T:
+        return self._call(work)  # type: ignore[return-value]  # a call returns what its work returns
+
+
+def require_same(name: str, belief: Belief, standing: Standing | None) -> None:
+    """Raise `LogFork` where a model in the store does not continue what is believed of it."""
+    if standing is None:
+        raise LogFork(f"model {name} is no longer in the store: it was emptied, or is another one")
+    head = standing.head
+    if head.lineage != belief.lineage:
+        raise LogFork(f"model {name} in the store is another one: it was made again, or the store is another one")
+    if head.seq < belief.applied:
+        raise LogFork(f"the log of {name} ends at event {head.seq}, and event {belief.applied} was learnt: it was rolled back")
+    if head.seq == belief.applied and head.chain != belief.chain:
+        raise LogFork(f"the log of {name} has another event {head.seq} than the one that was learnt")
+    if standing.gen < belief.gen:
+        raise LogFork(f"the newest generation of {name} is {standing.gen}, and {belief.gen} was committed: it was rolled back")

@@ -1,0 +1,203 @@
+"""The side of an engine that learns: the writer, fed from the log, and what it tells the rest of the house."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from riata.base.errors import LogFork, LogGap, NotFound, RiataError, Unavailable
+from riata.run.checkpointer import Checkpointer, Saved
+from riata.run.common import Common
+from riata.run.desk import Desk
+from riata.run.lead import Belief
+from riata.run.looking import Looked
+from riata.run.model_state import ModelState
+from riata.run.published import Published
+from riata.run.recovery import Recovered, verifies
+from riata.run.writer import Adopt, Forget, Look, SaveNow, Writer, WriterHooks
+from riata.store import records
+from riata.store.store import Append, Generation, Owner, Store, Verdict
+
+T = TypeVar("T")
+log = logging.getLogger("riata.run")
+
+SAVING_S_MAX = 12  # at the end: what is not saved by then is replayed
+LOST = frozenset({"fenced", "log_fork", "log_gap"})
+
+
+def learning_names(common: Common, found: Recovered) -> list[tuple[int, bytes]]:
+    """The names of a recovered model's features that are not known here yet. Waits for the store's thread."""
+    name = found.state.name
+    desk = common.board.desks.get(name)
+    named = desk.named if desk is not None and desk.lineage == found.state.lineage else 0
+    names: list[tuple[int, bytes]] = common.keeper.call(lambda s: list(s.names(name, named))).result()
+    return names
+
+
+class Learning:
+    """Owner of the writer. Made when the store is owned; `owner` is the token."""
+
+    def __init__(self, common: Common, owner: Owner) -> None:
+        self.owner = owner
+        self._dropping: set[str] = set()
+        self._common = common
+        self.on_published: Callable[[], None] = lambda: None  # called whenever something new is served
+        checkpointer = Checkpointer(common.keeper.call, owner, common.settings.retention)
+        hooks = WriterHooks(self._on_published, self.log_refused, self._on_saved, self._wanted, self._writer_failed)
+        self.writer = Writer(checkpointer, common.clock, hooks)
+
+    def take_up(self, found: Recovered, names: list[tuple[int, bytes]]) -> None:
+        """Serve and learn on from a recovered state; `names` are those of `learning_names`."""
+        state, board = found.state, self._common.board
+        desk = board.desks.get(state.name)
+        if desk is None or desk.lineage != state.lineage:
+            desk = Desk.open(state.name, state.config.encoder, state.applied, state.lineage)
+        served = desk.published
+        if served is not None and served.applied > state.applied:
+            raise LogFork(f"event {served.applied} of {state.name} was served, and its log ends at {state.applied}")
+        desk.logged = max(desk.logged, state.applied)
+        desk.changed = state.applied
+        desk.learn_names(names)
+        desk.named = max(desk.named, state.applied)
+        board.put(desk)
+        self._common.tally.generations_corrupt += len(found.corrupt)
+        at = (state.name, found.generation, found.replayed, state.applied)
+        log.info("model %s: generation %d, %d events replayed, at event %d", *at)
+        if found.corrupt:
+            log.error("model %s: generations %s do not verify; a fresh one is written now", state.name, found.corrupt)
+        self.writer.put(Adopt(state, found.generation, state.applied - found.replayed))
+        self.log_refused(state.name, found.refused)
+        if found.corrupt:
+            self.writer.put(SaveNow(state.name))
+
+    def begin(self, state: ModelState) -> None:
+        """Serve and learn a model that is new, and whose configuration has been applied."""
+        desk = self._common.board.desks.get(state.name)
+        if desk is None or desk.lineage != state.lineage:
+            desk = Desk.open(state.name, state.config.encoder, state.applied, state.lineage)
+            self._common.board.put(desk)
+        self.writer.put(Adopt(state))
+
+    async def drop(self, name: str) -> None:
+        """Drop a model from the store, then learn and serve it no more. It may be made again before this returns."""
+        desk = self._common.board.desks.get(name)
+        lineage = desk.lineage if desk is not None else b""
+        self._dropping.add(name)
+        try:
+            await asyncio.wrap_future(self._common.keeper.call(lambda s: s.drop(self.owner, name)))
+            now = self._common.board.desks.get(name)
+            if now is not None and now.lineage == lineage:
+                self._common.board.remove(name)
+            self.writer.put(Forget(name, lineage))
+        finally:
+            self._dropping.discard(name)
+
+    def beliefs(self) -> dict[str, Belief]:
+        """Where every model stands that is not being dropped, for the renewal of the lease. Any thread may ask."""
+        return {name: belief for name, belief in self.writer.beliefs().items() if name not in self._dropping}
+
+    async def save(self, name: str, if_ahead: bool = False) -> Saved:
+        """Checkpoint the present state; answer when it is durable. Raises `Unavailable` where there is no room."""
+        request = SaveNow(name, if_ahead)
+        self.writer.put(request)
+        saved = await asyncio.wrap_future(request.future)
+        if saved.verdict is not Verdict.OK:
+            raise Unavailable(f"the checkpoint was not written: {saved.detail or saved.verdict}", "checkpoint_failed")
+        return saved
+
+    async def look(self, name: str) -> Looked:
+        """Copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`."""
+        request = Look(name)
+        self.writer.put(request)
+        return await asyncio.wrap_future(request.future)
+
+    async def settle(self) -> None:
+        """Wait until everything handed over so far is learnt and served."""
+        await asyncio.wrap_future(self.writer.settle())
+
+    async def save_all(self) -> None:
+        """Checkpoint every model that is ahead of its newest generation; what cannot be saved is said, and replayed later."""
+        saving = asyncio.gather(*(self.save(name, if_ahead=True) for name in self._common.board.desks), return_exceptions=True)
+        try:
+            failures = await asyncio.wait_for(saving, SAVING_S_MAX)
+        except TimeoutError:
+            log.error("last checkpoint: not written within %d s; the next start replays the log instead", SAVING_S_MAX)
+            return
+        for failure in failures:
+            if isinstance(failure, RiataError):
+                log.error("last checkpoint: %s; the next start replays the log instead", failure.detail)
+
+    async def scrub(self) -> list[str]:
+        """Read back the retained generations of every model. Where one has rotted it counts no longer, and a fresh one is written
+        from memory, which is good. Returns the names of those models."""
+        rotten = []
+        for name in list(self._common.board.desks):
+            found = [generation.gen for generation in await self._generations(name) if not await self._verifies(name, generation)]
+            if not found:
+                continue
+            rotten.append(name)
+            self._common.tally.generations_corrupt += len(found)
+            log.error("model %s: generations %s have rotted; a fresh one is written now", name, found)
+            for gen in found:
+                await self._call(partial(_disown, owner=self.owner, name=name, gen=gen))
+            await self.save(name)
+        return rotten
+
+    async def _generations(self, name: str) -> list[Generation]:
+        """The newest, and those that were read back before; a model dropped meanwhile has none."""
+        try:
+            found = await self._call(lambda s: s.generations(name))
+        except NotFound:
+            return []
+        return [generation for generation in found if generation.verified or generation is found[0]]
+
+    async def _verifies(self, name: str, generation: Generation) -> bool:
+        return await self._call(partial(verifies, name=name, generation=generation))
+
+    async def _call(self, work: Callable[[Store], T]) -> T:
+        return await asyncio.wrap_future(self._common.keeper.call(work))
+
+    def log_refused(self, name: str, refused: dict[int, str]) -> None:
+        """Have the log say of events that the learner refused that they are left out, and why."""
+        for seq, reason in refused.items():
+            append = Append(name, "skip", self._common.clock.unix_ms(), payload=records.encode_skip(seq, reason))
+            self._common.keeper.submit(append, lambda _answer: None)
+
+    # -- called by the writer's thread -----------------------------------------------------------------------------
+
+    def _on_published(self, published: Published) -> None:
+        desk = self._common.board.desks.get(published.model.name)
+        if desk is None or (desk.lineage and desk.lineage != published.model.origin.lineage):
+            return
+        desk.published, desk.another = published, ""
+        self.on_published()
+        if desk.lowest_wanted is not None:
+            self._common.wake(desk)
+
+    def _wanted(self, name: str) -> int | None:
+        desk = self._common.board.desks.get(name)
+        return desk.lowest_wanted if desk is not None else None
+
+    def _on_saved(self, saved: Saved) -> None:
+        ok = saved.verdict is Verdict.OK
+        if ok and saved.generation is not None:
+            self._common.tally.saved_at[saved.model] = saved.generation.applied
+        self._common.tally.saved(ok, saved.took_ms)
+        if not ok:
+            log.error("model %s: checkpoint not written: %s", saved.model, saved.detail or saved.verdict)
+
+    def _writer_failed(self, reason: str, error: BaseException) -> None:
+        """Learning ends; predictions go on from the last good model, liveness says so, a new start decides. Where the store is
+        shared and another process owns it, or it was rolled back, the new start has to come soon: the process ends."""
+        lost = isinstance(error, LogGap | LogFork) or (isinstance(error, RiataError) and error.code in LOST)
+        if lost and self._common.settings.shared:
+            self._common.lost(reason)
+        else:
+            self._common.fatal(reason)
+
+
+def _disown(store: Store, owner: Owner, name: str, gen: int) -> None:
+    store.mark_verified(owner, name, gen, sound=False)

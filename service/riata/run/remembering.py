@@ -1,0 +1,197 @@
+"""Predictions that are remembered until their label comes, and labels that are joined to them.
+
+ predict ──► remember ──► store: features under a new id ──► answer with the id
+                                    │
+ {"prediction_id", "label"} ──► join: recall, put the label in ──► observe, as any other event ──► mark as labelled
+                                    │                                       ▲
+                           due, without a label ──► expiry ── default ──────┘
+
+Theory of operation
+    A joined event carries an event id that is a digest of the prediction's key. So the dedupe index, which decides inside the
+    transaction of the append, makes it one event however often, by whomever and in whatever order the label is sent. What is
+    remembered is replaced, by the label and its place in the log, only after the event is durable: whoever dies between the
+    two leaves features that wait, and the index to know what was accepted. The label stays until the prediction is due, so that
+    it is known to be repeated, or another one, for as long as labels are taken, even when the index has forgotten the id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from riata.base.errors import Busy, RiataError
+from riata.run.engine import Engine
+from riata.run.gathering import Gathering
+from riata.run.joining import CONFLICT, DAMAGED, LATE, UNKNOWN, Joined, join, recall
+from riata.run.outcome import Observed, RowsRefused
+from riata.run.remembered_rows import Labelled, encode_labelled
+from riata.store.store import Remembered
+from riata.wire.joins import make_key
+from riata.wire.parsed import Parsed, RowError
+
+log = logging.getLogger("riata.run")
+
+CHANCE_BYTES: Final = 10
+NO_BOUND: Final = 2**50  # bytes of a store's memory: a label takes less room than the features it replaces
+LARGE: Final = 50  # rows that take longer to read than the event loop should be held: about two milliseconds
+FULL_RETRY_S: Final = 30.0
+REUSED: Final = "id_reused"  # what `Service.observe` says of an event id that came with other content
+
+
+@dataclass(slots=True)
+class RememberedTally:
+    """Counts of one model since the start. rows, bytes: what is kept now, where this process looks after it; else None."""
+
+    remembered: int = 0
+    joined: int = 0
+    repeated: int = 0
+    conflict: int = 0
+    late: int = 0
+    unknown: int = 0
+    damaged: int = 0
+    expired: int = 0  # forgotten without a label
+    defaulted: int = 0  # given the default label
+    rows: int | None = None
+    bytes: int | None = None
+
+    def refuse(self, slug: str) -> None:
+        """Count a row that was refused."""
+        self.unknown += slug == UNKNOWN[0]
+        self.late += slug == LATE[0]
+        self.conflict += slug == CONFLICT[0]
+        self.damaged += slug == DAMAGED[0]
+
+
+class ObserveRows(Protocol):
+    """`Service.observe`."""
+
+    async def __call__(self, model: str, parsed: Parsed, *, atomic: bool = False, wait_applied: bool = False) -> Observed:
+        """Append the rows of a body that labels no prediction."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What the rest of the service does for a join.
+
+    require : (what, model) raises where this process does not observe, or remember, or where nothing can be logged now
+    served  : waits until the served model includes a log position; false where that takes too long
+    """
+
+    observe: ObserveRows
+    require: Callable[[str, str], None]
+    served: Callable[[str, int], Awaitable[bool]]
+
+
+class Remembering:
+    """Keeps predictions and joins labels to them. Every method is called by the event loop."""
+
+    def __init__(self, engine: Engine, way: Way, bytes_max: int) -> None:
+        self.tallies: dict[str, RememberedTally] = {}
+        self._engine = engine
+        self._way = way
+        self._bytes_max = bytes_max
+        self._gatherings: dict[str, Gathering] = {}
+
+    def tally(self, model: str) -> RememberedTally:
+        """The counts of one model."""
+        return self.tallies.setdefault(model, RememberedTally())
+
+    async def remember(self, model: str, rows: list[bytes]) -> list[str]:
+        """Keep rows that `encode_waiting` wrote; durable on return. Returns an id for each.
+
+        Raises `Busy` (code `remember_full`) where there is no room for all of them, and what the store raises.
+        """
+        self._way.require("remember", model)
+        engine = self._engine
+        due_ms = engine.clock.unix_ms() + 1000 * engine.published(model).config.label_ttl_s
+        kept = [Remembered(make_key(due_ms, engine.draw(CHANCE_BYTES)), due_ms, row) for row in rows]
+        gathering = self._gatherings.get(model)
+        if gathering is None:
+            gathering = self._gatherings[model] = Gathering(engine, model, self._bytes_max)
+        if not await gathering.keep(kept):
+            raise Busy(
+                f"the predictions that wait for a label may take {self._bytes_max} bytes and have taken them: send their labels,"
+                " remember fewer, or have label_ttl_s lowered or remember_bytes_max raised",
+                "remember_full",
+                FULL_RETRY_S,
+            )
+        self.tally(model).remembered += len(kept)
+        return [row.key.hex() for row in kept]
+
+    async def observe(self, model: str, parsed: Parsed, *, atomic: bool, wait_applied: bool) -> Observed:
+        """`Service.observe` for a body some of whose rows label a prediction."""
+        self._way.require("observe", model)
+        joined = await self._join(model, parsed)
+        for slug in joined.refused:
+            self.tally(model).refuse(slug)
+        if not joined.repeated:
+            return await self._append(model, joined, atomic, wait_applied)
+        errors = joined.parsed.errors
+        observed = Observed(0, 0, len(errors), 0, errors, self._engine.settings.durability, False)
+        if joined.parsed.batch.n or (atomic and errors):
+            try:
+                observed = await self._append(model, joined, atomic, wait_applied)
+            except RowsRefused as error:
+                if atomic:
+                    raise
+                observed = error.observed
+        count, seq = len(joined.repeated), max(observed.seq, *joined.repeated)
+        self.tally(model).repeated += count
+        applied = wait_applied and await self._way.served(model, seq)
+        return dataclasses.replace(observed, duplicate=observed.duplicate + count, seq=seq, applied=applied)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _join(self, model: str, parsed: Parsed) -> Joined:
+        keys = list(dict.fromkeys(parsed.joins.key))
+        recalled = await self._engine.call(partial(recall, model=model, keys=keys))
+        arguments = (parsed, recalled, self._engine.clock.unix_ms(), self._engine.desk(model).seen)
+        if parsed.joins.n <= LARGE:
+            return join(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(None, join, *arguments)
+
+    async def _append(self, model: str, joined: Joined, atomic: bool, wait_applied: bool) -> Observed:
+        try:
+            observed = await self._way.observe(model, joined.parsed, atomic=atomic, wait_applied=wait_applied)
+        except RowsRefused as error:
+            raise RowsRefused(error.detail, error.code, self._retold(model, joined, error.observed)) from None
+        observed = self._retold(model, joined, observed)
+        await self._mark(model, joined, observed)
+        return observed
+
+    def _retold(self, model: str, joined: Joined, observed: Observed) -> Observed:
+        """Say of joined rows what became of the labels rather than of the ids, and count it."""
+        tally, now_ms = self.tally(model), self._engine.clock.unix_ms()
+        errors = []
+        for error in observed.errors:
+            if error.code == REUSED and error.index in joined.waiting:
+                due_ms = joined.waiting[error.index][-1]  # where it is over, the other label is the default
+                error = RowError(error.index, *(LATE if due_ms <= now_ms else CONFLICT))
+                tally.refuse(error.code)
+            errors.append(error)
+        repeated = len(joined.waiting.keys() & set(observed.duplicate_rows))
+        tally.repeated += repeated
+        if observed.accepted:
+            tally.joined += len(joined.waiting) - len(joined.waiting.keys() & {error.index for error in errors}) - repeated
+        return dataclasses.replace(observed, errors=errors)
+
+    async def _mark(self, model: str, joined: Joined, observed: Observed) -> None:
+        """Replace features by the label they got. The event is in the log: where this fails, the index of ids still knows it."""
+        refused = {error.index for error in observed.errors}
+        marks = [
+            Remembered(key, due_ms, encode_labelled(Labelled(label, weight, observed.seq)))
+            for row, (key, label, weight, due_ms) in joined.waiting.items()
+            if row not in refused
+        ]
+        if not marks:
+            return
+        try:
+            await self._engine.call(lambda s: s.remember(model, marks, NO_BOUND))
+        except RiataError as error:
+            log.warning("model %s: %d labels are in the log but not marked as used: %s", model, len(marks), error.detail)

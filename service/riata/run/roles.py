@@ -1,0 +1,25 @@
+"""What the processes of a service on a shared store do, and what each leaves to others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from riata.base.errors import Conflict
+from riata.run.engine_settings import Role
+
+DOES_NOT: Final[Mapping[str, Mapping[str, str]]] = {
+    "writer": {"observe": "takes no events; send them to one of role web or all"},
+    "replica": {
+        "observe": "takes no events; send them to one of role web or all",
+        "change": "changes no models; ask one of role web, all or writer",
+        "remember": "remembers no predictions; ask one of role web or all",
+    },
+}
+
+
+def require_role(role: Role, what: str) -> None:
+    """Raise `Conflict` (code `other_role`) where a process of this role does not do `what`, naming those that do."""
+    others = DOES_NOT.get(role, {})
+    if what in others:
+        raise Conflict(f"a {role} process {others[what]}", "other_role")

@@ -1,0 +1,70 @@
+"""Reading a log that others write: every record once, in order, each checked to continue the one before.
+
+A model is followed from the event its state stands at. What is read is checked here, by place and chain, before anybody
+learns it: a record that does not follow is a gap or a fork, and the reader stops. Nothing here waits, and nothing is a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from riata.base.errors import LogFork, LogGap, NotFound
+from riata.store.records import next_chain
+from riata.store.store import Record, SharedStore, Standing
+
+READ_BYTES = 2**22  # of one model at a time, so that none waits for another's long tail
+
+
+@dataclass(slots=True)
+class _Place:
+    lineage: bytes
+    seq: int
+    chain: bytes
+
+
+class Tail:
+    """Places in the logs of several models. One thread uses it."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, _Place] = {}
+
+    def follow(self, model: str, lineage: bytes, seq: int, chain: bytes) -> None:
+        """Read `model` from behind event `seq`, which carries `chain`."""
+        self._places[model] = _Place(lineage, seq, chain)
+
+    def forget(self, model: str) -> None:
+        """Read `model` no more."""
+        self._places.pop(model, None)
+
+    def lineage(self, model: str) -> bytes | None:
+        """Of a model that is followed; None for others."""
+        place = self._places.get(model)
+        return place.lineage if place else None
+
+    def places(self) -> dict[str, int]:
+        """The last event read of each model."""
+        return {name: place.seq for name, place in self._places.items()}
+
+    def behind(self, standings: Mapping[str, Standing]) -> list[str]:
+        """The models whose logs reach beyond what was read."""
+        return [name for name, place in self._places.items() if name in standings and standings[name].head.seq > place.seq]
+
+    def read(self, store: SharedStore, model: str, bytes_max: int = READ_BYTES) -> list[Record]:
+        """The next records of `model`, none where there are none. What is returned counts as read.
+
+        Raises `LogGap` or `LogFork` where the log does not continue what was read; `NotFound` where the model is no more.
+        """
+        place = self._places.get(model)
+        if place is None:
+            raise NotFound(f"model {model} is not followed", "model_not_found")
+        records = store.read(model, place.seq, bytes_max)
+        seq, chain = place.seq, place.chain
+        for record in records:
+            if record.first != seq + 1:
+                raise LogGap(f"{model}: expected event {seq + 1}, the log has {record.first}")
+            if record.chain != next_chain(chain, record.digest):
+                raise LogFork(f"{model}: the chain breaks at events {record.first} to {record.last}")
+            seq, chain = record.last, record.chain
+        place.seq, place.chain = seq, chain
+        return records

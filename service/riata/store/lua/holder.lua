@@ -1,0 +1,12 @@
+#!lua flags=no-writes
+-- Who owns the store.
+-- KEYS   own
+-- ARGV   identity
+-- Gives  OK, epoch, host, ms left of the lease  |  NOBODY  |  GONE
+if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
+local own = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'deadline_ms', 'host')
+if own[2] == '' then return {'NOBODY'} end
+if own[3] == '' then return {'OK', own[1], own[4], '9007199254740992'} end
+local left = tonumber(own[3]) - now_ms()
+if left <= 0 then return {'NOBODY'} end
+return {'OK', own[1], own[4], str(left)}

@@ -1,0 +1,16 @@
+#!lua flags=no-writes
+-- Names as the requests brought them.
+-- KEYS   own, meta, names
+-- ARGV   identity, after, most requests at once
+-- Gives  OK, how many requests brought names, how many of these are there, last, digest, names, last, digest, names ...
+--        | MODEL  |  GONE
+if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
+local count = redis.call('HGET', KEYS[2], 'names')
+if not count then return {'MODEL'} end
+local reply = {'OK', count, str(redis.call('XLEN', KEYS[3]))}
+for _, entry in ipairs(redis.call('XRANGE', KEYS[3], '(' .. ARGV[2] .. '-0', '+', 'COUNT', ARGV[3])) do
+  reply[#reply + 1] = string.match(entry[1], '^%d+')
+  reply[#reply + 1] = field(entry[2], 'digest') or ''
+  reply[#reply + 1] = field(entry[2], 'names') or ''
+end
+return reply

@@ -1,0 +1,72 @@
+#!lua flags=allow-oom
+-- Forget generations and events that no retained generation needs. Both bounds are computed here, from what is stored.
+-- KEYS   own, meta, log, gens, stage; chunks of each generation, committed or staged, the caller expects to go
+-- ARGV   identity, epoch, nonce, verified generations to keep, fewest such, events to keep, most records to drop; then the numbers
+--        of the generations whose chunks are in KEYS
+-- Gives  OK, events dropped  |  GENERATIONS: others have to go, list them again  |  FENCED  |  MODEL  |  GONE  |  DAMAGED
+local STEPS_MAX = 64
+if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
+if not owns(KEYS[1], ARGV[2], ARGV[3]) then return {'FENCED'} end
+local meta = redis.call('HMGET', KEYS[2], 'seq', 'first_seq', 'gens')
+if not meta[1] then return {'MODEL'} end
+local retained = generations_of(KEYS[4], meta[3])
+if not retained then return {'DAMAGED'} end
+local fewest = tonumber(ARGV[5])
+local keep, verified, oldest = math.max(tonumber(ARGV[4]), fewest), 0, nil
+for _, one in ipairs(retained) do
+  if one.verified then
+    verified = verified + 1
+    if verified == keep then oldest = one.gen end
+  end
+end
+local chunks_of = {}
+for i = 8, #ARGV do chunks_of[tonumber(ARGV[i])] = KEYS[6 + i - 8] end
+local kept, gone = {}, {}
+for _, one in ipairs(retained) do
+  if oldest and one.gen < oldest then
+    if not chunks_of[one.gen] then return {'GENERATIONS'} end
+    gone[#gone + 1] = one.gen
+  else
+    kept[#kept + 1] = one
+  end
+end
+local loose = {}
+for _, at in ipairs(redis.call('HKEYS', KEYS[5])) do
+  local gen = tonumber(string.match(at, '^%d+'))
+  if oldest and gen < oldest then
+    if not chunks_of[gen] then return {'GENERATIONS'} end
+    loose[#loose + 1] = at
+    gone[#gone + 1] = gen
+  end
+end
+-- From here on it is written.
+for _, at in ipairs(loose) do redis.call('HDEL', KEYS[5], at) end
+for _, gen in ipairs(gone) do
+  redis.call('HDEL', KEYS[4], str(gen))
+  redis.call('UNLINK', chunks_of[gen])
+end
+if #gone > 0 then redis.call('HSET', KEYS[2], 'gens', str(#kept)) end
+local seq, first = tonumber(meta[1]), tonumber(meta[2])
+local bound = seq - math.max(tonumber(ARGV[6]), 0)
+verified = 0
+for _, one in ipairs(kept) do
+  if one.verified then
+    verified = verified + 1
+    bound = math.min(bound, one.applied)
+  end
+end
+if verified < fewest then bound = 0 end
+-- A record has at least one event, so n events are at most n records.
+local start, left = first, tonumber(ARGV[7])
+for _ = 1, STEPS_MAX do
+  local to = math.min(bound, first - 1 + left)
+  if left < 1 or to < first then break end
+  local last = redis.call('XREVRANGE', KEYS[3], str(to) .. '-0', '-', 'COUNT', 1)[1]
+  if not last then break end
+  local at, chain = tonumber(string.match(last[1], '^%d+')), field(last[2], 'chain')
+  if at < first or not chain then break end
+  left = left - redis.call('XTRIM', KEYS[3], 'MINID', '=', str(at + 1) .. '-0')
+  first = at + 1
+  redis.call('HSET', KEYS[2], 'first_seq', str(first), 'trimmed_chain', chain)
+end
+return {'OK', str(first - start)}

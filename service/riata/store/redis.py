@@ -1,0 +1,327 @@
+"""The shared store: one Redis, many processes.
+
+Everything that changes the store is a script in `lua/`, so it happens wholly or not at all, and every script may be sent again.
+`redis_link.py` is the connection, `redis_session.py` says how often a call is made, `redis_append.py` how events are appended,
+`redis_keys.py` which keys there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from riata.base.errors import Conflict, Corrupt
+from riata.base.limits import DEDUPE_EVENTS, MODELS_MAX
+from riata.store import redis_conditions, redis_editions, redis_generations, redis_housekeeping, redis_remembered
+from riata.store.append_plan import new_head
+from riata.store.records import check_read, names_digest
+from riata.store.redis_append import TICKET_MS, Appender
+from riata.store.redis_codec import Answer, read_head, read_record
+from riata.store.redis_generations import token
+from riata.store.redis_keys import FORMAT, Keys, ModelKeys, bucket_bits
+from riata.store.redis_link import Calls, Credentials, Link, Reply
+from riata.store.redis_models import Models
+from riata.store.redis_session import AGAIN, Chance, Session
+from riata.store.redis_url import read_url
+from riata.store.store import (
+    Append,
+    Appended,
+    Edition,
+    Generation,
+    Head,
+    Holder,
+    Owner,
+    Record,
+    Remembered,
+    Standing,
+    Verdict,
+)
+from riata.wire.names import Names
+
+READ_BYTES_AT_ONCE = 2**20  # of a log that is read: appends in between do not wait long
+NAMES_AT_ONCE = 64
+ROUNDS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSettings:
+    """How a process uses a shared store.
+
+    namespace     : begins the names of all keys; one service has one
+    password      : goes before one in the URL
+    timeout_ms    : a call is repeated so long until it is answered
+    dedupe_events : event ids are remembered over this many events; fixed for a model when it is created
+    attested      : take it on trust that Redis is told to keep what it acknowledges
+    """
+
+    namespace: str = "riata"
+    password: str = field(default="", repr=False)
+    timeout_ms: int = 5000
+    dedupe_events: int = DEDUPE_EVENTS
+    attested: bool = False
+
+
+def open_redis(url: str, settings: RedisSettings | None = None) -> RedisStore:
+    """Open the store at `url`, made where there is none.
+
+    Raises `BadInput` (codes `bad_store_url`, `bad_namespace`), `Unavailable`, `Corrupt` (not a sound store; `newer_format`).
+    """
+    settings = settings or RedisSettings()
+    address = read_url(url)
+    store = RedisStore(Link(address, Credentials(address.user, settings.password or address.password)), settings)
+    try:
+        store.attach()
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+class RedisStore:
+    """See `SharedStore`. Made by `open_redis`; one thread uses an object. `attach` comes before anything else."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        settings: RedisSettings,
+        chance: Chance | None = None,
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._settings = settings
+        self._draw = draw
+        self._keys = Keys(settings.namespace)
+        self._session = Session(calls, settings.timeout_ms, chance or Chance())
+        self._models = Models(self._session, self._keys)
+        self._appender = Appender(self._session, self._keys, self._models.number_of, self._models.states, self._begin_ticket)
+
+    def attach(self) -> None:
+        """Learn which store this is; from then on another one in its place is noticed. Raises as `open_redis` does."""
+        self._begin_ticket()
+
+    def warnings(self) -> list[str]:
+        return [redis_conditions.ATTESTED] if self._settings.attested else []
+
+    def refusals(self) -> list[str]:
+        return redis_conditions.refusals(self._session, self._settings.attested)
+
+    def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int, ttl_ms: int | None = None) -> Owner:
+        ttl = b"" if ttl_ms is None else b"%d" % ttl_ms
+        answer = self._run("acquire", [], [nonce, b"%d" % algo_version, host.encode(), b"%d" % now_ms, ttl, AGAIN])
+        if answer.word == "OWNED":
+            holder = answer.text()
+            raise Conflict(f"{holder} owns the store for another {answer.number()} ms", "owned")
+        if answer.word == "OLDER":
+            raise Conflict(f"algorithm {algo_version} is older than the last owner's, {answer.number()}", "older_algorithm")
+        return Owner(answer.number(), nonce)
+
+    def release(self, owner: Owner) -> None:
+        self._run("release", [], token(owner))
+
+    def heartbeat(self, owner: Owner, ttl_ms: int) -> Mapping[str, Standing] | None:
+        if self._run("heartbeat", [], [*token(owner), b"%d" % ttl_ms]).word == "FENCED":
+            return None
+        return self.standings()
+
+    def standings(self) -> Mapping[str, Standing]:
+        return {name: state.standing for name, state in self._models.all_states().items()}
+
+    def chains_at(self, model: str, seqs: Sequence[int]) -> list[bytes | None]:
+        def run(of: ModelKeys) -> Answer:
+            return self._run("chain", [of.meta, of.log], [b"%d" % seq for seq in seqs], changes=False)
+
+        answer = self._models.on(model, run)
+        return [None if chain == b"-" else chain for chain in (answer.bytes() for _ in seqs)]
+
+    def holder(self) -> Holder | None:
+        answer = self._run("holder", [], [], changes=False)
+        return None if answer.word == "NOBODY" else Holder(answer.number(), answer.text(), answer.number())
+
+    def inflight(self, model: str) -> tuple[int, int]:
+        return self._models.state(model).inflight
+
+    def mark_inflight(self, owner: Owner, model: str, seq: int, deaths: int) -> None:
+        mark = [b"%d" % seq, b"%d" % (deaths if seq else 0)]
+        self._models.on(model, lambda of: self._run("mark", [of.meta], [*token(owner), *mark]))
+
+    def models(self) -> list[str]:
+        return sorted(self._models.refresh())
+
+    def create(self, model: str, lineage: bytes) -> Head:
+        head = new_head(lineage)
+        window = max(self._settings.dedupe_events, 1)
+        given = [model.encode(), lineage, head.chain, b"%d" % MODELS_MAX]
+        for _ in range(ROUNDS_MAX):
+            self._models.refresh()
+            number = self._models.last + 1
+            sizes = [b"%d" % number, b"%d" % window, b"%d" % bucket_bits(window), AGAIN]
+            answer = self._run("create", [self._keys.models, self._keys.of(number).meta], given + sizes)
+            if answer.word == "EXISTS" and not (len(answer) and self._is_ours(answer.number(), lineage)):
+                raise Conflict(f"model {model!r} exists", "model_exists")
+            if answer.word == "TOO_MANY":
+                raise Conflict(f"there are {MODELS_MAX} models, the most there can be", "too_many_models")
+            if answer.word != "MODELS":
+                self._models.refresh()
+                return head
+        raise Conflict("models are created all the time", "store_contended")
+
+    def drop(self, owner: Owner, model: str) -> None:
+        def run(of: ModelKeys) -> Answer:
+            number = b"%d" % (self._models.number_of(model) or 0)
+            keys = [self._keys.models, self._keys.dead, of.meta]
+            return self._run("drop", keys, [*token(owner), model.encode(), number, AGAIN])
+
+        self._models.on(model, run)
+        self._models.refresh()
+        self._appender.forget(model)
+
+    def head(self, model: str) -> Head:
+        return self._models.state(model).head
+
+    def append(self, group: Sequence[Append]) -> list[Appended]:
+        return self._appender.append(group)
+
+    def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
+        taken: list[Record] = []
+        size, after, ended = 0, after_seq, False
+        start: tuple[int, bytes] | None = None
+        while True:
+            head, before, ended, records = self._read_some(model, after, min(bytes_max - size, READ_BYTES_AT_ONCE))
+            start = start or before
+            if not ended and (not records or records[-1].last <= after):
+                raise Corrupt(f"log of {model!r}: the store gives no records behind event {after}", "store_answer")
+            for record in records:
+                if taken and size + len(record.payload) > bytes_max:
+                    check_read(head, start, after_seq, taken, complete=False)
+                    return taken
+                taken.append(record)
+                size += len(record.payload)
+            if ended or size >= bytes_max:
+                check_read(head, start, after_seq, taken, complete=ended)
+                return taken
+            after = taken[-1].last
+
+    def _read_some(self, model: str, after: int, size: int) -> tuple[Head, tuple[int, bytes], bool, list[Record]]:
+        """(head, where the record before ends, whether the log ends with these, records)."""
+
+        def run(of: ModelKeys) -> Answer:
+            return self._run("read", [of.meta, of.log], [b"%d" % max(after, 0), b"%d" % max(size, 1), b"1"], changes=False)
+
+        answer = self._models.on(model, run)
+        head, start = read_head(answer.nested()), answer.nested()
+        before, ended = (start.number(), start.bytes()), answer.number() == 1
+        return head, before, ended, [read_record(model, answer.nested()) for _ in range(len(answer))]
+
+    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
+        def read_after(after: int) -> Answer:
+            def run(of: ModelKeys) -> Answer:
+                return self._run("names", [of.meta, of.names], [b"%d" % after, b"%d" % NAMES_AT_ONCE], changes=False)
+
+            answer = self._models.on(model, run)
+            if answer.number() != answer.number():
+                raise Corrupt(f"names of {model!r}: some that were written are not there", "store_damaged")
+            return answer
+
+        def all_after(answer: Answer) -> Iterator[Names]:
+            while len(answer):
+                last, digest, names = answer.number(), answer.bytes(), answer.bytes()
+                if digest != names_digest(names):
+                    raise Corrupt(f"names of {model!r}: those of event {last} are not what was written", "store_damaged")
+                yield Names.from_bytes(names)
+                if not len(answer):
+                    answer = read_after(last)
+
+        return itertools.chain.from_iterable(all_after(read_after(max(after_seq, 0))))
+
+    def await_log(self, after: Mapping[str, int], timeout_ms: int) -> bool:
+        there = {name: self._models.number_of(name) for name in after}
+        if None in there.values():
+            self._models.refresh()
+            there = {name: self._models.number_of(name) for name in after}
+        waited = {name: number for name, number in there.items() if number is not None}
+        if not waited:
+            self._session.chance.sleep_ms(timeout_ms)
+            return False
+        logs = [self._keys.of(number).log for number in waited.values()]
+        ends = [b"%d-0" % max(after[name], 0) for name in waited]
+        block = [b"XREAD", b"COUNT", b"1", b"BLOCK", b"%d" % max(timeout_ms, 1), b"STREAMS", *logs, *ends]
+        if self._session.wait(block, timeout_ms) is not None:
+            return True
+        states = self._models.states(list(waited.values()))
+        return any(state and state.head.seq > after[name] for name, state in zip(waited, states, strict=True))
+
+    def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
+        return redis_generations.stage(self._models, owner, model, gen, (index, chunk))
+
+    def commit(self, owner: Owner, model: str, base_gen: int, generation: Generation) -> Verdict:
+        return redis_generations.commit(self._models, owner, model, base_gen, generation)
+
+    def generations(self, model: str) -> list[Generation]:
+        return redis_generations.generations(self._models, model)
+
+    def open_generation(self, model: str, gen: int) -> bytes:
+        return redis_generations.open_generation(self._models, model, gen)
+
+    def mark_verified(self, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
+        redis_generations.mark_verified(self._models, owner, model, gen, sound)
+
+    def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
+        return redis_generations.trim(self._models, owner, model, keep_generations, keep_events)
+
+    def drop_stale_stages(self, owner: Owner) -> int:
+        self._run("require", [], token(owner), changes=False)
+        return redis_generations.drop_stale_stages(self._models, owner)
+
+    def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
+        return redis_remembered.remember(self._models, model, rows, bytes_max)
+
+    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
+        return redis_remembered.recall(self._models, model, keys)
+
+    def remembered(self, model: str) -> tuple[int, int]:
+        return redis_remembered.remembered(self._models, model)
+
+    def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
+        return redis_remembered.due(self._models, model, now_ms, rows_max)
+
+    def forget(self, model: str, keys: Sequence[bytes]) -> int:
+        return redis_remembered.forget(self._models, model, keys)
+
+    def publish(self, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
+        return redis_editions.publish(self._models, owner, model, edition, content)
+
+    def open_edition(self, model: str) -> tuple[Edition, bytes] | None:
+        return redis_editions.open_edition(self._models, model)
+
+    def idle(self) -> None:
+        redis_housekeeping.tidy(self._models)
+
+    def close(self) -> None:
+        self._session.calls.close()
+
+    def _run(self, script: str, keys: Sequence[bytes], arguments: Sequence[bytes], changes: bool = True) -> Answer:
+        return self._session.run(script, [self._keys.own, *keys], arguments, changes)
+
+    def _is_ours(self, number: int, lineage: bytes) -> bool:
+        """Whether a model that is there already is the one that an earlier attempt of ours has created."""
+        state = self._models.states([number])[0]
+        return state is not None and state.head.lineage == lineage
+
+    def _begin_ticket(self) -> str:
+        """Open the store, or open it again, under a new name of who sends; returns that name."""
+        source = self._draw(16).hex()
+        drawn = self._draw(16)
+        keys = [self._keys.own, self._keys.models, self._keys.ticket(source)]
+
+        def attempt(timeout_ms: int, _: bool) -> Reply:
+            return self._session.calls.script("open", keys, [drawn, b"%d" % FORMAT, b"%d" % TICKET_MS], timeout_ms)
+
+        answer = Answer(self._session.until_answered(attempt, changes=False), "open")
+        if answer.word == "DAMAGED":
+            raise Corrupt(f"the store at {self._session.calls.address} lacks one of its keys `own` and `models`", "store_damaged")
+        identity, written = answer.bytes(), answer.number()
+        if written > FORMAT:
+            raise Corrupt(f"the store has format {written}, this program reads up to {FORMAT}: use a newer one", "newer_format")
+        self._session.recognize(identity)
+        return source

@@ -1,0 +1,88 @@
+"""What a Redis server must be told so that an acknowledged event is never lost, and how to tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from riata.base.errors import Unavailable
+from riata.store.redis_link import Reply
+from riata.store.redis_session import Session
+
+VERSION_MIN: Final = (7, 0)
+MEMORY_SHARE_MAX: Final = 0.8  # of maxmemory: beyond it no event is accepted, so that checkpoints still fit
+SETTINGS: Final = {
+    "appendonly": ("yes", "else nothing is written to the disk"),
+    "appendfsync": ("always", "else a write is acknowledged before it is on the disk"),
+    "no-appendfsync-on-rewrite": ("no", "else nothing is synced while the file is rewritten"),
+    "maxmemory-policy": ("noeviction", "else Redis deletes events when memory is short"),
+}
+ATTESTED: Final = "durability is attested, not verified: Redis was not asked for appendonly, appendfsync, maxmemory-policy"
+
+_CONFIG_FORBIDDEN: Final = (
+    "this user may not ask Redis for its settings, so nobody knows whether an acknowledged event is on the disk: "
+    "allow it, redis-cli ACL SETUSER <user> +config|get, or, where the provider forbids that, "
+    "vouch for the settings yourself with durability_attested=true"
+)
+
+
+def refusals(session: Session, attested: bool) -> list[str]:
+    """Sentences about what makes the server unfit; empty where it is fit. Raises `Unavailable` where it does not answer."""
+    info = read_info(session.command(b"INFO"))
+    found = _of_info(info)
+    if attested:
+        return found
+    try:
+        settings = {name: _setting(session, name) for name in SETTINGS}
+    except Unavailable as error:
+        if error.code not in ("store_forbidden", "store_refuses"):
+            raise
+        return [*found, _CONFIG_FORBIDDEN]
+    return found + [
+        f"{name} is {value or 'unknown'}, needed is {SETTINGS[name][0]}, {SETTINGS[name][1]}: "
+        f"redis-cli CONFIG SET {name} {SETTINGS[name][0]}"
+        for name, value in settings.items()
+        if value != SETTINGS[name][0]
+    ]
+
+
+def read_info(reply: Reply) -> Mapping[str, str]:
+    """The fields of an answer to INFO."""
+    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else ""
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+def _of_info(info: Mapping[str, str]) -> list[str]:
+    found = []
+    version = info.get("redis_version", "unknown")
+    parts = version.split(".")
+    if not all(part.isdigit() for part in parts) or tuple(map(int, parts)) < VERSION_MIN:
+        found.append(f"redis_version is {version}, needed is 7.0 or later: install it; redis-cli INFO server shows the version")
+    role = info.get("role", "unknown")
+    if role != "master":
+        found.append(f"role is {role}, needed is master: name the master in the store URL, or redis-cli REPLICAOF NO ONE")
+    status = info.get("aof_last_write_status", "unknown")
+    if status != "ok":
+        found.append(
+            f"aof_last_write_status is {status}, needed is ok: Redis could not write its file; make room on its disk, "
+            "then redis-cli BGREWRITEAOF"
+        )
+    used, most = _number(info, "used_memory"), _number(info, "maxmemory")
+    if most and used >= MEMORY_SHARE_MAX * most:
+        found.append(
+            f"used_memory is {used} of maxmemory {most}, needed is less than {MEMORY_SHARE_MAX:.0%} of it, so that checkpoints "
+            f"still fit: redis-cli CONFIG SET maxmemory {2 * most}"
+        )
+    return found
+
+
+def _number(info: Mapping[str, str], name: str) -> int:
+    value = info.get(name, "0")
+    return int(value) if value.isdigit() else 0
+
+
+def _setting(session: Session, name: str) -> str:
+    reply = session.command(b"CONFIG", b"GET", name.encode())
+    if isinstance(reply, list) and len(reply) == 2 and isinstance(reply[1], bytes):
+        return reply[1].decode("utf-8", "replace")
+    return ""

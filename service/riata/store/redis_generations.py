@@ -1,0 +1,171 @@
+"""Checkpoints in Redis: staged chunk by chunk, made the newest generation by one script, read back in small parts."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from riata.base.errors import Conflict, Corrupt, NotFound, TooLarge
+from riata.base.limits import CHUNK_BYTES_MAX, GENERATIONS_KEPT_MIN
+from riata.store.records import first_chain
+from riata.store.redis_codec import DIGEST_BYTES, Answer, digest_of, pack_generation, pairs, seal, unpack_generation, unseal
+from riata.store.redis_keys import ModelKeys
+from riata.store.redis_models import Models
+from riata.store.redis_session import AGAIN
+from riata.store.retention import TRIM_RECORDS_MAX, oldest_kept
+from riata.store.store import Generation, Owner, Verdict
+
+CHUNKS_AT_ONCE: Final = 4  # of a checkpoint that is read: one mebibyte, so that appends in between do not wait long
+ROUNDS_MAX: Final = 100
+
+
+def token(owner: Owner) -> list[bytes]:
+    """The two arguments by which a script knows an owner."""
+    return [b"%d" % owner.epoch, owner.nonce]
+
+
+def verdict(answer: Answer) -> Verdict:
+    """The verdict a script gave as its word."""
+    found = {"OK": Verdict.OK}.get(answer.word) or next((v for v in Verdict if v.name == answer.word), None)
+    if found is None:
+        raise Corrupt(f"the store answers with a verdict that there is not: {answer.word}", "store_answer")
+    return found
+
+
+def stage(models: Models, owner: Owner, model: str, gen: int, numbered: tuple[int, bytes]) -> bool:
+    """See `Store.stage`; numbered: index and chunk."""
+    index, chunk = numbered
+    if len(chunk) > CHUNK_BYTES_MAX:
+        raise TooLarge(f"chunk of {len(chunk)} bytes, the most is {CHUNK_BYTES_MAX}")
+
+    def run(of: ModelKeys) -> Answer:
+        keys = [models.keys.own, of.meta, of.gens, of.stage, of.chunks(gen)]
+        return models.session.run("stage", keys, [*token(owner), b"%d" % gen, b"%d" % index, seal(chunk)])
+
+    answer = models.on(model, run)
+    if answer.word == "EXISTS":
+        raise Conflict(f"generation {gen} of {model!r} is committed", "generation_exists")
+    return answer.word == "OK"
+
+
+def commit(models: Models, owner: Owner, model: str, base_gen: int, generation: Generation) -> Verdict:
+    """See `Store.commit`."""
+    packed = pack_generation(dataclasses.replace(generation, epoch=owner.epoch, verified=False))
+    claimed = [
+        b"%d" % base_gen, b"%d" % generation.gen, b"%d" % generation.parent, b"%d" % generation.applied, generation.chain,
+        generation.lineage, first_chain(generation.lineage), b"%d" % generation.chunks, b"%d" % generation.bytes,
+    ]  # fmt: skip
+
+    def run(of: ModelKeys) -> Answer:
+        keys = [models.keys.own, of.meta, of.log, of.gens, of.stage, of.chunks(generation.gen)]
+        return models.session.run("commit", keys, [*token(owner), *claimed, b"%d" % DIGEST_BYTES, packed, AGAIN])
+
+    return verdict(models.on(model, run))
+
+
+def generations(models: Models, model: str) -> list[Generation]:
+    """See `Store.generations`. Raises `Corrupt` (code `ckpt_corrupt`) where a description is lost or changed."""
+    answer = models.on(model, lambda of: models.session.run("generations", [models.keys.own, of.meta, of.gens], [], False))
+    count = answer.number()
+    found = []
+    for gen, packed in pairs(answer):
+        if not gen.isdigit():
+            raise Corrupt(f"generations of {model!r}: {gen!r} is not a number", "ckpt_corrupt")
+        found.append(unpack_generation(int(gen), packed))
+    if len(found) != count:
+        raise Corrupt(f"generations of {model!r}: {count} were committed and kept, {len(found)} are there", "ckpt_corrupt")
+    return sorted(found, key=lambda generation: -generation.gen)
+
+
+def open_generation(models: Models, model: str, gen: int) -> bytes:
+    """See `Store.open_generation`."""
+    generation = next((one for one in generations(models, model) if one.gen == gen), None)
+    if generation is None:
+        raise NotFound(f"model {model!r} has no generation {gen}", "generation_not_found")
+    parts: list[bytes] = []
+    while len(parts) < generation.chunks:
+        wanted = min(CHUNKS_AT_ONCE, generation.chunks - len(parts))
+        stored = read_pieces(models, models.keys.of(models.number_of(model) or 0).chunks(gen), len(parts), wanted)
+        for sealed in stored:
+            part = unseal(sealed)
+            if part is None:
+                raise Corrupt(f"generation {gen} of {model!r}: chunk {len(parts)} is not what was written", "ckpt_corrupt")
+            parts.append(part)
+    whole = b"".join(parts)
+    if len(whole) != generation.bytes or digest_of(whole) != generation.digest:
+        raise Corrupt(f"generation {gen} of {model!r}: the whole is not what was written", "ckpt_corrupt")
+    return whole
+
+
+def read_pieces(models: Models, key: bytes, first: int, count: int) -> list[bytes]:
+    """`count` parts as they are stored, empty where one is missing."""
+    answer = models.session.run("pieces", [models.keys.own, key], [b"%d" % first, b"%d" % count], False)
+    return [answer.bytes() for _ in range(count)]
+
+
+def mark_verified(models: Models, owner: Owner, model: str, gen: int, sound: bool) -> None:
+    """See `Store.mark_verified`."""
+
+    def run(of: ModelKeys) -> Answer:
+        mark = [b"%d" % gen, b"1" if sound else b"0"]
+        return models.session.run("verify", [models.keys.own, of.meta, of.gens], [*token(owner), *mark])
+
+    if models.on(model, run).word == "GENERATION":
+        raise NotFound(f"model {model!r} has no generation {gen}", "generation_not_found")
+
+
+def trim(models: Models, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
+    """See `Store.trim`. The script computes both bounds; this end only names the keys of what is expected to go."""
+    for _ in range(ROUNDS_MAX):
+        going = _going(models, model, keep_generations)
+
+        def run(of: ModelKeys, going: list[int] = going) -> Answer:
+            keys = [models.keys.own, of.meta, of.log, of.gens, of.stage, *(of.chunks(gen) for gen in going)]
+            bounds = [keep_generations, GENERATIONS_KEPT_MIN, keep_events, TRIM_RECORDS_MAX, *going]
+            return models.session.run("trim", keys, [*token(owner), *(b"%d" % bound for bound in bounds)])
+
+        answer = models.on(model, run)
+        if answer.word == "OK":
+            return answer.number()
+    raise Conflict(f"the generations of {model!r} change all the time", "store_contended")
+
+
+def _going(models: Models, model: str, keep_generations: int) -> list[int]:
+    """Generations, committed or staged, that are older than what is kept; none where there is no such model."""
+    try:
+        retained = generations(models, model)
+    except NotFound:
+        return []
+    oldest = oldest_kept(retained, keep_generations)
+    if oldest is None:
+        return []
+    staged = {gen for gen, _, _ in _staged(models, model)[1]}
+    return sorted(gen for gen in staged | {one.gen for one in retained} if gen < oldest.gen)
+
+
+def drop_stale_stages(models: Models, owner: Owner) -> int:
+    """See `Store.drop_stale_stages`; model by model."""
+    dropped = 0
+    for model in sorted(models.refresh()):
+        newest, staged = _staged(models, model)
+        stale = sorted({gen for gen, _, epoch in staged if epoch != owner.epoch or gen <= newest})
+
+        def run(of: ModelKeys, stale: list[int] = stale) -> Answer:
+            keys = [models.keys.own, of.meta, of.stage, *(of.chunks(gen) for gen in stale)]
+            return models.session.run("unstage", keys, [*token(owner), *(b"%d" % gen for gen in stale)])
+
+        dropped += models.on(model, run).number()
+    return dropped
+
+
+def _staged(models: Models, model: str) -> tuple[int, list[tuple[int, int, int]]]:
+    """(newest generation, (generation, index, epoch) of each chunk staged)."""
+    answer = models.on(model, lambda of: models.session.run("staged", [models.keys.own, of.meta, of.stage], [], False))
+    newest = answer.number()
+    staged = []
+    for at, epoch in pairs(answer):
+        gen, _, index = at.partition(b":")
+        if not (gen.isdigit() and index.isdigit() and epoch.isdigit()):
+            raise Corrupt(f"model {model!r}: what is staged as {at!r} is no chunk", "store_damaged")
+        staged.append((int(gen), int(index), int(epoch)))
+    return newest, staged

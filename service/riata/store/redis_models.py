@@ -1,0 +1,99 @@
+"""Which models a Redis store has, as this object last heard, and how a call finds the keys of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from riata.base.errors import Corrupt, NotFound, Unavailable
+from riata.store.redis_codec import Answer, State, read_state
+from riata.store.redis_keys import Keys, ModelKeys
+from riata.store.redis_session import Session
+
+ROUNDS_MAX = 100
+
+
+class Models:
+    """Names and numbers of the models. A model that is dropped and created again gets another number: its keys are new ones."""
+
+    def __init__(self, session: Session, keys: Keys) -> None:
+        self.session = session
+        self.keys = keys
+        self._numbers: dict[str, int] = {}
+        self._version = b""
+        self.last = 0  # the highest number ever given
+
+    def refresh(self) -> Mapping[str, int]:
+        """Ask the store."""
+        answer = self.session.run("models", [self.keys.own, self.keys.models], [], changes=False)
+        self._version = answer.bytes()
+        last = self._version.partition(b" ")[2]
+        if not last.isdigit():
+            raise Corrupt("the store does not say how many models it had", "store_answer")
+        self.last = int(last)
+        self._numbers = {}
+        while len(answer):
+            name = answer.text()
+            self._numbers[name] = answer.number()
+        return self._numbers
+
+    def number_of(self, model: str, fresh: bool = False) -> int | None:
+        """The number of a model, None where there is none; as it was last heard, or, with `fresh`, as it is."""
+        if fresh:
+            self.refresh()
+        return self._numbers.get(model)
+
+    def on(self, model: str, run: Callable[[ModelKeys], Answer]) -> Answer:
+        """Run something on the keys of a model. Where there is none the script has the word, as it may know who asks.
+
+        Raises `NotFound` (code `model_not_found`), `Corrupt` where a model has lost its keys.
+        """
+        for _ in range(ROUNDS_MAX):
+            number = self.number_of(model) or self.number_of(model, fresh=True) or 0
+            answer = run(self.keys.of(number))
+            if answer.word != "MODEL":
+                return answer
+            if number == (self.number_of(model, fresh=True) or 0):
+                if number:
+                    raise Corrupt(f"model {model!r} has lost its key `meta`", "store_damaged")
+                raise NotFound(f"no model {model!r}", "model_not_found")
+        raise Unavailable(f"model {model!r} is dropped and created all the time", "store_contended")
+
+    def states(self, numbers: Sequence[int]) -> list[State | None]:
+        """What the store says of these incarnations."""
+        answer = self._ask(numbers, b"")
+        return [read_state(answer.nested()) for _ in numbers]
+
+    def state(self, model: str) -> State:
+        """What the store says of a model. Raises `NotFound`."""
+        answer = self.on(model, lambda of: self._one(of))
+        state = read_state(answer.nested())
+        if state is None:
+            raise NotFound(f"no model {model!r}", "model_not_found")
+        return state
+
+    def all_states(self) -> Mapping[str, State]:
+        """What the store says of every model, at one moment."""
+        if not self._version:
+            self.refresh()
+        for _ in range(ROUNDS_MAX):
+            names = sorted(self._numbers)
+            answer = self._ask([self._numbers[name] for name in names], self._version)
+            if answer.word == "MODELS":
+                self.refresh()
+                continue
+            found = {name: read_state(answer.nested()) for name in names}
+            lost = [name for name, state in found.items() if state is None]
+            if lost:
+                raise Corrupt(f"model {lost[0]!r} has lost its key `meta`", "store_damaged")
+            return {name: state for name, state in found.items() if state is not None}
+        raise Unavailable("models are created and dropped all the time", "store_contended")
+
+    def _ask(self, numbers: Sequence[int], version: bytes) -> Answer:
+        metas = [self.keys.of(number).meta for number in numbers]
+        return self.session.run("standings", [self.keys.own, self.keys.models, *metas], [version], changes=False)
+
+    def _one(self, of: ModelKeys) -> Answer:
+        """`standings` of one model, with the word MODEL where there is none."""
+        answer = self.session.run("standings", [self.keys.own, self.keys.models, of.meta], [b""], changes=False)
+        state = answer.take()
+        return Answer([b"OK", state] if state else [b"MODEL"], "standings")

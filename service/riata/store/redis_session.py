@@ -1,0 +1,175 @@
+"""How often a call is made and what an error of the server means.
+
+Every script may be sent again: it recognizes what it has done already. So a call is repeated, with growing pauses, until it is
+answered or its time is over; only then does the caller learn that the store does not answer, and whether the call may have been
+executed all the same.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from riata.base.errors import Conflict, Corrupt, LogFork, Unavailable
+from riata.store.redis_codec import Answer
+from riata.store.redis_link import Calls, Lost, NotSent, Refused, Reply
+
+AGAIN: Final = b"\0again"  # stands for "1 where this is sent again" among the arguments
+ATTEMPTS: Final = 4  # an attempt gets this part of the time of a call
+PAUSE_MS: Final = 10
+PAUSE_MS_MAX: Final = 320
+
+# The words a script may begin its answer with, besides GONE; whatever else is said is no answer of ours.
+_WORDS = {
+    "acquire": "OK OWNED OLDER",
+    "append": "OK STALE NOTICKET DAMAGED",
+    "bury": "OK MOVED",
+    "chain": "OK MODEL",
+    "commit": "OK FENCED CONFLICT BEHIND FORK MISSING MODEL DAMAGED",
+    "create": "OK EXISTS TOO_MANY MODELS DAMAGED",
+    "drop": "OK FENCED MODEL",
+    "due": "OK MODEL DAMAGED",
+    "edition": "OK MODEL",
+    "expire": "OK LIVE MODEL",
+    "forget": "OK MODEL DAMAGED",
+    "generations": "OK MODEL",
+    "heartbeat": "OK FENCED",
+    "holder": "OK NOBODY",
+    "mark": "OK FENCED MODEL",
+    "models": "OK DAMAGED",
+    "names": "OK MODEL",
+    "piece": "OK FENCED NUMBER MODEL",
+    "pieces": "OK",
+    "publish": "OK FENCED BEHIND FORK MISSING NUMBER MODEL DAMAGED",
+    "ranges": "OK",
+    "read": "OK MODEL",
+    "recall": "OK MODEL DAMAGED",
+    "release": "OK",
+    "remember": "OK FULL MODEL DAMAGED",
+    "require": "OK FENCED",
+    "stage": "OK FENCED EXISTS MODEL",
+    "staged": "OK MODEL",
+    "standings": "OK MODELS",
+    "trim": "OK GENERATIONS FENCED MODEL DAMAGED",
+    "unstage": "OK FENCED MODEL",
+    "verify": "OK FENCED MODEL GENERATION",
+}
+
+# Errors that pass: nothing was executed.
+_PASSING = {"LOADING", "MASTERDOWN", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "ASK", "NOREPLICAS", "UNBLOCKED"}
+_FORBIDDEN = {"NOAUTH", "WRONGPASS", "NOPERM", "WRONGCERT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """Where a session has time and chance from; simulations bring their own."""
+
+    monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
+    sleep_ms: Callable[[int], None] = lambda ms: time.sleep(ms / 1000)
+    jitter: Callable[[], float] = random.random
+
+
+class Session:
+    """Repeats calls until they are answered."""
+
+    def __init__(self, calls: Calls, timeout_ms: int, chance: Chance) -> None:
+        self.calls = calls
+        self.timeout_ms = timeout_ms
+        self.chance = chance
+        self.identity = b""  # of the store, once it is known
+
+    def run(self, name: str, keys: Sequence[bytes], arguments: Sequence[bytes], changes: bool = True) -> Answer:
+        """Run a script of this store until it answers; `changes`: it writes. Answers that every script may give are errors here.
+
+        Raises `Unavailable`, `Corrupt`, `LogFork` (the store is not the one this object was opened on).
+        """
+        answer, _ = self.run_counted(name, keys, arguments, changes)
+        return answer
+
+    def run_counted(
+        self, name: str, keys: Sequence[bytes], arguments: Sequence[bytes], changes: bool = True
+    ) -> tuple[Answer, bool]:
+        """As `run`; also whether the call was sent more than once."""
+        again = False
+
+        def attempt(timeout_ms: int, lost: bool) -> Reply:
+            nonlocal again
+            again = lost
+            filled = [(b"1" if lost else b"0") if part is AGAIN else part for part in arguments]
+            return self.calls.script(name, keys, [self.identity, *filled], timeout_ms)
+
+        answer = Answer(self.until_answered(attempt, changes), name)
+        if answer.word == "GONE":
+            raise LogFork(f"the store at {self.calls.address} was emptied, or another one is in its place")
+        if answer.word not in _WORDS[name].split():
+            raise Corrupt(f"the store answers {answer.word!r} to {name}: is it a store of this program?", "store_answer")
+        if answer.word == "DAMAGED":
+            raise Corrupt(f"the store at {self.calls.address} lacks keys that were written ({name})", "store_damaged")
+        if answer.word == "FENCED" and name not in ("commit", "publish", "stage", "piece", "heartbeat"):
+            raise Conflict("somebody else owns the store", "fenced")
+        return answer, again
+
+    def command(self, *parts: bytes) -> Reply:
+        """Run one command that only reads. Raises `Unavailable`."""
+        return self.until_answered(lambda timeout_ms, _: self.calls.command(parts, timeout_ms), changes=False)
+
+    def wait(self, block: Sequence[bytes], timeout_ms: int) -> Reply:
+        """Run one command that only reads and may take `timeout_ms` before it answers. Raises `Unavailable`."""
+
+        def attempt(share_ms: int, _: bool) -> Reply:
+            return self.calls.command(block, timeout_ms + share_ms)
+
+        return self.until_answered(attempt, changes=False)
+
+    def recognize(self, identity: bytes) -> None:
+        """Take the identity of the store on first sight. Raises `LogFork` where it is another than before."""
+        if self.identity not in (b"", identity):
+            raise LogFork(f"the store at {self.calls.address} was emptied, or another one is in its place")
+        self.identity = identity
+
+    def until_answered(self, attempt: Callable[[int, bool], Reply], changes: bool) -> Reply:
+        """Call attempt(timeout_ms, whether an earlier attempt may have been executed) until it returns."""
+        start = self.chance.monotonic_ms()
+        pause, lost = PAUSE_MS, False
+        share = max(self.timeout_ms // ATTEMPTS, 1)
+        while True:
+            left = self.timeout_ms - (self.chance.monotonic_ms() - start)
+            try:
+                return attempt(max(min(share, left), 1), lost)
+            except Lost as error:
+                lost, why = True, str(error)
+            except NotSent as error:
+                why = str(error)
+            except Refused as error:
+                why = self._judge(error, lost and changes)
+            left = self.timeout_ms - (self.chance.monotonic_ms() - start)
+            if left <= pause:
+                outcome = "unknown" if lost and changes else "not_accepted"
+                detail = f"the store at {self.calls.address} does not answer within {self.timeout_ms} ms: {why}"
+                raise Unavailable(detail, "store_unreachable", outcome)
+            self.chance.sleep_ms(1 + int(pause * self.chance.jitter()))
+            pause = min(2 * pause, PAUSE_MS_MAX)
+
+    def _judge(self, error: Refused, unknown: bool) -> str:
+        """Say why to try again; raise where that will not help."""
+        where, outcome = self.calls.address, "unknown" if unknown else "not_accepted"
+        if error.code in _PASSING or (error.code == "ERR" and error.text.startswith("max number of clients")):
+            return f"{error.code} {error.text}"
+        if error.code in _FORBIDDEN:
+            detail = f"the store at {where} refuses us: {error.code} {error.text}: check user, password, rights, certificates"
+            raise Unavailable(detail, "store_forbidden", outcome)
+        if error.code == "MOVED":
+            raise Unavailable(f"the store at {where} is a node of a cluster: use redis+cluster://", "store_refuses", outcome)
+        if error.code == "OOM":
+            detail = f"the store at {where} has no memory left for events: raise maxmemory, or wait until the log is trimmed"
+            raise Unavailable(detail, "memory_reserve", outcome)
+        if error.code == "MISCONF":
+            detail = f"the store at {where} cannot write to its disk: {error.text}"
+            raise Unavailable(detail, "store_cannot_write", outcome)
+        if error.code == "WRONGTYPE" or "script" in error.text:
+            detail = f"the store at {where} holds what was not written by this program: {error.code} {error.text}"
+            raise Corrupt(detail, "store_damaged")
+        raise Unavailable(f"the store at {where} answers {error.code} {error.text}", "store_refuses", outcome)

@@ -1,0 +1,126 @@
+"""How much of anything a connection may take before the HTTP side ends it, and what it is told then."""
+
+from __future__ import annotations
+
+import math
+import resource
+from collections import Counter
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final
+
+from riata.web.problems import PROBLEM_JSON, Problem
+
+TARGET_BYTES_MAX: Final = 2**16 - 1  # of path and query together; the parser counts in 16 bits
+FILES_RESERVED: Final = 16  # of the files the process may open: for the store, the probes and the refusals themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds of one connection, and of all of them.
+
+    head_bytes_max   : bytes of all header lines of one request
+    headers_max      : header lines of one request
+    target_bytes_max : bytes of path and query, which is where GET /predict carries its row
+    head_s           : s from the first byte of a head, or from connecting, to the end of the head
+    body_idle_s      : s without a byte of a body that has begun; how long it may take in all is `body_deadline_s` of the routes
+    write_s          : s in which a client takes nothing of an answer that waits for it
+    write_bytes_per_s: a client takes an answer at least this fast, counted from when it began to wait
+    idle_s           : s between two requests of a connection
+    linger_s         : s for a client that was refused to stop sending, so that the refusal reaches it
+    linger_bytes_max : bytes that are read from it and dropped meanwhile
+    lingering_max    : connections in that state at once; further ones are cut without ceremony
+    pipelined_max    : requests of one connection that wait for an earlier one to be answered
+    connections_max  : connections open at once
+    """
+
+    head_bytes_max: int = 16 * 2**10
+    headers_max: int = 64
+    target_bytes_max: int = TARGET_BYTES_MAX
+    head_s: float = 5.0
+    body_idle_s: float = 15.0
+    write_s: float = 10.0
+    write_bytes_per_s: float = 64 * 2**10
+    idle_s: float = 75.0  # longer than load balancers keep idle connections, so that they and not we close them
+    linger_s: float = 1.0
+    linger_bytes_max: int = 4 * 2**20
+    lingering_max: int = 128
+    pipelined_max: int = 64
+    connections_max: int = 1024
+
+    def sweep_s(self) -> float:
+        """Return how often deadlines are looked at: often enough for the shortest."""
+        return min(0.25, self.head_s / 4, self.body_idle_s / 4, self.write_s / 4, self.idle_s / 4, self.linger_s / 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer given below the routes; after it the connection is closed. `raw` is the whole of it."""
+
+    code: str
+    raw: bytes
+
+
+def refusal(status: int, code: str, detail: str, retryable: bool = False) -> Refusal:
+    """Write the bytes of a refusal: the problem document of every other error, and nothing that was sent."""
+    body = Problem(status, code, detail, retryable=retryable).answer().body
+    head = [
+        b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode()),
+        b"content-type: " + PROBLEM_JSON,
+        b"content-length: %d" % len(body),
+        b"cache-control: no-store",
+        b"x-content-type-options: nosniff",
+        b"connection: close",
+    ]
+    if status == 503:
+        head.append(b"retry-after: 1")
+    return Refusal(code, b"\r\n".join([*head, b"", body]))
+
+
+MALFORMED: Final = refusal(400, "malformed_request", "the bytes are no HTTP/1.1 request, or one that can be read in two ways")
+BAD_HOST: Final = refusal(400, "bad_host", "a request of HTTP/1.1 has one Host header, and it holds a host")
+BAD_LENGTH: Final = refusal(400, "bad_length", "the length of a body is said once: by Content-Length in digits, or by chunks")
+BAD_CODING: Final = refusal(400, "bad_transfer_coding", "Transfer-Encoding: only chunked is read here, once, in HTTP/1.1")
+BAD_CHUNKS: Final = refusal(400, "bad_chunks", "the chunks hold more framing than body, or trailers, which are not read here")
+UPGRADE_WITH_BODY: Final = refusal(
+    400,
+    "upgrade_with_body",
+    "a request with a body cannot ask for another protocol; have the client speak HTTP/1.1 from the start",
+)
+INCOMPLETE: Final = refusal(400, "incomplete_request", "the connection ended before the request did; nothing was accepted")
+HEAD_TOO_SLOW: Final = refusal(408, "head_too_slow", "the head of the request did not arrive in time", retryable=True)
+BODY_TOO_SLOW: Final = refusal(408, "body_too_slow", "nothing of the body came for too long", retryable=True)
+TARGET_TOO_LONG: Final = refusal(414, "target_too_long", "path and query are too long; POST the features instead")
+HEAD_TOO_LARGE: Final = refusal(431, "head_too_large", "the header lines are too many or too long")
+PIPELINE_FULL: Final = refusal(503, "pipeline_full", "too many requests wait on this connection; send fewer at once", True)
+CONNECTIONS_FULL: Final = refusal(503, "connections_full", "as many connections are open as this service takes", True)
+STOPPING: Final = refusal(503, "stopping", "the service stops; nothing of this request was accepted", retryable=True)
+
+
+class Refused(Exception):
+    """Raised inside the parser's callbacks: what of the request cannot be, and what to answer."""
+
+    def __init__(self, answer: Refusal) -> None:
+        super().__init__(answer.code)
+        self.answer = answer
+
+
+@dataclass(slots=True)
+class Front:
+    """What the connections of one listener share.
+
+    refused  : how often each refusal was given, by its code; `slow_reader` are clients that did not take their answer
+    lingering: connections that were refused and are not yet gone
+    reserved : files that the process may open and connections leave to others
+    """
+
+    bounds: Bounds = field(default_factory=Bounds)
+    reserved: int = FILES_RESERVED
+    refused: Counter[str] = field(default_factory=Counter)
+    lingering: int = 0
+    files_max: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the first file number that a connection may not have: the system gives out the lowest that is free."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.files_max = math.inf if soft == resource.RLIM_INFINITY else soft - self.reserved

@@ -1,0 +1,60 @@
+"""Token buckets: how many requests a second a key, and all together, may send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+BURST_S: Final = 2.0  # a caller that was silent may send this many seconds' worth at once
+
+
+@dataclass(slots=True)
+class Bucket:
+    """One bucket of `burst` tokens that fills at `per_s`."""
+
+    per_s: float
+    tokens: float = -1.0
+    at_ms: int = 0
+
+    def take(self, now_ms: int) -> float:
+        """Take one token and return 0, or return the seconds until there is one."""
+        burst = max(1.0, self.per_s * BURST_S)
+        if self.tokens < 0.0:
+            self.tokens, self.at_ms = burst, now_ms
+        self.tokens = min(burst, self.tokens + max(0, now_ms - self.at_ms) * self.per_s / 1000)
+        self.at_ms = now_ms
+        if self.tokens < 1.0:
+            return (1.0 - self.tokens) / self.per_s
+        self.tokens -= 1.0
+        return 0.0
+
+
+@dataclass(slots=True)
+class Buckets:
+    """A bucket for each key that has been seen, and one for all. Only keys of the file get one, so their number is bounded.
+
+    per_key, together : requests a second; 0 for no bound
+    """
+
+    per_key: float = 0.0
+    together: float = 0.0
+    _of: dict[str, Bucket] = field(default_factory=dict)
+    _all: Bucket | None = None
+
+    def take(self, key: str | None, per_s: float | None, now_ms: int) -> float:
+        """Take a token for a request of `key`, which may have a bound `per_s` of its own; returns seconds to wait, or 0."""
+        wait_s = 0.0
+        bound = self.per_key if per_s is None else per_s
+        if key is not None and bound > 0.0:
+            bucket = self._of.get(key)
+            if bucket is None or bucket.per_s != bound:
+                bucket = self._of[key] = Bucket(bound)
+            wait_s = bucket.take(now_ms)
+        if wait_s == 0.0 and self.together > 0.0:
+            self._all = self._all or Bucket(self.together)
+            wait_s = self._all.take(now_ms)
+        return wait_s
+
+    def forget(self, known: set[str]) -> None:
+        """Drop the buckets of keys that are no longer in the file."""
+        self._of = {key: bucket for key, bucket in self._of.items() if key in known}

@@ -1,0 +1,37 @@
+"""What Prometheus reads about connections and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from riata.web.gate import Gate
+from riata.web.server import Server
+
+
+@dataclass(frozen=True, eq=False)
+class FrontCollector(Collector):
+    """Asks the listener and the gate when Prometheus asks."""
+
+    server: Server
+    gate: Gate
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: the names are fixed."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield how many connections there are, which were refused, and how reading the keys goes."""
+        yield GaugeMetricFamily("riata_connections", "Connections open now.", value=len(self.server.server_state.connections))
+        refused = CounterMetricFamily("riata_connections_refused", "Connections ended by the server, by why.", labels=("code",))
+        for code, count in sorted(self.server.front.refused.copy().items()):
+            refused.add_metric((code,), count)
+        yield refused
+        file = self.gate.file
+        if file is not None:
+            yield GaugeMetricFamily("riata_keys", "API keys in force.", value=len(file.ring.keys))
+            failures = "Readings of the file of keys that failed; the keys read before stay in force."
+            yield CounterMetricFamily("riata_keys_failed_readings", failures, value=file.failures)

@@ -1,0 +1,168 @@
+"""Who is let through to the routes: key, model, scope and rate, in that order, before a byte of the body is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from starlette.types import Scope
+
+from riata.base.clock import Clock
+from riata.base.errors import Busy, Malformed, NotFound, RiataError
+from riata.web.answers import Answer
+from riata.web.body import header
+from riata.web.buckets import Buckets
+from riata.web.keys import Forbidden, Key, KeyRing, Unauthenticated, read_keys, ring_of
+from riata.web.problems import answer_error
+from riata.web.scopes import ANY, MAKING, OPEN, SCOPE_OF, TEMPLATES, place
+from riata.web.service import ServiceProtocol
+
+log = logging.getLogger("riata.web")
+KEY: Final = "riata.key"  # left in the scope of a request that brought a key
+ANONYMOUS: Final = "riata.anonymous"  # left in the scope of a request without one, where keys are asked for
+WATCH_S: Final = 1.0
+CHALLENGE: Final = ((b"www-authenticate", b'Bearer realm="riata"'),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stamp:
+    """What changes when a file is written anew or another one takes its place."""
+
+    inode: int
+    mtime_ns: int
+    size: int
+    mode: int
+
+
+@dataclass(slots=True)
+class KeysFile:
+    """The file of keys: read at the start, looked at every second, swapped whole. `failures` counts readings that failed."""
+
+    path: Path
+    ring: KeyRing = field(default_factory=KeyRing)
+    failures: int = 0
+    readings: int = 0
+    _stamp: _Stamp | None = None
+
+    def load(self) -> None:
+        """Read the file. Raises `BadInput` (bad_keys_file); what was read before stays in force then."""
+        self._stamp = self._look()
+        self.ring = ring_of(read_keys(self.path))
+        self.readings += 1
+
+    def refresh(self) -> bool:
+        """Read the file again where it has changed; says whether new keys are in force. A bad file is said once, and counted."""
+        if self._look() == self._stamp:
+            return False
+        try:
+            self.load()
+        except RiataError as error:
+            self.failures += 1
+            log.error("the keys read before stay in force: %s", error.detail)
+            return False
+        log.info("read %d keys from %s", len(self.ring.keys), self.path)
+        return True
+
+    def _look(self) -> _Stamp | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return _Stamp(found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode)
+
+
+@dataclass(slots=True)
+class Gate:
+    """The one place that says who may. Without a file everybody may; the bounds of rate hold all the same."""
+
+    clock: Clock
+    file: KeysFile | None = None
+    buckets: Buckets = field(default_factory=Buckets)
+
+    @property
+    def acts(self) -> bool:
+        """Say whether there is anything to ask."""
+        return self.file is not None or self.buckets.per_key > 0.0 or self.buckets.together > 0.0
+
+    def check(self, scope: Scope, service: ServiceProtocol) -> Answer | None:
+        """Return the refusal of a request, None where it may go on."""
+        try:
+            self._check(scope, service)
+        except Unauthenticated as error:
+            return answer_error(error, CHALLENGE)
+        except RiataError as error:
+            return answer_error(error)
+        return None
+
+    async def watch(self) -> None:
+        """Look after the file until cancelled."""
+        while self.file is not None:
+            await asyncio.sleep(WATCH_S)
+            if self.file.refresh():
+                self.buckets.forget({key.id for key in self.file.ring.keys.values()})
+
+    def _check(self, scope: Scope, service: ServiceProtocol) -> None:
+        template, model = place(scope["path"])
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        wanted = SCOPE_OF.get((method, template))
+        key = None
+        if self.file is not None:
+            key = self._key(scope, wanted)
+            if key is not None:
+                self._require(key, model, wanted, (method, template), service)
+        if wanted is not OPEN:
+            now_ms = self.clock.monotonic_ms()
+            id_, per_s = (None, None) if key is None else (key.id, key.requests_per_s)
+            wait_s = self.buckets.take(id_, per_s, now_ms)
+            if wait_s > 0.0:
+                raise Busy("more requests a second than this key may send; Retry-After says when to go on", "too_many_requests",
+                           wait_s)  # fmt: skip
+
+    def _key(self, scope: Scope, wanted: str | None) -> Key | None:
+        file = self.file
+        if file is None:
+            return None
+        try:
+            key = file.ring.find(header(scope, b"authorization"), self.clock.unix_ms())
+        except (Unauthenticated, Malformed):
+            if wanted is not OPEN:
+                raise
+            scope[ANONYMOUS] = True
+            return None
+        scope[KEY] = key
+        return key
+
+    def _require(self, key: Key, model: str | None, wanted: str | None, route: tuple[str, str], service: ServiceProtocol) -> None:
+        if (
+            model is not None
+            and key.models is not None
+            and not (key.sees(model) and (route in MAKING or _is_there(service, model)))
+        ):
+            raise NotFound("no model of that name is open to this key", "model_not_found")
+        if wanted is None:
+            if route[1] not in TEMPLATES:
+                raise NotFound("no such route; /openapi.json lists them", "no_such_route")
+        elif wanted not in (OPEN, ANY) and wanted not in key.scopes:
+            raise Forbidden(f"the key {key.id} is not for this: the route asks for the scope {wanted}")
+
+
+def visible(scope: Scope, model: str) -> bool:
+    """Say whether whoever sent a request may know that a model exists."""
+    if ANONYMOUS in scope:
+        return False
+    key: Key | None = scope.get(KEY)
+    return key is None or key.sees(model)
+
+
+def _is_there(service: ServiceProtocol, model: str) -> bool:
+    try:
+        service.published(model)
+    except NotFound:
+        return False
+    except RiataError:
+        return True  # it is being loaded, which the route says better
+    return True

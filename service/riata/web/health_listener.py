@@ -1,0 +1,85 @@
+"""Probes and meters on a port of their own: another listener, another thread, another event loop.
+
+Whoever fills the connections of the service, or keeps its loop busy, does not keep the orchestrator from hearing that it lives.
+Nobody is asked for a key here and no model can be touched; the port is for the network of those who operate the service.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from riata.base.errors import RiataError
+from riata.web.answers import send_answer
+from riata.web.bounds import Bounds, Front
+from riata.web.health import health_routes, not_now
+from riata.web.meters import Meters
+from riata.web.problems import Problem, answer_error
+from riata.web.responses import respond
+from riata.web.server import build_server, listen, run
+from riata.web.service import ServiceProtocol
+
+CONNECTIONS_MAX: Final = 64
+STOP_S: Final = 2
+READY: Final = frozenset({"/readyz", "/v2/health/ready"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """ASGI middleware: once `told` is set the service is not ready, whatever it says itself."""
+
+    app: ASGIApp
+    told: threading.Event
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.told.is_set() and scope.get("path") in READY:
+            await send_answer(send, not_now("not_ready", "stopping", ["stopping"]))
+        else:
+            await self.app(scope, receive, send)
+
+
+def health_app(service: ServiceProtocol, meters: Meters, told: threading.Event) -> FastAPI:
+    """Build the application: the routes of `riata.web.health` and no other."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.include_router(health_routes(service, meters))
+    app.add_exception_handler(RiataError, _on_riata_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_middleware(Stopping, told=told)
+    return app
+
+
+@contextmanager
+def health_listener(app: ASGIApp, host: str, port: int) -> Iterator[int]:
+    """Answer on `host` and `port` (0 takes a free one) as long as the block lasts; yields the port.
+
+    Raises `Unavailable` (cannot_listen).
+    """
+    listener = listen(host, port, "--health-host and --health-port")
+    server = build_server(app, host, port, STOP_S, Front(Bounds(connections_max=CONNECTIONS_MAX), reserved=0))
+    thread = threading.Thread(target=run, args=(server, [listener]), name="riata-health")
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+async def _on_riata_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, RiataError):
+        raise error
+    return respond(answer_error(error))
+
+
+async def _on_http_exception(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    return respond(Problem(error.status_code, "no_such_route", "only probes and meters are answered here").answer())

@@ -1,0 +1,47 @@
+"""What Prometheus reads of predictions that wait for their label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from riata.web.service import ServiceProtocol
+
+LABEL_OUTCOMES: Final = ("joined", "repeated", "conflict", "late", "unknown", "damaged")
+END_OUTCOMES: Final = ("defaulted", "expired")
+
+
+class RememberedCollector(Collector):
+    """Asks the service when Prometheus asks."""
+
+    def __init__(self, service: ServiceProtocol) -> None:
+        self.service = service
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: the names are fixed, and asking the service at registration would be too early."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counters since the start, and the gauges where this process looks after what is kept."""
+        kept = CounterMetricFamily("riata_predictions_remembered", "Predictions kept until their label comes.", labels=("model",))
+        labels = CounterMetricFamily(
+            "riata_prediction_labels", "Labels sent for remembered predictions.", labels=("model", "outcome")
+        )
+        ended = CounterMetricFamily(
+            "riata_predictions_due", "Remembered predictions whose label did not come in time.", labels=("model", "outcome")
+        )
+        rows = GaugeMetricFamily("riata_remembered_rows", "Predictions kept now, labelled or not.", labels=("model",))
+        size = GaugeMetricFamily("riata_remembered_bytes", "What they take of remember_bytes_max.", labels=("model",))
+        for model, tally in self.service.remembered().items():
+            kept.add_metric((model,), tally.remembered)
+            for outcome in LABEL_OUTCOMES:
+                labels.add_metric((model, outcome), getattr(tally, outcome))
+            for outcome in END_OUTCOMES:
+                ended.add_metric((model, outcome), getattr(tally, outcome))
+            if tally.rows is not None and tally.bytes is not None:
+                rows.add_metric((model,), tally.rows)
+                size.add_metric((model,), tally.bytes)
+        yield from (kept, labels, ended, rows, size)

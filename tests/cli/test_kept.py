@@ -1,0 +1,46 @@
+"""Looking at what is kept: a directory, or a store that several processes share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.test_end_to_end import riata
+from tests.redis_server import RedisServer, redis_version
+from tests.running import Running
+
+
+@pytest.mark.skipif(redis_version() < (7,), reason="the service needs Redis 7, and no such server is on the PATH")
+def test_a_shared_store_is_inspected_and_replayed_while_it_is_in_use(tmp_path: Path) -> None:
+    directory = tmp_path / "redis"
+    directory.mkdir()
+    with RedisServer(directory) as redis, Running.of_role(tmp_path / "all", "all", redis.url) as running:
+        running.start()
+        rows = [{"features": {"x": i % 7}, "label": int(i % 3 == 0)} for i in range(500)]
+        assert httpx.post(f"{running.url}/observe?wait=applied", json=rows, timeout=60).status_code == 200
+        assert httpx.post(f"{running.url}/models/default/snapshots", timeout=60).status_code in (200, 201)
+        shown = riata("inspect", "--store", redis.url)
+        assert "default: events 1 to 501 in the log" in shown.stdout, shown.stderr
+        verified = riata("replay", "--store", redis.url, "--verify")
+        assert (verified.returncode, "at event 501: equal" in verified.stdout) == (0, True), verified.stdout + verified.stderr
+        assert running.stop() == 0
+
+
+@pytest.mark.parametrize("verb", ["inspect", "replay"])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "give either --data"),
+        (["--data", ".", "--store", "redis://127.0.0.1:1/0"], "give either --data"),
+        (["--store", "sqlite:"], "give its directory with --data"),
+        (["--store", "redis://127.0.0.1:1/0"], "does not answer"),
+        (["--store", "mysql://127.0.0.1"], "is not a store"),
+    ],
+)
+def test_what_is_not_one_place_is_refused_in_a_sentence(verb: str, given: list[str], said: str) -> None:
+    done = riata(verb, *given)
+    assert done.returncode in (1, 2), done.stderr  # 2: what was given is wrong, 1: what is there
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr

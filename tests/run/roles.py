@@ -1,0 +1,125 @@
+"""Several processes' worth of services on one shared store in memory, each with its own store objects and threads."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from riata.base.clock import SystemClock
+from riata.run.admin import Admin
+from riata.run.checkpointer import Retention
+from riata.run.engine import Engine
+from riata.run.engine_settings import EngineSettings, Role
+from riata.run.service import Service
+from riata.store.memory_shared import SharedMemoryStore
+from riata.wire.parse import parse_examples
+from riata.wire.parsed import Parsed
+from tests.run.house import SMALL
+
+WAIT_S = 20.0
+_nonces = itertools.count(1)
+
+
+@dataclass
+class Process:
+    """One role. `gone` cuts all its store objects off, and mends them with an empty sentence."""
+
+    engine: Engine
+    service: Service
+    admin: Admin
+    objects: list[SharedMemoryStore]
+    fatal: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    def cut_off(self, why: str) -> None:
+        for store in self.objects:
+            store.gone = why
+
+    def parse(self, rows: list[dict[str, Any]], model: str = "m") -> Parsed:
+        body = "\n".join(json.dumps(row) for row in rows).encode()
+        return parse_examples(body, "application/x-ndjson", self.service.context(model, True), labelled=True)
+
+    async def observe(self, rows: list[dict[str, Any]], model: str = "m", **how: bool) -> Any:
+        return await self.service.observe(model, self.parse(rows, model), **{"wait_applied": True, **how})
+
+    def applied(self, model: str = "m") -> int:
+        desk = self.engine.desks.get(model)
+        return desk.published.applied if desk is not None and desk.published is not None else 0
+
+    def has(self, model: str = "m") -> bool:
+        desk = self.engine.desks.get(model)
+        return desk is not None and desk.published is not None
+
+
+async def until(what: Callable[[], object], wait_s: float = WAIT_S) -> None:
+    """Wait until `what` is true."""
+    deadline = time.monotonic() + wait_s
+    while not what():
+        assert time.monotonic() < deadline, "it did not become true in time"
+        await asyncio.sleep(0.01)
+
+
+def build(store: SharedMemoryStore, role: Role, copies: Path | None = None, **settings: Any) -> Process:
+    """A process that is not started."""
+    objects: list[SharedMemoryStore] = []
+    number = next(_nonces)
+    draws = itertools.count(1)
+
+    def open_store() -> SharedMemoryStore:
+        another = store.another()
+        another.gone = objects[0].gone if objects else store.gone
+        objects.append(another)
+        return another
+
+    fatal: list[str] = []
+    lost: list[str] = []
+    engine = Engine(
+        open_store,
+        EngineSettings(
+            f"host-{number}",
+            Retention(3, 10**6),
+            "memory",
+            role=role,
+            shared=True,
+            copies=copies,
+            **{"lease_ttl_ms": 1500, "follow_every_ms": 20, **settings},
+        ),
+        SystemClock(),
+        lambda size: (number << 32 | next(draws)).to_bytes(size, "big"),
+        fatal.append,
+        lost.append,
+    )
+    return Process(engine, Service(engine), Admin(engine), objects, fatal, lost)
+
+
+@asynccontextmanager
+async def running(store: SharedMemoryStore, role: Role, copies: Path | None = None, **settings: Any) -> AsyncIterator[Process]:
+    """A started process; stopped in good order at the end, unless it lost the store."""
+    process = build(store, role, copies, **settings)
+    await process.service.start()
+    try:
+        yield process
+    finally:
+        await process.service.stop()
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    """Run a test that is a coroutine."""
+
+    async def whole() -> None:
+        await work()
+
+    asyncio.run(whole())
+
+
+async def with_model(process: Process, document: dict[str, Any] = SMALL) -> None:
+    """Make the model m."""
+    await until(lambda: process.engine.started)
+    await process.admin.put_model("m", document)

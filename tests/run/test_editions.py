@@ -1,0 +1,189 @@
+"""Editions: what a follower serves is what the writer served, to the last bit, or it is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from riata.base import limits
+from riata.base.arrays import Arrays
+from riata.base.clock import ManualClock
+from riata.base.errors import Corrupt
+from riata.predict.scoring import score
+from riata.predict.uncertainty import Covariance
+from riata.run.config import read_config
+from riata.run.editions import decode_as, decode_edition, edition_of, encode_edition
+from riata.run.model_state import ModelState
+from riata.run.published import Published
+from riata.run.publishing import publish
+from riata.store import layout
+from riata.store.memory import MemoryStore
+from tests.run.events import create_model, log_batch, random_batch
+
+LEARNERS: dict[str, dict[str, Any]] = {
+    "gradient": {"encoder": {"bits": 12}},
+    "squared": {"encoder": {"bits": 12}, "labels": "real", "learner": {"kind": "truncated_gradient", "loss": "squared"}},
+    "sketch": {"encoder": {"bits": 12}, "learner": {"kind": "taylor_sketch", "gamma": 0.5, "block": 25}},
+    "ftrl": {"encoder": {"bits": 12}, "learner": {"kind": "ftrl_proximal"}},
+}
+
+
+def served(document: dict[str, Any], examples: int, seed: int = 0) -> Published:
+    """What is served of a model after so many examples."""
+    store = MemoryStore()
+    create_model(store, config=read_config(document))
+    rng = np.random.default_rng(seed)
+    if examples:
+        log_batch(store, random_batch(rng, examples))
+    state = ModelState("m", store.head("m").lineage)
+    for record in store.read("m", 0):
+        state.apply(record)
+    sketch = state.learner.sketch()
+    covariance = None if sketch is None else Covariance.of(sketch)
+    return publish(state, 3, 7, ManualClock(5000), covariance)
+
+
+def same(a: Published, b: Published) -> None:
+    """Equal in everything that can be asked of them; ages apart."""
+    batch = random_batch(np.random.default_rng(9), 200)
+    mine, theirs = score(a.model, batch), score(b.model, batch)
+    for field in dataclasses.fields(mine):
+        left, right = getattr(mine, field.name), getattr(theirs, field.name)
+        assert np.asarray(left).tobytes() == np.asarray(right).tobytes(), field.name
+    assert (a.model.weights.slot.tobytes(), a.model.weights.beta.tobytes()) == (
+        b.model.weights.slot.tobytes(),
+        b.model.weights.beta.tobytes(),
+    )
+    for name in ("config", "figures", "history", "memory", "applied", "skipped", "version", "published_ms", "chain", "changes"):
+        assert getattr(a, name) == getattr(b, name), name
+    assert a.model.origin == b.model.origin
+    assert (a.model.gen, a.model.seq, a.no_std_error) == (b.model.gen, b.model.seq, b.no_std_error)
+
+
+@pytest.mark.usefixtures("learners_compiled")
+@pytest.mark.parametrize("kind", LEARNERS)
+@pytest.mark.parametrize("examples", [0, 1, 300])
+def test_a_follower_answers_with_the_bits_of_the_writer(kind: str, examples: int) -> None:
+    published = served(LEARNERS[kind], examples)
+    content = encode_edition(published)
+    decoded = decode_as(edition_of(published, content), "m", content, ManualClock(9000))
+    same(published, decoded)
+    assert encode_edition(decoded) == content
+    if kind == "sketch" and examples == 300:
+        assert decoded.model.uncertainty is not None
+
+
+def test_its_age_goes_on_from_the_moment_it_was_published() -> None:
+    published = served(LEARNERS["gradient"], 5)
+    decoded = decode_edition(encode_edition(published), ManualClock(9000))
+    assert decoded.published_mono_ms == 5000
+    slow_clock = decode_edition(encode_edition(published), ManualClock(100))  # a clock that is behind makes no negative age
+    assert slow_clock.published_mono_ms == 100
+
+
+@pytest.mark.usefixtures("learners_compiled")
+def test_standard_errors_that_are_too_large_to_send_stay_behind_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    published = served(LEARNERS["sketch"], 300)
+    monkeypatch.setattr("riata.run.editions.CURVATURE_CARRIED_BYTES_MAX", 1000)
+    decoded = decode_edition(encode_edition(published), ManualClock())
+    assert decoded.model.uncertainty is None
+    assert "too much to send" in decoded.no_std_error
+    assert limits.CURVATURE_CARRIED_BYTES_MAX > 1000
+
+
+def test_a_closed_vocabulary_comes_along() -> None:
+    published = dataclasses.replace(served(LEARNERS["gradient"], 5), closed_vocabulary=np.array([1, 5, 4095], np.uint32))
+    decoded = decode_edition(encode_edition(published), ManualClock())
+    assert decoded.closed_vocabulary is not None
+    assert decoded.closed_vocabulary.tolist() == [1, 5, 4095]
+
+
+def test_an_edition_of_another_moment_than_it_says_is_refused() -> None:
+    published = served(LEARNERS["gradient"], 5)
+    content = encode_edition(published)
+    edition = edition_of(published, content)
+    for wrong in (
+        dataclasses.replace(edition, applied=5),
+        dataclasses.replace(edition, lineage=bytes(16)),
+        dataclasses.replace(edition, chain=bytes(20)),
+    ):
+        with pytest.raises(Corrupt, match="another moment") as refused:
+            decode_as(wrong, "m", content, ManualClock())
+        assert refused.value.code == "edition_corrupt"
+    with pytest.raises(Corrupt, match="another moment"):
+        decode_as(edition, "n", content, ManualClock())
+
+
+GOOD = encode_edition(served(LEARNERS["gradient"], 20))
+BREAKS: dict[str, tuple[Any, ...]] = {
+    "a missing key": ("del", "link"),
+    "a key too many": ("set", "more", 1),
+    "another thing": ("set", "what", "checkpoint"),
+    "a count below zero": ("set", "gen", -1),
+    "a truth for a count": ("set", "gen", True),
+    "an unknown link": ("set", "link", "cosine"),
+    "a place of its own": ("set", "seq", 7),
+    "a lineage that is short": ("set", "lineage", "00"),
+    "a chain in capitals": ("set", "chain", "AB" * 20),
+    "no horizon": ("set", "figures", {}),
+    "changes in disorder": ("set", "changes", [3, 1]),
+    "a change to come": ("set", "changes", [99]),
+    "a point without a place": ("set", "history", [{}]),
+    "memory in words": ("set", "memory", {"weights": "much"}),
+    "a configuration that is none": ("set", "config", {"encoder": {"bits": 99}}),
+    "two reasons": ("set", "no_std_error", ""),
+}
+ARRAYS: dict[str, tuple[str, Any]] = {
+    "a weight that is not finite": ("beta", lambda a: np.where(np.arange(len(a)) == 1, np.nan, a)),
+    "a weight of zero": ("beta", lambda a: np.where(np.arange(len(a)) == 1, 0.0, a)),
+    "a weight too few": ("beta", lambda a: a[1:]),
+    "slots in disorder": ("slot", lambda a: a[::-1].copy()),
+    "a slot outside": ("slot", lambda a: np.append(a[:-1], np.uint32(2**12)).astype(np.uint32)),
+    "slots of another type": ("slot", lambda a: a.astype(np.uint64)),
+    "two intercepts": ("intercept", lambda a: np.concatenate([a, a])),
+    "an array too many": ("more", lambda _a: np.zeros(1)),
+    "half a spread": ("place", lambda _a: np.zeros(1, np.int64)),
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_a_header_that_says_nonsense_under_good_digests_is_refused(what: str) -> None:
+    header, arrays = layout.decode_checkpoint(GOOD)
+    act, key, *value = BREAKS[what]
+    if act == "del":
+        del header[key]
+    else:
+        header[key] = value[0]
+    with pytest.raises(Corrupt) as refused:
+        decode_edition(layout.encode_checkpoint(header, arrays), ManualClock())
+    assert refused.value.code == "edition_corrupt"
+
+
+@pytest.mark.parametrize("what", ARRAYS)
+def test_arrays_that_are_nonsense_under_good_digests_are_refused(what: str) -> None:
+    header, arrays = layout.decode_checkpoint(GOOD)
+    name, change = ARRAYS[what]
+    broken: Arrays = {**arrays, name: change(arrays.get(name))}
+    with pytest.raises(Corrupt):
+        decode_edition(layout.encode_checkpoint(header, broken), ManualClock())
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(at=st.integers(0, len(GOOD) - 1), bit=st.integers(0, 7))
+def test_no_flipped_bit_gets_through(at: int, bit: int) -> None:
+    broken = bytearray(GOOD)
+    broken[at] ^= 1 << bit
+    with pytest.raises(Corrupt):
+        decode_edition(bytes(broken), ManualClock())
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(examples=st.integers(0, 60), seed=st.integers(0, 2**32 - 1), bits=st.integers(1, 26))
+def test_whatever_was_learnt_comes_through(examples: int, seed: int, bits: int) -> None:
+    published = served({"encoder": {"bits": bits}}, examples, seed)
+    same(published, decode_edition(encode_edition(published), ManualClock(9000)))

@@ -1,0 +1,327 @@
+"""Predictions whose label did not come in time: given the default label once, or forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from riata.base.errors import BadInput, Unavailable
+from riata.run.expiry import SLICE_ROWS, Swept, Terms, sweep
+from riata.run.joining import event_id, labelled
+from riata.run.remembered_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
+from riata.run.replay import replay
+from riata.store.memory import MemoryStore
+from riata.store.sqlite import SqliteSettings, open_sqlite
+from riata.store.store import Append, Appended, Remembered, Store
+from riata.wire.batch import take_rows
+from riata.wire.names import NOTHING_NAMED, NamesSeen
+from tests.run.events import create_model, random_batch
+from tests.run.house import events
+from tests.run.remembering_house import LabelHouse, labels, logged, run_house
+
+T = TypeVar("T")
+DAY_MS = 86_400_000
+DUE_MS = 1_000
+RED = {"colour": "red", "size": 3.0}
+NONE = Terms(None, NamesSeen(10))
+ZERO = Terms(0.0, NamesSeen(10))
+
+
+@dataclass(frozen=True)
+class Direct:
+    """The store itself, in this thread."""
+
+    store: Store
+
+    def call(self, work: Callable[[Store], T]) -> T:
+        return work(self.store)
+
+    def append(self, append: Append) -> Appended:
+        return self.store.append([append])[0]
+
+
+class Dies(Direct):
+    """Dies between the append and the forgetting."""
+
+    def call(self, work: Callable[[Store], T]) -> T:
+        if self.store.remembered("m")[0] and any(batch.has_id.any() for batch in logged_of(self.store)):
+            raise KeyboardInterrupt
+        return super().call(work)
+
+
+def logged_of(store: Store) -> list[Any]:
+    return logged(store)  # type: ignore[arg-type]
+
+
+def waiting_store(n: int = 5, due_ms: int = DUE_MS) -> tuple[MemoryStore, list[bytes]]:
+    """A store in which n predictions of m wait, and their keys."""
+    store = MemoryStore()
+    create_model(store)
+    return store, remember(store, n, due_ms)
+
+
+def remember(store: Store, n: int, due_ms: int = DUE_MS, first: int = 0) -> list[bytes]:
+    rows = encode_waiting(random_batch(np.random.default_rng(first), n), NOTHING_NAMED)
+    keys = [(first + i).to_bytes(16, "big") for i in range(n)]
+    store.remember("m", [Remembered(key, due_ms, row) for key, row in zip(keys, rows, strict=True)], 2**30)
+    return keys
+
+
+def test_what_is_due_gets_the_default_label_once_and_is_forgotten() -> None:
+    store, keys = waiting_store()
+    assert sweep(Direct(store), "m", DUE_MS - 1, ZERO) == Swept()
+    assert store.remembered("m")[0] == 5
+    assert sweep(Direct(store), "m", DUE_MS, Terms(1.0, NamesSeen(10))) == Swept(5, 5, 0)
+    assert store.remembered("m") == (0, 0)
+    [batch] = logged(store)
+    assert batch.label.tolist() == [1.0] * 5
+    assert [row.tobytes() for row in batch.event_id] == [event_id(key).tobytes() for key in keys]
+    wanted = random_batch(np.random.default_rng(0), 5)
+    assert batch.value.tobytes() == wanted.value.tobytes()
+    assert sweep(Direct(store), "m", DUE_MS, ZERO) == Swept()
+
+
+def test_without_a_default_it_is_only_forgotten() -> None:
+    store, _ = waiting_store()
+    remember(store, 2, DUE_MS + 1, first=50)
+    assert sweep(Direct(store), "m", DUE_MS, NONE) == Swept(5, 0, 5)
+    assert store.remembered("m")[0] == 2
+    assert logged(store) == []
+
+
+def test_a_label_that_came_keeps_the_default_away() -> None:
+    store, keys = waiting_store()
+    row = decode_row(store.recall("m", keys)[keys[0]].row)
+    assert isinstance(row, Waiting)
+    store.append([Append("m", "observe", 1, labelled(row, keys[0], 1.0, 2.0).batch)])
+    marked = encode_labelled(Labelled(1.0, 1.0, 2))
+    store.remember("m", [Remembered(keys[1], DUE_MS, marked)], 2**30)
+    # The first has its label in the log and no mark, the second a mark: both count as labelled, and neither is labelled again.
+    assert sweep(Direct(store), "m", DUE_MS, ZERO) == Swept(5, 3, 0)
+    assert labels(store) == [1.0, 0.0, 0.0, 0.0]
+    assert store.remembered("m") == (0, 0)
+
+
+def test_a_death_between_append_and_forgetting_applies_nothing_twice() -> None:
+    store, _ = waiting_store()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(Dies(store), "m", DUE_MS, ZERO)
+    reborn = store.crash()
+    assert (reborn.remembered("m")[0], len(labels(reborn))) == (5, 5)
+    assert sweep(Direct(reborn), "m", DUE_MS, ZERO) == Swept(5, 0, 0)
+    assert (reborn.remembered("m")[0], len(labels(reborn))) == (0, 5)
+
+
+def test_a_death_after_which_the_default_is_another_keeps_the_first() -> None:
+    store, _ = waiting_store()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(Dies(store), "m", DUE_MS, ZERO)
+    assert sweep(Direct(store), "m", DUE_MS, Terms(1.0, NamesSeen(10))) == Swept(5, 0, 0)
+    assert labels(store) == [0.0] * 5
+
+
+def test_two_at_once_do_no_harm() -> None:
+    """Both ask before either appends; so it is for a moment after a lease was lost."""
+    store, _ = waiting_store()
+
+    class Interrupted(Direct):
+        done = False
+
+        def append(self, append: Append) -> Appended:
+            if not Interrupted.done:
+                Interrupted.done = True
+                assert sweep(Direct(store), "m", DUE_MS, ZERO) == Swept(5, 5, 0)
+            return super().append(append)
+
+    assert sweep(Interrupted(store), "m", DUE_MS, ZERO) == Swept(5, 0, 0)
+    assert labels(store) == [0.0] * 5
+
+
+def test_a_store_that_refuses_the_append_forgets_nothing() -> None:
+    store, _ = waiting_store()
+    store.faults.appends_refused = 1
+    with pytest.raises(Unavailable):
+        sweep(Direct(store), "m", DUE_MS, ZERO)
+    assert (store.remembered("m")[0], logged(store)) == (5, [])
+    assert sweep(Direct(store), "m", DUE_MS, ZERO) == Swept(5, 5, 0)
+
+
+def test_a_rotten_row_is_given_up_and_does_not_hold_up_the_others() -> None:
+    store, keys = waiting_store()
+    kept = store.recall("m", keys[:2])
+    for key, row in zip(keys, (b"", kept[keys[1]].row[:-1] + b"?"), strict=False):
+        store.remember("m", [dataclasses.replace(kept[key], row=row)], 2**30)
+    assert sweep(Direct(store), "m", DUE_MS, ZERO) == Swept(5, 3, 2)
+    assert store.remembered("m") == (0, 0)
+    assert len(labels(store)) == 3
+
+
+def test_what_the_model_could_not_learn_is_forgotten() -> None:
+    store, _ = waiting_store()
+    unfit = Terms(
+        0.0, NamesSeen(10), lambda parsed: dataclasses.replace(parsed, batch=take_rows(parsed.batch, np.zeros(0, np.int64)))
+    )
+    assert sweep(Direct(store), "m", DUE_MS, unfit) == Swept(5, 0, 5)
+    assert logged(store) == []
+
+
+def test_a_slice_is_bounded_and_the_earliest_come_first() -> None:
+    store, _ = waiting_store(SLICE_ROWS)
+    remember(store, 30, DUE_MS - 1, first=1000)
+    assert sweep(Direct(store), "m", DUE_MS, NONE) == Swept(SLICE_ROWS, 0, SLICE_ROWS)
+    assert {row.due_ms for row in store.due("m", DUE_MS, 999)} == {DUE_MS}
+    assert sweep(Direct(store), "m", DUE_MS, NONE) == Swept(30, 0, 30)
+
+
+def test_it_is_the_same_in_sqlite(tmp_path: Any) -> None:
+    store = open_sqlite(tmp_path, SqliteSettings(2**16, 2**10))
+    create_model(store)
+    remember(store, 5)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(Dies(store), "m", DUE_MS, ZERO)
+    store.close()
+    again = open_sqlite(tmp_path, SqliteSettings(2**16, 2**10))
+    assert sweep(Direct(again), "m", DUE_MS, ZERO) == Swept(5, 0, 0)
+    assert (again.remembered("m"), again.head("m").seq) == ((0, 0), 6)
+    again.close()
+
+
+# -- in the running service ----------------------------------------------------------------------------------------
+
+
+def test_the_service_gives_default_labels_by_itself_and_they_are_learnt() -> None:
+    store = MemoryStore()
+
+    async def work(house: LabelHouse) -> None:
+        rows = events(250)
+        ids = await house.remember([row["features"] for row in rows])
+        assert (await house.label(ids[0], 1)).accepted == 1
+        house.clock.ahead_ms += 59_000
+        await house.remember([RED])
+        house.clock.ahead_ms += 2_000
+        await house.until(lambda: house.tally().defaulted == 249)
+        assert (house.tally().expired, house.tally().joined) == (0, 1)
+        await house.service.wait_for("m", 251)
+        assert house.service.published("m").figures["cumulative"]["examples"] == 250
+        assert house.service.published("m").figures["cumulative"]["base_rate"] == 1 / 250
+        assert await house.refusal(ids[1], 1) == "prediction_late"
+        await house.until(lambda: house.tally().rows == 1)
+
+    run_house(store, work, {"label_ttl_s": 60, "default_label": 0})
+    assert labels(store) == [1.0] + [0.0] * 249
+    report = replay(store, "m")
+    assert report.equal
+    assert report.compared  # the checkpoint of the clean stop, written by the process that gave the labels
+
+
+def test_a_default_label_can_be_changed_while_the_model_learns() -> None:
+    store = MemoryStore()
+
+    async def work(house: LabelHouse) -> None:
+        await house.remember([RED])
+        await house.admin.change("m", {"default_label": 1, "label_ttl_s": 5})
+        [later] = await house.remember([RED])
+        house.clock.ahead_ms += 6_000
+        await house.until(lambda: store.remembered("m")[0] == 1)  # the first keeps the time that it was given
+        await house.admin.change("m", {"default_label": None})
+        house.clock.ahead_ms += 7 * DAY_MS
+        await house.until(lambda: (house.tally().defaulted, house.tally().expired) == (1, 1))
+        assert await house.refusal(later, 1) == "prediction_late"
+        with pytest.raises(BadInput):
+            await house.admin.change("m", {"default_label": 2})
+
+    run_house(store, work)
+    assert labels(store) == [1.0]
+
+
+def test_labels_of_minus_and_plus_one_have_such_a_default() -> None:
+    store = MemoryStore()
+
+    async def work(house: LabelHouse) -> None:
+        await house.remember([RED])
+        house.clock.ahead_ms += 8 * DAY_MS
+        await house.until(lambda: house.tally().defaulted == 1)
+
+    run_house(store, work, {"labels": "-1/+1", "default_label": -1})
+    assert labels(store) == [0.0]
+
+
+def test_a_store_outage_is_survived() -> None:
+    class Away(MemoryStore):
+        away = False
+        asked = 0
+
+        def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
+            if self.away:
+                self.asked += 1
+                raise Unavailable("the store does not answer", "store_unreachable")
+            return super().due(model, now_ms, rows_max)
+
+    store = Away()
+
+    async def work(house: LabelHouse) -> None:
+        await house.remember([RED])
+        store.away = True
+        house.clock.ahead_ms += 8 * DAY_MS
+        await house.until(lambda: store.asked > 1)
+        store.away = False
+        await house.until(lambda: house.tally().defaulted == 1)
+
+    run_house(store, work, {"default_label": 0})
+    assert labels(store) == [0.0]
+
+
+def test_what_brings_new_features_to_a_full_vocabulary_is_only_forgotten(learners_compiled: None) -> None:  # noqa: ARG001
+    store = MemoryStore()
+    learner = {"kind": "taylor_sketch", "mode": "exact", "features_max": 3, "warm_up": 0, "ramp": 0.0, "block": 1}
+
+    async def work(house: LabelHouse) -> None:
+        await house.observe([{"features": {"a": 1.0, "b": 1.0}, "label": 1}] * 5)
+        await house.until(lambda: house.service.published("m").closed_vocabulary is not None)
+        one, _, _ = await house.remember([{"c": 1.0}, {"a": 1.0}, {"d": 1.0}])
+        assert await house.refusal(one, 1) == "vocabulary_full"
+        house.clock.ahead_ms += 8 * DAY_MS
+        await house.until(lambda: house.tally().expired == 2)
+        assert (house.tally().defaulted, house.tally().joined) == (1, 0)
+        assert house.service.published("m").skipped == 0
+
+    run_house(store, work, {"learner": learner, "default_label": 0})
+    assert labels(store) == [1.0] * 5 + [0.0]
+
+
+def test_a_dropped_model_does_not_stop_the_others() -> None:
+    store = MemoryStore()
+
+    async def work(house: LabelHouse) -> None:
+        for name in ("a", "b", "z"):
+            await house.admin.put_model(name, {"default_label": 1})
+            await house.remember([RED] * 150, name)
+        house.clock.ahead_ms += 8 * DAY_MS
+        await house.admin.drop_model("b")
+        await house.until(lambda: house.tally("z").defaulted == 150 == house.tally("a").defaulted)
+        assert "b" not in house.service.remembered()
+
+    run_house(store, work)
+
+
+def test_nothing_is_swept_by_who_does_not_own_the_store() -> None:
+    store = MemoryStore()
+
+    async def work(house: LabelHouse) -> None:
+        await house.remember([RED])
+        await house.until(lambda: house.tally().rows == 1)
+        house.engine.fatal = "learning has ended"
+        house.clock.ahead_ms += 8 * DAY_MS
+        await house.until(lambda: house.tally().rows is None)
+        await asyncio.sleep(0.1)
+        assert store.remembered("m")[0] == 1
+        house.engine.fatal = None
+        await house.until(lambda: house.tally().expired == 1)
+
+    run_house(store, work)

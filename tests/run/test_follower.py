@@ -1,0 +1,372 @@
+"""Following and publishing, step by step, without threads."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from riata.base.clock import ManualClock
+from riata.base.errors import Conflict, LogFork, Unavailable
+from riata.run.config import config_payload
+from riata.run.copies import Copies, read_copy
+from riata.run.desk import Board, Desk
+from riata.run.follower import Fetched, Follower
+from riata.run.model_state import ModelState
+from riata.run.note import Note
+from riata.run.publisher import Publisher
+from riata.run.publishing import publish
+from riata.store.memory_shared import SharedMemoryStore
+from riata.store.store import Append, Owner
+from riata.wire.names import Names
+from tests.run.events import CONFIG, random_batch
+
+
+class Writer:
+    """A process that learns, reduced to what it publishes."""
+
+    def __init__(self, clock: ManualClock, store: SharedMemoryStore | None = None) -> None:
+        self.clock = clock
+        self.store = store or SharedMemoryStore(clock=clock)
+        self.owner: Owner = self.store.acquire(bytes(15) + b"w", 1, "w", 0, 10**9)
+        self.board = Board()
+        self.publisher = Publisher(self.board, self.owner, 200, clock)
+        self.states: dict[str, ModelState] = {}
+        self._rng = np.random.default_rng(0)
+
+    def create(self, name: str, lineage: int = 1) -> None:
+        self.store.create(name, bytes([lineage]) * 16)
+        self.store.append([Append(name, "config", 0, payload=config_payload(CONFIG))])
+        self.states[name] = ModelState(name, bytes([lineage]) * 16)
+        self.board.put(Desk.open(name, CONFIG.encoder, 1, bytes([lineage]) * 16))
+
+    def drop(self, name: str) -> None:
+        self.store.drop(self.owner, name)
+        del self.states[name]
+        self.board.remove(name)
+
+    def learn(self, name: str, events: int = 5) -> None:
+        named = Names.of([(int(self._rng.integers(1, 2**63)), f"n{self.states[name].applied}".encode())])
+        self.store.append([Append(name, "observe", 0, random_batch(self._rng, events), names=named)])
+        self.serve(name)
+
+    def serve(self, name: str) -> None:
+        state = self.states[name]
+        for record in self.store.read(name, state.applied):
+            state.apply(record)
+        self.board.desks[name].published = publish(state, 0, state.applied, self.clock)
+
+    def step(self) -> None:
+        self.clock.now_ms += 1000
+        self.publisher.step(self.store)
+
+
+def setting() -> tuple[ManualClock, Writer, Follower, Board]:
+    clock = ManualClock(10_000)
+    writer = Writer(clock)
+    writer.create("default")
+    board = Board()
+    return clock, writer, Follower(board, clock), board
+
+
+def test_new_models_appear_are_replaced_and_vanish() -> None:
+    _clock, writer, follower, board = setting()
+    store = writer.store.another()
+    assert follower.step(store) is False
+    assert dict(board.desks) == {}
+    writer.learn("default")
+    writer.create("m", 2)
+    writer.learn("m")
+    writer.step()
+    follower.step(store)
+    assert {name: desk.served for name, desk in board.desks.items()} == {"default": 6, "m": 6}
+    assert board.desks["m"].names.slots_with("n", 12)
+    desk = board.desks["m"]
+    writer.learn("m", 3)
+    writer.step()
+    follower.step(store)
+    assert (board.desks["m"] is desk, desk.served, desk.logged) == (True, 9, 9)
+    assert len(desk.names) == 2
+    writer.drop("m")
+    follower.step(store)
+    assert list(board.desks) == ["default"]
+    writer.create("m", 3)
+    writer.learn("m", 1)
+    writer.step()
+    follower.step(store)
+    assert (board.desks["m"].lineage, board.desks["m"].served) == (bytes([3]) * 16, 2)
+    assert follower.counts.editions == 4
+
+
+def test_what_is_served_is_known_to_be_the_newest_when_the_store_last_said_so() -> None:
+    clock, writer, follower, board = setting()
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    assert board.desks["default"].confirmed_ms == clock.now_ms
+    clock.now_ms += 5
+    follower.step(writer.store)
+    assert board.desks["default"].confirmed_ms == clock.now_ms
+    at = clock.now_ms
+    clock.now_ms += 100
+    writer.store.gone = "cut"
+    with pytest.raises(Unavailable):
+        follower.step(writer.store)
+    assert board.desks["default"].confirmed_ms == at
+    writer.store.gone = ""
+    writer.learn("default")
+    writer.step()
+    entry = writer.store._kept.models["default"]
+    edition, content = entry.editions[0]
+    entry.editions[0] = (edition, content[:-1] + b"x")
+    follower.step(writer.store)
+    follower.step(writer.store)
+    assert board.desks["default"].confirmed_ms == at  # there is a newer one, though it cannot be read
+
+
+def test_an_edition_that_does_not_verify_is_counted_once_and_the_old_one_stays() -> None:
+    _clock, writer, follower, board = setting()
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    before = board.desks["default"].published
+    writer.learn("default")
+    writer.step()
+    entry = writer.store._kept.models["default"]
+    edition, content = entry.editions[0]
+    entry.editions[0] = (edition, content[:-1] + b"x")
+    for _ in range(3):
+        follower.step(writer.store)
+    assert board.desks["default"].published is before
+    assert follower.counts.corrupt == 1
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    assert board.desks["default"].served == 16
+
+
+def test_a_lower_edition_of_the_same_lineage_is_never_taken_up() -> None:
+    _clock, writer, follower, board = setting()
+    writer.learn("default")
+    writer.step()
+    old = writer.store.open_edition("default")
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    assert old is not None
+    entry = writer.store._kept.models["default"]
+    entry.editions = [(dataclasses.replace(old[0], number=99), old[1])]
+    follower.step(writer.store)
+    assert board.desks["default"].served == 11
+
+
+def test_a_log_that_was_rolled_back_is_counted_and_what_is_served_stays_until_the_log_has_come_as_far() -> None:
+    _clock, writer, follower, board = setting()
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    entry = writer.store._kept.models["default"]
+    early = (entry.head, list(entry.log), list(entry.editions))
+    state = writer.states["default"].freeze()
+    appended = writer.store.append([Append("default", "observe", 0, random_batch(np.random.default_rng(5), 4))])[0]
+    writer.serve("default")
+    writer.step()
+    follower.step(writer.store)
+    desk = board.desks["default"]
+    desk.on_logged(Append("default", "observe", 0), appended)
+    assert desk.served == 10
+    entry.head, entry.log, entry.editions = early
+    follower.step(writer.store)
+    follower.step(writer.store)
+    assert (follower.counts.rolled_back, follower.counts.lost) == (1, {"default": 4})
+    assert desk.published is not None
+    assert (desk.published.applied, desk.served, desk.logged) == (10, 0, 6)
+    assert "rolled back" in desk.another
+    writer.states["default"] = ModelState.thaw(state.header, state.arrays)
+    writer.learn("default", 2)
+    writer.step()
+    follower.step(writer.store)
+    assert (desk.published.applied, desk.served) == (10, 0)  # not as far yet
+    writer.learn("default", 4)
+    writer.step()
+    follower.step(writer.store)
+    assert (desk.published.applied, desk.served, desk.another) == (12, 12, "")
+
+
+def test_another_event_in_the_place_of_one_that_was_acknowledged_here_is_a_loss() -> None:
+    _clock, writer, follower, board = setting()
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    board.desks["default"].acked = (6, bytes(20))
+    follower.step(writer.store)
+    assert follower.counts.lost == {"default": 1}
+
+
+def test_a_store_that_was_emptied_takes_nothing_away_and_a_note_of_it_outlives_the_process(tmp_path: Path) -> None:
+    clock, writer, _follower, _board = setting()
+    note = Note(tmp_path / "d" / "store.note")
+    board = Board()
+    follower = Follower(board, clock, note=note)
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    assert follower.strange == ""
+    empty = SharedMemoryStore(clock=clock)
+    follower.step(empty)
+    assert "emptied" in follower.strange
+    assert board.desks["default"].served == 6
+    reborn = Follower(Board(), clock, note=note)
+    reborn.step(empty)
+    assert str(note.path) in reborn.strange
+    other = Writer(clock, empty)
+    other.create("default", 9)
+    other.learn("default")
+    other.step()
+    reborn.step(empty)
+    assert reborn.strange
+    assert note.path is not None
+    note.path.unlink()
+    meant = Board()
+    Follower(meant, clock, note=note).step(empty)
+    assert meant.desks["default"].lineage == bytes([9]) * 16
+    assert note.read() == bytes([9]) * 16
+
+
+def test_a_note_that_cannot_be_read_or_written_does_no_harm(tmp_path: Path) -> None:
+    note = Note(tmp_path / "store.note")
+    (tmp_path / "store.note").write_text("nonsense")
+    assert note.read() == b""
+    (tmp_path / "file").write_text("")
+    blocked = Note(tmp_path / "file" / "store.note")
+    blocked.write(bytes(16))
+    assert blocked.read() == b""
+
+
+def test_a_model_is_published_when_it_changed_and_not_more_often_than_asked() -> None:
+    clock, writer, _follower, _board = setting()
+    writer.learn("default")
+    assert writer.publisher.step(writer.store) is None
+    writer.learn("default")
+    clock.now_ms += 50
+    assert writer.publisher.step(writer.store) == 150
+    assert writer.store.standings()["default"].edition == 1
+    clock.now_ms += 150
+    assert writer.publisher.step(writer.store) is None
+    writer.learn("default")
+    assert writer.publisher.step(writer.store, at_once=True) is None
+    assert writer.publisher.step(writer.store) is None
+    standing = writer.store.standings()["default"]
+    assert (standing.edition, standing.edition_applied, writer.publisher.published) == (3, 16, 3)
+
+
+def test_who_no_longer_owns_the_store_or_has_learnt_another_log_publishes_nothing() -> None:
+    clock, writer, _follower, _board = setting()
+    writer.learn("default")
+    other = Publisher(writer.board, Owner(7, bytes(16)), 200, clock)
+    with pytest.raises(Conflict, match="another process owns"):
+        other.step(writer.store)
+    desk = writer.board.desks["default"]
+    assert desk.published is not None
+    desk.published = dataclasses.replace(desk.published, chain=bytes(20))
+    with pytest.raises(LogFork, match="another event 6"):
+        writer.publisher.step(writer.store)
+    writer.store.drop(writer.owner, "default")
+    assert writer.publisher.step(writer.store) is None
+
+
+def test_copies_are_written_now_and_then_and_read_again_with_the_names(tmp_path: Path) -> None:
+    clock, writer, _follower, _board = setting()
+    board = Board()
+    copies = Copies(tmp_path / "copies", board, clock)
+    follower = Follower(board, clock, copies.offer)
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    copies.step(clock.now_ms)
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    copies.step(clock.now_ms)
+    kept = Copies(tmp_path / "copies", Board(), clock).load()
+    assert [(one.edition.applied, len(one.names)) for one in kept] == [(6, 1)]
+    copies.step(None)
+    kept = Copies(tmp_path / "copies", Board(), clock).load()
+    assert [(one.edition.applied, one.names) for one in kept] == [(11, board.desks["default"].names.everything())]
+    assert kept[0].published.chain == writer.states["default"].chain
+    writer.create("m", 2)
+    writer.learn("m")
+    writer.step()
+    follower.step(writer.store)
+    copies.step(None)
+    assert sorted(path.name for path in (tmp_path / "copies").glob("*.edition")) == ["default.edition", "m.edition"]
+    writer.drop("m")
+    follower.step(writer.store)
+    copies.step(clock.now_ms)
+    assert [path.name for path in (tmp_path / "copies").glob("*.edition")] == ["default.edition"]
+
+
+def test_a_copy_is_as_old_as_the_moment_it_was_last_known_to_be_the_newest(tmp_path: Path) -> None:
+    clock, writer, _follower, _board = setting()
+    board = Board()
+    copies = Copies(tmp_path, board, clock)
+    follower = Follower(board, clock, copies.offer)
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    fetched_ms = clock.now_ms
+    clock.now_ms += 100
+    assert [one.confirmed_ms for one in Copies(tmp_path, Board(), clock).load()] == []
+    copies.step(None)
+    assert [one.confirmed_ms for one in Copies(tmp_path, Board(), clock).load()] == [fetched_ms]
+    clock.now_ms += 60_000
+    follower.step(writer.store)
+    copies.step(clock.now_ms)
+    assert [one.confirmed_ms for one in Copies(tmp_path, Board(), clock).load()] == [clock.now_ms]
+    published_ms = fetched_ms - 1000
+    for damaged in ("{", "[1]", '{"default": true}', '{"default": -5}'):
+        (tmp_path / "confirmed.json").write_text(damaged)
+        assert [one.confirmed_ms for one in Copies(tmp_path, Board(), clock).load()] == [published_ms]  # as old as it is made
+
+
+def test_a_copy_with_any_byte_changed_or_missing_is_refused(tmp_path: Path) -> None:
+    clock, writer, _follower, _board = setting()
+    board, seen = Board(), list[Fetched]()
+    follower = Follower(board, clock, seen.append)
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    copies = Copies(tmp_path, board, clock)
+    copies.offer(seen[0])
+    copies.step(None)
+    path = tmp_path / "default.edition"
+    whole = path.read_bytes()
+    assert read_copy(path, clock).edition == seen[0].edition
+    rng = np.random.default_rng(0)
+    for at in rng.integers(0, len(whole), 60).tolist():
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        counted = Copies(tmp_path, Board(), clock)
+        assert counted.load() == []
+        assert counted.corrupt == 1
+    for length in (0, 10, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        assert Copies(tmp_path, Board(), clock).load() == []
+    path.write_bytes(whole)
+    path.rename(tmp_path / "other.edition")  # a copy of one model is not one of another
+    assert Copies(tmp_path, Board(), clock).load() == []
+
+
+def test_a_copy_that_cannot_be_written_is_said_and_stops_nobody(tmp_path: Path) -> None:
+    clock, writer, _follower, _board = setting()
+    board, seen = Board(), list[Fetched]()
+    Follower(board, clock, seen.append).step(writer.store)
+    writer.learn("default")
+    writer.step()
+    Follower(board, clock, seen.append).step(writer.store)
+    (tmp_path / "file").write_text("")
+    copies = Copies(tmp_path / "file", board, clock)
+    copies.offer(seen[0])
+    copies.step(None)
+    assert "file" in copies.failed

@@ -1,0 +1,303 @@
+"""Roles as processes of their own on a real Redis: two webs, two writers, a replica."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from riata.run.replay import replay
+from riata.store.redis import RedisSettings, open_redis
+from tests.redis_server import RedisServer, redis_version
+from tests.run.house import events
+from tests.running import Running
+
+pytestmark = pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")
+
+WAIT_S = 30.0
+NDJSON = {"Content-Type": "application/x-ndjson"}
+DOCUMENT = {"encoder": {"bits": 12}, "publish_every_ms": 20}
+
+
+class Fleet:
+    """A Redis and the processes of one service on it."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self.directory = directory
+        self.redis = stack.enter_context(RedisServer(directory / "redis"))
+        self._stack = stack
+
+    def add(self, name: str, role: str, wait: bool = True, **environment: str) -> Running:
+        """Start a process."""
+        running = Running.of_role(self.directory / name, role, self.redis.url, environment)
+        self._stack.enter_context(running).start(wait)
+        return running
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    with ExitStack() as stack:
+        yield Fleet(tmp_path, stack)
+
+
+def until(what: Callable[[], object], wait_s: float = WAIT_S) -> None:
+    """Wait until `what` is true; connections that are refused count as not yet."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            if what():
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < deadline, "it did not become true in time"
+        time.sleep(0.02)
+
+
+def body(rows: list[dict[str, Any]]) -> bytes:
+    return "\n".join(json.dumps(row) for row in rows).encode()
+
+
+def observe(running: Running, rows: list[dict[str, Any]], model: str = "m", wait: bool = False) -> httpx.Response:
+    """One attempt."""
+    url = f"{running.url}/models/{model}/observe{'?wait=applied' if wait else ''}"
+    return httpx.post(url, content=body(rows), headers=NDJSON, timeout=30)
+
+
+def observe_until_taken(running: Running, rows: list[dict[str, Any]], model: str = "m") -> int:
+    """Send until acknowledged; the place of the last event in the log."""
+    answers: list[httpx.Response] = []
+
+    def taken() -> bool:
+        answers.append(observe(running, rows, model))
+        assert answers[-1].status_code in (202, 503), answers[-1].text
+        return answers[-1].status_code == 202
+
+    until(taken)
+    return int(answers[-1].json()["seq"])
+
+
+def predict(running: Running, query: str = "colour=red&size=3", model: str = "m", **options: object) -> httpx.Response:
+    more = "".join(f"&_{name}={value}" for name, value in options.items())
+    return httpx.get(f"{running.url}/models/{model}/predict?{query}{more}", timeout=30)
+
+
+def ready(running: Running) -> httpx.Response:
+    return httpx.get(f"{running.url}/readyz", timeout=10)
+
+
+def metric(running: Running, name: str) -> float:
+    """The value of one series; 0 where it is not there."""
+    for line in httpx.get(f"{running.url}/metrics", timeout=10).text.splitlines():
+        if line.startswith(f"{name} "):
+            return float(line.rsplit(" ", 1)[1])
+    return 0.0
+
+
+def make_model(running: Running, document: dict[str, Any] = DOCUMENT) -> None:
+    answer = httpx.put(f"{running.url}/models/m", json=document, timeout=30)
+    assert answer.status_code in (200, 201), answer.text
+
+
+def replayed_margin_source(fleet: Fleet) -> tuple[bytes, str]:
+    """Weights and digest of an offline replay of m."""
+    store = open_redis(fleet.redis.url, RedisSettings())
+    try:
+        report = replay(store, "m")
+    finally:
+        store.close()
+    return report.state.learner.weights().beta.tobytes(), report.digest
+
+
+def test_a_fleet_learns_what_comes_through_any_web_and_survives_its_writer_and_its_redis(fleet: Fleet) -> None:
+    first, a, b = fleet.add("w1", "writer", wait=False), fleet.add("a", "web", wait=False), fleet.add("b", "web", wait=False)
+    replica = fleet.add("r", "replica", wait=False)
+    for running in (first, a, b, replica):
+        running.wait_until_ready()
+    second = fleet.add("w2", "writer", wait=False)
+    until(lambda: ready(second).status_code == 503 and "standing by; " in ready(second).json()["detail"])
+    make_model(a)
+    until(lambda: predict(b).status_code == 200)
+
+    # Events through both, read at the other at once; the same rows again change nothing.
+    rows = events(300, first_id=0)
+    for start in range(0, 300, 50):
+        to, other = (a, b) if start % 100 else (b, a)
+        seq = observe_until_taken(to, rows[start : start + 50])
+        answer = predict(other, min_seq=seq)
+        assert (answer.status_code, answer.json()["model"]["seq"] >= seq) == (200, True), answer.text
+    assert observe(b, rows[:50]).json()["duplicate"] == 50
+    answers = [predict(running, min_seq=301).json() for running in (first, a, b, replica)]
+    assert len({answer["margin"] for answer in answers}) == 1
+    assert answers[0]["model"]["stale_s"] == 0.0
+
+    # The writer dies; the other takes over; what it serves is what a replay of the log gives.
+    first.kill()
+    seq = observe_until_taken(a, events(100, seed=1, first_id=1000))
+    until(lambda: ready(second).status_code == 200)
+    until(lambda: predict(b, min_seq=seq).status_code == 200)
+    saved = httpx.post(f"{second.url}/models/m/snapshots", timeout=30)
+    assert saved.json()["state_digest"] == replayed_margin_source(fleet)[1]
+    assert metric(second, "riata_elections_total") == 1
+    assert metric(second, "riata_epoch") == 2
+    refused = httpx.post(f"{a.url}/models/m/snapshots", timeout=30)
+    assert (refused.status_code, refused.json()["code"]) == (409, "other_role")
+
+    # The Redis dies: everybody predicts, nobody accepts, nobody restarts; a replica even starts.
+    until(lambda: predict(replica, min_seq=seq).status_code == 200)
+    expected = predict(replica).json()["margin"]
+    until(lambda: (fleet.directory / "r" / "copies" / "m.edition").exists())
+    assert replica.stop() == 0  # what it follows is on its disk now
+    fleet.redis.kill()
+    for running in (a, b):
+        refused = observe(running, events(1))
+        assert (refused.status_code, refused.json()["outcome"]) in ((503, "not_accepted"), (503, "unknown")), refused.text
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert httpx.get(f"{running.url}/livez", timeout=10).status_code == 200
+        assert predict(running).json()["margin"] == expected
+    until(lambda: observe(a, events(1)).json()["code"] == "store_unreachable")
+    replica.start()
+    assert predict(replica).json()["margin"] == expected
+    assert predict(replica).json()["model"]["stale_s"] > 0.0
+    until(lambda: ready(replica).json()["warnings"])
+    fleet.redis.start()
+    seq = observe_until_taken(a, events(50, seed=2, first_id=5000))
+    if second.process.poll() is None:
+        try:
+            second.wait(5)
+        except Exception:
+            assert ready(second).status_code == 200
+    if second.process.poll() is not None:
+        assert second.process.returncode == 75  # its lease had lapsed
+        second.start()
+    for running in (second, a, b, replica):
+        until(lambda running=running: predict(running, min_seq=seq).status_code == 200)  # type: ignore[misc]
+    for running in (second, a, b, replica):
+        assert running.stop() == 0, running.output()
+
+
+def test_a_writer_that_was_paused_past_its_lease_is_fenced_and_ends_with_75(fleet: Fleet) -> None:
+    first, web = fleet.add("w1", "writer", wait=False), fleet.add("a", "web", wait=False)
+    first.wait_until_ready()
+    web.wait_until_ready()
+    make_model(web)
+    second = fleet.add("w2", "writer", wait=False)
+    until(lambda: ready(second).status_code == 503 and "standing by; " in ready(second).json()["detail"])
+    first.pause()
+    seq = observe_until_taken(web, events(50, first_id=0))
+    until(lambda: ready(second).status_code == 200)
+    until(lambda: predict(web, min_seq=seq).status_code == 200)
+    first.resume()
+    assert first.wait(30) == 75, first.output()
+    assert "owns the store" in first.output()
+    first.start(wait=False)
+    until(lambda: "standing by; " in ready(first).json()["detail"])
+    assert second.process.poll() is None
+
+
+@pytest.mark.slow
+def test_a_redis_that_was_rolled_back_ends_the_writer_and_counts_the_loss(fleet: Fleet, tmp_path: Path) -> None:
+    import shutil
+
+    writer, web = fleet.add("w", "writer", wait=False), fleet.add("a", "web", wait=False)
+    writer.wait_until_ready()
+    web.wait_until_ready()
+    make_model(web)
+    observe_until_taken(web, events(20, first_id=0))
+    fleet.redis.stop()
+    shutil.copytree(fleet.directory / "redis" / "appendonlydir", tmp_path / "yesterday")
+    fleet.redis.start()
+    until(lambda: observe(web, events(30, seed=1, first_id=100), wait=True).status_code == 200)
+    before = predict(web).json()["model"]["seq"]
+    assert before == 51
+    fleet.redis.kill()
+    shutil.rmtree(fleet.directory / "redis" / "appendonlydir")
+    shutil.copytree(tmp_path / "yesterday", fleet.directory / "redis" / "appendonlydir")
+    fleet.redis.start()
+    assert writer.wait(30) == 75, writer.output()
+    until(lambda: metric(web, 'riata_lost_events{model="m"}') == 30)
+    assert predict(web).json()["model"]["seq"] == before  # what was served is not taken back
+    writer.start()
+    seq = observe_until_taken(web, events(60, seed=2, first_id=500))
+    until(lambda: predict(web, min_seq=seq).status_code == 200)
+    assert seq == 81
+
+
+@pytest.mark.slow
+def test_changes_from_two_webs_are_both_kept_and_a_dropped_model_is_made_anew(fleet: Fleet) -> None:
+    writer, a, b = fleet.add("w", "writer", wait=False), fleet.add("a", "web", wait=False), fleet.add("b", "web", wait=False)
+    for running in (writer, a, b):
+        running.wait_until_ready()
+    make_model(a)
+    until(lambda: predict(b).status_code == 200)
+    with ThreadPoolExecutor(2) as pool:
+        for n in range(5):
+            asked = (
+                pool.submit(httpx.patch, f"{a.url}/models/m", json={"checkpoint_every_s": 100 + n}, timeout=30),
+                pool.submit(httpx.patch, f"{b.url}/models/m", json={"checkpoint_every_events": 1000 + n}, timeout=30),
+            )
+            answers = [one.result() for one in asked]
+            assert [answer.status_code for answer in answers] == [200, 200], [answer.text for answer in answers]
+            seq = max(answer.json()["seq"] for answer in answers)
+            until(lambda seq=seq: predict(a, min_seq=seq).status_code == 200)  # type: ignore[misc]
+            config = httpx.get(f"{a.url}/models/m", timeout=30).json()["config"]
+            assert (config["checkpoint_every_s"], config["checkpoint_every_events"]) == (100 + n, 1000 + n)
+    until(lambda: "pid" in httpx.delete(f"{a.url}/models/m?confirm=m", timeout=30).json()["detail"])
+    refused = httpx.delete(f"{a.url}/models/m?confirm=m", timeout=30)
+    assert (refused.status_code, refused.json()["code"]) == (409, "other_role")
+    assert httpx.delete(f"{writer.url}/models/m?confirm=m", timeout=30).status_code == 200
+    until(lambda: predict(a).status_code == 404 and predict(b).status_code == 404)
+    make_model(b, {"encoder": {"bits": 10}})
+    assert observe(a, events(5), wait=True).status_code in (200, 404)
+    until(lambda: predict(a).status_code == 200)
+    assert httpx.get(f"{a.url}/models/m", timeout=30).json()["config"]["encoder"]["bits"] == 10
+
+
+@pytest.mark.slow
+def test_a_redis_that_is_no_longer_durable_takes_no_events_until_it_is(fleet: Fleet) -> None:
+    one = fleet.add("one", "all")
+    until(lambda: observe(one, events(5), "default").status_code == 202)
+    fleet.redis.cli("CONFIG", "SET", "appendfsync", "no")
+    until(lambda: observe(one, events(1), "default").status_code == 503, 12)
+    refused = observe(one, events(1), "default")
+    assert (refused.json()["code"], refused.json()["outcome"]) == ("store_refuses", "not_accepted")
+    assert "appendfsync" in refused.json()["detail"]
+    assert predict(one, model="default").status_code == 200
+    assert ready(one).json()["accepting"] is False
+    assert metric(one, 'riata_store_refuses{code="store_refuses"}') == 1
+    fleet.redis.cli("CONFIG", "SET", "appendfsync", "always")
+    until(lambda: observe(one, events(1), "default").status_code == 202, 12)
+    assert one.stop() == 0, one.output()
+
+
+@pytest.mark.parametrize("role", ["all", "web", "replica"])
+def test_a_redis_that_is_not_durable_is_refused_at_the_start(fleet: Fleet, role: str) -> None:
+    fleet.redis.cli("CONFIG", "SET", "appendfsync", "everysec")
+    running = fleet.add(role, role, wait=False)
+    assert running.wait(60) == 1
+    assert "appendfsync" in running.output()
+
+
+def test_a_role_begins_before_its_redis_does(fleet: Fleet) -> None:
+    fleet.redis.stop()
+    one = fleet.add("one", "all", wait=False)
+    until(lambda: ready(one).status_code == 503)
+    assert httpx.get(f"{one.url}/livez", timeout=10).status_code == 200
+    fleet.redis.start()
+    one.wait_until_ready()
+    until(lambda: observe(one, events(5), "default").status_code == 202)
+    assert one.stop() == 0, one.output()
+
+
+def test_a_role_needs_a_store_that_is_shared(tmp_path: Path) -> None:
+    running = Running.of_role(tmp_path / "d", "web", "sqlite:")
+    with running:
+        running.start(wait=False)
+        assert running.wait(60) == 2
+        assert "needs a store that several processes share" in running.output()

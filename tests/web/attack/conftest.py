@@ -1,0 +1,77 @@
+"""A real server on a socket, with deadlines short enough to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from riata.base.clock import ManualClock
+from riata.run.config import ModelConfig
+from riata.web.app import create_app
+from riata.web.bounds import Bounds, Front
+from riata.web.gate import Gate
+from riata.web.settings import WebSettings
+from riata.wire.parse import parse_examples
+from tests.web.fake_service import FakeModel, FakeService
+from tests.web.serving import serving
+
+BODY_BYTES_MAX = 256 * 1024
+QUICK = Bounds(head_s=0.4, body_idle_s=0.5, write_s=0.5, idle_s=1.0, linger_s=0.5)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server: its port, what it counts, and the service behind it."""
+
+    port: int
+    front: Front
+    service: FakeService
+
+    @property
+    def appended(self) -> int:
+        """Rows that were taken."""
+        return self.service.all["default"].seq - 1
+
+
+Start = Callable[..., Target]
+
+
+@pytest.fixture(scope="session")
+def parser_loaded() -> None:
+    """The compiled reader is loaded, which takes a second the first time."""
+    service = FakeService(ManualClock())
+    body = b'{"features":{"a":1},"label":1}'
+    parse_examples(body, "application/json", service.context("default", labelled=True), labelled=True)
+
+
+def begin(stack: ExitStack, bounds: Bounds = QUICK, gate: Gate | None = None, body_s: float = 2.0) -> Target:
+    """Start a server that lives as long as `stack`."""
+    front, service = Front(bounds), FakeService(ManualClock(10_000))
+    settings = WebSettings(body_bytes_max=BODY_BYTES_MAX, body_deadline_s=body_s)
+    app = create_app(service, service, settings, service.clock, gate=gate)
+    return Target(stack.enter_context(serving(app, front=front)), front, service)
+
+
+@pytest.fixture
+def start(parser_loaded: None) -> Iterator[Start]:  # noqa: ARG001
+    """Start servers with bounds of the test's choice."""
+    with ExitStack() as stack:
+        yield lambda *more, **named: begin(stack, *more, **named)
+
+
+@pytest.fixture(scope="module")
+def standing(parser_loaded: None) -> Iterator[Target]:  # noqa: ARG001
+    """One server for all tests of a module."""
+    with ExitStack() as stack:
+        yield begin(stack)
+
+
+@pytest.fixture
+def target(standing: Target) -> Target:
+    """The server of the module, with nothing counted and nothing learnt."""
+    standing.front.refused.clear()
+    standing.service.all = {"default": FakeModel("default", ModelConfig())}
+    return standing

@@ -1,0 +1,93 @@
+"""Bytes through a socket, and what came back, told apart into answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+
+ROW = b'{"features":{"a":1},"label":1}'
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer: status, the code of its problem document (empty where it is none), headers in lower case, body."""
+
+    status: int
+    code: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Everything that came, and whether the other side closed."""
+
+    replies: list[Reply]
+    closed: bool
+
+    @property
+    def told(self) -> list[tuple[int, str]]:
+        """Status and code of each answer."""
+        return [(reply.status, reply.code) for reply in self.replies]
+
+
+def read_replies(heard: bytes) -> list[Reply]:
+    """Take bytes apart into answers; raises where they are none."""
+    replies = []
+    while heard:
+        head, _, rest = heard.partition(b"\r\n\r\n")
+        first, *lines = head.split(b"\r\n")
+        assert first.startswith(b"HTTP/1.1 "), first
+        headers = {name.decode().lower(): value.strip().decode() for name, _, value in (line.partition(b":") for line in lines)}
+        status = int(first[9:12])
+        if status == 100:
+            heard = rest
+            continue
+        length = int(headers["content-length"])
+        body, heard = rest[:length], rest[length:]
+        assert len(body) == length, "the answer is cut short"
+        problem = headers.get("content-type") == "application/problem+json"
+        replies.append(Reply(status, json.loads(body)["code"] if problem else "", headers, body))
+    return replies
+
+
+def listen_to(connection: socket.socket, silence_s: float = 3.0) -> Heard:
+    """Read until the other side closes, or says nothing for `silence_s`."""
+    heard, closed = b"", False
+    connection.settimeout(silence_s)
+    try:
+        while part := connection.recv(1 << 20):
+            heard += part
+        closed = True
+    except TimeoutError:
+        pass
+    except ConnectionResetError:
+        closed = True
+    return Heard(read_replies(heard), closed)
+
+
+def talk(port: int, *parts: bytes, silence_s: float = 3.0, half_close: bool = False) -> Heard:
+    """Send bytes, each part on its own, and listen."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            for part in parts:
+                connection.sendall(part)
+            if half_close:
+                connection.shutdown(socket.SHUT_WR)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        return listen_to(connection, silence_s)
+
+
+def post(body: bytes, *headers: bytes, path: bytes = b"/observe", length: int | None = None) -> bytes:
+    """A POST of JSON; `length` announces another one than the body has."""
+    head = [b"POST %s HTTP/1.1" % path, b"Host: t", b"Content-Type: application/json", *headers]
+    head.append(b"Content-Length: %d" % (len(body) if length is None else length))
+    return b"\r\n".join(head) + b"\r\n\r\n" + body
+
+
+def get(path: bytes, *headers: bytes) -> bytes:
+    """A GET."""
+    return b"\r\n".join([b"GET %s HTTP/1.1" % path, b"Host: t", *headers]) + b"\r\n\r\n"

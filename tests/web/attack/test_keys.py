@@ -1,0 +1,453 @@
+"""Keys (rows 62, 63): every route, every scope, every model; what is refused says no more than it must."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from riata.base.clock import ManualClock
+from riata.base.errors import BadInput
+from riata.client import Riata
+from riata.client.errors import ApiNotFound, ApiRefused
+from riata.run.config import ModelConfig
+from riata.web import gate as gate_module
+from riata.web.app import create_app
+from riata.web.buckets import BURST_S, Bucket, Buckets
+from riata.web.gate import Gate, KeysFile
+from riata.web.keys import KeyEntry, KeyRing, Unauthenticated, digest_of, entry_text, new_token, parse_keys, read_keys, ring_of
+from riata.web.openapi import operations
+from riata.web.scopes import ADMIN, ANY, OBSERVE, OPEN, PREDICT, SCOPE_OF, place
+from riata.web.settings import WebSettings
+from tests.web.asking import Client, asking
+from tests.web.fake_service import FakeModel, FakeService
+
+ROW = b'{"features":{"a":1},"label":1}'
+UNLABELLED = b'{"features":{"a":1}}'
+NOW_MS = 1_800_000_000_000
+BODIES: dict[tuple[str, str], tuple[bytes, str]] = {
+    ("POST", "observe"): (ROW, "application/json"),
+    ("POST", "predict"): (UNLABELLED, "application/json"),
+    ("PUT", ""): (b"{}", "application/json"),
+    ("PATCH", ""): (b"{}", "application/json"),
+    ("POST", "restore"): (b'{"generation":1}', "application/json"),
+    ("POST", "import"): (b"fake export of mine", "application/octet-stream"),
+}
+
+
+def made(id_: str, scopes: list[str], models: list[str] | str = "*", **more: Any) -> tuple[str, KeyEntry]:
+    token = new_token(id_)
+    return token, KeyEntry(id_, digest_of(token), scopes, models, **more)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def app_of(entries: list[KeyEntry], service: FakeService, buckets: Buckets | None = None) -> Any:
+    file = KeysFile(Path("/nowhere"))
+    file.ring = ring_of(entries)
+    gate = Gate(service.clock, file, buckets or Buckets())
+    return create_app(service, service, WebSettings(), service.clock, gate=gate)
+
+
+@pytest.fixture
+def service() -> FakeService:
+    found = FakeService(ManualClock(NOW_MS))
+    for name in ("mine", "theirs"):
+        found.all[name] = FakeModel(name, ModelConfig(), generations=[1])
+    found.all["default"].generations.append(1)
+    return found
+
+
+TOKENS = {scope: made(scope, [scope], ["mine", "default"]) for scope in (OBSERVE, PREDICT, ADMIN)}
+
+
+@pytest.fixture
+def client(service: FakeService) -> Iterator[Client]:
+    with asking(app_of([entry for _, entry in TOKENS.values()], service)) as found:
+        yield found
+
+
+def ask(client: Client, method: str, template: str, model: str, headers: dict[str, str]) -> httpx.Response:
+    path = template.replace("{model}", model).replace("{asset}", "start.js")
+    verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
+    body, kind = BODIES.get((method, verb), (b"", "application/json"))
+    options = f"?confirm={model}" if method == "DELETE" else ""
+    return client.ask(method, path + options, content=body, headers={"Content-Type": kind, **headers})
+
+
+# -- the table
+
+
+def routes_under(routes: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """Every method and path that is routed, those of included routers too."""
+    for route in routes:
+        if hasattr(route, "original_router"):
+            yield from routes_under(route.original_router.routes)
+        else:
+            yield from ((method, route.path) for method in route.methods if method != "HEAD")
+
+
+def test_every_route_of_the_application_is_in_the_table_and_no_other(service: FakeService) -> None:
+    app = create_app(service, service, WebSettings(), service.clock)
+    assert set(routes_under(app.routes)) == set(SCOPE_OF)
+    assert {(operation.method.upper(), operation.path) for operation in operations()} <= set(SCOPE_OF)
+
+
+def test_a_route_without_an_entry_cannot_be_reached(service: FakeService) -> None:
+    app = app_of([TOKENS[ADMIN][1]], service)
+
+    async def forgotten() -> str:
+        return "reached"
+
+    app.add_api_route("/forgotten", forgotten)
+    with asking(app) as client:
+        assert client.get("/forgotten").status_code == 401
+        assert client.get("/forgotten", headers=bearer(TOKENS[ADMIN][0])).status_code == 404
+
+
+@pytest.mark.parametrize(("method", "template"), SCOPE_OF)
+def test_without_a_key_only_open_routes_answer(client: Client, method: str, template: str) -> None:
+    for headers in ({}, bearer("riata_nobody_" + "A" * 43), {"Authorization": "Basic eDp5"}):
+        answer = ask(client, method, template, "mine", headers)
+        if SCOPE_OF[method, template] == OPEN:
+            assert answer.status_code == 200
+        else:
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+            assert answer.json()["code"] in ("unauthenticated", "bad_key")
+
+
+@pytest.mark.parametrize("scope", [OBSERVE, PREDICT, ADMIN])
+@pytest.mark.parametrize(("method", "template"), SCOPE_OF)
+def test_a_key_opens_the_routes_of_its_scope_and_no_other(client: Client, method: str, template: str, scope: str) -> None:
+    answer = ask(client, method, template, "mine", bearer(TOKENS[scope][0]))
+    if SCOPE_OF[method, template] in (OPEN, ANY, scope):
+        assert answer.status_code not in (401, 403, 429)
+        assert answer.status_code < 500
+        assert answer.status_code != 404
+    else:
+        assert answer.status_code == 403
+        assert answer.json()["code"] == "wrong_scope"
+
+
+@pytest.mark.parametrize("scope", [OBSERVE, PREDICT, ADMIN])
+@pytest.mark.parametrize(("method", "template"), [route for route in SCOPE_OF if "{model}" in route[1]])
+def test_models_of_others_are_as_if_they_were_not_there(
+    client: Client, service: FakeService, method: str, template: str, scope: str
+) -> None:
+    before = {name: (model.seq, len(model.generations)) for name, model in service.all.items()}
+    answers = {name: ask(client, method, template, name, bearer(TOKENS[scope][0])) for name in ("theirs", "nobodys")}
+    assert {name: answer.status_code for name, answer in answers.items()} == {"theirs": 404, "nobodys": 404}
+    assert answers["theirs"].content == answers["nobodys"].content
+    assert answers["theirs"].headers == answers["nobodys"].headers
+    assert "mine" not in answers["theirs"].text
+    assert {name: (model.seq, len(model.generations)) for name, model in service.all.items()} == before
+
+
+def test_a_model_of_ones_own_that_is_not_there_names_no_other(service: FakeService) -> None:
+    token, entry = made("k", [PREDICT, ADMIN], ["mine", "thirs"])
+    with asking(app_of([entry], service)) as client:
+        missing = client.get("/models/thirs/predict?a=1", headers=bearer(token))
+        assert missing.status_code == 404
+        assert "theirs" not in missing.text
+        assert ask(client, "PUT", "/models/{model}", "thirs", bearer(token)).status_code == 201
+        assert client.get("/models/thirs/predict?a=1", headers=bearer(token)).status_code == 200
+
+
+def test_lists_name_what_the_key_may_see(client: Client, service: FakeService) -> None:
+    listed = client.get("/models", headers=bearer(TOKENS[OBSERVE][0])).json()["models"]
+    assert [line["name"] for line in listed] == ["default", "mine"]
+    for path in ("/readyz", "/v2/health/ready"):
+        assert client.get(path).json()["models"] == {}
+        assert set(client.get(path, headers=bearer(TOKENS[OBSERVE][0])).json()["models"]) == {"default", "mine"}
+    service.is_ready = False
+    assert client.get("/readyz").status_code == 503
+    assert client.get("/readyz").json()["reasons"] == []
+
+
+def test_a_key_without_the_default_model_has_no_short_routes(service: FakeService) -> None:
+    token, entry = made("k", [OBSERVE, PREDICT], ["mine"])
+    with asking(app_of([entry], service)) as client:
+        assert client.get("/predict?a=1", headers=bearer(token)).status_code == 404
+        assert client.post("/observe", ROW, **bearer(token)).status_code == 404
+        assert client.get("/models/mine/predict?a=1", headers=bearer(token)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/models/a/observe", ("/models/{model}/observe", "a")),
+        ("/models/a", ("/models/{model}", "a")),
+        ("/models/a/", ("/models/{model}/", "a")),
+        ("/models//observe", ("/models/{model}/observe", "")),
+        ("/models", ("/models", None)),
+        ("/observe", ("/observe", "default")),
+        ("/docs/x", ("/docs/{asset}", None)),
+        ("/observe/", ("/observe/", None)),
+    ],
+)
+def test_a_path_is_placed(path: str, found: tuple[str, str | None]) -> None:
+    assert place(path) == found
+
+
+@pytest.mark.parametrize(
+    "path", ["/models/mine%2Fobserve", "//observe", "/models/theirs%2fobserve", "/models/./theirs", "/OBSERVE"]
+)
+def test_paths_written_otherwise_open_nothing(client: Client, path: str) -> None:
+    answer = client.get(path, headers=bearer(TOKENS[PREDICT][0]))
+    assert answer.status_code in (404, 405)
+
+
+# -- one key
+
+
+def ring(*entries: KeyEntry) -> KeyRing:
+    return ring_of(entries)
+
+
+def test_what_is_no_key_is_told_so() -> None:
+    token, entry = made("k", [OBSERVE])
+    other, _ = made("k", [OBSERVE])
+    assert ring(entry).find(f"Bearer {token}".encode(), NOW_MS).id == "k"
+    assert ring(entry).find(f"bearer {token}".encode(), NOW_MS).id == "k"
+    wrong = [
+        token[:-1],
+        token[:20],
+        other,
+        token.replace("_k_", "_j_"),
+        token + "A",
+        token + " ",
+        token.upper(),
+        "",
+        " ",
+        "x" * 10_000,
+    ]
+    for bad in (*wrong, token.swapcase(), token[:-1] + ("A" if token[-1] != "A" else "B")):
+        with pytest.raises(Unauthenticated) as caught:
+            ring(entry).find(f"Bearer {bad}".encode(), NOW_MS)
+        assert caught.value.code == "bad_key"
+        assert len(bad) < 12 or bad not in caught.value.detail
+    for header in (b"", token.encode(), b"Basic " + token.encode(), b"Bearer  " + token.encode(), b"Bearer\t" + token.encode()):
+        with pytest.raises(Unauthenticated):
+            ring(entry).find(header, NOW_MS)
+
+
+def test_a_key_ends_when_it_expires() -> None:
+    token, entry = made("k", [OBSERVE], expires=datetime.fromtimestamp(NOW_MS / 1000, UTC))
+    assert ring(entry).find(f"Bearer {token}".encode(), NOW_MS - 1).id == "k"
+    with pytest.raises(Unauthenticated) as caught:
+        ring(entry).find(f"Bearer {token}".encode(), NOW_MS)
+    assert caught.value.code == "key_expired"
+
+
+def test_two_authorizations_are_refused(client: Client) -> None:
+    headers = [("Authorization", f"Bearer {TOKENS[PREDICT][0]}"), ("Authorization", f"Bearer {TOKENS[ADMIN][0]}")]
+    assert client.ask("GET", "/predict?a=1", headers=headers).status_code == 400
+
+
+def test_keys_are_drawn_from_256_bits() -> None:
+    tokens = {new_token("k") for _ in range(100)}
+    assert len(tokens) == 100
+    assert {len(token) for token in tokens} == {len("riata_k_") + 43}
+
+
+def test_what_is_compared_is_always_a_digest_of_the_whole_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why no timing can tell a near miss from a far one: 32 bytes that a guess does not steer are compared in constant time."""
+    seen: list[tuple[bytes, bytes]] = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        seen.append((a, b))
+        return a == b
+
+    monkeypatch.setattr("riata.web.keys.hmac.compare_digest", compare)
+    token, entry = made("k", [OBSERVE])
+    guesses = [token[:-1] + "A", token[:8] + "A" * 43, f"riata_unknown_{'A' * 43}"]
+    for guess in guesses:
+        with pytest.raises(Unauthenticated):
+            ring(entry).find(f"Bearer {guess}".encode(), NOW_MS)
+    assert [len(a) for a, _ in seen] == [32] * len(guesses)
+    assert [b for _, b in seen] == [bytes.fromhex(entry.sha256)] * 2 + [bytes(32)]
+
+
+# -- the file
+
+
+def write(path: Path, *entries: KeyEntry, mode: int = 0o640) -> Path:
+    aside = path.with_suffix(".new")
+    aside.write_text("\n".join(entry_text(entry) for entry in entries))
+    aside.chmod(mode)
+    os.replace(aside, path)
+    return path
+
+
+def test_a_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    moment = datetime(2027, 1, 31, 12, tzinfo=UTC)
+    entries = [made("a", [OBSERVE, PREDICT], ["x", "y"])[1], made("b", [ADMIN], "*", requests_per_s=2.5, expires=moment)[1]]
+    assert read_keys(write(tmp_path / "keys", *entries)) == entries
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o440, 0o400])
+def test_a_file_that_others_cannot_read_is_taken(tmp_path: Path, mode: int) -> None:
+    assert read_keys(write(tmp_path / "keys", made("a", [OBSERVE])[1], mode=mode))
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o641, 0o666, 0o604])
+def test_a_file_that_others_can_read_is_refused_with_the_command_that_helps(tmp_path: Path, mode: int) -> None:
+    path = write(tmp_path / "keys", made("a", [OBSERVE])[1], mode=mode)
+    with pytest.raises(BadInput, match=f"chmod 640 {path}") as caught:
+        read_keys(path)
+    assert caught.value.code == "bad_keys_file"
+
+
+GOOD = entry_text(made("good", [OBSERVE])[1])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff",
+        b"key = ",
+        b"[[key]]\nid = 'x'",
+        b"[[keys]]",
+        GOOD.replace('"observe"', '"write"').encode(),
+        GOOD.replace('id = "good"', 'id = "Good"').encode(),
+        GOOD.replace('"*"', '"mine"').encode(),
+        GOOD.replace('"*"', '["Not A Name"]').encode(),
+        GOOD.replace('["observe"]', "[]").encode(),
+        (GOOD + GOOD).encode(),
+        (GOOD + "expires = 2027-01-01T00:00:00").encode(),
+        (GOOD + "requests_per_s = -1").encode(),
+        (GOOD + "secret = 'x'").encode(),
+        GOOD.replace("sha256 = \"", "sha256 = \"0").encode(),
+    ],
+)  # fmt: skip
+def test_what_is_no_file_of_keys_is_refused(content: bytes) -> None:
+    assert parse_keys(GOOD.encode(), "keys")
+    with pytest.raises(BadInput) as caught:
+        parse_keys(content, "keys")
+    assert caught.value.code == "bad_keys_file"
+
+
+def test_a_new_file_is_taken_and_a_bad_one_leaves_the_old_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = made("first", [OBSERVE]), made("second", [OBSERVE])
+    path = write(tmp_path / "keys", first[1])
+    file = KeysFile(path)
+    file.load()
+    assert not file.refresh()
+    write(path, first[1], second[1])
+    assert file.refresh()
+    assert set(file.ring.keys) == {b"first", b"second"}
+    write(path, second[1])
+    assert file.refresh()
+    assert set(file.ring.keys) == {b"second"}
+    kept = file.ring
+    path.write_text("not a file of keys")
+    assert not file.refresh()
+    assert not file.refresh()
+    write(path, first[1], mode=0o644)
+    assert not file.refresh()
+    path.unlink()
+    assert not file.refresh()
+    assert file.ring is kept
+    assert file.failures == 3, "each bad reading is counted and said once"
+    assert len([record for record in caplog.records if "stay in force" in record.message]) == 3
+    write(path, first[1])
+    assert file.refresh()
+    assert set(file.ring.keys) == {b"first"}
+
+
+def test_a_running_service_takes_keys_back_within_the_time_of_a_look(
+    tmp_path: Path, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_module, "WATCH_S", 0.05)
+    token, entry = made("k", [PREDICT])
+    path = write(tmp_path / "keys", entry)
+    file = KeysFile(path)
+    file.load()
+    with asking(create_app(service, service, WebSettings(), service.clock, gate=Gate(service.clock, file))) as client:
+        assert client.get("/predict?a=1", headers=bearer(token)).status_code == 200
+        write(path)
+        deadline = time.monotonic() + 10
+        while client.get("/predict?a=1", headers=bearer(token)).status_code == 200:
+            assert time.monotonic() < deadline
+        assert client.get("/predict?a=1", headers=bearer(token)).status_code == 401
+
+
+# -- rates
+
+
+def test_a_bucket_lets_through_its_rate_and_a_burst() -> None:
+    bucket = Bucket(10.0)
+    assert [bucket.take(0) for _ in range(int(10 * BURST_S))] == [0.0] * int(10 * BURST_S)
+    assert bucket.take(0) == pytest.approx(0.1)
+    assert bucket.take(100) == 0.0
+    assert bucket.take(100) > 0.0
+    assert sum(bucket.take(at) == 0.0 for at in range(100, 10_100)) == pytest.approx(100, abs=1)
+
+
+def test_too_many_requests_are_told_when_to_come_back(service: FakeService) -> None:
+    clock = service.clock
+    token, entry = made("slow", [PREDICT], requests_per_s=1.0)
+    free, other = made("free", [PREDICT])
+    with asking(app_of([entry, other], service, Buckets(per_key=100.0))) as client:
+        statuses = [client.get("/predict?a=1", headers=bearer(token)).status_code for _ in range(4)]
+        assert statuses == [200, 200, 429, 429]
+        refused = client.get("/predict?a=1", headers=bearer(token))
+        assert refused.json()["code"] == "too_many_requests"
+        assert refused.headers["retry-after"] == "1"
+        assert client.get("/predict?a=1", headers=bearer(free)).status_code == 200
+        assert client.get("/livez", headers=bearer(token)).status_code == 200
+        clock.now_ms += 1000
+        assert client.get("/predict?a=1", headers=bearer(token)).status_code == 200
+
+
+def test_all_together_have_a_rate_without_any_key(service: FakeService) -> None:
+    gate = Gate(service.clock, None, Buckets(together=2.0))
+    with asking(create_app(service, service, WebSettings(), service.clock, gate=gate)) as client:
+        assert [client.get("/predict?a=1").status_code for _ in range(6)] == [200] * 4 + [429] * 2
+        assert client.get("/readyz").status_code == 200
+
+
+def test_buckets_are_kept_for_known_keys_only() -> None:
+    buckets = Buckets(per_key=1.0)
+    for at in range(100):
+        buckets.take(f"key-{at}", None, 0)
+    buckets.forget({"key-1"})
+    assert buckets.take("key-1", None, 0) == 0.0
+    assert buckets.take("key-1", None, 0) > 0.0, "the bucket of a key that stays is not filled anew"
+    assert len(buckets._of) == 1
+
+
+# -- the client
+
+
+def test_the_client_sends_its_key(service: FakeService) -> None:
+    with asking(app_of([TOKENS[PREDICT][1]], service)) as client:
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            answer = client.ask(
+                request.method, str(request.url.raw_path.decode()), content=request.content, headers=request.headers
+            )
+            return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+
+        transport = httpx.MockTransport(handle)
+        with Riata("http://t", transport=transport, api_key=TOKENS[PREDICT][0]) as riata:
+            assert riata.predict([{"features": {"a": 1}}], model="mine")
+            with pytest.raises(ApiNotFound):
+                riata.predict([{"features": {"a": 1}}], model="theirs")
+            with pytest.raises(ApiRefused) as caught:
+                riata.create_model("mine", {})
+            assert caught.value.status == 403
+        with Riata("http://t", transport=transport) as riata, pytest.raises(ApiRefused) as caught:
+            riata.version()
+        assert caught.value.status == 401
+        with pytest.raises(BadInput):
+            Riata("http://t", api_key="a\nb")

@@ -1,0 +1,165 @@
+"""Clients that take their time (row 46): each way of holding a connection ends when its deadline says, and not before."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+import pytest
+
+from tests.web.attack.conftest import QUICK, Start, Target
+from tests.web.attack.raw import ROW, Heard, get, listen_to, post, talk
+
+SLACK_S = 1.5  # the machine may be busy; without a deadline all of these would last for minutes
+CHUNKED = b"POST /observe HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def connect(target: Target) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", target.port), timeout=10)
+
+
+def trickle(target: Target, first: bytes, parts: Iterable[bytes], every_s: float) -> tuple[Heard, float]:
+    """Send `first`, then one part after the other until an answer comes; returns what came and after how many seconds."""
+    with connect(target) as connection:
+        connection.sendall(first)
+        begun = time.monotonic()
+        connection.settimeout(every_s)
+        for part in parts:
+            try:
+                if connection.recv(1, socket.MSG_PEEK) is not None:
+                    break
+            except TimeoutError:
+                connection.sendall(part)
+            except ConnectionResetError:
+                break
+        heard = listen_to(connection, 5)
+        return heard, time.monotonic() - begun
+
+
+def test_a_connection_that_says_nothing_is_closed(target: Target) -> None:
+    with connect(target) as connection:
+        begun = time.monotonic()
+        assert listen_to(connection, 5) == Heard([], True)
+        took = time.monotonic() - begun
+    assert QUICK.head_s * 0.9 <= took < QUICK.head_s + SLACK_S
+
+
+def test_a_head_that_trickles_is_given_up(target: Target) -> None:
+    heard, took = trickle(target, b"GET /livez HTTP/1.1\r\nHost: t\r\nX: ", [b"x"] * 1000, 0.1)
+    assert heard.told == [(408, "head_too_slow")]
+    assert heard.closed
+    assert QUICK.head_s * 0.9 <= took < QUICK.head_s + QUICK.linger_s + SLACK_S
+
+
+def test_empty_lines_before_a_head_do_not_hold_a_connection(target: Target) -> None:
+    heard, took = trickle(target, b"\r\n", [b"\r\n"] * 1000, 0.1)
+    assert heard == Heard([], True)
+    assert took < QUICK.head_s + SLACK_S
+
+
+def test_a_second_head_has_the_same_deadline(target: Target) -> None:
+    heard, _ = trickle(target, get(b"/livez") + b"GET /livez HTTP/1.1\r\n", [], 0.1)
+    assert heard.told == [(200, ""), (408, "head_too_slow")]
+
+
+def test_a_head_in_pieces_within_its_deadline_is_read(target: Target) -> None:
+    heard, _ = trickle(target, b"GET /li", [b"vez HTTP/1.1\r\nHo", b"st: t\r\n", b"\r\n", b""], 0.05)
+    assert heard.told == [(200, "")]
+
+
+@pytest.mark.parametrize("head", [post(b"", length=30), CHUNKED], ids=["length", "chunks"])
+def test_a_body_that_never_comes_is_given_up(target: Target, head: bytes) -> None:
+    heard, took = trickle(target, head, [], 0.1)
+    assert heard.told == [(408, "body_too_slow")]
+    assert heard.closed
+    assert QUICK.body_idle_s * 0.9 <= took < QUICK.body_idle_s + QUICK.linger_s + SLACK_S
+    assert target.appended == 0
+
+
+def test_a_body_that_stalls_is_given_up(target: Target) -> None:
+    heard, _ = trickle(target, post(ROW[:10], length=len(ROW)), [], 0.1)
+    assert heard.told == [(408, "body_too_slow")]
+    assert target.appended == 0
+
+
+def test_a_body_that_trickles_is_given_up_at_its_whole_deadline(start: Start) -> None:
+    target = start(body_s=0.8)
+    heard, took = trickle(target, post(b" ", length=200_000), [b" "] * 1000, 0.1)
+    assert heard.told == [(408, "body_too_slow")]
+    assert took < 0.8 + QUICK.linger_s + SLACK_S
+    assert target.front.refused["body_too_slow"] == 0, "the route said it, not the connection"
+
+
+def test_framing_without_body_is_no_progress(target: Target) -> None:
+    heard, took = trickle(target, CHUNKED + b"1e;a=", [b"b"] * 1000, 0.1)
+    assert heard.told == [(408, "body_too_slow")]
+    assert took < QUICK.body_idle_s + QUICK.linger_s + SLACK_S
+
+
+def test_a_body_in_pieces_within_its_deadline_is_taken(target: Target) -> None:
+    pieces = [ROW[at : at + 5] for at in range(0, len(ROW), 5)]
+    heard, _ = trickle(target, post(b"", length=len(ROW)), [*pieces, b""], 0.15)
+    assert heard.told == [(202, "")]
+    assert target.appended == 1
+
+
+def test_the_rest_of_a_body_that_was_answered_without_it_is_not_waited_for(target: Target) -> None:
+    heard, took = trickle(target, post(b"", path=b"/models/none/observe", length=30), [], 0.1)
+    assert heard.told == [(404, "model_not_found")]
+    assert heard.closed
+    assert took < QUICK.linger_s + SLACK_S
+
+
+def test_a_connection_between_two_requests_is_closed_when_it_has_been_idle(target: Target) -> None:
+    begun = time.monotonic()
+    heard = talk(target.port, get(b"/livez"), silence_s=5)
+    took = time.monotonic() - begun
+    assert heard.told == [(200, "")]
+    assert heard.closed
+    assert QUICK.idle_s * 0.9 <= took < QUICK.idle_s + SLACK_S
+
+
+@pytest.mark.parametrize("last", [b"", b"Connection: close\r\n"], ids=["kept", "closed"])
+def test_an_answer_that_is_not_taken_is_dropped(start: Start, monkeypatch: pytest.MonkeyPatch, last: bytes) -> None:
+    target = start()
+    large = bytes(32 * 2**20)
+
+    async def export(_model: str) -> bytes:
+        return large
+
+    monkeypatch.setattr(target.service, "export", export)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        connection.connect(("127.0.0.1", target.port))
+        connection.sendall(b"GET /models/default/export HTTP/1.1\r\nHost: t\r\n%s\r\n" % last)
+        begun = time.monotonic()
+        while not target.front.refused["slow_reader"]:
+            assert time.monotonic() - begun < 10, "the answer is still held"
+            time.sleep(0.02)
+        assert time.monotonic() - begun >= QUICK.write_s * 0.9
+        connection.settimeout(5)
+        received = 0
+        with suppress(ConnectionResetError):
+            while part := connection.recv(1 << 20):
+                received += len(part)
+    assert received < len(large)
+
+
+def test_an_answer_that_is_taken_slowly_arrives_whole(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = start()
+    large = bytes(8 * 2**20)
+
+    async def export(_model: str) -> bytes:
+        return large
+
+    monkeypatch.setattr(target.service, "export", export)
+    with connect(target) as connection:
+        connection.sendall(get(b"/models/default/export", b"Connection: close"))
+        received = b""
+        while part := connection.recv(1 << 20):
+            received += part
+            time.sleep(0.1)
+    assert received.endswith(large)
+    assert target.front.refused == {}
