@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
+import pytest
 
 from riata.run.recovery import DEATHS_MAX
 from riata.run.replay import replay
+from riata.store.redis import open_redis
 from riata.store.sqlite import read_sqlite
 from tests.chaos.poisoned import POISON
+from tests.redis_server import RedisServer, redis_version
 from tests.running import Running
 
 ROWS = 30
@@ -40,6 +44,45 @@ def test_an_event_that_kills_the_process_is_skipped_alone_after_three_starts(tmp
         report = replay(store, "default")  # by the learner that does not die: the log says which event is left out
     finally:
         store.close()
+    assert report.equal
+    assert report.compared
+    assert report.state.skipped == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")
+def test_an_event_that_kills_the_writer_of_a_shared_store_is_skipped_alone_while_web_goes_on(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        redis = stack.enter_context(RedisServer(tmp_path / "redis"))
+        web = stack.enter_context(Running.of_role(tmp_path / "web", "web", redis.url))
+        short = {"RIATA_LEASE_TTL_MS": "1500", "RIATA_FOLLOW_EVERY_MS": "50"}
+        role = ("--role", "writer", "--store", redis.url)
+        writer = stack.enter_context(Running(tmp_path / "writer", short, module="tests.chaos.poisoned", arguments=role))
+        writer.start()
+        web.start()
+        rows = [{"features": {"a": POISON if i == POISONED else i + 1.0}, "label": i % 2} for i in range(ROWS)]
+        assert httpx.post(f"{web.url}/observe", json=rows, timeout=30).json()["accepted"] == ROWS
+        assert writer.process.wait(30) == -signal.SIGSEGV
+        assert httpx.get(f"{web.url}/predict?a=1", timeout=30).status_code == 200
+        more = httpx.post(f"{web.url}/observe", json=rows[:3], timeout=30).json()
+        assert more["accepted"] == 3  # the log is open to others than the writer
+        deaths = 0
+        while not writer.lives():
+            deaths += 1
+            assert writer.process.returncode == -signal.SIGSEGV, writer.output()
+        assert deaths == DEATHS_MAX + 2
+        followed = httpx.get(f"{web.url}/predict?a=1&_min_seq={more['seq']}", timeout=30)
+        assert followed.status_code == 200
+        assert httpx.get(f"{web.url}/metrics", timeout=30).status_code == 200
+        told = httpx.get(f"{web.url}/models/default", timeout=30).json()
+        assert (told["examples"], told["skipped"]) == (ROWS + 2, 1)
+        assert web.stop() == 0
+        assert writer.stop() == 0
+        store = open_redis(redis.url)
+        try:
+            report = replay(store, "default")
+        finally:
+            store.close()
     assert report.equal
     assert report.compared
     assert report.state.skipped == 1

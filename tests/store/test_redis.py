@@ -79,9 +79,17 @@ def test_memory_beyond_the_reserve_is_refused_until_there_is_more(store: RedisSt
     with server.client() as client:
         used = int(client.info("memory")["used_memory"])
     server.cli("CONFIG", "SET", "maxmemory", int(used / 0.9))
-    (refusal,) = store.refusals()
-    assert "used_memory is" in refusal
-    command = re.search(r"redis-cli (CONFIG SET .*)", refusal)
+    with pytest.raises(Unavailable) as caught:
+        store.refusals()
+    assert (caught.value.code, caught.value.outcome) == ("memory_reserve", "not_accepted")
+    assert "used_memory is" in caught.value.detail
+    server.cli("CONFIG", "SET", "appendfsync", "no")
+    assert ["appendfsync" in sentence for sentence in store.refusals()] == [
+        True,
+        False,
+    ]  # what is wrong besides is told beside it
+    server.cli("CONFIG", "SET", "appendfsync", "always")
+    command = re.search(r"redis-cli (CONFIG SET .*)", caught.value.detail)
     assert command is not None
     server.cli(*command[1].split())
     assert store.refusals() == []

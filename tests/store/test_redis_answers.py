@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -13,9 +15,10 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt, RiataError, Unavailable
+from riata.store import redis_wire
 from riata.store.layout import checkpoint_digest
 from riata.store.redis import RedisSettings, RedisStore, open_redis
-from riata.store.redis_link import Credentials, Link, Reply
+from riata.store.redis_link import Credentials, Link, Lost, NotSent, Refused, Reply
 from riata.store.redis_url import read_url
 from riata.store.store import Edition, Owner, Remembered
 from tests.redis_server import RedisServer
@@ -33,6 +36,7 @@ class Scripted:
     def __init__(self, *answers: bytes) -> None:
         self.answers = [OPENED, *answers]
         self.asked: list[bytes] = []
+        self.heard: list[bytes] = []  # the same, and how the connection introduces itself
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(0.05)
         self._ending = threading.Event()
@@ -68,6 +72,7 @@ class Scripted:
                 connection.sendall(answer)
 
     def _answer(self, command: Any) -> bytes:
+        self.heard.append(command[0])
         if command[0] == b"INFO":
             return VERSION
         self.asked.append(command[0])
@@ -179,6 +184,125 @@ def test_garbage_ends_the_connection_and_not_the_process(garbage: bytes) -> None
             mark(store)
         assert (raised.value.code, raised.value.outcome) == ("store_unreachable", "unknown")
         store.close()
+
+
+@pytest.mark.parametrize("loss", [b"", b"$5\r\nabc", b"%1\r\n*1\r\n:1\r\n:2\r\n", b">2\r\n$1\r\na\r\n$1\r\nb\r\n", OK + OK])
+def test_a_call_is_one_attempt_on_a_connection_that_asks_for_nothing_else(loss: bytes) -> None:
+    """Whatever the session does about it: the connection itself sends nothing twice, and says no more than it must."""
+    with Scripted() as fake:
+        fake.answers = [loss]
+        link = Link(read_url(fake.url), Credentials())
+        for calls in range(1, 4):
+            with pytest.raises(Lost):
+                link.script("holder", [b"k"], [], 200)
+            assert fake.heard == [b"INFO", b"EVALSHA"] * calls
+        link.close()
+
+
+def test_an_introduction_that_is_not_answered_is_made_once_in_a_call() -> None:
+    with Scripted() as fake:
+        fake.answers = [b""]
+        link = Link(read_url(fake.url), Credentials("me", "secret"))
+        for calls in range(1, 4):
+            with pytest.raises(NotSent):
+                link.script("holder", [b"k"], [], 2000)
+            assert fake.heard == [b"AUTH"] * calls
+        link.close()
+
+
+def test_a_connection_is_kept_from_call_to_call_and_after_an_error() -> None:
+    with Scripted() as fake:
+        fake.answers = [b":1\r\n", b"-BUSY later\r\n", b":2\r\n"]
+        link = Link(read_url(fake.url), Credentials())
+        assert link.command([b"GET"], 2000) == 1
+        with pytest.raises(Refused, match="BUSY later"):
+            link.command([b"GET"], 2000)
+        assert link.command([b"GET"], 2000) == 2
+        assert fake.heard == [b"INFO", b"GET", b"GET", b"GET"]
+        link.close()
+
+
+class Strange:
+    """A server that answers INFO; what it does with the next command is up to `then`, which is called until it says true."""
+
+    def __init__(self, then: Callable[[socket.socket], bool]) -> None:
+        self._then = then
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(VERSION)
+            connection.settimeout(10)
+            with contextlib.suppress(OSError):
+                while not self._ending.is_set() and not self._then(connection):
+                    pass
+            self._ending.wait()
+
+    def __enter__(self) -> Link:
+        self._thread.start()
+        return Link(read_url(self.url), Credentials())
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ending.set()
+        self._thread.join()
+        self._listener.close()
+
+
+def late(link: Link, call: Callable[[Link], object]) -> float:
+    """How long a call takes until it is given up, in s."""
+    start = time.monotonic()
+    with pytest.raises(Lost, match="no answer in time"):
+        call(link)
+    link.close()
+    return time.monotonic() - start
+
+
+def test_a_peer_that_trickles_is_given_up_when_the_call_is_over() -> None:
+    def trickle(connection: socket.socket) -> bool:
+        connection.recv(65536)
+        connection.sendall(b"*1000\r\n")
+        while True:
+            connection.sendall(b":1\r\n")
+            time.sleep(0.02)
+
+    with Strange(trickle) as link:
+        assert 0.35 < late(link, lambda link: link.command([b"GET"], 400)) < 5
+
+
+def test_a_peer_that_takes_no_request_is_given_up_when_the_call_is_over() -> None:
+    """Also where the connection was opened by a call that had more time."""
+    answered: list[bool] = []
+
+    def once(connection: socket.socket) -> bool:
+        if not answered:
+            connection.recv(65536)
+            connection.sendall(b":1\r\n")
+            answered.append(True)
+        return True
+
+    with Strange(once) as link:
+        assert link.command([b"GET"], 60_000) == 1
+        assert 0.35 < late(link, lambda link: link.command([b"SET", bytes(2**26)], 400)) < 5
+
+
+def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_wire, "READS_MAX", 50)
+
+    def flood(connection: socket.socket) -> bool:
+        connection.recv(65536)
+        connection.sendall(b"$1073741824\r\n")
+        while True:
+            connection.sendall(bytes(2**16))
+
+    with Strange(flood) as link:
+        with pytest.raises(Lost, match="more than 50 pieces"):
+            link.command([b"GET"], 60_000)
+        link.close()
 
 
 class Recorded(Link):

@@ -160,11 +160,28 @@ def test_every_stored_byte_string_that_is_edited_is_noticed(server: RedisServer,
             client.hset(key, field, value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :])
             found = {name: answer for name, answer in answers(store).items() if answer != wanted[name]}
             assert found, (key, field)
-            assert all(is_error(answer) or name == "duplicates" for name, answer in found.items())
+            assert all(is_error(answer) or name in ("duplicates", "due") for name, answer in found.items())
             client.hset(key, field, value)
             edited += 1
     assert edited > 6
     assert answers(store) == wanted
+    store.close()
+
+
+def test_a_remembered_row_that_rotted_is_due_and_empty_and_keeps_no_other_waiting(server: RedisServer, client: Any) -> None:
+    store = open_redis(server.url, SETTINGS)
+    whole, rotten = Remembered(bytes([8] * 16), 7, b"whole"), Remembered(bytes([9] * 16), 6, b"rotten")
+    store.forget("m", [KEY])
+    store.remember("m", [whole, rotten], 1000)
+    stored = client.hget(PREFIX + "m:1:r", rotten.key)
+    for at in range(len(stored)):
+        client.hset(PREFIX + "m:1:r", rotten.key, stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :])
+        assert store.due("m", 10, 10) == [Remembered(rotten.key, 10, b""), whole]
+        with pytest.raises(Corrupt):
+            store.recall("m", [rotten.key])
+    assert store.forget("m", [rotten.key]) == 1
+    assert store.due("m", 10, 10) == [whole]
+    assert store.remembered("m") == (1, 5)
     store.close()
 
 

@@ -149,6 +149,19 @@ def test_a_certificate_of_somebody_else_is_not_trusted(tmp_path: Path, stack: Ex
     open_redis(server.url, RedisSettings()).close()
 
 
+def test_an_authority_that_is_named_is_the_only_one(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificate of the server is one that the system trusts, which must not count."""
+    if not redis_has_tls():
+        pytest.skip("this redis-server was built without TLS")
+    server = stack.enter_context(TlsRedis(tmp_path / "one", *QUICK))
+    other = TlsRedis(tmp_path / "other", *QUICK)
+    monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
+    with pytest.raises(Unavailable, match="certificate") as error:
+        open_redis(server.url.replace(str(server.authority), str(other.authority)), RedisSettings())
+    assert error.value.code == "store_forbidden"
+    open_redis(server.url.partition("?")[0], RedisSettings()).close()
+
+
 def test_a_wrong_password_is_refused_and_is_not_shown(tmp_path: Path, stack: ExitStack) -> None:
     server = stack.enter_context(RedisServer(tmp_path, *QUICK))
     server.cli("CONFIG", "SET", "requirepass", "secret-horse")

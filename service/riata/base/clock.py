@@ -15,7 +15,7 @@ class Clock(Protocol):
         ...
 
     def unix_ms(self) -> int:
-        """Milliseconds since 1970, UTC; may jump, so nothing but answers, records for people and the waiting for labels uses it."""
+        """Milliseconds since 1970, UTC; may jump: for answers, records for people and the waiting for labels alone."""
         ...
 
 

@@ -32,7 +32,7 @@ from riata.learn.taylor_state import TaylorState
 from riata.maths.block import PENDING, ROWS, SIZE, freeze_lazy, thaw_lazy
 from riata.maths.block_arrays import TRACKED_MAX
 from riata.maths.sketch_map import fill_places
-from riata.maths.sketch_shadow import LOSSES
+from riata.maths.sketch_shadow import FADED_LOSS, FADED_WEIGHT, LOSS, LOSSES, WEIGHT
 from riata.maths.sketch_state import (
     BETA,
     CURVATURE,
@@ -53,6 +53,7 @@ from riata.maths.sketch_state import (
 from riata.maths.slots import pick
 
 _COUNTS: Final = 9
+_LOSS_MAX: Final = 40.0  # an event is charged -log(1e-15) at the most; the rest is room for rounding
 _MEMBER: Final = ("beta", "gradient", "curvature", "peak")
 _HELD: Final = ("label", "weight")
 _HELD_AGAIN: Final = ("margin", "r", "h")  # of use where rows are linearised again, not anew
@@ -213,6 +214,7 @@ def _check(state: TaylorState, arrays: Arrays, bits: int) -> None:
             if array.shape != (shadows, width):
                 raise Corrupt(f"learner state: shadow_{name} is not {shadows} times {width} numbers")
             check_numbers(f"shadow_{name}", array.reshape(-1), shadows * width)
+        _check_losses(arrays["shadow_loss"].astype(np.float64))
 
 
 def _check_keys(key: NDArray[np.generic], size: int, bits: int, *, holes: bool) -> None:
@@ -277,6 +279,13 @@ def _check_outside(arrays: Arrays, settings: Settings, n: int, bits: int) -> Non
         raise Corrupt("learner state: outside_slot does not have its length, or a slot that is in the block")
     if settings.exchanges and (arrays["outside_waiting"].dtype != np.bool_ or arrays["outside_waiting"].shape != (n,)):
         raise Corrupt(f"learner state: outside_waiting is not {n} answers")
+
+
+def _check_losses(loss: F64) -> None:
+    """f64[s, 4]: weights and losses so far, and fading: no mean loss is above what one event may cost."""
+    for weight, total in ((WEIGHT, LOSS), (FADED_WEIGHT, FADED_LOSS)):
+        if bool((loss[:, (weight, total)] < 0.0).any()) or bool((loss[:, total] > _LOSS_MAX * loss[:, weight]).any()):
+            raise Corrupt("learner state: shadow_loss is not a sum of losses")
 
 
 def _outside_columns(settings: Settings) -> dict[str, int]:

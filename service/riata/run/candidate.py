@@ -36,6 +36,7 @@ RECOVERING_MS = 120_000  # how long recovery may do without visible progress: ke
 AHEAD_BYTES = 64 * 2**20  # of records that wait for the writer
 NAMES_EVERY_MS = 1000
 NOT_YET_S = 0.1
+LOOK_S = 0.01
 
 
 class _EndedEarlyError(Exception):
@@ -47,14 +48,23 @@ class Candidate:
 
     on_leading : called once, in a thread, before the first recovered model is served; afterwards nothing else may serve
     may_take   : a sentence why the lease must not be asked for now; empty: it may
+    looked     : whether what this process followed was compared with the store since a moment of the monotonic clock: who leads
+                 follows no more, so what was taken back before has to be noticed before
     """
 
-    def __init__(self, common: Common, on_leading: Callable[[Learning], None], may_take: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        common: Common,
+        on_leading: Callable[[Learning], None],
+        may_take: Callable[[], str],
+        looked: Callable[[int], bool],
+    ) -> None:
         self.learning: Learning | None = None
         self.since_ms: int | None = None  # when the lease was taken
         self._common = common
         self._on_leading = on_leading
         self._may_take = may_take
+        self._looked = looked
         self._store: SharedStore | None = None
         settings = common.settings
         self.lead = Leadership(self._call, common.draw(16), settings.host, settings.lease_ttl_ms, common.clock)
@@ -204,7 +214,8 @@ class Candidate:
         common.tally.recovered(sum(found.replayed for found in recovered), took_s)
         for found in recovered:
             common.warm(found.state.config.learner)
-        named = [learning_names(common, found) for found in recovered]  # from here on nothing asks the store, so nothing fails
+        named = [learning_names(common, found) for found in recovered]  # from here on nothing here asks the store and fails
+        self._await_look()
         learning = Learning(common, owner)
         self._on_leading(learning)
         learning.writer.start()
@@ -220,6 +231,12 @@ class Candidate:
         self._tailing.start()
         self._publishing.start()
         log.info("leading: %d models", len(recovered))
+
+    def _await_look(self) -> None:
+        while not self._looked(self.since_ms or 0):
+            if self._ending:
+                raise _EndedEarlyError
+            time.sleep(LOOK_S)
 
     def _progressed(self) -> None:
         if self._ending:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -47,6 +48,15 @@ class Checkpointer:
         self._call = call
         self._owner = owner
         self._retention = retention
+
+    @contextmanager
+    def keeping_no_events(self) -> Iterator[None]:
+        """Meanwhile keep no more of the log than the checkpoints need."""
+        kept, self._retention = self._retention, replace(self._retention, events=0)
+        try:
+            yield
+        finally:
+            self._retention = kept
 
     def save(self, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]) -> Saved:
         """Write `frozen` as the next generation and wait until it is durable and verified."""

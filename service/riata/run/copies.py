@@ -186,6 +186,7 @@ def _edition(header: Mapping[str, Any]) -> Edition:
 def _names(arrays: Arrays) -> Names:
     marks, lengths, text = (arrays["names." + part] for part in ("fingerprint", "length", "text"))
     typed = marks.dtype == np.uint64 and lengths.dtype == np.uint32 and text.dtype == np.uint8
-    if not typed or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
+    flat = marks.ndim == lengths.ndim == text.ndim == 1
+    if not typed or not flat or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
         raise Corrupt("the names in it do not add up")
     return Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))

@@ -93,9 +93,9 @@ class Engine:
         common, copies = self.common, self.settings.copies
         kept = None if copies is None else Copies(copies, common.board, self.clock)
         self.following = following = Following(common, kept)
-        self.watch = StoreWatch(common.open_store, self._learning_failed)
+        self.watch = StoreWatch(common.open_store, self._learning_failed, self._make_room)
         if self.settings.may_lead:
-            self.candidate = Candidate(common, self._on_leading, following.why_not_lead)
+            self.candidate = Candidate(common, self._on_leading, following.why_not_lead, following.looked)
 
     async def stop(self) -> None:
         """Learn what is logged, save it, publish it, let the store go."""
@@ -323,6 +323,10 @@ class Engine:
     def _wake(self, desk: Desk) -> None:
         if self.loop is not None:
             later(self.loop, desk.wake)
+
+    def _make_room(self) -> None:
+        if self.learning is not None and self.loop is not None:
+            asyncio.run_coroutine_threadsafe(self.learning.make_room(), self.loop)
 
     def _learning_failed(self, reason: str) -> None:
         """Learning ends; predictions go on from the last good model, liveness says so, a new start decides."""

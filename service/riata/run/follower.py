@@ -225,14 +225,21 @@ class Follower:
         except Corrupt:
             self.counts.corrupt += 1
             log.error("model %s: edition %d does not verify; what is served stays", name, standing.edition)
-            self._refused[name] = (standing.edition, standing.head.lineage)
-            self._refused_ms[name] = self._clock.monotonic_ms()
+            self._put_off(name, standing)
+            return
+        desk = self._board.desks.get(name)
+        if desk is not None and desk.another and desk.published is not None and desk.published.chain == edition.chain:
+            self._put_off(name, standing)  # the one that is served, of the history that the log has not any more
             return
         if self.take_up(edition, published, standing.head.seq):
             desk = self._board.desks[name]
             desk.confirmed_ms = asked_ms  # it was the newest when it was read, and that was later
             self._learn_names(store, desk, max(standing.head.seq, edition.applied))
             self._on_fetched(Fetched(desk, edition, content))
+
+    def _put_off(self, name: str, standing: Standing) -> None:
+        self._refused[name] = (standing.edition, standing.head.lineage)
+        self._refused_ms[name] = self._clock.monotonic_ms()
 
     def take_up(self, edition: Edition, published: Published, logged: int) -> bool:
         """Serve `published` from now on, unless what is served is later; tell whether. `logged`: an event the log has."""

@@ -54,6 +54,14 @@ class Following:
             return "the store has not answered yet"
         return self.follower.strange
 
+    def looked(self, since_ms: int) -> bool:
+        """Whether what is served here was compared with the store since then; where not, that is done at once."""
+        heard_ms = self.follower.heard_ms
+        if heard_ms is not None and heard_ms >= since_ms:
+            return True
+        self.kick()
+        return False
+
     def unreachable(self) -> str:
         """Why the store did not answer the last step; empty: it did."""
         return self._looper.unreachable

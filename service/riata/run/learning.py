@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from riata.base.errors import LogFork, LogGap, NotFound, RiataError, Unavailable
+from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.common import Common
 from riata.run.desk import Desk
@@ -25,6 +26,7 @@ T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
 SAVING_S_MAX = 12  # at the end: what is not saved by then is replayed
+ROOM_EVERY_MS = 30_000  # a store that is full although everything was saved is full of something else
 LOST = frozenset({"fenced", "log_fork", "log_gap"})
 
 
@@ -45,7 +47,8 @@ class Learning:
         self._dropping: set[str] = set()
         self._common = common
         self.on_published: Callable[[], None] = lambda: None  # called whenever something new is served
-        checkpointer = Checkpointer(common.keeper.call, owner, common.settings.retention)
+        self._checkpointer = checkpointer = Checkpointer(common.keeper.call, owner, common.settings.retention)
+        self._made_room_ms: int | None = None
         hooks = WriterHooks(self._on_published, self.log_refused, self._on_saved, self._wanted, self._writer_failed)
         self.writer = Writer(checkpointer, common.clock, hooks)
 
@@ -129,6 +132,19 @@ class Learning:
         for failure in failures:
             if isinstance(failure, RiataError):
                 log.error("last checkpoint: %s; the next start replays the log instead", failure.detail)
+
+    async def make_room(self) -> None:
+        """Let the log go as far as it may, where the store has no room for events: nothing else would ever checkpoint again,
+        since checkpoints come after events. At most once in ROOM_EVERY_MS."""
+        now_ms = self._common.clock.monotonic_ms()
+        if self._made_room_ms is not None and now_ms - self._made_room_ms < ROOM_EVERY_MS:
+            return
+        self._made_room_ms = now_ms
+        log.warning("the store has no room for events: every model is saved, and its log dropped as far as the checkpoints allow")
+        with self._checkpointer.keeping_no_events():
+            for name in list(self._common.board.desks):
+                for _ in range(GENERATIONS_KEPT_MIN):
+                    await self.save(name)
 
     async def scrub(self) -> list[str]:
         """Read back the retained generations of every model. Where one has rotted it counts no longer, and a fresh one is written

@@ -68,7 +68,7 @@ async def start_shared(engine: Engine) -> None:
             raise Conflict("; ".join(refusals), "store_refuses")
     except (TimeoutError, Unavailable) as error:
         detail = error.detail if isinstance(error, RiataError) else f"no answer for {ANSWER_S:.0f} s"
-        log.warning("the store does not answer yet, which is tried again and again: %s", detail)
+        log.warning("the store takes no events yet; it is asked again and again: %s", detail)
     await _warm(engine)
     if engine.watch is not None:
         engine.watch.start()

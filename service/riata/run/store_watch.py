@@ -31,11 +31,15 @@ class Refusal:
 class StoreWatch:
     """Asks the store how it is, in a thread with a store object of its own."""
 
-    def __init__(self, open_store: Callable[[], Store], on_failed: Callable[[str], None]) -> None:
+    def __init__(
+        self, open_store: Callable[[], Store], on_failed: Callable[[str], None], on_short: Callable[[], None] = lambda: None
+    ) -> None:
+        """on_short: called in this thread, again and again while the store's memory is nearly full."""
         self.refusal: Refusal | None = None
         self.warnings: list[str] = []  # what weakens a promise of the store, as it last said
         self.counts: dict[str, int] = {}  # how often something began to be wrong, by code
         self._on_failed = on_failed
+        self._on_short = on_short
         self._looper = Looper("riata-watch", open_store, self._step, self._failed, self._unreachable)
 
     def start(self) -> None:
@@ -60,6 +64,12 @@ class StoreWatch:
             self.warnings = store.warnings()
         except Corrupt as error:  # it is another store now, or a damaged one: predicting goes on
             self._note(Refusal(error.code, error.detail))
+            return WRONG_EVERY_S
+        except Unavailable as error:
+            if error.code != "memory_reserve":
+                raise
+            self._note(Refusal(error.code, error.detail))
+            self._on_short()
             return WRONG_EVERY_S
         self._note(Refusal("store_refuses", "; ".join(found)) if found else None)
         return WRONG_EVERY_S if found else EVERY_S

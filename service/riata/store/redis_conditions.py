@@ -27,18 +27,24 @@ _CONFIG_FORBIDDEN: Final = (
 
 
 def refusals(session: Session, attested: bool) -> list[str]:
-    """Sentences about what makes the server unfit; empty where it is fit. Raises `Unavailable` where it does not answer."""
+    """Sentences about what makes the server unfit; empty where it is fit. Raises `Unavailable` where it does not answer, and
+    (code `memory_reserve`) where only its memory is nearly full."""
     info = read_info(session.command(b"INFO"))
-    found = _of_info(info)
-    if attested:
-        return found
+    found = _of_info(info) + ([] if attested else _of_settings(session))
+    short = _short_of_memory(info)
+    if short and not found:
+        raise Unavailable(short, "memory_reserve")
+    return [*found, short] if short else found
+
+
+def _of_settings(session: Session) -> list[str]:
     try:
         settings = {name: _setting(session, name) for name in SETTINGS}
     except Unavailable as error:
         if error.code not in ("store_forbidden", "store_refuses"):
             raise
-        return [*found, _CONFIG_FORBIDDEN]
-    return found + [
+        return [_CONFIG_FORBIDDEN]
+    return [
         f"{name} is {value or 'unknown'}, needed is {SETTINGS[name][0]}, {SETTINGS[name][1]}: "
         f"redis-cli CONFIG SET {name} {SETTINGS[name][0]}"
         for name, value in settings.items()
@@ -67,13 +73,17 @@ def _of_info(info: Mapping[str, str]) -> list[str]:
             f"aof_last_write_status is {status}, needed is ok: Redis could not write its file; make room on its disk, "
             "then redis-cli BGREWRITEAOF"
         )
-    used, most = _number(info, "used_memory"), _number(info, "maxmemory")
-    if most and used >= MEMORY_SHARE_MAX * most:
-        found.append(
-            f"used_memory is {used} of maxmemory {most}, needed is less than {MEMORY_SHARE_MAX:.0%} of it, so that checkpoints "
-            f"still fit: redis-cli CONFIG SET maxmemory {2 * most}"
-        )
     return found
+
+
+def _short_of_memory(info: Mapping[str, str]) -> str:
+    used, most = _number(info, "used_memory"), _number(info, "maxmemory")
+    if not most or used < MEMORY_SHARE_MAX * most:
+        return ""
+    return (
+        f"used_memory is {used} of maxmemory {most}, needed is less than {MEMORY_SHARE_MAX:.0%} of it, so that checkpoints "
+        f"still fit: redis-cli CONFIG SET maxmemory {2 * most}"
+    )
 
 
 def _number(info: Mapping[str, str], name: str) -> int:

@@ -1,16 +1,14 @@
 """One connection to Redis: one attempt per call, and a word on what became of it where there was no answer.
 
-The connection speaks the protocol itself, on top of hiredis, because three things must be known that a general client hides:
-whether anything was sent before a call failed, how long a call may take as a whole (a peer that trickles bytes keeps a timeout
-per read from ever coming), and that a reply which comes too late is never taken for that to the next call.
+The connection is that of redis-py (`redis_wire.py`). Its clients and pools are not used, for they send again what was not
+answered, and only this program knows what may be sent twice. Added here is a word on whether anything was sent before a call
+failed, who among several nodes is to be asked, and that a connection which failed is thrown away: a reply that comes too late
+is never taken for that to the next call.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import select
-import socket
 import ssl
 import time
 from collections.abc import Sequence
@@ -19,14 +17,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, Protocol
 
-import hiredis
+from redis.exceptions import InvalidResponse, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeout
 
 from riata.store.redis_url import Address
+from riata.store.redis_wire import FAILURES, Patience, Wire, dial, idle, silent
 
 Reply = bytes | int | None | list["Reply"]
 
-REPLY_BYTES_MAX: Final = 512 * 2**20
-READ_BYTES: Final = 2**16
 REDIRECTS_MAX: Final = 5
 
 
@@ -84,13 +82,13 @@ class Credentials:
 
 
 class Link:
-    """`Calls` over a socket. Connects when it is first needed and again after each failure."""
+    """`Calls` over a connection of redis-py. Connects when it is first needed and again after each failure."""
 
     def __init__(self, address: Address, credentials: Credentials) -> None:
         self._where = address
         self._credentials = credentials
-        self._socket: socket.socket | None = None
-        self._reader = hiredis.Reader()
+        self._wire: Wire | None = None
+        self._patience = Patience()
         self._moved: tuple[str, int] | None = None  # the node of a cluster that has our slot
         self._turn = -1
         self._modern = True
@@ -116,9 +114,9 @@ class Link:
         return self._follow(parts, _deadline(timeout_ms))
 
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._wire is not None:
+            self._wire.disconnect()
+            self._wire = None
 
     def _digest(self, name: str) -> bytes:
         key = f"{name}{self._modern}"
@@ -144,64 +142,36 @@ class Link:
 
     def _ask(self, parts: Sequence[bytes], deadline: float) -> Reply:
         """One command, one reply. The connection is fit for the next one, or closed."""
-        sock = self._socket
-        if sock is None:
-            raise NotSent("not connected")
-        if deadline <= time.monotonic():
-            raise NotSent("no time is left")
+        wire, left = self._wire, deadline - time.monotonic()
+        if wire is None or left <= 0:
+            raise NotSent("not connected" if wire is None else "no time is left")
+        self._patience.begin(deadline)
         try:
-            sock.settimeout(_left(deadline))
-            sock.sendall(hiredis.pack_command(tuple(parts)))  # type: ignore[arg-type]  # declared to take one part
-            return self._answer(sock, deadline)
-        except OSError as error:
+            wire.update_current_socket_timeout(left)
+            wire.send_packed_command(wire.pack_command(*parts), check_health=False)
+            reply = wire.read_response(disable_decoding=True)
+            if not silent(wire):
+                raise InvalidResponse("more was answered than asked")
+            return _plain(reply)
+        except ResponseError as error:
+            raise Refused(str(error)) from None
+        except FAILURES as error:
             self.close()
             raise Lost(_words(error)) from None
 
-    def _answer(self, sock: socket.socket, deadline: float) -> Reply:
-        size = 0
-        while True:
-            try:
-                reply = self._reader.gets()
-            except (hiredis.HiredisError, MemoryError, TypeError, ValueError) as error:
-                self.close()
-                raise Lost(f"the answer is no answer of a Redis server: {_words(error)}") from None
-            if isinstance(reply, hiredis.ReplyError):
-                raise Refused(str(reply))
-            if reply is not False:
-                if self._reader.has_data():
-                    self.close()
-                    raise Lost("more was answered than asked")
-                try:
-                    return _plain(reply)
-                except Lost:
-                    self.close()
-                    raise
-            sock.settimeout(_left(deadline))
-            data = sock.recv(READ_BYTES)
-            size += len(data)
-            if not data or size > REPLY_BYTES_MAX:
-                self.close()
-                raise Lost("the connection was closed" if not data else f"an answer of more than {REPLY_BYTES_MAX} bytes")
-            self._reader.feed(data)
-
     def _connect(self, deadline: float) -> None:
         """Be connected to whoever serves our keys. Raises `NotSent` or `Refused`."""
-        if self._socket is not None and _stale(self._socket):
-            self.close()
-        if self._socket is not None:
+        if self._wire is not None and idle(self._wire):
             return
+        self.close()
         reason = "no address"
         moved, self._moved = self._moved, None
         for host, port in [moved] if moved else self._masters(deadline):
             try:
                 self._open(host, port, deadline)
                 self._moved = moved
-            except ssl.SSLCertVerificationError as error:
-                self.close()
-                raise Refused(f"WRONGCERT its certificate is not trusted: {error.verify_message}") from None
-            except (OSError, Lost) as error:
-                self.close()
-                reason = f"{self._where.place(host, port)}: {_words(error)}"
+            except Lost as error:
+                reason = f"{self._where.place(host, port)}: {error}"
                 continue
             return
         raise NotSent(reason)
@@ -214,26 +184,22 @@ class Link:
             return nodes
         for host, port in nodes:
             try:
-                self._dial(host, port, deadline)
+                self._dial(host, port, deadline, Credentials())
                 found = self._ask([b"SENTINEL", b"get-master-addr-by-name", self._where.sentinel.encode()], deadline)
-            except (OSError, Lost, Refused):
+            except (Lost, Refused):
                 continue
             finally:
                 self.close()
             match found:
-                case [bytes() as node, bytes() as number] if number.isdigit():
-                    return [(node.decode(errors="replace"), int(number))]
+                case [bytes() as node, bytes() as number]:
+                    if place := _place(node.decode(errors="replace"), number.decode(errors="replace")):
+                        return [place]
         raise NotSent(f"no sentinel names the master of {self._where.sentinel!r}")
 
     def _open(self, host: str, port: int, deadline: float) -> None:
-        """Connect, say who we are, choose the database, learn the version."""
-        self._dial(host, port, deadline)
+        """Connect, say who we are, choose the database, learn the version. Raises `Lost`, `NotSent` or `Refused`."""
+        self._dial(host, port, deadline, self._credentials, self._where.db)
         try:
-            if self._credentials.password or self._credentials.user:
-                user = [self._credentials.user.encode()] if self._credentials.user else []
-                self._ask([b"AUTH", *user, self._credentials.password.encode()], deadline)
-            if self._where.db:
-                self._ask([b"SELECT", b"%d" % self._where.db], deadline)
             if self._where.sentinel:
                 role = self._ask([b"ROLE"], deadline)
                 if not isinstance(role, list) or not role or role[0] != b"master":
@@ -243,28 +209,18 @@ class Link:
             self.close()  # half introduced it must not be used
             raise
 
-    def _dial(self, host: str, port: int, deadline: float) -> None:
+    def _dial(self, host: str, port: int, deadline: float, who: Credentials, db: int = 0) -> None:
+        """Connect and introduce ourselves as `who`. Raises `Lost`, or `Refused` where that is answered by an error."""
         self.close()
-        self._reader = hiredis.Reader()
-        left = _left(deadline)
-        if self._where.path:
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._socket = sock
-            sock.settimeout(left)
-            sock.connect(self._where.path)
-            return
-        sock = socket.create_connection((host, port), left)
-        self._socket = sock
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._where.tls:
-            context = ssl.create_default_context(cafile=self._where.authority or None)
-            sock.settimeout(_left(deadline))
-            self._socket = None
-            with contextlib.ExitStack() as failing:
-                failing.callback(sock.close)
-                self._socket = context.wrap_socket(sock, server_hostname=host)
-                failing.pop_all()
+        self._patience.begin(deadline)
+        try:
+            self._wire = dial(self._where, (host, port), self._patience, who.user, who.password, db)
+        except ResponseError as error:
+            raise Refused(str(error)) from None
+        except FAILURES as error:
+            if isinstance(error.__context__, ssl.SSLCertVerificationError):
+                raise Refused(f"WRONGCERT its certificate is not trusted: {error.__context__.verify_message}") from None
+            raise Lost(_words(error)) from None
 
 
 def version_of(info: Reply) -> tuple[int, ...]:
@@ -280,40 +236,29 @@ def _deadline(timeout_ms: int) -> float:
     return time.monotonic() + timeout_ms / 1000
 
 
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("no answer in time")
-    return left
-
-
-def _stale(sock: socket.socket) -> bool:
-    """Whether the peer closed, or sent what nobody asked for: such a connection is not used again."""
-    if isinstance(sock, ssl.SSLSocket) and sock.pending():
-        return True
-    poll = select.poll()
-    poll.register(sock, select.POLLIN | select.POLLHUP | select.POLLERR)
-    return bool(poll.poll(0))
-
-
 def _plain(reply: object) -> Reply:
     """Only what RESP 2 knows; an error inside of a list is as bad as one alone."""
     if reply is None or type(reply) is bytes or type(reply) is int:
         return reply
     if type(reply) is list:
         return [_plain(part) for part in reply]
-    if isinstance(reply, hiredis.ReplyError):
-        raise Refused(str(reply))
-    raise Lost("the answer has a type that was not asked for")
+    if isinstance(reply, ResponseError):
+        raise reply
+    raise InvalidResponse("the answer has a type that was not asked for")
 
 
 def _node(text: str) -> tuple[str, int] | None:
     """(host, port) of "slot host:port"."""
     host, _, port = text.rpartition(" ")[2].rpartition(":")
-    return (host, int(port)) if host and port.isdigit() else None
+    return _place(host, port)
+
+
+def _place(host: str, port: str) -> tuple[str, int] | None:
+    """(host, port), where these can be some."""
+    return (host, int(port)) if host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 2**16 else None
 
 
 def _words(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
+    if isinstance(error, (TimeoutError, RedisTimeout)):
         return "no answer in time"
     return str(error) or type(error).__name__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from riata.base.errors import Corrupt
 from riata.store.redis_codec import ROW_BYTES, Answer, pack_row, pairs, unpack_row
 from riata.store.redis_keys import ModelKeys
 from riata.store.redis_models import Models
@@ -35,9 +36,17 @@ def remembered(models: Models, model: str) -> tuple[int, int]:
 
 
 def due(models: Models, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
-    """See `Store.due`."""
+    """See `Store.due`. A row that rotted comes with an empty `row`."""
     answer = _run(models, model, "due", [b"%d" % now_ms, b"%d" % rows_max], changes=False)
-    return [unpack_row(key, stored) for key, stored in pairs(answer)]
+    return [_due_row(key, stored, now_ms) for key, stored in pairs(answer)]
+
+
+def _due_row(key: bytes, stored: bytes, now_ms: int) -> Remembered:
+    """A row that is due. One that rotted is empty, for whoever asks to give up: a single one must not keep all others waiting."""
+    try:
+        return unpack_row(key, stored)
+    except Corrupt:
+        return Remembered(key, now_ms, b"")
 
 
 def forget(models: Models, model: str, keys: Sequence[bytes]) -> int:

@@ -20,6 +20,7 @@ from riata.watch.tally import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LABEL, 
 
 Answers = Literal["logistic", "probit", "identity", "hinge", "real"]
 
+_EXAMPLES_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
 LINK_CODE: Final[dict[Answers, int]] = {
     "logistic": LOGISTIC,
     "probit": PROBIT,
@@ -157,7 +158,7 @@ class Progressive:
         """Become what `freeze` was called on, under the same configuration. Raises `Corrupt`, and then changes nothing."""
         counts = _require(arrays, "counts", np.dtype(np.int64), (4,))
         examples, refused, spacing, noted = (int(number) for number in counts)
-        if examples < 0 or refused < 0:
+        if not 0 <= examples <= _EXAMPLES_MAX or not 0 <= refused <= _EXAMPLES_MAX:
             raise Corrupt(f"watch: {examples} examples, {refused} refused")
         count = min(examples, self.config.window)
         real = np.dtype(np.float64)

@@ -1,0 +1,144 @@
+"""The connection of redis-py as it is used here: it dials, introduces us, packs requests and reads replies.
+
+What it is told to do otherwise: one deadline for an answer as a whole, since a peer that trickles bytes keeps a timeout per read
+from ever coming; an end to answers without end; errors word for word; nothing sent again, and nothing sent unasked.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from redis.backoff import NoBackoff
+from redis.connection import Connection, DefaultParser, UnixDomainSocketConnection
+from redis.exceptions import InvalidResponse, RedisError, ResponseError
+from redis.retry import Retry
+
+from riata.store.redis_url import Address
+
+READ_BYTES: Final = 2**14
+READS_MAX: Final = 2**16  # of one answer: 1 GiB, and still more than the largest record where each read brings one segment
+
+# What a connection may raise where the peer is gone, slow, or no Redis.
+FAILURES: Final = (RedisError, OSError, MemoryError, OverflowError, TypeError, ValueError)
+
+
+class Patience:
+    """How long the answer to a call is waited for, as a whole."""
+
+    def __init__(self) -> None:
+        self._deadline = 0.0
+        self._reads = 0
+
+    def begin(self, deadline: float) -> None:
+        """Of a new call; in seconds of the monotonic clock."""
+        self._deadline, self._reads = deadline, 0
+
+    def left(self) -> float:
+        """Seconds that are left. Raises `TimeoutError` where none are."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no answer in time")
+        return left
+
+    def spend_read(self) -> float:
+        """Seconds that the next read may take. Raises `TimeoutError`, and `InvalidResponse` where the answer never ends."""
+        self._reads += 1
+        if self._reads > READS_MAX:
+            raise InvalidResponse(f"an answer in more than {READS_MAX} pieces")
+        return self.left()
+
+
+class Answers(DefaultParser):  # type: ignore[misc, valid-type]  # a name for one of three classes; here it is that on hiredis
+    """The parser of redis-py with one deadline for an answer instead of one for each piece of it, and errors word for word."""
+
+    def __init__(self, socket_read_size: int, patience: Patience) -> None:
+        super().__init__(socket_read_size=socket_read_size)
+        self._patience = patience
+
+    def read_from_socket(self, timeout: object = None, raise_on_timeout: bool = True) -> bool:  # noqa: ARG002  the patience knows
+        """Take one more piece of the answer."""
+        return bool(super().read_from_socket(self._patience.spend_read(), raise_on_timeout))
+
+    @classmethod
+    def parse_error(cls, response: str) -> ResponseError:
+        """What the server said; its meaning is judged elsewhere."""
+        return ResponseError(response)
+
+    def handle_push_response(self, response: object, **_: object) -> object:
+        """Refuse what nobody subscribed to."""
+        raise InvalidResponse(f"the server pushed {type(response).__name__}")
+
+
+class Encrypted(Connection):
+    """Over TLS. The class of redis-py trusts the authorities of the system besides the one that is named; this one does not."""
+
+    def __init__(self, trusted: ssl.SSLContext, patience: Patience, **options: Any) -> None:
+        super().__init__(**options)  # type: ignore[no-untyped-call]
+        self._trusted = trusted
+        self._patience = patience
+
+    def _connect(self) -> ssl.SSLSocket:
+        sock: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
+        try:
+            sock.settimeout(self._patience.left())
+            return self._trusted.wrap_socket(sock, server_hostname=self.host)
+        except BaseException:
+            sock.close()
+            raise
+
+
+class Wire(Protocol):
+    """What is used of a connection of redis-py."""
+
+    @property
+    def is_connected(self) -> bool: ...
+    def connect(self) -> None: ...
+    def disconnect(self) -> None: ...
+    def can_read(self, timeout: float) -> bool: ...
+    def pack_command(self, *args: bytes) -> Sequence[bytes]: ...
+    def update_current_socket_timeout(self, relaxed_timeout: float) -> None: ...
+    def send_packed_command(self, command: Sequence[bytes], check_health: bool) -> None: ...
+    def read_response(self, disable_decoding: bool) -> object: ...
+
+
+def dial(where: Address, node: tuple[str, int], patience: Patience, user: str, password: str, db: int) -> Wire:
+    """Connect to `node` and introduce ourselves. Raises `FAILURES`: `ResponseError` where the answer is an error."""
+    left = patience.left()
+    options: dict[str, Any] = {
+        "username": user, "password": password, "db": db, "protocol": 2, "driver_info": None,
+        "socket_connect_timeout": left, "socket_timeout": left, "socket_read_size": READ_BYTES, "encoding_errors": "replace",
+        "retry": Retry(NoBackoff(), 0), "parser_class": partial(Answers, patience=patience),
+    }  # fmt: skip
+    wire = _wire(where, node, patience, options)
+    wire.connect()
+    return wire
+
+
+def _wire(where: Address, node: tuple[str, int], patience: Patience, options: dict[str, Any]) -> Wire:
+    if where.path:
+        return UnixDomainSocketConnection(path=where.path, **options)  # type: ignore[abstract, no-untyped-call]
+    host, port = node
+    if where.tls:
+        return Encrypted(ssl.create_default_context(cafile=where.authority or None), patience, host=host, port=port, **options)
+    return Connection(host=host, port=port, **options)  # type: ignore[no-untyped-call]
+
+
+def silent(wire: Wire) -> bool:
+    """Whether the peer has sent nothing but the answer; it may have closed after it."""
+    try:
+        return not wire.can_read(0)
+    except (RedisError, OSError):
+        return True
+
+
+def idle(wire: Wire) -> bool:
+    """Whether the peer neither closed nor sent what nobody asked for: else a connection is not used again."""
+    try:
+        return wire.is_connected and not wire.can_read(0)
+    except (RedisError, OSError):
+        return False

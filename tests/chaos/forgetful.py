@@ -1,0 +1,51 @@
+"""`riata` that dies of SIGKILL at one moment of a delayed label: between an append that is durable and what should follow it.
+
+RIATA cannot be told so by a setting: the moment stands in the variable DIES_AT, as the store call before which it dies.
+`forget`: default labels are in the log, the predictions not forgotten. `mark`: a label is in the log, its prediction not marked.
+`answer`: a prediction is remembered, and nobody is told its id.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+
+from riata.cli.app import main
+from riata.run.service import Service
+from riata.store.sqlite import SqliteStore
+from riata.store.store import Remembered
+
+_forget, _keep, _tell = SqliteStore.forget, SqliteStore.remember, Service.remember
+
+
+def _die_at(moment: str) -> None:
+    if os.environ.get("DIES_AT") == moment:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def forget(self: SqliteStore, model: str, keys: Sequence[bytes]) -> int:
+    """Forget, unless it dies."""
+    _die_at("forget")
+    return _forget(self, model, keys)
+
+
+def remember(self: SqliteStore, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
+    """Remember, unless these are marks and it dies."""
+    if rows[0].row[:1] == b"L":
+        _die_at("mark")
+    return _keep(self, model, rows, bytes_max)
+
+
+async def tell(self: Service, model: str, rows: list[bytes]) -> list[str]:
+    """Remember, and die before anybody is told."""
+    ids = await _tell(self, model, rows)
+    _die_at("answer")
+    return ids
+
+
+if __name__ == "__main__":
+    SqliteStore.forget = forget  # type: ignore[method-assign]
+    SqliteStore.remember = remember  # type: ignore[method-assign]
+    Service.remember = tell  # type: ignore[method-assign]
+    main()

@@ -1,0 +1,29 @@
+"""Learn the log of a model in a Redis store anew, and compare every retained checkpoint: `riata replay --verify` for a server.
+
+    python -m tests.chaos.replaying URL NAMESPACE MODEL
+
+Exit code 0 where the log is whole and every checkpoint holds the same bits.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from riata.run.replay import replay
+from riata.store.redis import RedisSettings, open_redis
+
+
+def main(url: str, namespace: str, model: str) -> int:
+    store = open_redis(url, RedisSettings(namespace=namespace, timeout_ms=60_000))
+    try:
+        report = replay(store, model)
+    finally:
+        store.close()
+    for one in report.compared:
+        verdict = one.problem or ("equal" if one.equal else f"DIFFERENT: stored {one.stored}, replayed {one.replayed}")
+        sys.stdout.write(f"{model}: generation {one.generation} at event {one.applied}: {verdict}\n")
+    return 0 if report.equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:4]))

@@ -1,0 +1,238 @@
+"""What is stored of a model, read by hand: neither the store's code nor its readers take part.
+
+A source gives the head, the records, the generations and their content as they lie there, wrong ones too: what is wrong with
+them is for `inv.py` to say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sqlite3
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import redis
+
+KINDS = {1: "observe", 2: "config", 3: "skip", 4: "restore", 5: "upgrade"}
+CODES = {kind: code for code, kind in KINDS.items()}
+SEQ_BITS = 44
+WIDE, REAL, WEIGHTED, IDS = 1, 2, 4, 8
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One record of the log, as it lies there."""
+
+    kind: str
+    first: int
+    count: int
+    accepted_ms: int
+    payload: bytes
+    digest: bytes
+    chain: bytes
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+
+@dataclass(frozen=True)
+class Top:
+    """What the store says of the log as a whole. before is the chain at first_seq - 1."""
+
+    lineage: bytes
+    seq: int
+    chain: bytes
+    first_seq: int
+    before: bytes
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One generation; content is empty where chunks are missing."""
+
+    gen: int
+    parent: int
+    applied: int
+    chain: bytes
+    lineage: bytes
+    epoch: int
+    digest: bytes
+    state_digest: bytes
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Row:
+    """One event of an `observe` record."""
+
+    features: list[tuple[int, float]]
+    label: float
+    weight: float
+    event_id: bytes  # empty for none
+
+
+class Source(Protocol):
+    """A store whose processes are gone."""
+
+    def top(self, model: str) -> Top: ...
+
+    def entries(self, model: str) -> list[Entry]: ...
+
+    def saved(self, model: str) -> list[Saved]:
+        """Newest first."""
+        ...
+
+    def replay_command(self, model: str) -> list[str]:
+        """What to run, behind `python -m`, to learn the log anew in a process of its own; exit code 0 where all is equal."""
+        ...
+
+
+class SqliteSource:
+    """The embedded store in `directory`, which no process has open. Works on a copy in `scratch`."""
+
+    def __init__(self, directory: Path, scratch: Path) -> None:
+        self.directory = scratch / f"copy of {directory.name}"
+        shutil.rmtree(self.directory, ignore_errors=True)
+        shutil.copytree(directory, self.directory)
+
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(self.directory / "riata.db")
+        try:
+            return connection.execute(sql, values).fetchall()
+        finally:
+            connection.close()
+
+    def number(self, model: str) -> int:
+        return int(self.rows("SELECT id FROM models WHERE name = ?", model)[0][0])
+
+    def top(self, model: str) -> Top:
+        sql = "SELECT lineage, seq, chain, first_seq, trimmed_chain FROM models WHERE name = ?"
+        return Top(*self.rows(sql, model)[0])
+
+    def entries(self, model: str) -> list[Entry]:
+        base = self.number(model) << SEQ_BITS
+        sql = """SELECT kind, key - ?, count, accepted_ms, payload, digest, chain FROM log
+                 WHERE key >= ? AND key < ? ORDER BY key"""
+        found = self.rows(sql, base, base, base + (1 << SEQ_BITS))
+        return [Entry(KINDS.get(row[0], "unknown"), *row[1:]) for row in found]
+
+    def saved(self, model: str) -> list[Saved]:
+        number = self.number(model)
+        sql = """SELECT gen, parent, applied, chain, lineage, epoch, digest, state_digest FROM generations
+                 WHERE model = ? ORDER BY gen DESC"""
+        found = []
+        for row in self.rows(sql, number):
+            chunks = self.rows("SELECT data FROM chunks WHERE model = ? AND gen = ? ORDER BY idx", number, row[0])
+            gen, parent, applied, chain, lineage, epoch, digest, state_digest = row
+            content = b"".join(chunk[0] for chunk in chunks)
+            found.append(Saved(gen, parent, applied, chain, lineage, epoch, digest, state_digest, content))
+        return found
+
+    def replay_command(self, model: str) -> list[str]:
+        return ["riata", "replay", "--data", str(self.directory), "--model", model, "--verify"]
+
+
+class RedisSource:
+    """A shared store on a server that still runs, while no process of the service does."""
+
+    def __init__(self, url: str, namespace: str = "riata") -> None:
+        self.url = url
+        self.namespace = namespace
+        self._prefix = f"{{riata:{namespace}}}:".encode()
+
+    def top(self, model: str) -> Top:
+        with self._client() as client:
+            names = ["lineage", "seq", "chain", "first_seq", "trimmed_chain"]
+            lineage, seq, chain, first_seq, before = client.hmget(self._key(client, model, "meta"), names)
+        return Top(lineage, int(seq), chain, int(first_seq), before)
+
+    def entries(self, model: str) -> list[Entry]:
+        with self._client() as client:
+            return [_entry(*found) for found in client.xrange(self._key(client, model, "log"))]
+
+    def saved(self, model: str) -> list[Saved]:
+        found = []
+        with self._client() as client:
+            described = client.hgetall(self._key(client, model, "gens"))
+            for gen in sorted(map(int, described), reverse=True):
+                said = json.loads(described[b"%d" % gen][33:])  # a flag, and a digest in hexadecimal
+                chunks = client.hgetall(self._key(client, model, f"c:{gen}"))
+                content = b"".join(chunks[key][32:] for key in sorted(chunks, key=int))  # each behind its digest
+                chain, lineage, digest, state = (
+                    bytes.fromhex(said[name]) for name in ("chain", "lineage", "digest", "state_digest")
+                )
+                found.append(Saved(gen, said["parent"], said["applied"], chain, lineage, said["epoch"], digest, state, content))
+        return found
+
+    def replay_command(self, model: str) -> list[str]:
+        return ["tests.chaos.replaying", self.url, self.namespace, model]
+
+    def _client(self) -> redis.Redis:
+        return redis.Redis.from_url(self.url, socket_timeout=60, protocol=2)
+
+    def _key(self, client: redis.Redis, model: str, part: str) -> bytes:
+        number = client.hget(self._prefix + b"models", model)
+        assert isinstance(number, bytes), f"there is no model {model}"
+        return self._prefix + b"m:" + number + b":" + part.encode()
+
+
+def _entry(place: bytes, fields: dict[bytes, bytes]) -> Entry:
+    last, count = int(place.split(b"-")[0]), int(fields[b"count"])
+    stamp, payload = int(fields[b"accepted_ms"]), fields[b"payload"]
+    return Entry(fields[b"kind"].decode(), last - count + 1, count, stamp, payload, fields[b"digest"], fields[b"chain"])
+
+
+def digest_of(entry: Entry) -> bytes:
+    """The digest that `entry` has to carry."""
+    head = struct.pack("<B7xQq", CODES.get(entry.kind, 0), entry.count, entry.accepted_ms)
+    return hashlib.sha256(head + entry.payload).digest()
+
+
+def chain_after(chain: bytes, digest: bytes) -> bytes:
+    """The chain of a record that follows one with `chain`."""
+    return hashlib.sha1(chain + digest, usedforsecurity=False).digest()
+
+
+def chain_before_all(lineage: bytes) -> bytes:
+    """The chain before the first record."""
+    return hashlib.sha1(b"riata log 1\0" + lineage, usedforsecurity=False).digest()
+
+
+def rows_of(payload: bytes) -> list[Row]:
+    """The events of an `observe` payload, field by field as `service/docs/formats.md` draws them."""
+    _, flags, _, n, nnz, total = struct.unpack_from("<BBHIII", payload)
+    assert total == len(payload)
+    at = 16
+
+    def take(form: str, count: int) -> list[Any]:
+        nonlocal at
+        parts = list(struct.unpack_from(f"<{count}{form}", payload, at))
+        at += struct.calcsize(f"<{count}{form}")
+        return parts
+
+    def bits() -> list[int]:
+        return [byte >> (7 - i) & 1 for byte in take("B", (n + 7) // 8) for i in range(8)][:n]
+
+    lengths = take("I", n)
+    hashes, values = take("I", nnz), take("d" if flags & WIDE else "f", nnz)
+    labels = take("d", n) if flags & REAL else bits()
+    weights = take("d", n) if flags & WEIGHTED else [1.0] * n
+    has_id = bits() if flags & IDS else [0] * n
+    rows, start = [], 0
+    for i in range(n):
+        event_id = bytes(take("B", 16)) if has_id[i] else b""
+        pairs = list(zip(hashes[start : start + lengths[i]], values[start : start + lengths[i]], strict=True))
+        rows.append(Row(pairs, float(labels[i]), float(weights[i]), event_id))
+        start += lengths[i]
+    assert at == len(payload)
+    return rows
+
+
+def skipped_by(payload: bytes) -> int:
+    """The event that a `skip` payload takes out."""
+    return int(struct.unpack_from("<B3xQ", payload)[1])

@@ -1,0 +1,236 @@
+"""Rows of the fault matrix that need one process and its embedded store: signals, limits, clocks, backlog."""
+
+from __future__ import annotations
+
+import random
+import resource
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.chaos import inv, rows
+from tests.chaos.cluster import Cluster, Member, until
+from tests.chaos.history import Fault
+from tests.chaos.repeats import slow
+from tests.chaos.stored import SqliteSource
+from tests.chaos.wall_clock import WallClock
+
+EXIT_AT_ONCE = 128
+HOUR_S = 3600
+TEN_YEARS_S = 10 * 365 * 86_400
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "cluster") as found:
+        yield found
+
+
+def one(cluster: Cluster, **settings: object) -> Member:
+    """A process with the model."""
+    member = cluster.add("one", **settings)
+    member.wait_ready()
+    cluster.make_model(member)
+    return member
+
+
+def require(cluster: Cluster, tmp_path: Path) -> inv.Left:
+    """INV over what is left when all is over."""
+    cluster.end()
+    return inv.require(SqliteSource(cluster["one"].data, tmp_path), cluster.history())
+
+
+def kills(cluster: Cluster, tmp_path: Path, times: int, seed: int) -> None:
+    """Row 1 and 2, embedded: the process is killed at random moments, some of them within its start."""
+    member = one(cluster)
+    rng = random.Random(seed)
+    with cluster.load(observe=[member], predict=[member]) as load:
+        for _ in range(times):
+            seen = load.acked()
+            if rng.random() < 0.8:
+                until(lambda seen=seen: load.acked() > seen, 30, "requests are acknowledged again")  # type: ignore[misc]
+            time.sleep(rng.uniform(0.0, 0.7))  # the moment of the kill is what is random here
+            before = len(member.exits)
+            member.kill()
+            until(lambda before=before: len(member.exits) > before, 10, "the supervisor sees it")  # type: ignore[misc]
+        member.wait_ready()
+    cluster.faults.append(Fault("kills", 0, member.exits.count(-signal.SIGKILL)))
+    assert member.exits.count(-signal.SIGKILL) == times
+    left = require(cluster, tmp_path)
+    assert left.saved or times < 20  # a checkpoint takes a second without a kill
+
+
+def test_rows_1_and_2_kills_at_random_moments(cluster: Cluster, tmp_path: Path) -> None:
+    kills(cluster, tmp_path, 3, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(10))
+def test_rows_1_and_2_two_hundred_kills(seed: int, cluster: Cluster, tmp_path: Path) -> None:
+    kills(cluster, tmp_path, 20, seed=100 + seed)
+
+
+@pytest.mark.slow
+def test_row_21_the_wall_clock_jumps_between_starts(cluster: Cluster, tmp_path: Path) -> None:
+    member = one(cluster)
+    clock = WallClock(tmp_path)
+    member.environment.update(clock.environment)
+    with cluster.load("--pause-ms", "5", observe=[member], predict=[member]) as load:
+        for offset_s in (-HOUR_S, TEN_YEARS_S, 0):
+            seen = load.acked()
+            until(lambda seen=seen: load.acked() > seen + 5, 30, "requests are acknowledged")  # type: ignore[misc]
+            clock.set(offset_s)
+            before = len(member.exits)
+            member.kill()
+            until(lambda before=before: len(member.exits) > before, 10, "the supervisor sees it")  # type: ignore[misc]
+            member.wait_ready()
+        seen = load.acked()
+        until(lambda: load.acked() > seen + 5, 30, "requests are acknowledged")
+    left = require(cluster, tmp_path)
+    stamps = [entry.accepted_ms for entry in left.entries]
+    assert max(stamps) - min(stamps) > 9 * 365 * 86_400_000  # the clock did jump, and decided nothing
+
+
+@pytest.mark.parametrize("step_s", [-HOUR_S, slow(TEN_YEARS_S)], ids=["back", "forth"])
+def test_row_21_the_wall_clock_jumps_while_it_runs(step_s: int, cluster: Cluster, tmp_path: Path) -> None:
+    clock = WallClock(tmp_path)
+    member = one(cluster)
+    member.again(**clock.environment)
+    with cluster.load("--pause-ms", "5", observe=[member], predict=[member]) as load:
+        for offset_s in (step_s, 0, step_s):
+            seen = load.acked()
+            until(lambda seen=seen: load.acked() > seen + 20, 30, "requests are acknowledged")  # type: ignore[misc]
+            clock.set(offset_s)
+        for second in range(20):  # and steps on, as under a daemon that cannot make up its mind
+            seen = load.acked()
+            clock.set(step_s + (-1) ** second * second)
+            until(lambda seen=seen: load.acked() > seen + 2, 30, "requests are acknowledged")  # type: ignore[misc]
+        until(lambda: member.metric("riata_checkpoints_total", outcome="ok") > 2, 30, "checkpoints are written")
+    assert cluster.stop() == {"one": 0}
+    left = require(cluster, tmp_path)
+    stamps = [entry.accepted_ms for entry in left.entries]
+    assert max(stamps) - min(stamps) > 3_500_000
+    assert set(member.exits) <= {0}  # it never died of it
+
+
+def limit(member: Member, kind: int, value: int) -> tuple[int, int]:
+    """Set a limit of a running process; returns the one before."""
+    before = resource.prlimit(member.pid, kind)
+    resource.prlimit(member.pid, kind, (value, before[1]))
+    return before
+
+
+def test_row_40_out_of_descriptors_it_pauses_and_recovers(cluster: Cluster, tmp_path: Path) -> None:
+    member = one(cluster)
+    with cluster.load("--pause-ms", "5", observe=[member], predict=[member]) as load:
+        until(lambda: load.acked() > 5, 30, "requests are acknowledged")
+        before = member.resources()
+        limit(member, resource.RLIMIT_NOFILE, before.fds + 8)
+        held = [socket.create_connection(("127.0.0.1", member.port), timeout=5) for _ in range(40)]
+        seen = load.acked()
+        until(lambda: load.acked() > seen + 20, 30, "open connections are answered while no new one can be")
+        for end in held:
+            end.close()
+        until(member.ready, 30, "new connections are answered again")
+        cluster.resources["one"] = before, member.resources()
+    assert not member.exits
+    assert cluster.stop() == {"one": 0}
+    require(cluster, tmp_path)
+
+
+def test_row_42_behind_by_more_than_allowed_it_asks_to_come_back(cluster: Cluster, tmp_path: Path) -> None:
+    member = one(cluster, lag_events_max=1)
+    with cluster.load("--rows", "200", "--clients", "4", "--give-up", "0", observe=[member], predict=[member]) as load:
+        until(lambda: '"why": "lag"' in load.history.read_text(encoding="utf-8"), 30, "a request is refused for lag")
+        seen = load.acked()
+        until(lambda: load.acked() > seen + 5, 30, "it goes on")
+    assert cluster.stop() == {"one": 0}
+    left = require(cluster, tmp_path)
+    assert left.top.first_seq == 1  # nothing was trimmed to make room
+
+
+def stalled_upload(member: Member) -> socket.socket:
+    """A request whose body stops half-way."""
+    end = socket.create_connection(("127.0.0.1", member.port), timeout=30)
+    head = (
+        f"POST /models/{rows.MODEL}/observe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+    )
+    end.sendall(head.encode() + b'[{"features": {"')
+    return end
+
+
+def test_row_43_told_to_stop_it_ends_in_good_order_whoever_dawdles(cluster: Cluster, tmp_path: Path) -> None:
+    member = one(cluster, graceful_stop_s=2)
+    with cluster.load(observe=[member], predict=[member]) as load, stalled_upload(member):
+        until(lambda: load.acked() > 20, 30, "requests are acknowledged")
+        member.kept = False
+        began = time.monotonic()
+        member.send(signal.SIGTERM)
+        assert member.process.wait(30) == 0
+        assert time.monotonic() - began < 12
+    left = require(cluster, tmp_path)
+    assert left.saved[0].applied == left.top.seq  # the last checkpoint holds everything
+
+
+def test_row_44_interrupted_it_ends_as_told_to_stop(cluster: Cluster, tmp_path: Path) -> None:
+    member = one(cluster)
+    with cluster.load(observe=[member]) as load:
+        until(lambda: load.acked() > 5, 30, "requests are acknowledged")
+        member.kept = False
+        member.send(signal.SIGINT)
+        member.process.wait(30)
+    left = require(cluster, tmp_path)
+    assert left.saved[0].applied == left.top.seq
+
+
+def test_row_44_told_twice_it_ends_at_once_and_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    member = one(cluster)
+    with cluster.load(observe=[member]) as load, stalled_upload(member):  # the upload keeps the first signal from being enough
+        until(lambda: load.acked() > 5, 30, "requests are acknowledged")
+        member.kept = False
+        member.send(signal.SIGTERM)
+        until(lambda: not member.ready(), 10, "it has heard the first")
+        member.send(signal.SIGTERM)
+        assert member.process.wait(5) == EXIT_AT_ONCE + signal.SIGTERM
+    require(cluster, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGHUP, slow(signal.SIGPIPE), slow(signal.SIGUSR1)], ids=lambda number: signal.Signals(number).name
+)
+def test_row_44_signals_that_mean_nothing_lose_nothing(number: int, cluster: Cluster, tmp_path: Path) -> None:
+    member = one(cluster)
+    with cluster.load(observe=[member]) as load:
+        until(lambda: load.acked() > 5, 30, "requests are acknowledged")
+        member.send(number)
+        seen = load.acked()
+        until(lambda: load.acked() > seen + 20, 30, "it goes on, or was started again")
+    require(cluster, tmp_path)
+
+
+def test_row_44_nobody_reads_what_it_writes(cluster: Cluster, tmp_path: Path) -> None:
+    member = one(cluster)
+    member.again(["sh", "-c", 'exec "$@" >&- 2>&-', "sh"])  # standard output and standard error are closed
+    with cluster.load(observe=[member], predict=[member]) as load:
+        until(lambda: load.acked() > 20, 30, "requests are acknowledged")
+    assert member.stop() == 0
+    require(cluster, tmp_path)
+
+
+def test_row_44_a_reader_of_its_words_that_goes_away_does_not_end_it(cluster: Cluster, tmp_path: Path) -> None:
+    member = one(cluster)
+    shell = shutil.which("bash")
+    if shell is None:
+        pytest.skip("no shell with pipes to functions")
+    member.again([shell, "-c", 'exec "$@" > >(head -c 1 >/dev/null) 2>&1', "bash"])  # the pipe breaks at the second byte
+    with cluster.load(observe=[member], predict=[member]) as load:
+        until(lambda: load.acked() > 20, 30, "requests are acknowledged")
+    assert httpx.get(f"{member.url}/livez", timeout=5).status_code == 200
+    require(cluster, tmp_path)

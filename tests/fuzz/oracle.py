@@ -1,0 +1,62 @@
+"""What every reader of untrusted bytes owes, whatever the bytes: an answer or a declared refusal, soon, in little memory.
+
+A target raises for whatever else goes wrong: an exception that is not declared, an answer that does not come back from its own
+encoding. `check` adds the two bounds. Time is the thread's processor time, so that a busy machine accuses nobody, and an input
+is slow only where it is slow three times. Memory is the growth of the process's peak while the input is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+SECONDS_MAX: Final = 0.1
+BYTES_MAX: Final = 256 * 2**20
+_AGAIN: Final = 2  # how often a slow input gets another chance
+_STATUS: Final = Path("/proc/self/status")
+_CLEAR: Final = Path("/proc/self/clear_refs")
+_RESET_PEAK: Final = "5"
+
+
+class Slow(AssertionError):
+    """An input took too long to read."""
+
+
+class Greedy(AssertionError):
+    """An input took too much memory to read."""
+
+
+def check(one_input: Callable[[bytes], None], data: bytes, seconds_max: float = SECONDS_MAX) -> None:
+    """Feed `data` to a target, within the bounds. Raises what the target raises, `Slow` or `Greedy`."""
+    before = _reset_peak()
+    seconds = _timed(one_input, data)
+    grown = _memory("VmHWM") - before
+    if grown > BYTES_MAX:
+        raise Greedy(f"{grown / 2**20:.0f} MiB for {len(data)} bytes of input")
+    for _ in range(_AGAIN):
+        if seconds <= seconds_max:
+            return
+        seconds = min(seconds, _timed(one_input, data))
+    if seconds > seconds_max:
+        raise Slow(f"{1e3 * seconds:.0f} ms for {len(data)} bytes of input")
+
+
+def _timed(one_input: Callable[[bytes], None], data: bytes) -> float:
+    start = time.thread_time()
+    one_input(data)
+    return time.thread_time() - start
+
+
+def _reset_peak() -> int:
+    """Make the peak of the resident memory what it is now, and return that."""
+    _CLEAR.write_text(_RESET_PEAK)
+    return _memory("VmRSS")
+
+
+def _memory(name: str) -> int:
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"{_STATUS} has no {name}")

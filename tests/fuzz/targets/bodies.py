@@ -1,0 +1,99 @@
+"""Bodies of requests in every format, held to their slow twins; the first byte picks the format and the rules."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Final
+
+import numpy as np
+
+from riata.base.errors import BadInput, Malformed
+from riata.store import records
+from riata.wire.encoder import EncoderConfig
+from riata.wire.parse import FORMATS, Context, explain_rows, make_rules, parse_examples
+from riata.wire.parsed import Parsed
+from tests.twins import json_text as json_twin
+
+CONTEXTS: Final = (
+    (Context(EncoderConfig(bits=12, text=("t",), ngrams=2)), True),
+    (Context(EncoderConfig(bits=12, normalise="l2", hash_key=12345), "-1/+1"), True),
+    (Context(EncoderConfig(bits=12), "real"), True),
+    (Context(EncoderConfig(bits=12, text=("a",), normalise="l2")), False),
+)
+MARK: Final = b"\xef\xbb\xbf"  # of byte order, which no body may begin with
+KINDS: Final = ("application/json", "application/x-ndjson", "text/x-vw", "text/x-svmlight")
+TOKENS: Final = (
+    b'{"features":{', b'"label":', b'"weight":', b'"event_id":"', b'"ts":"2026-11-20T11:14:00Z"', b"true", b"null", b"1e999",
+    b"5e-324", b"\\u0000", b"\\ud800", b"\\ud83d\\ude00", b"NaN", b"[[[[[[[[[", b'"t":"a b"', b"\xef\xbb\xbf", b"\r\n",
+    b"|f a:1 ", b" 'tag|", b" 1:1 2:2 # c", b"9007199254740992.99999", b"\xc3\xa9", b"e\xcc\x81", b'"a":1,"a":2', b"0x10", b"-0",
+)  # fmt: skip
+
+
+def one_input(data: bytes) -> None:
+    """Row errors or a sound batch; the whole refused as `BadInput`; both lanes of JSON of one mind; nothing else."""
+    head, body = (data[0] if data else 0), data[1:]
+    kind, (context, labelled) = KINDS[head % 4], CONTEXTS[head // 4 % 4]
+    try:
+        parsed = parse_examples(body, kind, context, labelled)
+    except BadInput:
+        if kind == "application/x-ndjson" and body.strip(b" \t\r\n") and not body.startswith(MARK):
+            raise AssertionError("lines are never refused as a whole") from None
+        with contextlib.suppress(BadInput):
+            explain_rows(body, kind, context)
+        return
+    check(parsed, labelled)
+    if kind == "application/x-ndjson":
+        check_twin(parsed, body, context, labelled)
+    if not labelled:
+        shown = explain_rows(body, kind, context)
+        if len(shown) != parsed.batch.n:
+            raise AssertionError("a row is predicted that cannot be explained")
+
+
+def check(parsed: Parsed, labelled: bool) -> None:
+    """Every row is accepted or refused, once; what is accepted can be logged and read again."""
+    numbers = sorted([*parsed.row.tolist(), *parsed.joins.row.tolist(), *(error.index for error in parsed.errors)])
+    if numbers != list(range(parsed.rows)):
+        raise AssertionError("a row is neither accepted nor refused, or both")
+    if parsed.batch.n:
+        batch = parsed.batch if labelled else dataclasses.replace(parsed.batch, label=np.zeros(parsed.batch.n))
+        payload = records.encode_batch(batch)
+        if records.encode_batch(records.decode_batch(payload)) != payload:
+            raise AssertionError("a batch does not come back from the log")
+    for error in parsed.errors:
+        if not error.code or not error.detail.isprintable():
+            raise AssertionError("a row error has no code, or repeats what cannot be printed")
+
+
+def check_twin(parsed: Parsed, body: bytes, context: Context, labelled: bool) -> None:
+    """The compiled lane accepts what its slow twin accepts."""
+    rules = make_rules(context, labelled)
+    lines = [line for line in body.split(b"\n") if line.strip(b" \t\r")]
+    outcomes = [json_twin.take_row(json_twin.read_example(line, rules), rules) for line in lines]
+    if len(outcomes) != parsed.rows:
+        raise AssertionError("a line is missing, or one too many")
+    wanted = [number for number, outcome in enumerate(outcomes) if outcome.code == 0]
+    if wanted != parsed.row.tolist():
+        raise AssertionError("the lanes do not accept the same rows")
+    batch = parsed.batch
+    for k, number in enumerate(wanted):
+        begin, end = int(batch.indptr[k]), int(batch.indptr[k + 1])
+        same = batch.hash[begin:end].tolist() == outcomes[number].hashes
+        if not same or [x.hex() for x in batch.value[begin:end].tolist()] != [x.hex() for x in outcomes[number].values]:
+            raise AssertionError("the lanes do not read the same features")
+
+
+def starts() -> list[bytes]:
+    """Ordinary bodies, and a few that are not."""
+    features = b'{"a":1.5,"b":"c","t":"two words","d":["x"],"e":true}'
+    example = b'{"features":' + features + b',"label":1,"weight":2,"event_id":"i","ts":"2026-11-20T11:14:00Z"}'
+    bodies = {
+        "application/json": [example, b"[" + example + b', {"features":{},"label":0}]', b"[]", b"{"],
+        "application/x-ndjson": [example + b"\n" + b'{"features":{"a":-1e-3},"label":0}\n', b'{"features":{"\\u0061":1}}'],
+        "text/x-vw": [b"1 2.0 'tag|n:2 a:1.5 b\n-1 |f c d:3 |g e", b"|a b"],
+        "text/x-svmlight": [b"1 1:1.5 2:2 # c\n-1 7:1e5\n", b"0.5 0:1"],
+    }
+    if set(bodies) - set(FORMATS):
+        raise Malformed("a format that is not read any more")
+    return [bytes([KINDS.index(kind) + 4 * c]) + body for kind, found in bodies.items() for body in found for c in range(4)]

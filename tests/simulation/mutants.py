@@ -1,0 +1,235 @@
+"""Safeguards taken away, one row at a time: a simulation that does not notice is decoration.
+
+A mutant changes the text of scripts, or puts something else in the place of production functions while it is applied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from riata.base.errors import Unavailable
+from riata.run import lead, model_state, recovery, tail
+from riata.run.core import Core
+from riata.run.follower import Follower
+from riata.run.learning import Learning
+from riata.run.publisher import Publisher
+from riata.run.recovery import Recovered, Recovery
+from riata.store import layout, records, redis_generations
+from riata.store.redis import RedisStore
+from riata.store.store import Append, Appended, Generation, Head, Owner, Record
+from tests.simulation import opening
+
+Changes = Mapping[str, Sequence[tuple[str, str]]]
+Patch = tuple[Any, str, Any]
+
+NO_OWNER: Final = [("if not owns(", "if false and not owns(")]
+NO_CHAIN: Final = [("if not chain_is(", "if false and not chain_is(")]
+NO_MONOTONE: Final = ("if newest and applied < newest.applied then return {'BEHIND'} end", "")
+NO_ORDER: Final = (
+    "if tonumber(ARGV[4]) ~= newest_gen or gen ~= newest_gen + 1 or tonumber(ARGV[6]) ~= newest_gen then return {'CONFLICT'} end",
+    "",
+)
+FENCED_SCRIPTS: Final = ("commit", "publish", "stage", "piece", "verify", "trim", "mark", "unstage", "heartbeat")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """What is removed. `row`: as the table of the evidence has it."""
+
+    row: str
+    scripts: Changes = field(default_factory=dict)
+    patches: Sequence[Patch] = ()
+
+
+@contextlib.contextmanager
+def applied(mutant: Mutant) -> Iterator[None]:
+    """Have the patches of `mutant` in place."""
+    undo = [(owner, name, getattr(owner, name)) for owner, name, _ in mutant.patches]
+    for owner, name, value in mutant.patches:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in undo:
+            setattr(owner, name, value)
+
+
+# -- what takes the place of production functions ----------------------------------------------------------------------
+
+_append: Callable[..., list[Appended]] = RedisStore.append
+_decode = layout.decode_checkpoint
+_freeze = model_state.ModelState.freeze
+
+
+def _append_that_hopes(self: RedisStore, group: Sequence[Append]) -> list[Appended]:
+    """An append that takes no answer for a yes."""
+    try:
+        return _append(self, group)
+    except Unavailable as error:
+        if error.outcome != "unknown":
+            raise
+        return [_hoped(append) for append in group]
+
+
+def _hoped(append: Append) -> Appended:
+    n = append.batch.n if append.batch is not None else 0
+    return Appended(None, append.batch, np.ones(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.bool_), 2**40)
+
+
+def _freeze_in_two_writes(self: model_state.ModelState) -> model_state.Frozen:
+    """The place of now with the numbers of the time before."""
+    now = _freeze(self)
+    before = getattr(self.learner, "frozen_before", now.arrays)
+    self.learner.frozen_before = now.arrays  # type: ignore[attr-defined]
+    return model_state.Frozen(now.header, before)
+
+
+class _Anything(bytes):
+    """A digest that is equal to every other."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = bytes.__hash__
+
+    def hex(self, *_: Any) -> Any:
+        return self
+
+
+def _any_digest(*_: object) -> bytes:
+    return _Anything(32)
+
+
+def _decode_unchecked(data: bytes, *rest: Any) -> Any:
+    module: Any = layout
+    before, module._digest = module._digest, _any_digest
+    try:
+        return _decode(data, *rest)
+    finally:
+        module._digest = before
+
+
+def _thaw_unchecked(_generation: Generation, content: bytes) -> model_state.ModelState:
+    return model_state.ModelState.thaw(*layout.decode_checkpoint(content))
+
+
+def _recover_no_tail(self: Recovery, name: str, on_progress: Callable[[int], None] = lambda _done: None) -> Recovered:  # noqa: ARG001
+    """The newest generation that verifies, and nothing of the log: that comes later."""
+    head: Head = self._call(lambda s: s.head(name)).result()
+    found = self._newest_verified(name, head)
+    if found.state.applied == 0:
+        return recover_whole(self, name)
+    return found
+
+
+recover_whole = Recovery.recover
+
+
+async def _no_scrub(_self: Learning) -> list[str]:
+    return []
+
+
+def _nothing(*_: object, **__: object) -> None:
+    return
+
+
+def _unchecked_chain(found: Any, after_seq: int, chain: bytes) -> tuple[int, bytes]:
+    for record in found:
+        after_seq, chain = record.last, record.chain
+    return after_seq, chain
+
+
+def _tail_unchecked(self: tail.Tail, store: Any, model: str, bytes_max: int = tail.READ_BYTES) -> list[Record]:
+    place = self._places[model]
+    found: list[Record] = store.read(model, place.seq, bytes_max)
+    if found:
+        place.seq, place.chain = found[-1].last, found[-1].chain
+    return found
+
+
+def _same_but_for_generations(name: str, belief: lead.Belief, standing: Any) -> None:
+    if standing is not None:
+        standing = dataclasses.replace(standing, gen=max(standing.gen, belief.gen))
+    _require_same(name, belief, standing)
+
+
+def _missing_by_length(_self: Follower, _store: Any, _name: str, head: Head, marks: Sequence[tuple[int, bytes]]) -> int:
+    """What is missing where only the ends of logs are compared."""
+    return max((seq - head.seq for seq, chain in marks if chain and seq > head.seq), default=0)
+
+
+def _mark_for_good(self: RedisStore, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
+    if sound:
+        _mark_verified(self, owner, model, gen)
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+_mark_verified = RedisStore.mark_verified
+_require_same = lead.require_same
+READERS: Final[list[Patch]] = [
+    (records, "check_chain", _unchecked_chain),
+    (records, "check_read", _nothing),
+    (tail.Tail, "read", _tail_unchecked),
+    (Core, "logged", _nothing),
+    (lead, "require_same", _nothing),
+]
+
+MUTANTS: Final[dict[str, Mutant]] = {
+    "no_dedupe": Mutant("dedupe by event id", {"append": [("    collect(request, number - 1, floor, known)\n", "\n")]}),
+    "short_window": Mutant("dedupe window cut to 6 events", patches=[(opening, "DEDUPE_EVENTS", 6)]),
+    "early_ack": Mutant("ack before durable (timeout taken as success)", patches=[(RedisStore, "append", _append_that_hopes)]),
+    "two_writes": Mutant("state and offset in two writes", patches=[(model_state.ModelState, "freeze", _freeze_in_two_writes)]),
+    "no_digest": Mutant(
+        "checkpoint digest check",
+        patches=[
+            (layout, "decode_checkpoint", _decode_unchecked),
+            (recovery, "thaw_generation", _thaw_unchecked),
+            (redis_generations, "digest_of", _any_digest),
+            (redis_generations, "unseal", lambda sealed: sealed[32:]),
+        ],
+    ),
+    "not_monotone": Mutant("`applied >= head.applied`", {"commit": [NO_MONOTONE]}, [(Recovery, "recover", _recover_no_tail)]),
+    "no_scrub": Mutant("scrub of stored checkpoints", patches=[(Learning, "scrub", _no_scrub)]),
+    "trim_maxlen": Mutant(
+        "trim by `MAXLEN`",
+        {
+            "trim": [
+                ("redis.call('XTRIM', KEYS[3], 'MINID', '=', str(at + 1) .. '-0')", "redis.call('XTRIM', KEYS[3], 'MAXLEN', '2')")
+            ]
+        },
+    ),
+    "trim_head": Mutant("trim up to log head", {"trim": [("bound = math.min(bound, one.applied)", "")]}),
+    "trim_newest": Mutant(
+        "trim up to newest instead of oldest retained checkpoint",
+        {"trim": [("bound = math.min(bound, one.applied)", "if verified == 1 then bound = math.min(bound, one.applied) end")]},
+    ),
+    "no_chain": Mutant("gap + chain checks (reader side and COMMIT)", {"commit": NO_CHAIN, "publish": NO_CHAIN}, READERS),
+    "no_chain_in_commit": Mutant("chain check in COMMIT only", {"commit": NO_CHAIN, "publish": NO_CHAIN}),
+    "no_generation_watch": Mutant("generation watch", patches=[(lead, "require_same", _same_but_for_generations)]),
+    "no_fence_no_order": Mutant(
+        "fence + gen CAS + monotone",
+        {name: NO_OWNER for name in FENCED_SCRIPTS if name != "commit"} | {"commit": [*NO_OWNER, NO_MONOTONE, NO_ORDER]},
+    ),
+    "no_fence": Mutant("fence alone", dict.fromkeys(FENCED_SCRIPTS, NO_OWNER)),
+    "no_marks": Mutant(
+        "followers compare chains, not only lengths (found here)", patches=[(Follower, "_missing", _missing_by_length)]
+    ),
+    "rot_counts": Mutant(
+        "a rotten generation counts no longer (found here)", patches=[(RedisStore, "mark_verified", _mark_for_good)]
+    ),
+    "no_recheck": Mutant(
+        "an edition that was taken back is published again (found here)", patches=[(Publisher, "recheck", _never)]
+    ),
+}

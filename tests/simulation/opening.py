@@ -1,0 +1,20 @@
+"""How the simulation opens a store: the production client, on simulated calls, time and chance."""
+
+from __future__ import annotations
+
+from riata.store.redis import RedisSettings, RedisStore
+from riata.store.redis_link import Calls
+from riata.store.redis_session import Chance
+from tests.simulation.world import World
+
+TIMEOUT_MS = 800
+DEDUPE_EVENTS = 500
+
+
+def open_simulated(calls: Calls, world: World) -> RedisStore:
+    """Open the store of `world` over `calls`. Raises as `open_redis` does."""
+    chance = Chance(lambda: int(world.now), world.sleep, world.rng.random)
+    settings = RedisSettings(timeout_ms=TIMEOUT_MS, dedupe_events=DEDUPE_EVENTS, attested=True)
+    store = RedisStore(calls, settings, chance, world.rng.randbytes)
+    store.attach()
+    return store

@@ -1,0 +1,250 @@
+"""The truth beside the store: every record that was ever in the log, what it must have taught, and what clients were told.
+
+The oracle hears each write of the file as it is made, decodes payloads with readers of its own, and keeps for every record the
+state that a slow and obvious learner has after it. When the store falls back to an earlier moment the oracle does too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from riata.base.errors import Corrupt
+from riata.store.layout import decode_checkpoint
+from tests.simulation.toy import KEEP, SLOTS
+
+Content = tuple[int, float, int]  # hash, value, label
+KIND_CODES: Final = {b"observe": 1, b"config": 2, b"skip": 3, b"restore": 4, b"upgrade": 5}
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What the model must be after a record."""
+
+    beta: tuple[float, ...]
+    digest: bytes
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One record of the log, and what the model must be after it."""
+
+    at: int  # which effect of the file wrote it
+    first: int
+    last: int
+    chain: bytes
+    ids: tuple[bytes, ...]
+    lesson: Lesson
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One generation as it was committed."""
+
+    at: int
+    gen: int
+    applied: int
+    epoch: int
+    digest: bytes
+
+
+@dataclass(slots=True)
+class Fate:
+    """What a client knows of one of its events."""
+
+    content: Content
+    open: int = 0  # requests under way
+    unknown: int = 0  # requests of which nobody can say what became of them
+    acked: int = 0
+    not_accepted: int = 0
+    seq: int = 0  # of the last acknowledgement
+    lost: bool = False  # acknowledged, and taken back by a failure that the mode allows
+
+
+@dataclass(slots=True)
+class Oracle:
+    """What happened to one model."""
+
+    lossless: bool  # acknowledged events may never go
+    fates: dict[bytes, Fate] = field(default_factory=dict)
+    lineage: bytes = b""
+    history: list[Told] = field(default_factory=list)
+    places: dict[bytes, int] = field(default_factory=dict)  # event id -> log position
+    generations: list[Committed] = field(default_factory=list)
+    durable: int = 0  # effects that survive every crash the mode allows
+    losses: int = 0
+    rollbacks: int = 0  # acknowledged or learnt ends of the log that were taken back
+
+    # -- what is written -------------------------------------------------------------------------------------------
+
+    def created(self, lineage: bytes) -> None:
+        """A log begins."""
+        if self.lineage and self.lineage != lineage and self.history:
+            raise Violation("a model with a history was begun anew")
+        self.lineage = lineage
+
+    @property
+    def seq(self) -> int:
+        return self.history[-1].last if self.history else 0
+
+    @property
+    def chain(self) -> bytes:
+        if self.history:
+            return self.history[-1].chain
+        return hashlib.sha1(b"riata log 1\0" + self.lineage, usedforsecurity=False).digest()
+
+    @property
+    def lesson(self) -> Lesson:
+        return self.history[-1].lesson if self.history else Lesson((0.0,) * SLOTS, bytes(16), 0)
+
+    def logged(self, at: int, last: int, kind: bytes, count: int, accepted_ms: int, payload: bytes) -> Told:
+        """A record was written at the end of the log. Raises `Violation`."""
+        first = last - count + 1
+        if first != self.seq + 1:
+            raise Violation(f"the log goes from event {self.seq} to {first}")
+        digest = hashlib.sha256(struct.pack("<B7xQq", KIND_CODES[kind], count, accepted_ms) + payload).digest()
+        chain = hashlib.sha1(self.chain + digest, usedforsecurity=False).digest()
+        lesson = self.lesson
+        ids: tuple[bytes, ...] = ()
+        if kind == b"observe":
+            events = decode_events(payload)
+            if len(events) != count:
+                raise Violation(f"the record at event {first} says {count} events and holds {len(events)}")
+            ids = tuple(key for key, _ in events)
+            for place, (key, content) in enumerate(events, first):
+                self._told(place, key, content)
+                lesson = learnt(lesson, key, content)
+        told = Told(at, first, last, chain, ids, lesson)
+        self.history.append(told)
+        return told
+
+    def _told(self, place: int, key: bytes, content: Content) -> None:
+        fate = self.fates.get(key)
+        if fate is None or fate.content != content:
+            raise Violation(f"event {place} is none that a client sent")
+        if key in self.places:
+            raise Violation(f"event {place} is in the log already, as event {self.places[key]}")
+        if not (fate.open or fate.unknown or fate.acked):
+            raise Violation(f"event {place} was logged for a client that was told it was not")
+        self.places[key] = place
+
+    def committed(self, generation: Committed, content: bytes, chain: bytes) -> None:
+        """A generation became the newest. Raises `Violation`."""
+        newest = self.generations[-1] if self.generations else None
+        if generation.gen != (newest.gen + 1 if newest else 1):
+            raise Violation(f"generation {generation.gen} follows {newest.gen if newest else 0}")
+        if newest and generation.applied < newest.applied:
+            raise Violation(f"generation {generation.gen} is of event {generation.applied}, the one before of {newest.applied}")
+        self.check_model("generation", generation.applied, chain, content)
+        self.generations.append(generation)
+
+    def check_model(self, what: str, applied: int, chain: bytes, content: bytes) -> None:
+        """The bytes of a checkpoint are what the log says the model was after event `applied`. Raises `Violation`."""
+        told = self.after(applied)
+        if chain != told.chain:
+            raise Violation(f"{what} of event {applied} carries the chain of another log")
+        try:
+            header, arrays = decode_checkpoint(content)
+        except Corrupt as error:
+            raise Violation(f"{what} of event {applied} cannot be read: {error}") from error
+        if int(header["applied"]) != applied or bytes.fromhex(header["chain"]) != chain:
+            raise Violation(f"{what} of event {applied} holds the state of event {header['applied']}")
+        beta, digest = tuple(arrays["learner.beta"].tolist()), arrays["learner.digest"].tobytes()
+        if Lesson(beta, digest, int(arrays["learner.count"][0])) != told.lesson:
+            raise Violation(f"{what} of event {applied} is not what the log teaches")
+
+    def after(self, applied: int) -> Told:
+        """The record that ends at event `applied`. Raises `Violation` where none does."""
+        low, high = 0, len(self.history)
+        while low < high:
+            middle = (low + high) // 2
+            if self.history[middle].last < applied:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(self.history) and self.history[low].last == applied:
+            return self.history[low]
+        raise Violation(f"no record of the log ends at event {applied}")
+
+    # -- what is taken back ----------------------------------------------------------------------------------------
+
+    def fell_back(self, effects: int) -> list[Told]:
+        """The store now holds the first `effects` effects of its file only. Returns the records that went. Raises `Violation`
+        where an acknowledged event did that may not."""
+        kept = [told for told in self.history if told.at < effects]
+        gone = self.history[len(kept) :]
+        self.history = kept
+        self.generations = [generation for generation in self.generations if generation.at < effects]
+        for told in gone:
+            for key in told.ids:
+                del self.places[key]
+                fate = self.fates[key]
+                if fate.acked:
+                    fate.lost = True
+                    self.losses += 1
+                    if self.lossless:
+                        raise Violation(f"event {fate.seq} was acknowledged and is lost")
+        self.rollbacks += bool(gone)
+        return gone
+
+    # -- what clients are told -------------------------------------------------------------------------------------
+
+    def sending(self, key: bytes, content: Content) -> None:
+        self.fates.setdefault(key, Fate(content)).open += 1
+
+    def answered(self, key: bytes, outcome: str, seq: int = 0) -> None:
+        """A request with this event ended. Raises `Violation` where the answer is not true."""
+        fate = self.fates[key]
+        fate.open -= 1
+        if outcome in ("accepted", "duplicate"):
+            fate.acked += 1
+            fate.seq = seq
+            place = self.places.get(key)
+            if place is None and not self.rollbacks:
+                raise Violation(f"event {seq} was acknowledged and is not in the log")
+            if place is None:
+                fate.lost = True
+                self.losses += 1
+                if self.lossless:
+                    raise Violation(f"event {seq} was acknowledged after it was lost")
+            elif place > seq:
+                raise Violation(f"an acknowledgement says event {seq}, the log has it as event {place}")
+        elif outcome == "unknown":
+            fate.unknown += 1
+        else:
+            fate.not_accepted += 1
+            if key in self.places and not (fate.open or fate.unknown or fate.acked):
+                raise Violation(f"event {self.places[key]} is in the log, and its client was told it is not")
+
+
+def learnt(before: Lesson, key: bytes, content: Content) -> Lesson:
+    """The model after one more event, in the plainest words."""
+    hashed, value, label = content
+    beta = list(before.beta)
+    beta[hashed % SLOTS] = beta[hashed % SLOTS] * KEEP + value * (1.0 if label else -1.0)
+    digest = hashlib.blake2b(before.digest + key + b"%d %d" % (hashed, label), digest_size=16).digest()
+    return Lesson(tuple(beta), digest, before.count + 1)
+
+
+def decode_events(payload: bytes) -> list[tuple[bytes, Content]]:
+    """The events of an `observe` payload as the simulation sends them: one feature, an id, no weight."""
+    version, flags, _, n, nnz, total = struct.unpack_from("<BBHIII", payload)
+    if version != 1 or total != len(payload) or nnz != n or not flags & 8 or flags & 6:
+        raise Violation("a payload is not as clients sent it")
+    at = 16 + 4 * n
+    hashes = struct.unpack_from(f"<{n}I", payload, at)
+    at += 4 * n
+    values: tuple[Any, ...] = struct.unpack_from(f"<{n}d" if flags & 1 else f"<{n}f", payload, at)
+    at += (8 if flags & 1 else 4) * n
+    bits = payload[at : at + (n + 7) // 8]
+    at += 2 * len(bits)  # labels, then which events carry an id: all do
+    labels = [bits[i // 8] >> (7 - i % 8) & 1 for i in range(n)]
+    keys = [payload[at + 16 * i : at + 16 * i + 16] for i in range(n)]
+    return [(keys[i], (hashes[i], float(values[i]), labels[i])) for i in range(n)]

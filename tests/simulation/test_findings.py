@@ -1,0 +1,88 @@
+"""What the simulation found, each as the shortest history that shows it."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from riata.base.clock import ManualClock
+from riata.run.config import config_payload, read_config
+from riata.run.desk import Board, Desk
+from riata.run.follower import Follower
+from riata.store.memory_shared import SharedMemoryStore
+from riata.store.store import Append, Appended
+from riata.wire.encoder import EncoderConfig
+from tests.store.batches import observe, one_row
+
+MODEL = "default"
+LINEAGE = bytes(range(16))
+
+
+class Followed:
+    """A store whose log one process appends to and follows, and that can be rolled back."""
+
+    def __init__(self) -> None:
+        self.store = SharedMemoryStore()
+        self.store.create(MODEL, LINEAGE)
+        self.store.append([Append(MODEL, "config", 0, payload=config_payload(read_config({})))])
+        self.board = Board()
+        self.board.put(Desk.open(MODEL, EncoderConfig(), 1, LINEAGE))
+        self.follower = Follower(self.board, ManualClock())
+        self.follower.step(self.store)
+
+    def here(self, key: int) -> Appended:
+        """Append by this process, which is told that it was done."""
+        append = observe(MODEL, one_row(key))
+        appended = self.store.append([append])[0]
+        self.board.desks[MODEL].on_logged(append, appended)
+        return appended
+
+    def elsewhere(self, *keys: int) -> None:
+        """Append by another process."""
+        for key in keys:
+            self.store.append([observe(MODEL, one_row(key))])
+
+    def look(self) -> tuple[int, int]:
+        """Take a step; how often the log was found rolled back, and how many acknowledged events it lacked at least."""
+        self.follower.step(self.store)
+        return self.follower.counts.rolled_back, self.follower.counts.lost.get(MODEL, 0)
+
+
+def test_a_log_that_only_grows_is_not_said_to_be_rolled_back() -> None:
+    followed = Followed()
+    followed.here(1)
+    followed.elsewhere(2, 3)
+    assert followed.look() == (0, 0)
+    followed.here(4)
+    followed.here(5)
+    followed.elsewhere(6)
+    assert followed.look() == (0, 0)
+    assert followed.look() == (0, 0)
+
+
+@pytest.mark.parametrize("grown", [0, 1, 2, 5])
+def test_a_log_that_was_rolled_back_is_noticed_however_far_it_has_grown_since(grown: int) -> None:
+    followed = Followed()
+    before = copy.deepcopy(followed.store._kept)
+    followed.here(1)
+    followed.here(2)
+    assert followed.look() == (0, 0)
+    followed.store._kept = before
+    followed.elsewhere(*range(10, 10 + grown))
+    rolled_back, lost = followed.look()
+    assert rolled_back == 1
+    assert lost >= 1
+
+
+def test_an_acknowledgement_that_was_taken_back_is_noticed_behind_a_later_one() -> None:
+    """All of it between two looks."""
+    followed = Followed()
+    before = copy.deepcopy(followed.store._kept)
+    followed.here(1)
+    followed.store._kept = before
+    followed.elsewhere(10, 11, 12)
+    followed.here(2)
+    rolled_back, lost = followed.look()
+    assert rolled_back == 1
+    assert lost >= 1

@@ -1,0 +1,238 @@
+"""Processes around one store: production engines as web and as writer processes, on simulated threads, clocks and network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from riata.base.errors import RiataError
+from riata.run.checkpointer import Retention
+from riata.run.config import config_payload, read_config
+from riata.run.desk import Desk
+from riata.run.engine import Engine
+from riata.run.engine_settings import EngineSettings, Role
+from riata.store.store import Append, SharedStore
+from riata.wire.batch import Batch
+from tests.simulation.clients import Answer
+from tests.simulation.oracle import Oracle, Told, Violation
+from tests.simulation.shims import Clock, finish
+from tests.simulation.toy import BITS
+from tests.simulation.world import Process, World
+
+MODEL: Final = "default"
+TTL_MS: Final = 1500
+FOLLOW_MS: Final = 600
+SCRUB_MS: Final = 900
+CONFIG: Final = read_config(
+    {"encoder": {"bits": BITS, "names_max": 10}, "publish_every_ms": 200, "checkpoint_every_s": 1, "checkpoint_every_events": 5}
+)
+OpenStore = Callable[[], SharedStore]
+
+
+class House:
+    """One process: an engine in one of the roles of a shared store."""
+
+    def __init__(self, world: World, name: str, role: Role, open_store: Callable[[Process], OpenStore], oracle: Oracle) -> None:
+        self.world = world
+        self.role = role
+        self.oracle = oracle
+        self.process = Process(world, name)
+        self.ended = ""  # why the process ended itself
+        self.scrubs = 0  # passes over the stored generations, from beginning to end
+        self.unnoticed: list[int] = []  # events that this process knew and the store took back: it must notice
+        self.served: tuple[bytes, int] = (b"", 0)
+        settings = EngineSettings(
+            name, Retention(3, 0), "fsync", role=role, shared=True, lease_ttl_ms=TTL_MS, follow_every_ms=FOLLOW_MS,
+            observe_timeout_ms=2000,
+        )  # fmt: skip
+        self._settings = settings
+        self._open_store = open_store(self.process)
+        self.engine: Engine | None = None
+        self.process.spawn(self._live)
+
+    @property
+    def alive(self) -> bool:
+        return self.process.alive
+
+    def observe(self, batch: Batch, done: Callable[[Answer], None]) -> None:
+        """Take a request as the service does: refuse it at once, or hand it to the store's thread."""
+        engine = self.engine
+        if engine is None:
+            return
+        try:
+            engine.require_accepting(MODEL)
+        except RiataError as error:
+            done(error)
+            return
+        engine.common.keeper.submit(Append(MODEL, "observe", Clock().unix_ms(), batch), done)
+
+    def desk(self) -> Desk | None:
+        return self.engine.desks.get(MODEL) if self.engine is not None else None
+
+    def leads(self) -> bool:
+        return self.engine is not None and self.engine.leads and self.engine.fatal is None
+
+    def applied(self) -> int:
+        """The last event that this process serves."""
+        desk = self.desk()
+        return desk.served if desk is not None else 0
+
+    def caught_up(self, seq: int) -> bool:
+        """Whether this process serves event `seq`, the last; or knows that what it serves is of a history that was taken back,
+        which it keeps until the log has come as far again."""
+        desk = self.desk()
+        if desk is None or desk.published is None:
+            return False
+        return desk.published.applied > seq if desk.another else desk.served == seq
+
+    def noticed(self) -> int:
+        """How often this process found that the store is not what it was."""
+        engine = self.engine
+        if engine is None or engine.following is None:
+            return 0
+        return engine.following.follower.counts.rolled_back
+
+    def heard_ms(self) -> int | None:
+        """When this process last compared what it serves with the store; None where it leads, or has not yet."""
+        engine = self.engine
+        if not self.alive or self.leads() or engine is None or engine.following is None:
+            return None
+        return engine.following.follower.heard_ms
+
+    def forgot(self, gone: list[Told]) -> None:
+        """The store took records back: remember which of them this process knew for a fact."""
+        engine, desk = self.engine, self.desk()
+        if not self.alive or engine is None or desk is None:
+            return
+        known = {desk.acked[1], desk.published.chain if desk.published else b""}
+        if engine.learning is not None:
+            known |= {belief.chain for belief in engine.learning.writer.beliefs().values()}
+        known |= {chain for _, chain in desk.passed}
+        self.unnoticed += [told.last for told in gone if told.chain in known]
+
+    def _live(self) -> None:
+        world = self.world
+        engine = Engine(self._open_store, self._settings, Clock(), world.rng.randbytes, self._end, self._end)
+        engine._make_sides()
+        engine.common.warm_kinds.add(CONFIG.learner.kind)
+        engine.common.wake = self._serves
+        self.engine = engine
+        engine.common.keeper.start()
+        following, candidate = engine.following, engine.candidate
+        assert following is not None
+        following.start()
+        if candidate is not None:
+            candidate.start()
+        while True:
+            world.sleep(SCRUB_MS)
+            if engine.learning is not None:
+                try:
+                    finish(engine.learning.scrub())
+                    self.scrubs += 1
+                except RiataError:
+                    continue
+
+    def _serves(self, desk: Desk) -> None:
+        """Something was taken up: never an earlier event than before. Raises `Violation`."""
+        published = desk.published
+        if published is None:
+            return
+        lineage, applied = self.served
+        if lineage == published.model.origin.lineage and published.applied < applied:
+            self.world.failures.append((self.process.name, "serving", Violation(f"event {published.applied} after {applied}")))
+        self.served = (published.model.origin.lineage, published.applied)
+
+    def _end(self, reason: str) -> None:
+        self.ended = reason
+        self.process.kill()
+
+
+class Town:
+    """All processes, and who starts them again."""
+
+    def __init__(self, world: World, open_store: Callable[[Process], OpenStore], oracle: Oracle) -> None:
+        self.world = world
+        self.oracle = oracle
+        self.ends: list[tuple[str, str]] = []
+        self._open_store = open_store
+        self._slots: list[tuple[str, Role]] = [("web 1", "web"), ("web 2", "web"), ("writer 1", "writer"), ("writer 2", "writer")]
+        self.houses: list[House] = []
+        self._waiting: dict[int, float] = {}
+        self._scrubs_before = 0  # of processes that are no more
+
+    def found(self) -> None:
+        """Make the model, then start the processes. Called by an actor."""
+        store = self._open_store(self.world.here().process)()
+        store.create(MODEL, self.world.rng.randbytes(16))
+        store.append([Append(MODEL, "config", 0, payload=config_payload(CONFIG, after=0))])
+        store.close()
+        self.houses = [self._start(name, role) for name, role in self._slots]
+        self.world.after(100, self._look_after)
+
+    def fronts(self) -> list[House]:
+        return [house for house in self.houses if house.role == "web" and house.alive]
+
+    def leader(self) -> House | None:
+        """The house that leads, by its own belief."""
+        return next((house for house in self.houses if house.alive and house.leads()), None)
+
+    @property
+    def scrubs(self) -> int:
+        return self._scrubs_before + sum(house.scrubs for house in self.houses)
+
+    def forgot(self, gone: list[Told]) -> None:
+        for house in self.houses:
+            house.forgot(gone)
+
+    def settled(self) -> bool:
+        """Whether all have caught up with the log."""
+        seq = self.oracle.seq
+        alive = [house for house in self.houses if house.alive]
+        newest = self.oracle.generations[-1].applied if self.oracle.generations else 0
+        leader = self.leader()
+        return (
+            leader is not None and leader.applied() == seq and newest == seq
+            and all(house.caught_up(seq) for house in alive if house.role == "web")
+            and len(alive) == len(self._slots)
+        )  # fmt: skip
+
+    def looks(self) -> list[tuple[House, int | None]]:
+        """Every process, and when it last looked at the store."""
+        return [(house, house.heard_ms()) for house in self.houses]
+
+    @staticmethod
+    def looked_again(looks: list[tuple[House, int | None]]) -> bool:
+        """Whether all who followed then have looked once more, or follow no more."""
+        return all(before is None or house.heard_ms() != before for house, before in looks)
+
+    def check_noticed(self, first_seq: int) -> None:
+        """Nobody who knew events that were taken back goes on as if nothing had happened; but where the log has been trimmed
+        beyond them, nobody can tell. Raises `Violation`."""
+        for house in self.houses:
+            known = [seq for seq in house.unnoticed if seq >= first_seq]
+            if house.alive and known and not house.noticed():
+                raise Violation(f"{house.process.name} never noticed that events it knew were taken back")
+
+    def kill_all(self) -> None:
+        for house in self.houses:
+            house.process.kill()
+
+    def _start(self, name: str, role: Role) -> House:
+        return House(self.world, name, role, self._open_store, self.oracle)
+
+    def _look_after(self) -> None:
+        """A process that has ended, or says that it is not alive, is started anew a little later."""
+        world = self.world
+        for i, house in enumerate(self.houses):
+            failed = house.engine is not None and house.engine.fatal is not None
+            if house.alive and not failed:
+                continue
+            if i not in self._waiting:
+                self._waiting[i] = world.now + world.rng.uniform(50, 1500)
+                self.ends.append((house.process.name, house.ended or (str(house.engine.fatal) if house.engine else "")))
+            elif self._waiting[i] <= world.now:
+                del self._waiting[i]
+                house.process.kill()
+                self._scrubs_before += house.scrubs
+                self.houses[i] = self._start(*self._slots[i])
+        world.after(100, self._look_after)

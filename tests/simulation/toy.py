@@ -1,0 +1,136 @@
+"""The smallest learner in which loss, repetition and reordering of events all show: four floats and a digest of all that came.
+
+It stands where `build_learner` and `Progressive` stand, so that everything around them is production code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, U32, Arrays
+from riata.base.errors import Corrupt
+from riata.learn.learner import Shadow, Sketch, Stepped, Weights
+from riata.run import model_state
+from riata.wire.batch import Batch
+
+SLOTS: Final = 4
+DIGEST_BYTES: Final = 16
+BITS: Final = 12  # as the simulation's model is configured
+KEEP: Final = 0.75
+
+
+class Toy:
+    """A learner of `SLOTS` floats."""
+
+    def __init__(self) -> None:
+        self.beta: list[float] = [0.0] * SLOTS
+        self.digest = bytes(DIGEST_BYTES)
+        self.count = 0
+
+    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
+        refused = np.zeros(batch.n, np.bool_) if skip is None else skip.copy()
+        margin = np.zeros(batch.n)
+        hashes, values, labels = batch.hash.tolist(), batch.value.tolist(), batch.label.tolist()
+        ids, starts = batch.event_id.tobytes(), batch.indptr.tolist()
+        for row in range(batch.n):
+            margin[row] = self.beta[0]
+            if not refused[row]:
+                at = starts[row]
+                self.learn(ids[16 * row : 16 * row + 16], hashes[at], values[at], labels[row])
+        return Stepped(margin, refused)
+
+    def learn(self, key: bytes, hashed: int, value: float, label: float) -> None:
+        """Take in one event of one feature."""
+        slot = hashed % SLOTS
+        self.beta[slot] = self.beta[slot] * KEEP + value * (1.0 if label else -1.0)
+        self.digest = hashlib.blake2b(self.digest + key + b"%d %d" % (hashed, label), digest_size=DIGEST_BYTES).digest()
+        self.count += 1
+
+    def freeze(self) -> Arrays:
+        return {
+            "beta": np.array(self.beta),
+            "digest": np.frombuffer(self.digest, np.uint8).copy(),
+            "count": np.array([self.count], np.int64),
+        }
+
+    def thaw(self, arrays: Arrays) -> None:
+        try:
+            self.beta = arrays["beta"].tolist()
+            self.digest = arrays["digest"].tobytes()
+            self.count = int(arrays["count"][0])
+        except (KeyError, IndexError) as error:
+            raise Corrupt(f"toy: {error!r}") from error
+
+    def weights(self) -> Weights:
+        beta = np.array(self.beta)
+        slot: U32 = np.flatnonzero(beta).astype(np.uint32)
+        return Weights(slot, beta[slot], 0.0, "logistic", BITS)
+
+    def sketch(self) -> Sketch | None:
+        return None
+
+    def shadows(self) -> list[Shadow]:
+        return []
+
+    def closed_vocabulary(self) -> U32 | None:
+        return None
+
+    def memory(self) -> dict[str, int]:
+        return {"toy": 8 * SLOTS}
+
+
+class Counted:
+    """`Progressive` that only counts."""
+
+    until_point: Final = 2**31
+
+    def __init__(self, _config: Any = None) -> None:
+        self.examples = 0
+
+    def observe(self, _margin: F64, _label: F64, _weight: F64, refused: BOOL, _first_seq: int) -> bool:
+        self.examples += len(refused) - int(refused.sum())
+        return False
+
+    def note_non_zeros(self, _non_zeros: int) -> None:
+        return
+
+    def figures(self) -> dict[str, Any]:
+        horizon = {"log_loss": 0.5, "auc": None}
+        return {
+            "cumulative": {"examples": self.examples, **horizon},
+            "faded": {"half_life": 1, **horizon},
+            "window": {"examples": self.examples, **horizon},
+            "calibration": [],
+        }
+
+    def history(self, since: int = 0) -> list[dict[str, Any]]:  # noqa: ARG002
+        return []
+
+    def memory(self) -> dict[str, int]:
+        return {"count": 8}
+
+    def freeze(self) -> Arrays:
+        return {"examples": np.array([self.examples], np.int64)}
+
+    def thaw(self, arrays: Arrays) -> None:
+        if "examples" not in arrays:
+            raise Corrupt("toy: no count")
+        self.examples = int(arrays["examples"][0])
+
+
+@contextlib.contextmanager
+def learning_toys() -> Iterator[None]:
+    """Have every model learn with `Toy`, whatever its configuration says."""
+    module: Any = model_state
+    before = module.build_learner, module.Progressive
+    module.build_learner = lambda *_: Toy()
+    module.Progressive = Counted
+    try:
+        yield
+    finally:
+        module.build_learner, module.Progressive = before
