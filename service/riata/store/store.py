@@ -302,7 +302,7 @@ class Store(Protocol):
         """How many rows are kept, and their bytes."""
 
     def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
-        """The rows with due_ms <= now_ms, by (due_ms, key), at most `rows_max`."""
+        """The rows with due_ms <= now_ms, by (due_ms, key), at most `rows_max`; one that rotted may come with an empty `row`."""
 
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
         """Keep these no longer; return how many were kept."""

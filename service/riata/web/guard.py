@@ -21,7 +21,7 @@ def require_safe_host(host: str, allow_unauthenticated: bool) -> None:
     """Raise `BadInput` (unauthenticated_host) where the service would listen to other machines without asking for keys."""
     if not allow_unauthenticated and not is_loopback(host):
         raise BadInput(
-            f"host {host!r} can be reached from other machines and requests are not authenticated; listen on 127.0.0.1, put "
-            "a proxy that authenticates in front, or say allow_unauthenticated where the network itself is trusted",
+            f"host {host!r} can be reached from other machines and requests are not authenticated; listen on 127.0.0.1, make "
+            "keys with `riata keys new` and name their file (keys_file), or say allow_unauthenticated where the network is trusted",
             "unauthenticated_host",
         )
