@@ -22,9 +22,9 @@ from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
 from riata.store.memory import MemoryStore
-from riata.store.redis import RedisSettings, open_redis
-from riata.store.redis_url import read_url
-from riata.store.sqlite import SqliteSettings, open_sqlite
+from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.url import read_url
+from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Store
 from riata.web.app import create_app
 from riata.web.bounds import Bounds, Front

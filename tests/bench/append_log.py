@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from riata.store.records import encode_batch
-from riata.store.sqlite import SqliteStore, open_sqlite
+from riata.store.sqlite.store import SqliteStore, open_sqlite
 from riata.store.store import Append
 from riata.wire.batch import Batch
 from riata.wire.names import Names

@@ -37,8 +37,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from riata.store.records import encode_batch
-from riata.store.redis import open_redis
-from riata.store.sqlite import open_sqlite
+from riata.store.redis.store import open_redis
+from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append, Store
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig

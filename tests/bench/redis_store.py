@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from riata.store.layout import split_chunks
-from riata.store.redis import open_redis
+from riata.store.redis.store import open_redis
 from riata.wire.batch import Batch
 from tests.redis_server import RedisServer, redis_version
 from tests.store.batches import batch_of, observe

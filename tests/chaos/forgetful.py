@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from riata.cli.app import main
 from riata.run.service import Service
-from riata.store.sqlite import SqliteStore
+from riata.store.sqlite.store import SqliteStore
 from riata.store.store import Remembered
 
 _forget, _keep, _tell = SqliteStore.forget, SqliteStore.remember, Service.remember

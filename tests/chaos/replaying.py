@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from riata.run.replay import replay
-from riata.store.redis import RedisSettings, open_redis
+from riata.store.redis.store import RedisSettings, open_redis
 
 
 def main(url: str, namespace: str, model: str) -> int:

@@ -23,7 +23,7 @@ from riata.run.config import read_config
 from riata.run.model_state import Frozen, ModelState
 from riata.run.recovery import thaw_generation
 from riata.store import layout
-from riata.store.redis import RedisSettings, open_redis
+from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.store import Head
 from tests.fuzz.targets.state import LEARNERS, frozen, observed, rows
 from tests.redis_server import RedisServer, redis_version

@@ -12,7 +12,7 @@ import pytest
 
 from riata.run.replay import replay
 from riata.store import records
-from riata.store.sqlite import read_sqlite
+from riata.store.sqlite.store import read_sqlite
 from tests.running import Running
 
 ROWS = [{"features": {"colour": colour, "size": i}} for i, colour in enumerate(["red", "green", "blue"] * 4)]

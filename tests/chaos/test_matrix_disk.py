@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from riata.base.errors import RiataError
-from riata.store.sqlite import open_sqlite, read_sqlite
+from riata.store.sqlite.store import open_sqlite, read_sqlite
 from tests.chaos import inv, power
 from tests.chaos.cluster import Cluster, Member, until
 from tests.chaos.history import Fault

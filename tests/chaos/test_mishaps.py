@@ -17,7 +17,7 @@ import pytest
 
 from riata.run.recovery import DEATHS_MAX
 from riata.run.replay import replay
-from riata.store.sqlite import read_sqlite
+from riata.store.sqlite.store import read_sqlite
 from tests.chaos.poisoned import POISON
 from tests.chaos.raising import RAISES
 from tests.chaos.test_kill import logged_ids

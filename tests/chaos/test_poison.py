@@ -12,8 +12,8 @@ import pytest
 
 from riata.run.recovery import DEATHS_MAX
 from riata.run.replay import replay
-from riata.store.redis import open_redis
-from riata.store.sqlite import read_sqlite
+from riata.store.redis.store import open_redis
+from riata.store.sqlite.store import read_sqlite
 from tests.chaos.poisoned import POISON
 from tests.redis_server import RedisServer, redis_version
 from tests.running import Running

@@ -17,7 +17,7 @@ from riata.run.joining import event_id, labelled
 from riata.run.remembered_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
 from riata.run.replay import replay
 from riata.store.memory import MemoryStore
-from riata.store.sqlite import SqliteSettings, open_sqlite
+from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Append, Appended, Remembered, Store
 from riata.wire.batch import take_rows
 from riata.wire.names import NOTHING_NAMED, NamesSeen

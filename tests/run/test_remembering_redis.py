@@ -12,7 +12,7 @@ import pytest
 
 from riata.run.replay import replay
 from riata.store import records
-from riata.store.redis import RedisSettings, open_redis
+from riata.store.redis.store import RedisSettings, open_redis
 from tests.redis_server import RedisServer, redis_version
 from tests.run.test_roles_redis import Fleet, until
 from tests.running import Running

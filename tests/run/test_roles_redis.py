@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from riata.run.replay import replay
-from riata.store.redis import RedisSettings, open_redis
+from riata.store.redis.store import RedisSettings, open_redis
 from tests.redis_server import RedisServer, redis_version
 from tests.run.house import events
 from tests.running import Running

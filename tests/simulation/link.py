@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from riata.store.redis_link import Lost, NotSent, Refused, Reply
+from riata.store.redis.link import Lost, NotSent, Refused, Reply
 from tests.simulation.mini_redis import RedisError
 from tests.simulation.server import Server
 from tests.simulation.world import Process, World

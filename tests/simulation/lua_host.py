@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 from lupa import lua51
 
-from riata.store.redis_link import script_text
+from riata.store.redis.link import script_text
 from tests.simulation.mini_redis import MiniRedis, RedisError
 
 _BOOT: Final = b"""

@@ -20,8 +20,9 @@ from riata.run.follower import Follower
 from riata.run.learning import Learning
 from riata.run.publisher import Publisher
 from riata.run.recovery import Recovered, Recovery
-from riata.store import layout, records, redis_generations
-from riata.store.redis import RedisStore
+from riata.store import layout, records
+from riata.store.redis import generations as redis_generations
+from riata.store.redis.store import RedisStore
 from riata.store.store import Append, Appended, Generation, Head, Owner, Record
 from tests.simulation import opening
 

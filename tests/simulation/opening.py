@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from riata.store.redis import RedisSettings, RedisStore
-from riata.store.redis_link import Calls
-from riata.store.redis_session import Chance
+from riata.store.redis.link import Calls
+from riata.store.redis.session import Chance
+from riata.store.redis.store import RedisSettings, RedisStore
 from tests.simulation.world import World
 
 TIMEOUT_MS = 800

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from riata.store.redis import RedisSettings, RedisStore
-from riata.store.redis_link import Credentials, Link, Refused, Reply
-from riata.store.redis_url import read_url
+from riata.store.redis.link import Credentials, Link, Refused, Reply
+from riata.store.redis.store import RedisSettings, RedisStore
+from riata.store.redis.url import read_url
 from riata.store.store import SharedStore
 from tests.redis_server import RedisServer
 from tests.simulation.lua_host import Scripts

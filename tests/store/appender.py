@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from riata.base.errors import Unavailable
-from riata.store.sqlite import SqliteSettings, SqliteStore, open_sqlite
+from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite
 from riata.store.store import Owner
 from tests.store.batches import LINEAGE, batch_of, observe, save
 

@@ -15,8 +15,8 @@ from riata.base.errors import RiataError
 from riata.store.layout import split_chunks
 from riata.store.memory import MemoryStore
 from riata.store.records import encode_document, encode_skip
-from riata.store.redis import RedisSettings, open_redis
-from riata.store.sqlite import SqliteSettings, open_sqlite
+from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Append, Appended, Generation, Owner, Record, Remembered, Store
 from riata.wire.batch import Batch
 from riata.wire.names import Names

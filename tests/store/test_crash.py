@@ -14,8 +14,8 @@ import pytest
 
 from riata.base.errors import LogGap, RiataError, Unavailable
 from riata.store.records import decode_batch
-from riata.store.sqlite import open_sqlite
-from riata.store.sqlite_schema import DATABASE_NAME
+from riata.store.sqlite.schema import DATABASE_NAME
+from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Store
 from tests.store.appender import EVENTS_PER_GROUP, SETTINGS, append
 from tests.store.batches import observe, one_row

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from riata.base.errors import Conflict
-from riata.store.directory import BALLAST_NAME, LOCK_NAME, Ballast, DirectoryLock
+from riata.store.sqlite.directory import BALLAST_NAME, LOCK_NAME, Ballast, DirectoryLock
 
 HUGE = 2**62  # more than any disk has
 

@@ -15,10 +15,10 @@ from riata.base.limits import RESTORE_BYTES_MAX_SHARED
 from riata.store.layout import checkpoint_digest
 from riata.store.memory import MemoryStore
 from riata.store.records import decode_batch, encode_restore
-from riata.store.redis import RedisSettings, RedisStore, open_redis
-from riata.store.redis_conditions import ATTESTED
-from riata.store.redis_link import Credentials, Link, Lost, Reply
-from riata.store.redis_url import read_url
+from riata.store.redis.conditions import ATTESTED
+from riata.store.redis.link import Credentials, Link, Lost, Reply
+from riata.store.redis.store import RedisSettings, RedisStore, open_redis
+from riata.store.redis.url import read_url
 from riata.store.store import Append, Edition, Owner, Verdict
 from tests.chaos.proxy import Proxy
 from tests.redis_server import AclRedis, RedisServer, redis_version

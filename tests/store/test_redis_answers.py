@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt, RiataError, Unavailable
-from riata.store import redis_wire
 from riata.store.layout import checkpoint_digest
-from riata.store.redis import RedisSettings, RedisStore, open_redis
-from riata.store.redis_link import Credentials, Link, Lost, NotSent, Refused, Reply
-from riata.store.redis_url import read_url
+from riata.store.redis import wire as redis_wire
+from riata.store.redis.link import Credentials, Link, Lost, NotSent, Refused, Reply
+from riata.store.redis.store import RedisSettings, RedisStore, open_redis
+from riata.store.redis.url import read_url
 from riata.store.store import Edition, Owner, Remembered
 from tests.redis_server import RedisServer
 from tests.store.batches import generation, observe, one_row

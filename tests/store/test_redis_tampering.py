@@ -10,7 +10,7 @@ import pytest
 
 from riata.base.errors import Corrupt, LogFork, LogGap, RiataError
 from riata.store.layout import checkpoint_digest
-from riata.store.redis import RedisSettings, RedisStore, open_redis
+from riata.store.redis.store import RedisSettings, RedisStore, open_redis
 from riata.store.store import Append, Edition, Owner, Remembered
 from tests.redis_server import RedisServer
 from tests.store.batches import batch_of, observe, one_row, random_batch, save

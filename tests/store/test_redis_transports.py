@@ -11,8 +11,8 @@ import pytest
 
 from riata.base.errors import BadInput, Unavailable
 from riata.store.memory import MemoryStore
-from riata.store.redis import RedisSettings, open_redis
-from riata.store.redis_url import read_url
+from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.url import read_url
 from tests.redis_server import (
     AclRedis,
     RedisCluster,

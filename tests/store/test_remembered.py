@@ -11,8 +11,8 @@ import pytest
 
 from riata.base.errors import NotFound, StoreFailed, Unavailable
 from riata.store.memory import MemoryStore
-from riata.store.redis import RedisSettings, open_redis
-from riata.store.sqlite import SqliteSettings, open_sqlite
+from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Remembered, Store
 from tests.redis_server import RedisServer
 from tests.store.remembered_steps import Step, remembered_dump, remembered_step

@@ -14,7 +14,7 @@ from riata.base.clock import ManualClock
 from riata.base.errors import Conflict, RiataError
 from riata.store.layout import checkpoint_digest
 from riata.store.memory_shared import SharedMemoryStore
-from riata.store.redis import RedisSettings, open_redis
+from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.store import Edition, Holder, Owner, SharedStore, Standing, Verdict
 from tests.redis_server import RedisServer, until
 from tests.store.batches import observe, one_row, random_batch, save

@@ -12,8 +12,8 @@ import pytest
 
 from riata.base.errors import Conflict, Corrupt, LogFork, LogGap, NotFound, RiataError, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX
-from riata.store.sqlite import SqliteSettings, SqliteStore, open_sqlite, read_sqlite
-from riata.store.sqlite_schema import DATABASE_NAME, SEQ_BITS
+from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS
+from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite, read_sqlite
 from riata.store.store import Owner
 from tests.store.batches import LINEAGE, batch_of, generation, observe, one_row, random_batch, save
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt, Unavailable
-from riata.store import sqlite_dedupe, sqlite_log
 from riata.store.memory import MemoryStore
-from riata.store.sqlite import SqliteSettings, SqliteStore, open_sqlite
-from riata.store.sqlite_dedupe import SLICES
-from riata.store.sqlite_schema import DATABASE_NAME
+from riata.store.sqlite import dedupe as sqlite_dedupe
+from riata.store.sqlite import log as sqlite_log
+from riata.store.sqlite.dedupe import SLICES
+from riata.store.sqlite.schema import DATABASE_NAME
+from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite
 from riata.store.store import Append, Store
 from tests.store.batches import LINEAGE, batch_of, observe
 from tests.store.test_sqlite import edit

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from riata.base.errors import Corrupt, RiataError
-from riata.store import sqlite_schema
-from riata.store.sqlite_schema import DATABASE_NAME, PAGE_BYTES, SCHEMA_VERSION, connect, version_warning
+from riata.store.sqlite import schema as sqlite_schema
+from riata.store.sqlite.schema import DATABASE_NAME, PAGE_BYTES, SCHEMA_VERSION, connect, version_warning
 from tests.store.test_sqlite import edit, fill
 
 

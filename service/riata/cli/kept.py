@@ -33,7 +33,7 @@ def kept(data: Path | None, store: str | None) -> Iterator[tuple[str, Store]]:
 
 
 def _directory(data: Path) -> tuple[str, Store]:
-    from riata.store.sqlite import read_sqlite
+    from riata.store.sqlite.store import read_sqlite
 
     return str(data), read_sqlite(data)
 

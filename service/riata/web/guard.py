@@ -22,6 +22,6 @@ def require_safe_host(host: str, allow_unauthenticated: bool) -> None:
     if not allow_unauthenticated and not is_loopback(host):
         raise BadInput(
             f"host {host!r} can be reached from other machines and requests are not authenticated; listen on 127.0.0.1, make "
-            "keys with `riata keys new` and name their file (keys_file), or say allow_unauthenticated where the network is trusted",
+            "keys with `riata keys new` and name their file (keys_file), or say allow_unauthenticated where all are trusted",
             "unauthenticated_host",
         )

@@ -18,11 +18,11 @@ from redis.connection import Connection
 from riata.base.errors import RiataError
 from riata.store import records
 from riata.store.layout import checkpoint_digest
-from riata.store.redis import RedisSettings, RedisStore
-from riata.store.redis_link import Calls, Credentials, Link, Lost, NotSent, Refused, Reply
-from riata.store.redis_session import Chance
-from riata.store.redis_url import read_url
-from riata.store.redis_wire import Answers, Patience
+from riata.store.redis.link import Calls, Credentials, Link, Lost, NotSent, Refused, Reply
+from riata.store.redis.session import Chance
+from riata.store.redis.store import RedisSettings, RedisStore
+from riata.store.redis.url import read_url
+from riata.store.redis.wire import Answers, Patience
 from riata.store.store import Append, Edition, Generation, Owner, Remembered
 from riata.wire.batch import Batch
 from tests.fuzz.draw import Draw

@@ -10,7 +10,7 @@ from typing import Any
 from riata.base.errors import Conflict, Corrupt, NotFound
 from riata.store.records import canonical_json, read_json
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, trim_bound
-from riata.store.sqlite_log import chain_at, delete_events, find_model
+from riata.store.sqlite.log import chain_at, delete_events, find_model
 from riata.store.store import Generation, Owner, Verdict
 
 _COLUMNS = (

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 from riata.base.errors import Corrupt, LogFork
 from riata.store.records import KIND_CODES, canonical_json, read_json
-from riata.store.redis_link import Reply
+from riata.store.redis.link import Reply
 from riata.store.store import Edition, Generation, Head, Record, Remembered, Standing
 
 DIGEST_BYTES: Final = 32  # before each chunk and piece

@@ -1,8 +1,8 @@
 """The embedded store: one SQLite file, one process, one connection, one thread.
 
 Every group of appends is one transaction, synced before it is acknowledged (write-ahead log, `synchronous = FULL`).
-`sqlite_session.py` says which errors are refusals and which end the store; the SQL is in `sqlite_log.py` and
-`sqlite_generations.py`.
+`session.py` says which errors are refusals and which end the store; the SQL is in `log.py` and
+`generations.py`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 
 from riata.base.errors import Conflict, NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
-from riata.store import sqlite_generations as generations_sql
-from riata.store import sqlite_log as log_sql
-from riata.store import sqlite_remembered as remembered_sql
 from riata.store.append_plan import Seen, new_head, plan_group
-from riata.store.directory import Ballast, DirectoryLock
-from riata.store.sqlite_dedupe import DedupeIndex
-from riata.store.sqlite_schema import DATABASE_NAME, SEQ_BITS, connect, version_warning
-from riata.store.sqlite_session import DiskFull, Session
+from riata.store.sqlite import generations as generations_sql
+from riata.store.sqlite import log as log_sql
+from riata.store.sqlite import remembered as remembered_sql
+from riata.store.sqlite.dedupe import DedupeIndex
+from riata.store.sqlite.directory import Ballast, DirectoryLock
+from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect, version_warning
+from riata.store.sqlite.session import DiskFull, Session
 from riata.store.store import Append, Appended, Generation, Head, Owner, Record, Remembered, Verdict
 
 

@@ -1,6 +1,6 @@
 """One connection to Redis: one attempt per call, and a word on what became of it where there was no answer.
 
-The connection is that of redis-py (`redis_wire.py`). Its clients and pools are not used, for they send again what was not
+The connection is that of redis-py (`wire.py`). Its clients and pools are not used, for they send again what was not
 answered, and only this program knows what may be sent twice. Added here is a word on whether anything was sent before a call
 failed, who among several nodes is to be asked, and that a connection which failed is thrown away: a reply that comes too late
 is never taken for that to the next call.
@@ -20,8 +20,8 @@ from typing import Final, Protocol
 from redis.exceptions import InvalidResponse, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from riata.store.redis_url import Address
-from riata.store.redis_wire import FAILURES, Patience, Wire, dial, idle, silent
+from riata.store.redis.url import Address
+from riata.store.redis.wire import FAILURES, Patience, Wire, dial, idle, silent
 
 Reply = bytes | int | None | list["Reply"]
 
@@ -66,7 +66,7 @@ class Calls(Protocol):
 @cache
 def script_text(name: str, modern: bool = True) -> bytes:
     """The source of a script as it is sent. Servers before 7 know no flags, and replicate a script's effects only if told to."""
-    folder = files("riata.store") / "lua"
+    folder = files("riata.store.redis") / "lua"
     flags, _, body = (folder / f"{name}.lua").read_text(encoding="utf-8").partition("\n")
     if not modern:
         flags = "redis.replicate_commands()"

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from riata.base.errors import Conflict, Corrupt, LogFork, Unavailable
-from riata.store.redis_codec import Answer
-from riata.store.redis_link import Calls, Lost, NotSent, Refused, Reply
+from riata.store.redis.codec import Answer
+from riata.store.redis.link import Calls, Lost, NotSent, Refused, Reply
 
 AGAIN: Final = b"\0again"  # stands for "1 where this is sent again" among the arguments
 ATTEMPTS: Final = 4  # an attempt gets this part of the time of a call

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from riata.base.errors import Corrupt, NotFound
 from riata.store.append_plan import Planned
 from riata.store.records import KIND_CODES, KINDS, check_read, names_digest
-from riata.store.sqlite_dedupe import DedupeIndex
-from riata.store.sqlite_schema import PAGE_BYTES, SEQ_BITS
+from riata.store.sqlite.dedupe import DedupeIndex
+from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
 from riata.store.store import Head, Record
 from riata.wire.names import Names
 

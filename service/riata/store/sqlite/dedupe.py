@@ -29,7 +29,7 @@ from typing import Final
 
 from riata.base.errors import Corrupt
 from riata.store.append_plan import Seen
-from riata.store.sqlite_schema import PAGE_BYTES, SEQ_BITS
+from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
 
 FRESH_IDS_MAX: Final = 100_000  # ids held in memory over all models, some 300 bytes each
 SLICES: Final = 64

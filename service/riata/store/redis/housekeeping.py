@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from riata.base.errors import Corrupt
-from riata.store.redis_codec import Answer
-from riata.store.redis_keys import ModelKeys
-from riata.store.redis_link import Reply
-from riata.store.redis_models import Models
+from riata.store.redis.codec import Answer
+from riata.store.redis.keys import ModelKeys
+from riata.store.redis.link import Reply
+from riata.store.redis.models import Models
 
 KEYS_AT_ONCE: Final = 256  # deleted by one script call
 CALLS_MAX: Final = 16  # of one round of housekeeping

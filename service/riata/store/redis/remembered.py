@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from riata.base.errors import Corrupt
-from riata.store.redis_codec import ROW_BYTES, Answer, pack_row, pairs, unpack_row
-from riata.store.redis_keys import ModelKeys
-from riata.store.redis_models import Models
+from riata.store.redis.codec import ROW_BYTES, Answer, pack_row, pairs, unpack_row
+from riata.store.redis.keys import ModelKeys
+from riata.store.redis.models import Models
 from riata.store.store import Remembered
 
 

@@ -9,11 +9,11 @@ from riata.base.errors import Corrupt, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX
 from riata.store.layout import split_chunks
 from riata.store.records import first_chain
-from riata.store.redis_codec import Answer, digest_of, pack_edition, seal, unpack_edition, unseal
-from riata.store.redis_generations import CHUNKS_AT_ONCE, read_pieces, token, verdict
-from riata.store.redis_keys import ModelKeys
-from riata.store.redis_models import Models
-from riata.store.redis_session import AGAIN
+from riata.store.redis.codec import Answer, digest_of, pack_edition, seal, unpack_edition, unseal
+from riata.store.redis.generations import CHUNKS_AT_ONCE, read_pieces, token, verdict
+from riata.store.redis.keys import ModelKeys
+from riata.store.redis.models import Models
+from riata.store.redis.session import AGAIN
 from riata.store.store import Edition, Owner, Verdict
 
 ROUNDS_MAX: Final = 100

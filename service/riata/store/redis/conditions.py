@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from riata.base.errors import Unavailable
-from riata.store.redis_link import Reply
-from riata.store.redis_session import Session
+from riata.store.redis.link import Reply
+from riata.store.redis.session import Session
 
 VERSION_MIN: Final = (7, 0)
 MEMORY_SHARE_MAX: Final = 0.8  # of maxmemory: beyond it no event is accepted, so that checkpoints still fit

@@ -8,10 +8,10 @@ from typing import Final
 from riata.base.errors import Conflict, Corrupt, NotFound, TooLarge
 from riata.base.limits import CHUNK_BYTES_MAX, GENERATIONS_KEPT_MIN
 from riata.store.records import first_chain
-from riata.store.redis_codec import DIGEST_BYTES, Answer, digest_of, pack_generation, pairs, seal, unpack_generation, unseal
-from riata.store.redis_keys import ModelKeys
-from riata.store.redis_models import Models
-from riata.store.redis_session import AGAIN
+from riata.store.redis.codec import DIGEST_BYTES, Answer, digest_of, pack_generation, pairs, seal, unpack_generation, unseal
+from riata.store.redis.keys import ModelKeys
+from riata.store.redis.models import Models
+from riata.store.redis.session import AGAIN
 from riata.store.retention import TRIM_RECORDS_MAX, oldest_kept
 from riata.store.store import Generation, Owner, Verdict
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from riata.base.errors import Corrupt, NotFound, Unavailable
-from riata.store.redis_codec import Answer, State, read_state
-from riata.store.redis_keys import Keys, ModelKeys
-from riata.store.redis_session import Session
+from riata.store.redis.codec import Answer, State, read_state
+from riata.store.redis.keys import Keys, ModelKeys
+from riata.store.redis.session import Session
 
 ROUNDS_MAX = 100
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from riata.base.errors import Conflict, Corrupt, StoreFailed, Unavailable
-from riata.store.directory import Ballast
+from riata.store.sqlite.directory import Ballast
 
 T = TypeVar("T")
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

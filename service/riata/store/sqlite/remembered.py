@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from riata.store.sqlite_schema import PAGE_BYTES
+from riata.store.sqlite.schema import PAGE_BYTES
 from riata.store.store import Remembered
 
 

@@ -18,7 +18,7 @@ from redis.connection import Connection, DefaultParser, UnixDomainSocketConnecti
 from redis.exceptions import InvalidResponse, RedisError, ResponseError
 from redis.retry import Retry
 
-from riata.store.redis_url import Address
+from riata.store.redis.url import Address
 
 READ_BYTES: Final = 2**14
 READS_MAX: Final = 2**16  # of one answer: 1 GiB, and still more than the largest record where each read brings one segment

@@ -1,8 +1,8 @@
 """The shared store: one Redis, many processes.
 
 Everything that changes the store is a script in `lua/`, so it happens wholly or not at all, and every script may be sent again.
-`redis_link.py` is the connection, `redis_session.py` says how often a call is made, `redis_append.py` how events are appended,
-`redis_keys.py` which keys there are.
+`link.py` is the connection, `session.py` says how often a call is made, `append.py` how events are appended,
+`keys.py` which keys there are.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 
 from riata.base.errors import Conflict, Corrupt
 from riata.base.limits import DEDUPE_EVENTS, MODELS_MAX
-from riata.store import redis_conditions, redis_editions, redis_generations, redis_housekeeping, redis_remembered
 from riata.store.append_plan import new_head
 from riata.store.records import check_read, names_digest
-from riata.store.redis_append import TICKET_MS, Appender
-from riata.store.redis_codec import Answer, read_head, read_record
-from riata.store.redis_generations import token
-from riata.store.redis_keys import FORMAT, Keys, ModelKeys, bucket_bits
-from riata.store.redis_link import Calls, Credentials, Link, Reply
-from riata.store.redis_models import Models
-from riata.store.redis_session import AGAIN, Chance, Session
-from riata.store.redis_url import read_url
+from riata.store.redis import conditions, editions, generations, housekeeping, remembered
+from riata.store.redis.append import TICKET_MS, Appender
+from riata.store.redis.codec import Answer, read_head, read_record
+from riata.store.redis.generations import token
+from riata.store.redis.keys import FORMAT, Keys, ModelKeys, bucket_bits
+from riata.store.redis.link import Calls, Credentials, Link, Reply
+from riata.store.redis.models import Models
+from riata.store.redis.session import AGAIN, Chance, Session
+from riata.store.redis.url import read_url
 from riata.store.store import (
     Append,
     Appended,
@@ -101,10 +101,10 @@ class RedisStore:
         self._begin_ticket()
 
     def warnings(self) -> list[str]:
-        return [redis_conditions.ATTESTED] if self._settings.attested else []
+        return [conditions.ATTESTED] if self._settings.attested else []
 
     def refusals(self) -> list[str]:
-        return redis_conditions.refusals(self._session, self._settings.attested)
+        return conditions.refusals(self._session, self._settings.attested)
 
     def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int, ttl_ms: int | None = None) -> Owner:
         ttl = b"" if ttl_ms is None else b"%d" % ttl_ms
@@ -252,50 +252,50 @@ class RedisStore:
         return any(state and state.head.seq > after[name] for name, state in zip(waited, states, strict=True))
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
-        return redis_generations.stage(self._models, owner, model, gen, (index, chunk))
+        return generations.stage(self._models, owner, model, gen, (index, chunk))
 
     def commit(self, owner: Owner, model: str, base_gen: int, generation: Generation) -> Verdict:
-        return redis_generations.commit(self._models, owner, model, base_gen, generation)
+        return generations.commit(self._models, owner, model, base_gen, generation)
 
     def generations(self, model: str) -> list[Generation]:
-        return redis_generations.generations(self._models, model)
+        return generations.generations(self._models, model)
 
     def open_generation(self, model: str, gen: int) -> bytes:
-        return redis_generations.open_generation(self._models, model, gen)
+        return generations.open_generation(self._models, model, gen)
 
     def mark_verified(self, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
-        redis_generations.mark_verified(self._models, owner, model, gen, sound)
+        generations.mark_verified(self._models, owner, model, gen, sound)
 
     def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
-        return redis_generations.trim(self._models, owner, model, keep_generations, keep_events)
+        return generations.trim(self._models, owner, model, keep_generations, keep_events)
 
     def drop_stale_stages(self, owner: Owner) -> int:
         self._run("require", [], token(owner), changes=False)
-        return redis_generations.drop_stale_stages(self._models, owner)
+        return generations.drop_stale_stages(self._models, owner)
 
     def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
-        return redis_remembered.remember(self._models, model, rows, bytes_max)
+        return remembered.remember(self._models, model, rows, bytes_max)
 
     def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
-        return redis_remembered.recall(self._models, model, keys)
+        return remembered.recall(self._models, model, keys)
 
     def remembered(self, model: str) -> tuple[int, int]:
-        return redis_remembered.remembered(self._models, model)
+        return remembered.remembered(self._models, model)
 
     def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
-        return redis_remembered.due(self._models, model, now_ms, rows_max)
+        return remembered.due(self._models, model, now_ms, rows_max)
 
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
-        return redis_remembered.forget(self._models, model, keys)
+        return remembered.forget(self._models, model, keys)
 
     def publish(self, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
-        return redis_editions.publish(self._models, owner, model, edition, content)
+        return editions.publish(self._models, owner, model, edition, content)
 
     def open_edition(self, model: str) -> tuple[Edition, bytes] | None:
-        return redis_editions.open_edition(self._models, model)
+        return editions.open_edition(self._models, model)
 
     def idle(self) -> None:
-        redis_housekeeping.tidy(self._models)
+        housekeeping.tidy(self._models)
 
     def close(self) -> None:
         self._session.calls.close()

@@ -25,9 +25,9 @@ from riata.base.errors import Corrupt, LogFork, TooLarge, Unavailable
 from riata.base.limits import RESTORE_BYTES_MAX_SHARED
 from riata.store.append_plan import ID_BYTES, Planned, Seen, plan_one
 from riata.store.records import names_digest, next_chain
-from riata.store.redis_codec import Answer, State
-from riata.store.redis_keys import Keys, bucket_of
-from riata.store.redis_session import Session
+from riata.store.redis.codec import Answer, State
+from riata.store.redis.keys import Keys, bucket_of
+from riata.store.redis.session import Session
 from riata.store.store import Append, Appended, Head
 from riata.wire.names import Names
 

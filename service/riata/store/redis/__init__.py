@@ -1,0 +1,1 @@
+"""The shared store: Lua scripts on a Redis, and the one connection that runs them."""
