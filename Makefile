@@ -39,7 +39,9 @@ check: $(VENV)/.tested  ## style and types
 	$(BIN)/mypy
 
 test: check      ## style, types and every test that runs before a merge
-	$(BIN)/python -m pytest
+	$(BIN)/riata warm
+	$(BIN)/python -m pytest -n logical --dist loadfile -m "not slow and not alone"
+	$(BIN)/python -m pytest -m alone
 
 SEEDS ?= 200000
 soak: $(VENV)/.tested   ## the long tests: 300 kills, 100,000 mutated bodies; SEEDS=200000 simulated histories

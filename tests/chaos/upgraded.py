@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from riata.cli.app import main
 from riata.learn import registry
-from riata.run import lead, model_state
+from riata.run import model_state
+from riata.run.sharing import lead
 
 if __name__ == "__main__":
     for room in (registry, lead, model_state):

@@ -13,14 +13,14 @@ from unittest.mock import patch
 import pytest
 
 from riata.base.clock import SystemClock
-from riata.run import expiry
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
 from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings
+from riata.run.labels import expiry
+from riata.run.labels.remembered_rows import encode_waiting
+from riata.run.labels.remembering import RememberedTally
 from riata.run.outcome import Observed, RowsRefused
-from riata.run.remembered_rows import encode_waiting
-from riata.run.remembering import RememberedTally
 from riata.run.service import Service
 from riata.store import records
 from riata.store.memory import MemoryStore

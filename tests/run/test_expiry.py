@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Unavailable
-from riata.run.expiry import SLICE_ROWS, Swept, Terms, sweep
-from riata.run.joining import event_id, labelled
-from riata.run.remembered_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
+from riata.run.labels.expiry import SLICE_ROWS, Swept, Terms, sweep
+from riata.run.labels.joining import event_id, labelled
+from riata.run.labels.remembered_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
 from riata.run.replay import replay
 from riata.store.memory import MemoryStore
 from riata.store.sqlite.store import SqliteSettings, open_sqlite

@@ -11,13 +11,13 @@ import pytest
 from riata.base.clock import ManualClock
 from riata.base.errors import Conflict, LogFork, Unavailable
 from riata.run.config import config_payload
-from riata.run.copies import Copies, read_copy
 from riata.run.desk import Board, Desk
-from riata.run.follower import Fetched, Follower
 from riata.run.model_state import ModelState
-from riata.run.note import Note
-from riata.run.publisher import Publisher
 from riata.run.publishing import publish
+from riata.run.sharing.copies import Copies, read_copy
+from riata.run.sharing.follower import Fetched, Follower
+from riata.run.sharing.note import Note
+from riata.run.sharing.publisher import Publisher
 from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import Append, Owner
 from riata.wire.names import Names

@@ -9,8 +9,8 @@ import pytest
 
 from riata.base.clock import ManualClock
 from riata.base.errors import Conflict, LogFork, LogGap, NotFound, Unavailable
-from riata.run.lead import Belief, Leadership, require_same
-from riata.run.tail import Tail
+from riata.run.sharing.lead import Belief, Leadership, require_same
+from riata.run.sharing.tail import Tail
 from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import SharedStore
 from tests.run.events import create_model, log_batch, random_batch

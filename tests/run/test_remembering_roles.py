@@ -8,7 +8,7 @@ import json
 import pytest
 
 from riata.base.errors import Conflict
-from riata.run.remembered_rows import encode_waiting
+from riata.run.labels.remembered_rows import encode_waiting
 from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import Store
 from riata.wire.parse import parse_examples

@@ -15,9 +15,9 @@ import pytest
 from riata.base.errors import Busy, Conflict, Corrupt, RiataError, StoreFailed, Unavailable
 from riata.run.config import config_payload, read_config
 from riata.run.keeper import Keeper
-from riata.run.looper import Looper
 from riata.run.model_state import CHANGES_KEPT, ModelState, config_in
-from riata.run.store_watch import StoreWatch
+from riata.run.sharing.looper import Looper
+from riata.run.sharing.store_watch import StoreWatch
 from riata.store import layout, records
 from riata.store.memory import MemoryStore
 from riata.store.memory_shared import SharedMemoryStore
@@ -51,7 +51,7 @@ class Closing(MemoryStore):
 
 
 def test_a_looping_thread_goes_on_through_outages_and_ends_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("riata.run.looper.RETRY_S", 0.01)
+    monkeypatch.setattr("riata.run.sharing.looper.RETRY_S", 0.01)
     store, steps, failed, ended = Closing(), list[int](), list[BaseException](), list[bool]()
     wrong: list[RiataError] = []
     missing = [Unavailable("not up yet", "store_unreachable")]
@@ -176,8 +176,8 @@ def test_a_keeper_outlives_a_store_that_does_not_answer_for_a_while() -> None:
 
 
 def test_the_watch_tells_what_is_wrong_as_long_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("riata.run.store_watch.WRONG_EVERY_S", 0.005)
-    monkeypatch.setattr("riata.run.looper.RETRY_S", 0.005)
+    monkeypatch.setattr("riata.run.sharing.store_watch.WRONG_EVERY_S", 0.005)
+    monkeypatch.setattr("riata.run.sharing.looper.RETRY_S", 0.005)
     answers: list[Any] = [[]]
     failed: list[str] = []
 

@@ -14,12 +14,13 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.errors import Unavailable
-from riata.run import lead, model_state, recovery, tail
+from riata.run import model_state, recovery
 from riata.run.core import Core
-from riata.run.follower import Follower
 from riata.run.learning import Learning
-from riata.run.publisher import Publisher
 from riata.run.recovery import Recovered, Recovery
+from riata.run.sharing import lead, tail
+from riata.run.sharing.follower import Follower
+from riata.run.sharing.publisher import Publisher
 from riata.store import layout, records
 from riata.store.redis import generations as redis_generations
 from riata.store.redis.store import RedisStore

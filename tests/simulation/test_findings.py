@@ -9,7 +9,7 @@ import pytest
 from riata.base.clock import ManualClock
 from riata.run.config import config_payload, read_config
 from riata.run.desk import Board, Desk
-from riata.run.follower import Follower
+from riata.run.sharing.follower import Follower
 from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import Append, Appended
 from riata.wire.encoder import EncoderConfig

@@ -35,6 +35,7 @@ def noticed() -> dict[str, int | None]:
         return dict(zip(MUTANTS, pool.map(seeds_until_noticed, MUTANTS, chunksize=1), strict=True))
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_missing_safeguard_is_noticed(name: str, noticed: dict[str, int | None]) -> None:

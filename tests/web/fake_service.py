@@ -18,10 +18,10 @@ from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance, look_up
 from riata.run.config import ModelConfig, check_change, read_config, with_changes
 from riata.run.health import Health, ModelHealth, Sharing
+from riata.run.labels.remembering import RememberedTally
 from riata.run.looking import Looked, PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.published import Published
-from riata.run.remembering import RememberedTally
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NamesSeen

@@ -19,22 +19,22 @@ from typing import TypeVar
 from riata.base.clock import Clock
 from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
 from riata.learn.registry import LearnerConfig
-from riata.run.candidate import Candidate
 from riata.run.checkpointer import Saved
 from riata.run.common import Common, later
 from riata.run.config import ModelConfig
-from riata.run.copies import Copies
 from riata.run.creating import create
 from riata.run.desk import Desk
 from riata.run.engine_settings import EngineSettings
-from riata.run.following import Following
 from riata.run.keeper import Keeper
 from riata.run.learning import Learning
 from riata.run.looking import Looked
 from riata.run.published import Published
 from riata.run.roles import require_role
+from riata.run.sharing.candidate import Candidate
+from riata.run.sharing.copies import Copies
+from riata.run.sharing.following import Following
+from riata.run.sharing.store_watch import StoreWatch
 from riata.run.starting import start_alone, start_shared
-from riata.run.store_watch import StoreWatch
 from riata.run.writer import Logged, Nudge
 from riata.store.store import Append, Appended, Owner, Store
 

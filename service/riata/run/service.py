@@ -12,13 +12,13 @@ from riata.base.errors import BadInput, Busy, Unavailable
 from riata.predict.name_book import NameBook
 from riata.run.desk import Desk
 from riata.run.engine import Engine
-from riata.run.expiry import Expiry
 from riata.run.health import Health
 from riata.run.how import health_of, stale_for_s
+from riata.run.labels.expiry import Expiry
+from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.looking import PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.published import Published
-from riata.run.remembering import RememberedTally, Remembering, Way
 from riata.run.vocabulary import LARGE, within
 from riata.store.store import Append, Appended
 from riata.wire.parse import Context

@@ -12,11 +12,11 @@ from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.core import Action, Core
-from riata.run.lead import Belief
 from riata.run.looking import Looked
 from riata.run.model_state import Frozen, ModelState
 from riata.run.published import Published
 from riata.run.publishing import Curvature, generation_info, publish, schedule_of
+from riata.run.sharing.lead import Belief
 from riata.store.store import Record, Verdict
 from riata.wire.batch import Batch
 

@@ -126,7 +126,7 @@ class Remembered:
 
     key    : 16 bytes, of the prediction's id
     due_ms : unix time after which the label counts as late
-    row    : the event but for its label, as `run.remembered_rows` writes it; means nothing to a store
+    row    : the event but for its label, as `run.labels.remembered_rows` writes it; means nothing to a store
     """
 
     key: bytes

@@ -16,8 +16,8 @@ from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.explain import explain
 from riata.predict.name_book import NameBook
 from riata.predict.scoring import score
+from riata.run.labels.remembered_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
-from riata.run.remembered_rows import TOO_LARGE, encode_waiting
 from riata.web.answers import JSON, NDJSON, Answer
 from riata.web.body import content_type, header, read_body
 from riata.web.gate import KEY

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from riata.predict.name_book import NameBook
 from riata.run.config import ModelConfig
 from riata.run.health import Health
+from riata.run.labels.remembering import RememberedTally
 from riata.run.looking import PathQuestion
 from riata.run.outcome import Observed
 from riata.run.published import Published
-from riata.run.remembering import RememberedTally
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed
 

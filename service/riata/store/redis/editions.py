@@ -56,7 +56,7 @@ def _upload(models: Models, owner: Owner, model: str, edition: Edition, pieces: 
 
         def run(of: ModelKeys, index: int = index, piece: bytes = piece) -> Answer:
             keys = [models.keys.own, of.meta, of.pieces(edition.number)]
-            return models.session.run("piece", keys, [*token(owner), b"%d" % edition.number, b"%d" % index, piece])
+            return models.in_turn("piece", keys, [*token(owner), b"%d" % edition.number, b"%d" % index, piece])
 
         answer = models.on(model, run)
         if answer.word != "OK":

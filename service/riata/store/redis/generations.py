@@ -40,7 +40,7 @@ def stage(models: Models, owner: Owner, model: str, gen: int, numbered: tuple[in
 
     def run(of: ModelKeys) -> Answer:
         keys = [models.keys.own, of.meta, of.gens, of.stage, of.chunks(gen)]
-        return models.session.run("stage", keys, [*token(owner), b"%d" % gen, b"%d" % index, seal(chunk)])
+        return models.in_turn("stage", keys, [*token(owner), b"%d" % gen, b"%d" % index, seal(chunk)])
 
     answer = models.on(model, run)
     if answer.word == "EXISTS":

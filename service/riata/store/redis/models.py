@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from riata.base.errors import Corrupt, NotFound, Unavailable
 from riata.store.redis.codec import Answer, State, read_state
 from riata.store.redis.keys import Keys, ModelKeys
-from riata.store.redis.session import Session
+from riata.store.redis.session import AGAIN, Session
 
 ROUNDS_MAX = 100
+TURNS_MAX = 10  # nobody but this process counts them
 
 
 class Models:
@@ -21,6 +22,18 @@ class Models:
         self._numbers: dict[str, int] = {}
         self._version = b""
         self.last = 0  # the highest number ever given
+        self._turn = 0  # numbers calls that must not be executed after later ones
+
+    def in_turn(self, script: str, keys: list[bytes], arguments: list[bytes]) -> Answer:
+        """Run a script of the owner that refuses a call which later ones have overtaken. Another object may have gone further in
+        counting them: then this one goes on from there."""
+        for _ in range(TURNS_MAX):
+            self._turn += 1
+            answer = self.session.run(script, keys, [*arguments, b"%d" % self._turn, AGAIN])
+            if answer.word != "STALE":
+                return answer
+            self._turn = max(self._turn, answer.number())
+        raise Unavailable("the store is used by too many at once in the name of one owner", "store_contended", "unknown")
 
     def refresh(self) -> Mapping[str, int]:
         """Ask the store."""

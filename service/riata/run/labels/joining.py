@@ -13,7 +13,7 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.base.errors import Corrupt
-from riata.run.remembered_rows import Labelled, Waiting, decode_row
+from riata.run.labels.remembered_rows import Labelled, Waiting, decode_row
 from riata.store.store import Remembered, Store
 from riata.wire.batch import join_batches, take_rows
 from riata.wire.joins import KEY_BYTES, due_of

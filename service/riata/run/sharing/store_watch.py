@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from riata.base.errors import Corrupt, RiataError, Unavailable
-from riata.run.looper import Looper
+from riata.run.sharing.looper import Looper
 from riata.store.store import Store
 
 log = logging.getLogger("riata.run")

@@ -21,9 +21,9 @@ from riata.base.arrays import Arrays
 from riata.base.clock import Clock
 from riata.base.errors import Corrupt
 from riata.run.desk import Board
-from riata.run.editions import decode_as
-from riata.run.follower import Fetched
 from riata.run.published import Published
+from riata.run.sharing.editions import decode_as
+from riata.run.sharing.follower import Fetched
 from riata.store import layout
 from riata.store.store import Edition
 from riata.wire.names import Names

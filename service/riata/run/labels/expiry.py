@@ -17,9 +17,9 @@ import numpy as np
 
 from riata.base.errors import Busy, Corrupt, NotFound, RiataError, Unavailable
 from riata.run.engine import Engine
-from riata.run.joining import labelled, new_names
-from riata.run.remembered_rows import Waiting, decode_row
-from riata.run.remembering import Remembering
+from riata.run.labels.joining import labelled, new_names
+from riata.run.labels.remembered_rows import Waiting, decode_row
+from riata.run.labels.remembering import Remembering
 from riata.run.vocabulary import within
 from riata.store.store import Append, Appended, Remembered, Store
 from riata.wire.batch import join_batches

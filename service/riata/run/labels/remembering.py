@@ -26,10 +26,10 @@ from typing import Final, Protocol
 
 from riata.base.errors import Busy, RiataError
 from riata.run.engine import Engine
-from riata.run.gathering import Gathering
-from riata.run.joining import CONFLICT, DAMAGED, LATE, UNKNOWN, Joined, join, recall
+from riata.run.labels.gathering import Gathering
+from riata.run.labels.joining import CONFLICT, DAMAGED, LATE, UNKNOWN, Joined, join, recall
+from riata.run.labels.remembered_rows import Labelled, encode_labelled
 from riata.run.outcome import Observed, RowsRefused
-from riata.run.remembered_rows import Labelled, encode_labelled
 from riata.store.store import Remembered
 from riata.wire.joins import make_key
 from riata.wire.parsed import Parsed, RowError

@@ -7,10 +7,10 @@ import time
 
 from riata.base.errors import Corrupt, RiataError
 from riata.run.common import Common, shared
-from riata.run.copies import Copies
-from riata.run.follower import Fetched, Follower, jittered_s
-from riata.run.looper import RETRY_S, Looper
-from riata.run.note import Note
+from riata.run.sharing.copies import Copies
+from riata.run.sharing.follower import Fetched, Follower, jittered_s
+from riata.run.sharing.looper import RETRY_S, Looper
+from riata.run.sharing.note import Note
 from riata.store.store import Holder, Store
 
 log = logging.getLogger("riata.run")

@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound
 from riata.run.desk import Board, Desk
-from riata.run.editions import decode_as
 from riata.run.engine_settings import DEFAULT_MODEL
-from riata.run.note import Note
 from riata.run.published import Published
+from riata.run.sharing.editions import decode_as
+from riata.run.sharing.note import Note
 from riata.store.store import Edition, Head, SharedStore, Standing
 from riata.wire.names import Names
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from riata.base.clock import Clock
 from riata.base.errors import Conflict, LogFork, NotFound
 from riata.run.desk import Board
-from riata.run.editions import edition_of, encode_edition
 from riata.run.published import Published
+from riata.run.sharing.editions import edition_of, encode_edition
 from riata.store.store import Owner, SharedStore, Standing, Verdict
 
 log = logging.getLogger("riata.run")
