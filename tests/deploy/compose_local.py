@@ -138,7 +138,8 @@ class Compose:
             given = {**of_image, **given}
             for name, port in (("RIATA_PORT", "8080"), ("RIATA_HEALTH_PORT", "8081")):
                 given[name] = given[name].replace(port, str(self.ports[service.name, port]))
-            given |= {"RIATA_HOST": "127.0.0.1", "RIATA_HEALTH_HOST": "127.0.0.1", "PYTHONPATH": str(ROOT / "service")}
+            given |= {"RIATA_HOST": "127.0.0.1", "RIATA_HEALTH_HOST": "127.0.0.1"}
+            outside["PYTHONPATH"] = str(ROOT / "service")  # of this machine, wherever the checkout lies: not to be put elsewhere
         here = {name: self.local(service, value) for name, value in given.items()}
         return {**outside, **here, "TMPDIR": str(service.folders["/tmp"])}
 
@@ -177,10 +178,11 @@ class Compose:
         if process.poll() is not None or check.get("disable", not check):
             return process.poll() in (None, 0) and bool(check.get("disable", not check))
         kind, *words = check["test"]
+        ours: list[str] = []  # paths of this machine
         words = ["/bin/sh", "-c", *words] if kind == "CMD-SHELL" else words
         if words[0] == "riata-health":
-            words = [sys.executable, str(ROOT / "docker" / "riata-health"), *words[1:]]
-        command = [self.local(service, word.replace("$$", "$")) for word in words]
+            ours, words = [sys.executable, str(ROOT / "docker" / "riata-health")], words[1:]
+        command = ours + [self.local(service, word.replace("$$", "$")) for word in words]
         try:
             done = subprocess.run(
                 command, env=self._environment(service), capture_output=True, timeout=seconds(check["timeout"]), check=False
