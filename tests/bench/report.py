@@ -28,7 +28,7 @@ def conditions(command: str, packages: Sequence[str]) -> str:
     return (
         f"Made by `{command}` on {datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, {versions}, "
         f"{os.cpu_count()} virtual cores, {platform.system()} {platform.machine()}, "
-        f"load average {os.getloadavg()[0]:.1f} at the end (a figure above the number of cores means that other work shared them).\n"
+        f"load average {os.getloadavg()[0]:.1f} at the end (above the number of cores it means that others shared them).\n"
     )
 
 
