@@ -16,8 +16,9 @@ import pytest
 from riata.base.errors import RiataError
 from riata.store.sqlite.store import open_sqlite, read_sqlite
 from tests.chaos import inv, power
-from tests.chaos.cluster import Cluster, Member, until
+from tests.chaos.cluster import Cluster, until
 from tests.chaos.history import Fault
+from tests.chaos.one_process import one, require
 from tests.chaos.repeats import slow
 from tests.chaos.stored import SqliteSource
 from tests.store.appender import EVENTS_PER_GROUP, SETTINGS
@@ -25,26 +26,6 @@ from tests.store.test_crash import acknowledged, command, cut_open, environment,
 
 EXIT_STORE_FAILED = 70
 REFUSED_TO_START = 1
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "cluster") as found:
-        yield found
-
-
-def one(cluster: Cluster, **settings: object) -> Member:
-    """A process with the model."""
-    member = cluster.add("one", **settings)
-    member.wait_ready()
-    cluster.make_model(member)
-    return member
-
-
-def require(cluster: Cluster, tmp_path: Path) -> inv.Left:
-    """INV over what is left when all is over."""
-    cluster.end()
-    return inv.require(SqliteSource(cluster["one"].data, tmp_path), cluster.history())
 
 
 @pytest.fixture

@@ -8,42 +8,21 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.chaos import inv, rows
+from tests.chaos import rows
 from tests.chaos.cluster import Cluster, Member, until
 from tests.chaos.history import Fault
+from tests.chaos.one_process import one, require
 from tests.chaos.repeats import slow
-from tests.chaos.stored import SqliteSource
 from tests.chaos.wall_clock import WallClock
 
 EXIT_AT_ONCE = 128
 HOUR_S = 3600
 TEN_YEARS_S = 10 * 365 * 86_400
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "cluster") as found:
-        yield found
-
-
-def one(cluster: Cluster, **settings: object) -> Member:
-    """A process with the model."""
-    member = cluster.add("one", **settings)
-    member.wait_ready()
-    cluster.make_model(member)
-    return member
-
-
-def require(cluster: Cluster, tmp_path: Path) -> inv.Left:
-    """INV over what is left when all is over."""
-    cluster.end()
-    return inv.require(SqliteSource(cluster["one"].data, tmp_path), cluster.history())
 
 
 def kills(cluster: Cluster, tmp_path: Path, times: int, seed: int) -> None:

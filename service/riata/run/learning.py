@@ -143,8 +143,11 @@ class Learning:
         log.warning("the store has no room for events: every model is saved, and its log dropped as far as the checkpoints allow")
         with self._checkpointer.keeping_no_events():
             for name in list(self._common.board.desks):
-                for _ in range(GENERATIONS_KEPT_MIN):
-                    await self.save(name)
+                try:
+                    for _ in range(GENERATIONS_KEPT_MIN):
+                        await self.save(name)
+                except RiataError as error:  # nobody waits for the answer: the others are saved, and this one is tried again
+                    log.error("model %s: no room was made: %s", name, error.detail)
 
     async def scrub(self) -> list[str]:
         """Read back the retained generations of every model. Where one has rotted it counts no longer, and a fresh one is written

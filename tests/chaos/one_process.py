@@ -1,0 +1,23 @@
+"""One process on an embedded store, to be broken: what the rows of the matrix about it begin and end with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.chaos import inv
+from tests.chaos.cluster import Cluster, Member
+from tests.chaos.stored import SqliteSource
+
+
+def one(cluster: Cluster, **settings: object) -> Member:
+    """A process with the model."""
+    member = cluster.add("one", **settings)
+    member.wait_ready()
+    cluster.make_model(member)
+    return member
+
+
+def require(cluster: Cluster, tmp_path: Path) -> inv.Left:
+    """INV over what is left when all is over."""
+    cluster.end()
+    return inv.require(SqliteSource(cluster["one"].data, tmp_path), cluster.history())
