@@ -179,7 +179,10 @@ def test_looking_along_the_path_changes_nothing_and_goes_on_beside_learning(lear
         await house.observe(events(80))
         before = (await house.admin.snapshot_now("m"))["state_digest"]
         first = await house.service.path("m", PathQuestion(gammas=8))
-        assert await house.service.path("m", PathQuestion(gammas=8)) == first
+        again = await house.service.path("m", PathQuestion(gammas=8))
+        # Standard errors that were late may have been served meanwhile: another version of the same state.
+        assert again["model"].pop("version") >= first["model"].pop("version")
+        assert again == first
         assert (await house.admin.snapshot_now("m"))["state_digest"] == before
         assert first["model"]["seq"] == 81
         assert (first["gamma"], first["points"][0]["non_zeros"]) == (0.5, 0)
