@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench soak image lock clean
+.PHONY: help setup run demo test check bench vw soak image lock clean
 
 help:            ## show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/'
@@ -49,7 +49,21 @@ soak: $(VENV)/.tested   ## the long tests: 300 kills, 100,000 mutated bodies; SE
 	$(BIN)/python -m tests.simulation --first 1000000 --seeds $(SEEDS)
 
 bench: $(VENV)/.tested  ## speed against the peers, as ratios measured in one run
-	$(BIN)/python -m tests.bench.http_observe
+	$(BIN)/python -m tests.bench speed
+
+vw: .vw/vw       ## build the Vowpal Wabbit program that benches measure against; wants cmake, ninja, a C++ compiler
+
+# Its wheels hold no program. The source distribution lacks three libraries that only its repository has as submodules:
+# they come from the system (packages libfmt-dev, libspdlog-dev, rapidjson-dev, libboost-math-dev, zlib1g-dev on Debian).
+.vw/vw: $(VENV)/.tested
+	mkdir -p .vw
+	version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("vowpalwabbit"))') && \
+	$(BIN)/python -m pip download --quiet --no-deps --no-binary vowpalwabbit --no-build-isolation --dest .vw "vowpalwabbit==$$version" && \
+	tar -xzf .vw/vowpalwabbit-$$version.tar.gz -C .vw && \
+	cmake -S .vw/vowpalwabbit-$$version -B .vw/build -G Ninja -DCMAKE_BUILD_TYPE=Release \
+		-DFMT_SYS_DEP=ON -DSPDLOG_SYS_DEP=ON -DRAPIDJSON_SYS_DEP=ON > .vw/cmake.log && \
+	cmake --build .vw/build --target vw_cli_bin > .vw/build.log
+	cp .vw/build/vowpalwabbit/cli/vw $@
 
 image: $(VENV)/.tested  ## build the image without a container engine, start it, time it; wants root, buildah, debootstrap
 	$(BIN)/python -m tests.deploy.image

@@ -1,16 +1,28 @@
-"""Lists the benches: `python -m tests.bench`."""
+"""`python -m tests.bench` lists the benches; `python -m tests.bench speed [--quick] [--only NAME]` runs those of speed."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 from typing import Final
+
+from tests.bench import speed
 
 BENCHES: Final = (
     "progressive", "defaults", "paper_figures", "http_observe", "append_log",
     "budgets", "drift", "gaps", "paper_tables", "coverage", "ftrl_defaults", "sketch_speed", "durable",
 )  # fmt: skip
 
-for bench in BENCHES:
-    about = (importlib.import_module(f"tests.bench.{bench}").__doc__ or "").strip().splitlines()[0]
-    sys.stdout.write(f"python -m tests.bench.{bench:<14} {about}\n")
+
+def list_benches() -> None:
+    """One line of each."""
+    for bench in ("speed", *BENCHES, *speed.SPEED):
+        if (Path(__file__).parent / f"{bench}.py").is_file():
+            about = (importlib.import_module(f"tests.bench.{bench}").__doc__ or "").strip().splitlines()[0]
+            sys.stdout.write(f"python -m tests.bench.{bench:<15} {about}\n")
+
+
+if sys.argv[1:2] == ["speed"]:
+    sys.exit(speed.main(sys.argv[2:]))
+list_benches()
