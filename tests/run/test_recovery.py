@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -103,7 +103,14 @@ class Died(BaseException):
 @contextmanager
 def deadly(monkeypatch: pytest.MonkeyPatch, poison: int) -> Iterator[None]:
     """Any start that applies event `poison` dies under it."""
-    apply = ModelState.apply
+    apply, apply_all = ModelState.apply, ModelState.apply_all
+
+    def dying_all(
+        self: ModelState, run: Sequence[Record], batches: Sequence[Batch | None] = (), skips: frozenset[int] = frozenset()
+    ) -> dict[int, str]:
+        if any(record.first <= poison <= record.last and poison not in skips and record.kind == "observe" for record in run):
+            raise Died
+        return apply_all(self, run, batches, skips)
 
     def dying(
         self: ModelState, record: Record, batch: Batch | None = None, skips: frozenset[int] = frozenset()
@@ -114,6 +121,7 @@ def deadly(monkeypatch: pytest.MonkeyPatch, poison: int) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setattr(ModelState, "apply", dying)
+        patch.setattr(ModelState, "apply_all", dying_all)
         yield
 
 

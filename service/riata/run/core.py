@@ -21,6 +21,7 @@ Theory of operation
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -66,6 +67,17 @@ class Core:
             self._stop(LogGap(f"expected event {self.applied + 1}, the log has {record.first}"))
         if record.chain != next_chain(self.chain, record.digest):
             self._stop(LogFork(f"the chain breaks at events {record.first} to {record.last}"))
+
+    def logged_all(self, records: Sequence[Record]) -> None:
+        """As `logged`, of records that are to be applied together: each has to be the next after the one before."""
+        self.logged(records[0])
+        seq, chain = records[0].last, records[0].chain
+        for record in records[1:]:
+            if record.first != seq + 1:
+                self._stop(LogGap(f"expected event {seq + 1}, the log has {record.first}"))
+            if record.chain != next_chain(chain, record.digest):
+                self._stop(LogFork(f"the chain breaks at events {record.first} to {record.last}"))
+            seq, chain = record.last, record.chain
 
     def advanced(self, record: Record) -> None:
         """Note that `record`, checked by `logged`, is now part of the state."""

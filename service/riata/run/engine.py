@@ -25,6 +25,7 @@ from riata.run.config import ModelConfig
 from riata.run.creating import create
 from riata.run.desk import Desk
 from riata.run.engine_settings import EngineSettings
+from riata.run.inbox import Logged, Nudge
 from riata.run.keeper import Keeper
 from riata.run.learning import Learning
 from riata.run.looking import Looked
@@ -35,7 +36,6 @@ from riata.run.sharing.copies import Copies
 from riata.run.sharing.following import Following
 from riata.run.sharing.store_watch import StoreWatch
 from riata.run.starting import start_alone, start_shared
-from riata.run.writer import Logged, Nudge
 from riata.store.store import Append, Appended, Owner, Store
 
 T = TypeVar("T")

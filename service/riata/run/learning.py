@@ -13,12 +13,13 @@ from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.common import Common
 from riata.run.desk import Desk
+from riata.run.inbox import Adopt, Forget, Look, SaveNow
 from riata.run.looking import Looked
 from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.run.recovery import Recovered, verifies
 from riata.run.sharing.lead import Belief
-from riata.run.writer import Adopt, Forget, Look, SaveNow, Writer, WriterHooks
+from riata.run.writer import Writer, WriterHooks
 from riata.store import records
 from riata.store.store import Append, Generation, Owner, Store, Verdict
 

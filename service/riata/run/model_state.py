@@ -5,6 +5,7 @@ The live writer, start-up and the offline replay all call the same `apply`, so t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -19,7 +20,7 @@ from riata.run.config import ModelConfig, change_from_payload, read_config
 from riata.store import layout, records
 from riata.store.store import Record
 from riata.watch.progressive import Progressive, ProgressiveConfig
-from riata.wire.batch import Batch, slice_rows
+from riata.wire.batch import Batch, join_batches, slice_rows
 
 NOT_FINITE: Final = "learning it would have made a weight non-finite"
 NO_ROOM: Final = "it has a feature for which the learner's vocabulary has no room"
@@ -78,7 +79,8 @@ class ModelState:
         """
         refused: dict[int, str] = {}
         if record.kind == "observe":
-            refused = self._learn(record, batch if batch is not None else records.decode_batch(record.payload), skips)
+            batch = batch if batch is not None else records.decode_batch(record.payload)
+            refused = self._learn(record.first, _counted(record, batch), skips)
         elif record.kind == "config":
             self._configure(record)
         elif record.kind == "restore":
@@ -88,6 +90,23 @@ class ModelState:
             raise Corrupt(f"event {record.first} is of kind {record.kind!r}, which this version does not know")
         self.applied = record.last
         self.chain = record.chain
+        return refused
+
+    def apply_all(
+        self, run: Sequence[Record], batches: Sequence[Batch | None] = (), skips: frozenset[int] = frozenset()
+    ) -> dict[int, str]:
+        """As `apply` of each record in turn, to the last bit, but in one step: observe records that follow one another, or one
+        record of any kind. `batches` is empty, or has one for each."""
+        if len(run) == 1:
+            return self.apply(run[0], batches[0] if batches else None, skips)
+        kept = batches or [None] * len(run)
+        decoded = [
+            _counted(record, batch if batch is not None else records.decode_batch(record.payload))
+            for record, batch in zip(run, kept, strict=True)
+        ]
+        refused = self._learn(run[0].first, join_batches(decoded), skips)
+        self.applied = run[-1].last
+        self.chain = run[-1].chain
         return refused
 
     def freeze(self) -> Frozen:
@@ -148,16 +167,14 @@ class ModelState:
         answers = "real" if config.labels == "real" else self.learner.weights().link
         self.progressive = Progressive(ProgressiveConfig(answers=answers))
 
-    def _learn(self, record: Record, batch: Batch, skips: frozenset[int]) -> dict[int, str]:
-        if batch.n != record.count:
-            raise Corrupt(f"events {record.first} to {record.last}: the payload holds {batch.n}")
-        skip = self._skip_mask(record, skips)
+    def _learn(self, first: int, batch: Batch, skips: frozenset[int]) -> dict[int, str]:
+        skip = _skip_mask(first, batch.n, skips)
         refused: dict[int, str] = {}
         start = 0
         while start < batch.n:
             stop = min(batch.n, start + self.progressive.until_point)
             mask = None if skip is None else skip[start:stop]
-            refused.update(self._learn_rows(slice_rows(batch, start, stop), mask, record.first + start))
+            refused.update(self._learn_rows(slice_rows(batch, start, stop), mask, first + start))
             start = stop
         return refused
 
@@ -170,14 +187,6 @@ class ModelState:
         self.skipped += int(stepped.refused.sum())
         new = stepped.refused if skip is None else stepped.refused & ~skip
         return {first + i: NO_ROOM if _is_set(stepped.no_room, i) else NOT_FINITE for i in np.flatnonzero(new).tolist()}
-
-    def _skip_mask(self, record: Record, skips: frozenset[int]) -> BOOL | None:
-        inside = [seq for seq in skips if record.first <= seq <= record.last]
-        if not inside:
-            return None
-        mask = np.zeros(record.count, dtype=np.bool_)
-        mask[np.array(inside) - record.first] = True
-        return mask
 
     def _restore(self, checkpoint: bytes) -> None:
         header, arrays = layout.decode_checkpoint(checkpoint)
@@ -216,6 +225,22 @@ def config_in(record: Record) -> ModelConfig | None:
         except (KeyError, BadInput) as error:
             raise Corrupt(f"event {record.first} restores a configuration that cannot be read: {error!r}") from error
     return None
+
+
+def _counted(record: Record, batch: Batch) -> Batch:
+    """Return `batch` where it has as many rows as its record says. Raises `Corrupt`."""
+    if batch.n != record.count:
+        raise Corrupt(f"events {record.first} to {record.last}: the payload holds {batch.n}")
+    return batch
+
+
+def _skip_mask(first: int, count: int, skips: frozenset[int]) -> BOOL | None:
+    inside = [seq for seq in skips if first <= seq < first + count]
+    if not inside:
+        return None
+    mask = np.zeros(count, dtype=np.bool_)
+    mask[np.array(inside) - first] = True
+    return mask
 
 
 def _is_set(rows: BOOL | None, i: int) -> bool:

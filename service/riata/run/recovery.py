@@ -17,6 +17,7 @@ from riata.run.checkpointer import Call
 from riata.run.core import Core, Schedule
 from riata.run.engine_settings import Tally
 from riata.run.model_state import Frozen, ModelState
+from riata.run.together import runs
 from riata.store import layout, records
 from riata.store.store import Append, Generation, Head, Owner, Record, Store
 from riata.wire.batch import select_rows
@@ -64,14 +65,15 @@ class Recovery:
         skips = self._skips(name, state.applied)
         suspect = self._suspect(name)
         core = Core(state.applied, state.chain, _NEVER, 0)
-        for record in read_log(self._call, name, state.applied):
-            core.logged(record)
-            if suspect is not None and record.kind == "observe":
-                skips |= self._probe(found, record, skips, suspect)
+        log = read_log(self._call, name, state.applied)
+        for run in runs(log) if suspect is None else ([record] for record in log):
+            core.logged_all(run)
+            if suspect is not None and run[0].kind == "observe":
+                skips |= self._probe(found, run[0], skips, suspect)
             else:
-                found.refused.update(state.apply(record, None, skips))
-            found.replayed += record.count
-            core.advanced(record)
+                found.refused.update(state.apply_all(run, skips=skips))
+            found.replayed += sum(record.count for record in run)
+            core.advanced(run[-1])
             on_progress(state.applied)
         if state.applied < head.seq:
             raise LogGap(f"{name}: the log ends at event {state.applied}, its head says {head.seq}")

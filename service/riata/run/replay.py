@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from riata.base.errors import Corrupt, LogGap
 from riata.run.core import Core, Schedule
 from riata.run.model_state import ModelState
 from riata.run.recovery import read_log, thaw_generation
+from riata.run.together import runs
 from riata.store import records
 from riata.store.store import Generation, Store
 
@@ -72,14 +74,13 @@ def replay(
         records.decode_skip(record.payload)[0] for record in read_log(call, model, state.applied) if record.kind == "skip"
     )
     core = Core(state.applied, state.chain, _NEVER, 0)
-    for record in read_log(call, model, state.applied):
-        if record.last > last:
-            break
-        core.logged(record)
-        state.apply(record, None, skips)
-        core.advanced(record)
-        report.events += record.count
-        passed = [generation for generation in generations if generation.applied == record.last]
+    wanted = itertools.takewhile(lambda record: record.last <= last, read_log(call, model, state.applied))
+    for run in runs(wanted, {generation.applied for generation in generations}):
+        core.logged_all(run)
+        state.apply_all(run, skips=skips)
+        core.advanced(run[-1])
+        report.events += sum(record.count for record in run)
+        passed = [generation for generation in generations if generation.applied == state.applied]
         report.compared += [_compare(store, model, generation, state) for generation in passed]
         on_progress(state.applied, last)
     if to is None and state.applied < head.seq:

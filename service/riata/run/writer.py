@@ -1,9 +1,12 @@
-"""The single writer: one thread owns every learner, takes records in log order, and publishes what it has learnt."""
+"""The single writer: it alone owns every learner, takes records in log order, and publishes what it has learnt.
+
+It works in one thread at a time, of the lowest priority while that leaves it enough to learn with (`priority.py`). Records of one
+model that wait together are learnt in one step (`together.py`).
+"""
 
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,85 +15,16 @@ from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.core import Action, Core
+from riata.run.inbox import Adopt, Finished, Forget, Inbox, Item, Logged, Look, Nudge, SaveNow, Settle, Sweep
 from riata.run.looking import Looked
 from riata.run.model_state import Frozen, ModelState
+from riata.run.priority import Shifts, lower_priority
 from riata.run.published import Published
 from riata.run.publishing import Curvature, generation_info, publish, schedule_of
 from riata.run.sharing.lead import Belief
-from riata.store.store import Record, Verdict
-from riata.wire.batch import Batch
+from riata.store.store import Verdict
 
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
-
-
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """A record that is durable and has to be learnt."""
-
-    record: Record
-    batch: Batch | None
-
-
-@dataclass(frozen=True, slots=True)
-class Adopt:
-    """A model to look after from now on."""
-
-    state: ModelState
-    gen: int = 0  # newest durable generation
-    saved: int = 0  # the event it was taken after
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """A model that was dropped; not one of the same name and another lineage."""
-
-    model: str
-    lineage: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class SaveNow:
-    """A checkpoint that somebody waits for; with `if_ahead` only where the newest one is not of this very state."""
-
-    model: str
-    if_ahead: bool = False
-    future: Future[Saved] = field(default_factory=Future)
-
-
-@dataclass(frozen=True, slots=True)
-class Nudge:
-    """Somebody waits for a model's present state to be served."""
-
-    model: str
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Somebody wants to read a model's curvature; the answer is a copy that learning goes on beside."""
-
-    model: str
-    future: Future[Looked] = field(default_factory=Future)
-
-
-@dataclass(frozen=True, slots=True)
-class _Finished:
-    """A checkpoint that ended, in whatever way."""
-
-    saved: Saved
-
-
-@dataclass(frozen=True, slots=True)
-class _Settle:
-    """Set the future once everything before it was learnt and published."""
-
-    future: Future[None] = field(default_factory=Future)
-
-
-class _Sweep:
-    """Time has passed."""
-
-
-Item = Logged | Adopt | Forget | SaveNow | Nudge | Look | _Finished | _Settle | _Sweep
 
 
 @dataclass(slots=True)
@@ -125,17 +59,17 @@ class Writer:
         self._checkpointer = checkpointer
         self._clock = clock
         self._hooks = hooks
-        self._inbox: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
+        self._inbox = Inbox()
         self._cells: dict[str, _Cell] = {}
         self._swept_ms = 0
         self._learning = True
         self._busy_since_ms: int | None = None  # since when one item has been dealt with; None while it waits for one
         self.taken_bytes = 0  # of the payloads of records that were dealt with
-        self._saver = ThreadPoolExecutor(1, thread_name_prefix="riata-checkpoint")
-        self._thread = threading.Thread(target=self._run, name="riata-writer", daemon=True)
+        self._saver = ThreadPoolExecutor(1, thread_name_prefix="riata-checkpoint", initializer=lower_priority)
+        self._shifts = Shifts("riata-writer", self._guarded_turn, self._inbox.waits, self._ended)
 
     def start(self) -> None:
-        self._thread.start()
+        self._shifts.start()
 
     def put(self, item: Item) -> None:
         """Hand over something to do. Records of one model must come in log order."""
@@ -143,7 +77,7 @@ class Writer:
 
     def settle(self) -> Future[None]:
         """A future that is set when everything handed over so far was learnt and is served."""
-        settle = _Settle()
+        settle = Settle()
         self._inbox.put(settle)
         return settle.future
 
@@ -163,19 +97,21 @@ class Writer:
     def close(self) -> None:
         """Learn what waits, then end the thread. A checkpoint under way is waited for."""
         self._inbox.put(None)
-        self._thread.join()
+        self._shifts.join()
         self._saver.shutdown(wait=True, cancel_futures=True)
 
-    def _run(self) -> None:
+    def _guarded_turn(self) -> bool:
         try:
-            while self._turn():
-                pass
-            self._learning = False
+            return self._turn()
         except Exception as error:  # the thread's outer edge: prediction goes on, learning ends, a new start decides
             self._learning = False
             detail = error.detail if isinstance(error, RiataError) else repr(error)
             self._hooks.fatal(f"the writer stopped: {detail}", error)
             self._refuse_the_rest(Unavailable(f"learning has stopped: {detail}", "writer_stopped"))
+            return False
+
+    def _ended(self) -> None:
+        self._learning = False
 
     def _refuse_the_rest(self, error: Unavailable) -> None:
         """Nobody may wait for a thread that has ended: answer every request that still comes, until told to end."""
@@ -183,16 +119,11 @@ class Writer:
             for future in [*cell.waiting, *cell.being_saved]:
                 future.set_exception(error)
         while (item := self._inbox.get()) is not None:
-            if isinstance(item, SaveNow | Look | _Settle) and item.future.set_running_or_notify_cancel():
+            if isinstance(item, SaveNow | Look | Settle) and item.future.set_running_or_notify_cancel():
                 item.future.set_exception(error)
 
     def _turn(self) -> bool:
-        wait_s = self._wait_s()
-        self._busy_since_ms = None
-        try:
-            item = self._inbox.get(timeout=wait_s)
-        except queue.Empty:
-            item = _Sweep()
+        item = self._await_item()
         self._busy_since_ms = self._clock.monotonic_ms()
         if item is None:
             return False
@@ -200,10 +131,22 @@ class Writer:
         self._sweep()
         return True
 
+    def _await_item(self) -> Item | None:
+        """The next thing to do; what time asks for where none comes before it is due."""
+        if self._inbox.waits():  # a busy writer need not work out how long it might have waited
+            return self._inbox.get()
+        wait_s = self._wait_s()
+        self._busy_since_ms = None
+        try:
+            return self._inbox.get(wait_s)
+        except queue.Empty:
+            return Sweep()
+
     def _take(self, item: Item) -> None:
         if isinstance(item, Logged):
-            self._learn(item)
-            self.taken_bytes += len(item.record.payload)
+            run = self._inbox.run_of(item)
+            self._learn(run)
+            self.taken_bytes += sum(len(logged.record.payload) for logged in run)
         elif isinstance(item, Adopt):
             self._adopt(item)
         elif isinstance(item, SaveNow):
@@ -213,30 +156,32 @@ class Writer:
                 self._look_after(item.model)
         elif isinstance(item, Look):
             self._look(item)
-        elif isinstance(item, _Finished):
+        elif isinstance(item, Finished):
             self._finished(item.saved)
-        elif isinstance(item, _Settle):
+        elif isinstance(item, Settle):
             for cell in [cell for cell in self._cells.values() if cell.core.unpublished]:
                 self._publish(cell)
             if item.future.set_running_or_notify_cancel():
                 item.future.set_result(None)
         elif isinstance(item, Forget):
-            self._forget(item)  # and after a `_Sweep` there is nothing to do but what follows every item
+            self._forget(item)  # and after a `Sweep` there is nothing to do but what follows every item
 
-    def _learn(self, item: Logged) -> None:
-        cell = self._cells.get(item.record.model)
+    def _learn(self, run: list[Logged]) -> None:
+        model = run[0].record.model
+        cell = self._cells.get(model)
         if cell is None:
             return  # dropped while its last events waited here
-        cell.core.logged(item.record)
-        refused = cell.state.apply(item.record, item.batch)
-        cell.core.advanced(item.record)
+        records = [item.record for item in run]
+        cell.core.logged_all(records)
+        refused = cell.state.apply_all(records, [item.batch for item in run])
+        cell.core.advanced(records[-1])
         cell.belief = Belief(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
-        if item.record.kind in ("config", "restore"):
+        if records[0].kind in ("config", "restore"):
             cell.core.reschedule(schedule_of(cell.state))
             cell.curvature = Curvature()  # what it was made of may be another learner now
         if refused:
-            self._hooks.refused(item.record.model, refused)
-        self._look_after(item.record.model)
+            self._hooks.refused(model, refused)
+        self._look_after(model)
 
     def _adopt(self, item: Adopt) -> None:
         state = item.state
@@ -278,7 +223,7 @@ class Writer:
     def _sweep(self) -> None:
         """Look after every model, but not at every turn: a busy model must not pay for a thousand idle ones."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._swept_ms >= SWEEP_EVERY_MS or self._inbox.empty():
+        if now_ms - self._swept_ms >= SWEEP_EVERY_MS or not self._inbox.waits():
             self._swept_ms = now_ms
             for name in self._cells:
                 self._look_after(name)
@@ -316,12 +261,12 @@ class Writer:
 
     def _save(self, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]) -> None:
         try:
-            self.put(_Finished(self._checkpointer.save(frozen, created_ms, info)))
+            self.put(Finished(self._checkpointer.save(frozen, created_ms, info)))
         except Exception as error:  # the saver's outer edge
             detail = error.detail if isinstance(error, RiataError) else repr(error)
             self._hooks.fatal(f"a checkpoint failed: {detail}", error)
             lineage = bytes.fromhex(frozen.header["lineage"])
-            self.put(_Finished(Saved(str(frozen.header["model"]), lineage, None, None, 0, detail)))
+            self.put(Finished(Saved(str(frozen.header["model"]), lineage, None, None, 0, detail)))
 
     def _finished(self, saved: Saved) -> None:
         cell = self._cells.get(saved.model)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 
 from riata.base.errors import Conflict, LogFork, LogGap, NotFound, RiataError, Unavailable
 from riata.run.common import Common, shared
+from riata.run.inbox import Logged
 from riata.run.learning import LOST, Learning, learning_names
 from riata.run.model_state import ModelState, config_in
 from riata.run.recovery import clear_marks, recover_all
@@ -26,7 +27,6 @@ from riata.run.sharing.lead import Belief, Leadership
 from riata.run.sharing.looper import RETRY_S, Looper
 from riata.run.sharing.publisher import Publisher
 from riata.run.sharing.tail import Tail
-from riata.run.writer import Logged
 from riata.store.records import first_chain
 from riata.store.store import Owner, Record, SharedStore, Standing, Store
 

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from riata.run.priority import LOWEST, SHARE_MIN, WINDOW_S, Pace, Shifts
+
+
+class Used:
+    """A thread's processor time."""
+
+    def __init__(self) -> None:
+        self.s = 0.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def test_work_that_gets_its_share_is_not_hurried_and_work_that_starves_is_until_nothing_waits() -> None:
+    pace, used = Pace(), Used()
+    assert not pace.note(0.0, used, waiting=True)
+    used.s = SHARE_MIN * WINDOW_S
+    assert not pace.note(WINDOW_S, used, waiting=True)
+    used.s += 0.9 * SHARE_MIN * WINDOW_S
+    assert not pace.note(1.9 * WINDOW_S, used, waiting=True)  # the window is not over
+    assert pace.note(2.0 * WINDOW_S, used, waiting=True)
+    assert pace.note(9.0 * WINDOW_S, used, waiting=True)
+    assert not pace.note(9.1 * WINDOW_S, used, waiting=False)
+
+
+def test_a_pause_begins_the_window_anew() -> None:
+    pace, used = Pace(), Used()
+    pace.note(0.0, used, waiting=True)
+    pace.note(0.9 * WINDOW_S, used, waiting=False)
+    assert not pace.note(1.1 * WINDOW_S, used, waiting=True)
+    assert not pace.note(1.9 * WINDOW_S, used, waiting=True)
+
+
+class Work:
+    """Notes in which thread, and at what priority, every turn is taken."""
+
+    def __init__(self) -> None:
+        self.turns: list[tuple[int, int]] = []
+        self.hungry = True
+        self.go_on = True
+        self.ended = threading.Event()
+
+    def turn(self) -> bool:
+        self.turns.append((threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0)))
+        time.sleep(0.01)  # no processor time
+        return self.go_on
+
+    def until(self, holds: int) -> None:
+        """Wait until so many threads have taken turns, one after the other."""
+        deadline = time.monotonic() + 20
+        while len({at for at, _ in self.turns}) < holds or not self.turns:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows priorities of threads")
+def test_work_that_starves_is_taken_over_at_normal_priority_and_given_back() -> None:
+    work = Work()
+    shifts = Shifts("test", work.turn, lambda: work.hungry, work.ended.set)
+    shifts.start()
+    work.until(2)
+    assert shifts.hurried
+    work.hungry = False
+    while shifts.hurried:
+        time.sleep(0.01)
+    turns = len(work.turns)
+    while len(work.turns) < turns + 3:
+        time.sleep(0.01)
+    assert not work.ended.is_set()
+    work.go_on = False
+    shifts.join()
+    assert work.ended.is_set()
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    assert {nice for _, nice in work.turns} == {LOWEST, mine}
+    assert work.turns[0][1] == work.turns[-1][1] == LOWEST
