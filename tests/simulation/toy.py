@@ -87,7 +87,7 @@ class Toy:
 class Counted:
     """`Progressive` that only counts."""
 
-    until_point: Final = 2**31
+    until_count: Final = 2**31
 
     def __init__(self, _config: Any = None) -> None:
         self.examples = 0

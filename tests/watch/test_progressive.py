@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -224,15 +226,39 @@ def test_observe_says_when_the_curve_awaits_non_zeros() -> None:
     assert [point["non_zeros"] for point in progressive.history()] == [1, 2]
 
 
-def test_until_point_counts_to_the_next_point_of_the_curve() -> None:
-    progressive, seen = watched(), []
-    while progressive.examples < 3000:
-        n = progressive.until_point
-        assert progressive.observe(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, np.bool_), progressive.examples + 1)
-        progressive.note_non_zeros(progressive.examples)
-        seen.append(n)
-    assert seen == [10, 10, 30, 50, 100, 300, 500, 1000, 1000]
-    assert all(point["non_zeros"] == point["examples"] for point in progressive.history())
+def learn(progressive: Progressive, non_zeros: Callable[[int], int], cuts: Iterator[int], until: int) -> None:
+    """Observe rows up to event `until`, cut as `cuts` says, and tell non-zeros as the owner of a learner does."""
+    while progressive.examples < until:
+        stop = min(until, progressive.examples + next(cuts))
+        while (at := progressive.examples) < stop:
+            n = min(stop - at, progressive.until_count)
+            margin = np.sin(np.arange(at, at + n, dtype=np.float64))
+            if progressive.observe(margin, (margin > 0.5).astype(np.float64), np.ones(n), np.zeros(n, np.bool_), at + 1):
+                progressive.note_non_zeros(non_zeros(progressive.examples))
+
+
+def test_non_zeros_are_counted_at_every_point_while_they_are_few() -> None:
+    progressive = watched()
+    learn(progressive, lambda examples: examples, itertools.repeat(7), 3000)
+    history = progressive.history()
+    assert [point["seq"] for point in history] == [10, 20, 50, 100, 200, 500, 1000, 2000, 3000]
+    assert all(point["non_zeros"] == point["examples"] for point in history)
+
+
+def test_after_a_count_of_many_non_zeros_some_points_are_passed_over() -> None:
+    progressive = watched()
+    learn(progressive, lambda _: 10_000, itertools.repeat(900), 6000)
+    counted = {point["seq"]: point["non_zeros"] for point in progressive.history()}
+    assert counted == dict.fromkeys((20, 50, 100, 200, 500, 1000, 2000, 4000, 5000)) | {10: 10_000, 3000: 10_000, 6000: 10_000}
+
+
+def test_how_events_are_cut_moves_neither_points_nor_counts_also_where_points_are_dropped() -> None:
+    rng = np.random.default_rng(8)
+    one, other = watched(), watched()
+    learn(one, lambda examples: 7 * examples % 900_001, itertools.repeat(2**30), 1_300_000)
+    learn(other, lambda examples: 7 * examples % 900_001, iter(lambda: int(rng.integers(1, 9000)), 0), 1_300_000)
+    for name, array in one.freeze().items():
+        np.testing.assert_array_equal(array, other.freeze()[name])
 
 
 def test_history_of_a_link_without_probability_speaks_of_its_own_loss() -> None:

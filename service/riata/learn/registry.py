@@ -15,7 +15,7 @@ from riata.learn.taylor_sketch_config import TaylorSketchConfig
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.wire.batch import Batch
 
-ALGO_VERSION: Final[int] = 1  # goes up with every change that could alter one bit of what a log replays to
+ALGO_VERSION: Final[int] = 2  # goes up with every change that could alter one bit of what a log replays to
 
 LearnerConfig = TruncatedGradientConfig | TaylorSketchConfig | FtrlProximalConfig
 

@@ -172,14 +172,14 @@ class ModelState:
         refused: dict[int, str] = {}
         start = 0
         while start < batch.n:
-            stop = min(batch.n, start + self.progressive.until_point)
+            stop = min(batch.n, start + self.progressive.until_count)
             mask = None if skip is None else skip[start:stop]
             refused.update(self._learn_rows(slice_rows(batch, start, stop), mask, first + start))
             start = stop
         return refused
 
     def _learn_rows(self, batch: Batch, skip: BOOL | None, first: int) -> dict[int, str]:
-        """Test, then train; a point of the learning curve is taken right after the event it belongs to, so that no cut into
+        """Test, then train; weights are counted for the learning curve right after the event of its point, so that no cut into
         batches can move it."""
         stepped = self.learner.step(batch, skip)
         if self.progressive.observe(stepped.margin, batch.label, batch.weight, stepped.refused, first):

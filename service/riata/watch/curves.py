@@ -1,4 +1,9 @@
-"""The learning curve: figures at chosen events, thinned out so that there are never more than a few hundred points."""
+"""The learning curve: figures at chosen events, thinned out so that there are never more than a few hundred points.
+
+Counting the weights that are not zero takes a look at each of them, which is far more than a point costs otherwise. So after a
+count of n the next is at the first point that n / REST events or more have passed by, and the points between have none: however
+many weights there are, counting takes a small share of the time that learning does.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ from riata.base.errors import Corrupt
 POINTS_MAX: Final = 512
 EARLY: Final = (10, 20, 50, 100, 200, 500)  # kept for ever; later points are at the multiples of a spacing
 SPACING: Final = 1000  # to begin with; doubled whenever the points run out
+REST: Final = 4  # a look at a weight costs about a hundredth of learning a row
 
 # Columns of a point.
 SEQ: Final = 0
@@ -38,6 +44,16 @@ class Curve:
         regular = (examples // self.spacing + 1) * self.spacing
         return next((early for early in EARLY if early > examples), regular)
 
+    def next_count_after(self, examples: int) -> int:
+        """Return a number of events above `examples` up to which no point awaits a count of non-zeros.
+
+        It is that of the next point that does, or of an earlier one at which that may change: where points are dropped.
+        """
+        if examples < EARLY[-1]:
+            return self.next_after(examples)
+        dropping = (examples // self.spacing + 1 + POINTS_MAX - len(self._points)) * self.spacing
+        return min(self.next_after(max(examples, self._rested() - 1)), dropping)
+
     def add(self, point: F64) -> None:
         """Append a point (f64[POINT], non-zeros NaN); where there is no room, first drop every other of the regular ones."""
         while len(self._points) >= POINTS_MAX:
@@ -45,8 +61,11 @@ class Curve:
             keep = self._belongs(self._points[:, EXAMPLES])
             self._noted = int(keep[: self._noted].sum())
             self._points = self._points[keep]
-        if self._belongs(point[EXAMPLES : EXAMPLES + 1])[0]:
+        examples = int(point[EXAMPLES])
+        if examples % self.spacing == 0 or examples in EARLY:
+            is_passed_over = not self.awaits_non_zeros and examples < self._rested()
             self._points = np.vstack((self._points, point))
+            self._noted += is_passed_over
 
     def note_non_zeros(self, non_zeros: int) -> None:
         """Give the points added since the last call this number of non-zero weights."""
@@ -83,6 +102,14 @@ class Curve:
     def memory(self) -> int:
         """Return bytes."""
         return self._points.nbytes
+
+    def _rested(self) -> int:
+        """Return the number of events from which on non-zeros may be counted again; a function of the points alone."""
+        counted = np.flatnonzero(self._points[:, NON_ZEROS] >= 0.0)  # not NaN
+        if len(counted) == 0:
+            return 0
+        last = self._points[counted[-1]]
+        return int(last[EXAMPLES]) + int(last[NON_ZEROS]) // REST
 
     def _belongs(self, examples: F64) -> BOOL:
         regular: BOOL = examples % self.spacing == 0

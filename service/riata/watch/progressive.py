@@ -70,12 +70,12 @@ class Progressive:
         return self._refused
 
     @property
-    def until_point(self) -> int:
-        """Events, at least one, up to and with the next that gets a point on the learning curve.
+    def until_count(self) -> int:
+        """Events, at least one, up to and with the next point of the learning curve whose non-zeros are to be counted, or less.
 
-        Who observes no more than this at a time can tell the number of non-zeros at the very event of each point.
+        Who observes no more than this at a time can tell the number of non-zeros at the very event of each such point.
         """
-        return self._curve.next_after(self.examples) - self.examples
+        return self._curve.next_count_after(self.examples) - self.examples
 
     def observe(self, margin: F64, label: F64, weight: F64, refused: BOOL, first_seq: int) -> bool:
         """Take in what the learner said before it learnt the events first_seq, first_seq + 1, ...
@@ -91,8 +91,8 @@ class Progressive:
         label, weight, seq = label[keep], weight[keep], (first_seq + np.arange(len(keep)))[keep]
         start = 0
         while start < len(margin):
-            due = self.examples + self.until_point
-            stop = min(len(margin), start + self.until_point)
+            due = self._curve.next_after(self.examples)
+            stop = min(len(margin), start + due - self.examples)
             self._tally(margin[start:stop], label[start:stop], weight[start:stop])
             if self.examples == due:
                 self._curve.add(self._point(int(seq[stop - 1])))
