@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from riata.base.clock import SystemClock
 from riata.base.settings import Settings
@@ -22,7 +23,6 @@ from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
 from riata.store.memory import MemoryStore
-from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.redis.url import read_url
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Store
@@ -35,6 +35,9 @@ from riata.web.guard import require_safe_host
 from riata.web.health_listener import health_app, health_listener
 from riata.web.server import build_server, listen, run
 from riata.web.settings import WebSettings
+
+if TYPE_CHECKING:
+    from riata.store.redis.store import RedisSettings
 
 log = logging.getLogger("riata")
 
@@ -74,6 +77,8 @@ def open_store(settings: Settings) -> Store:
     if settings.store_kind == "memory":
         return MemoryStore(dedupe_events=settings.dedupe_events)
     if settings.store_kind == "redis":
+        from riata.store.redis.store import open_redis  # its client takes a tenth of the time of a start to load
+
         return open_redis(settings.store, redis_settings(settings))
     reserve = settings.disk_reserve_bytes
     return open_sqlite(settings.data, SqliteSettings(reserve, reserve, settings.dedupe_events))
@@ -116,6 +121,8 @@ def serve(settings: Settings) -> None:
 
 def redis_settings(settings: Settings) -> RedisSettings:
     """What a Redis store is told. Raises `OSError` where the file with the password cannot be read."""
+    from riata.store.redis.store import RedisSettings
+
     file = settings.store_password_file
     password = "" if file is None else file.read_text(encoding="utf-8").partition("\n")[0].strip()
     return RedisSettings(
