@@ -6,7 +6,7 @@ The live writer, start-up and the offline replay all call the same `apply`, so t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from riata.learn.learner import Learner
 from riata.learn.registry import ALGO_VERSION, adjust, build_learner
 from riata.run.config import ModelConfig, change_from_payload, read_config
 from riata.store import layout, records
+from riata.store.one_row import decode_batches
 from riata.store.store import Record
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.batch import Batch, join_batches, slice_rows
@@ -99,12 +100,7 @@ class ModelState:
         record of any kind. `batches` is empty, or has one for each."""
         if len(run) == 1:
             return self.apply(run[0], batches[0] if batches else None, skips)
-        kept = batches or [None] * len(run)
-        decoded = [
-            _counted(record, batch if batch is not None else records.decode_batch(record.payload))
-            for record, batch in zip(run, kept, strict=True)
-        ]
-        refused = self._learn(run[0].first, join_batches(decoded), skips)
+        refused = self._learn(run[0].first, _joined(run, batches), skips)
         self.applied = run[-1].last
         self.chain = run[-1].chain
         return refused
@@ -232,6 +228,16 @@ def _counted(record: Record, batch: Batch) -> Batch:
     if batch.n != record.count:
         raise Corrupt(f"events {record.first} to {record.last}: the payload holds {batch.n}")
     return batch
+
+
+def _joined(run: Sequence[Record], batches: Sequence[Batch | None]) -> Batch:
+    """The rows of several records, one behind the other. Raises `Corrupt`."""
+    known = [batch for batch in batches if batch is not None]
+    if len(known) < len(run):  # all or none are known, but for a moment after a start
+        known = decode_batches([record.payload for record in run])
+    if len(known) < len(run):
+        run = [replace(run[0], count=sum(record.count for record in run))]
+    return join_batches([_counted(record, batch) for record, batch in zip(run, known, strict=True)])
 
 
 def _skip_mask(first: int, count: int, skips: frozenset[int]) -> BOOL | None:

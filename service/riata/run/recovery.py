@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -212,12 +213,18 @@ def verifies(store: Store, name: str, generation: Generation) -> bool:
 
 
 def read_log(call: Call, name: str, after: int) -> Iterator[Record]:
-    """Every record after event `after`, in order, a few megabytes at a time."""
-    while found := _read_some(call, name, after):
-        yield from found
+    """Every record after event `after`, in order, a few megabytes at a time; the next are read while some are learnt."""
+    reading = _reading(call, name, after)
+    while True:
+        found: list[Record] = reading.result()
+        if not found:
+            return
         after = found[-1].last
+        reading = _reading(call, name, after)
+        yield from found
+        if not reading.result():  # the end was read before the last was dealt with, which may have added to the log
+            reading = _reading(call, name, after)
 
 
-def _read_some(call: Call, name: str, after: int) -> list[Record]:
-    found: list[Record] = call(lambda s: s.read(name, after)).result()
-    return found
+def _reading(call: Call, name: str, after: int) -> Future[list[Record]]:
+    return call(lambda s: s.read(name, after))

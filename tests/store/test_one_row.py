@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from riata.base.errors import Corrupt
+from riata.store.one_row import decode_batches, decode_rows
+from riata.store.records import decode_batch, encode_batch
+from riata.wire.batch import Batch, join_batches, slice_rows
+from tests.run.events import random_batch
+
+
+def some_rows(n: int = 50, with_ids: bool = False) -> list[Batch]:
+    """Rows of no to eight features; every other one has an id where any has."""
+    batch = random_batch(np.random.default_rng(5), n, with_ids=with_ids)
+    keep = np.random.default_rng(6).random(batch.nnz) < 0.8
+    keep[:8] = False
+    counts = np.add.reduceat(keep, batch.indptr[:-1]) if n else np.zeros(0, np.int64)
+    thinned = dataclasses.replace(
+        batch,
+        indptr=np.concatenate(([0], np.cumsum(counts))),
+        hash=batch.hash[keep],
+        value=batch.value[keep].astype(np.float32).astype(np.float64),
+        has_id=batch.has_id & (np.arange(n) % 2 == 0),
+        event_id=np.where((batch.has_id & (np.arange(n) % 2 == 0))[:, None], batch.event_id, 0).astype(np.uint8),
+    )
+    return [slice_rows(thinned, i, i + 1) for i in range(n)]
+
+
+def assert_same(got: Batch, expected: Batch) -> None:
+    for field in dataclasses.fields(Batch):
+        one, other = getattr(got, field.name), getattr(expected, field.name)
+        assert (one.dtype, one.shape) == (other.dtype, other.shape), field.name
+        assert one.tobytes() == other.tobytes(), field.name
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_rows_decoded_at_once_are_the_rows_decoded_one_by_one(with_ids: bool) -> None:
+    payloads = [encode_batch(row) for row in some_rows(with_ids=with_ids)]
+    got = decode_rows(payloads)
+    assert got is not None
+    assert_same(got, join_batches([decode_batch(payload) for payload in payloads]))
+    assert decode_rows(payloads[:1]) is not None
+    assert decode_rows([]) is None
+
+
+def test_other_payloads_are_decoded_one_by_one() -> None:
+    row = slice_rows(random_batch(np.random.default_rng(1), 1), 0, 1)
+    others = [
+        random_batch(np.random.default_rng(1), 2),
+        dataclasses.replace(row, value=row.value + 1e-9),
+        dataclasses.replace(row, label=np.array([0.5])),
+        dataclasses.replace(row, weight=np.array([2.0])),
+    ]
+    plain = encode_batch(some_rows()[3])
+    for other in others:
+        payloads = [plain, encode_batch(other), plain]
+        assert decode_rows(payloads) is None
+        batches = decode_batches(payloads)
+        assert len(batches) == 3
+        assert_same(batches[1], other)
+    assert len(decode_batches([plain, plain])) == 1
+    assert len(decode_batches([plain])) == 1
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")  # a value that is not a number, and not a quiet one
+def test_whatever_is_wrong_with_one_is_told_as_if_it_were_alone() -> None:
+    plain = [encode_batch(row) for row in some_rows(with_ids=True)]
+    rng = np.random.default_rng(8)
+    refused = 0
+    for _ in range(600):
+        payloads = list(plain[:6])
+        which = int(rng.integers(6))
+        spoilt = bytearray(payloads[which])
+        spoilt[int(rng.integers(len(spoilt)))] ^= 1 << int(rng.integers(8))
+        cut = int(rng.integers(len(spoilt) + 1)) if rng.random() < 0.2 else len(spoilt)
+        payloads[which] = bytes(spoilt[:cut])
+        try:
+            expected = join_batches([decode_batch(payload) for payload in payloads])
+        except Corrupt:
+            refused += 1
+            with pytest.raises(Corrupt):
+                decode_batches(payloads)
+            assert decode_rows(payloads) is None
+        else:
+            assert_same(join_batches(decode_batches(payloads)), expected)
+    assert 100 < refused < 500
