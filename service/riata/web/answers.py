@@ -10,6 +10,7 @@ from starlette.types import Send
 
 JSON: Final = b"application/json"
 NDJSON: Final = b"application/x-ndjson"
+STANDING_HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))  # of every answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from riata.base.clock import Clock
 from riata.base.errors import RiataError
 from riata.web.body import ClientGone
 from riata.web.docs import docs_routes
+from riata.web.fast_lane import FastLane, HotLine
 from riata.web.gate import Gate
 from riata.web.health import health_routes
 from riata.web.hot import GONE_KEY, Handler, HotRoute, Lane, Tools, template
@@ -54,7 +55,7 @@ def create_app(
 
     Starting goes on in the background, so that the probes answer while a long log is replayed; where it fails,
     `on_start_failed` is told, once. `gate` asks for keys and bounds rates; without one everybody may do everything.
-    `state.meters` of what is returned are its meters.
+    `state.meters` of what is returned are its meters, `state.fast_lane` its fast lane, or None where the settings want none.
     """
     meters = Meters(service)
     meters.registry.register(RememberedCollector(service))
@@ -85,7 +86,8 @@ def create_app(
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    hot = hot_routes(Observe(tools, meters), Predict(tools))
+    predict = Predict(tools)
+    hot = hot_routes(Observe(tools, meters), predict)
     app.router.routes.extend(hot)
     app.include_router(model_routes(service, admin, settings))
     app.include_router(tuning_routes(service, admin, settings))
@@ -97,8 +99,10 @@ def create_app(
     app.add_exception_handler(ClientGone, _on_client_gone)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(Exception, _on_fault)
-    app.add_middleware(Shell, meters=meters, lane=Lane(hot), service=service, gate=gate if gate and gate.acts else None)
+    acting = gate if gate and gate.acts else None
+    app.add_middleware(Shell, meters=meters, lane=Lane(hot), service=service, gate=acting)
     app.state.meters = meters
+    app.state.fast_lane = FastLane(hot_lines(predict), meters, service, acting) if settings.fast_lane else None
     return app
 
 
@@ -109,6 +113,12 @@ def hot_routes(observe: Handler, predict: Handler) -> list[Route]:
         for path, handler, methods in ((f"{prefix}/observe", observe, ["POST"]), (f"{prefix}/predict", predict, ["GET", "POST"])):
             found.append(Route(path, HotRoute(path, handler), methods=methods, include_in_schema=False))
     return found
+
+
+def hot_lines(predict: Predict) -> list[HotLine]:
+    """Build the lines of the fast lane. Each is one of the hot routes too, which take what a line does not."""
+    paths = ("/predict", "/models/{model}/predict")
+    return [HotLine(method, path, predict.at_once) for path in paths for method in ("GET", "POST")]
 
 
 def allowed_methods(path: str) -> bytes:

@@ -23,6 +23,7 @@ from riata.web.service import ServiceProtocol
 
 log = logging.getLogger("riata.web")
 KEY: Final = "riata.key"  # left in the scope of a request that brought a key
+ADMITTED: Final = "riata.admitted"  # left in the scope of a request that was let through before it had one
 ANONYMOUS: Final = "riata.anonymous"  # left in the scope of a request without one, where keys are asked for
 WATCH_S: Final = 1.0
 CHALLENGE: Final = ((b"www-authenticate", b'Bearer realm="riata"'),)
@@ -92,11 +93,18 @@ class Gate:
         """Return the refusal of a request, None where it may go on."""
         try:
             self._check(scope, service)
-        except Unauthenticated as error:
-            return answer_error(error, CHALLENGE)
         except RiataError as error:
-            return answer_error(error)
+            return refused(error)
         return None
+
+    def ask(
+        self, route: tuple[str, str], model: str, authorization: bytes | None, service: ServiceProtocol
+    ) -> tuple[Answer | None, Key | None]:
+        """Say of a request to a route that asks for a scope: its refusal, or None and its key, if keys are asked for."""
+        try:
+            return None, self._admit(route, model, authorization, service)
+        except RiataError as error:
+            return refused(error), None
 
     async def watch(self) -> None:
         """Look after the file until cancelled."""
@@ -108,33 +116,37 @@ class Gate:
     def _check(self, scope: Scope, service: ServiceProtocol) -> None:
         template, model = place(scope["path"])
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        wanted = SCOPE_OF.get((method, template))
-        key = None
-        if self.file is not None:
-            key = self._key(scope, wanted)
-            if key is not None:
-                self._require(key, model, wanted, (method, template), service)
-        if wanted is not OPEN:
-            now_ms = self.clock.monotonic_ms()
-            id_, per_s = (None, None) if key is None else (key.id, key.requests_per_s)
-            wait_s = self.buckets.take(id_, per_s, now_ms)
-            if wait_s > 0.0:
-                raise Busy("more requests a second than this key may send; Retry-After says when to go on", "too_many_requests",
-                           wait_s)  # fmt: skip
+        route = (method, template)
+        if SCOPE_OF.get(route) is OPEN:
+            try:
+                key = self._key(self._said(scope))
+            except (Unauthenticated, Malformed):
+                scope[ANONYMOUS] = True
+                return
+        else:
+            key = self._admit(route, model, self._said(scope), service)
+        if key is not None:
+            scope[KEY] = key
 
-    def _key(self, scope: Scope, wanted: str | None) -> Key | None:
-        file = self.file
-        if file is None:
-            return None
-        try:
-            key = file.ring.find(header(scope, b"authorization"), self.clock.unix_ms())
-        except (Unauthenticated, Malformed):
-            if wanted is not OPEN:
-                raise
-            scope[ANONYMOUS] = True
-            return None
-        scope[KEY] = key
+    def _said(self, scope: Scope) -> bytes | None:
+        return None if self.file is None else header(scope, b"authorization")
+
+    def _admit(
+        self, route: tuple[str, str], model: str | None, authorization: bytes | None, service: ServiceProtocol
+    ) -> Key | None:
+        key = self._key(authorization)
+        id_, per_s = None, None
+        if key is not None:
+            self._require(key, model, SCOPE_OF.get(route), route, service)
+            id_, per_s = key.id, key.requests_per_s
+        wait_s = self.buckets.take(id_, per_s, self.clock.monotonic_ms())
+        if wait_s > 0.0:
+            raise Busy("more requests a second than this key may send; Retry-After says when to go on", "too_many_requests",
+                       wait_s)  # fmt: skip
         return key
+
+    def _key(self, authorization: bytes | None) -> Key | None:
+        return None if self.file is None else self.file.ring.find(authorization, self.clock.unix_ms())
 
     def _require(self, key: Key, model: str | None, wanted: str | None, route: tuple[str, str], service: ServiceProtocol) -> None:
         if (
@@ -148,6 +160,11 @@ class Gate:
                 raise NotFound("no such route; /openapi.json lists them", "no_such_route")
         elif wanted not in (OPEN, ANY) and wanted not in key.scopes:
             raise Forbidden(f"the key {key.id} is not for this: the route asks for the scope {wanted}")
+
+
+def refused(error: RiataError) -> Answer:
+    """Return the answer to a request that is not let through."""
+    return answer_error(error, CHALLENGE if isinstance(error, Unauthenticated) else ())
 
 
 def visible(scope: Scope, model: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,6 +16,7 @@ from riata.run.outcome import Observed
 from riata.web.problems import counts
 from riata.web.service import ServiceProtocol
 
+log = logging.getLogger("riata.access")
 # From a prediction of one row (below 1 ms) to an import of hundreds of MB.
 DURATION_BUCKETS_S: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 PROMETHEUS_TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -66,8 +68,10 @@ class Meters:
         self.registry.register(ServiceCollector(service))
         ProcessCollector(registry=self.registry)
 
-    def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request. `route` is a template, so that the number of series is bounded."""
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request, and log it if asked to. `route` is a template, so that the number of series is bounded."""
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("method=%s route=%s status=%d ms=%.3f", method, route, status, seconds * 1000)
         key = (method, route, status)
         counter = self._request_children.get(key)
         if counter is None:

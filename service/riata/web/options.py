@@ -90,6 +90,11 @@ def model_in_path(path_params: dict[str, str]) -> str:
     return name
 
 
+def is_model_name(name: str) -> bool:
+    """Say whether a model can have this name."""
+    return _MODEL_NAME.fullmatch(name) is not None
+
+
 def new_model_name(name: str) -> str:
     """Check the name of a model to be created. Raises `BadInput` (bad_model_name)."""
     if not _MODEL_NAME.fullmatch(name):

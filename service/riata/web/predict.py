@@ -19,7 +19,8 @@ from riata.predict.scoring import score
 from riata.run.labels.remembered_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
 from riata.web.answers import JSON, NDJSON, Answer
-from riata.web.body import content_type, header, read_body
+from riata.web.body import content_type, header, read_body, too_large
+from riata.web.fast_lane import NOT_HERE, FastRequest, Reply, Verdict
 from riata.web.gate import KEY
 from riata.web.hot import Tools
 from riata.web.keys import Forbidden, Key
@@ -44,6 +45,9 @@ class Question:
     explain: bool
     min_seq: int | None
     remember: bool
+
+
+PLAIN: Final = Question(explain=False, min_seq=None, remember=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,24 @@ class Predict:
             return await aside(write_answer, predicted, ndjson)
         return await aside(lambda: write_answer(predict_body(*arguments), ndjson))
 
+    def at_once(self, request: FastRequest, _reply: Reply) -> Answer | Verdict:
+        """Answer in the fast lane: what neither waits for an event nor is kept, and is not to be explained."""
+        model = request.model
+        if request.line.method == "GET":
+            pairs = query_pairs(request.query)
+            if any(name.startswith("_") for name, _ in pairs):
+                return NOT_HERE
+            return write_answer(predict_query(pairs, PLAIN, self._now(model)), ndjson=False)
+        if request.query:
+            return NOT_HERE
+        served = self._now(model)
+        body, bytes_max = request.body, self.tools.settings.body_bytes_max
+        if len(body) > bytes_max:
+            raise too_large(bytes_max)
+        kind = request.headers.get(b"content-type", b"").decode("latin-1")
+        predicted = predict_body(body, kind, PLAIN, served)
+        return write_answer(predicted, wants_ndjson(request.headers.get(b"accept")))
+
     async def _remembered(self, model: str, predicted: Predicted) -> Predicted:
         """Give every answer the id under which its row is kept; from here on a label may come."""
         if predicted.rows:
@@ -111,12 +133,17 @@ class Predict:
     async def _served(self, model: str, question: Question) -> Served:
         service = self.tools.service
         if question.min_seq is None:
-            published = service.published(model)
-        else:
-            published = await service.wait_for(model, question.min_seq)
+            return self._now(model, question.remember)
+        return self._answering(model, await service.wait_for(model, question.min_seq), question.remember)
+
+    def _now(self, model: str, remember: bool = False) -> Served:
+        return self._answering(model, self.tools.service.published(model), remember)
+
+    def _answering(self, model: str, published: Published, remember: bool) -> Served:
+        service = self.tools.service
         age_s = max(0, self.tools.clock.monotonic_ms() - published.published_mono_ms) / 1000
         # What is remembered may become an event of the log, with the names that are new to it.
-        context, stale_s = service.context(model, labelled=question.remember), service.stale_s(model)
+        context, stale_s = service.context(model, labelled=remember), service.stale_s(model)
         return Served(published, context, service.names(model), age_s, stale_s)
 
 

@@ -145,7 +145,7 @@ class BoundedProtocol(CheckedHeads):
         self.in_head = True
         self.open_for = -1
         self.seen = 0
-        super().on_message_begin()
+        self._open()
 
     def on_headers_complete(self) -> None:
         """The head is whole: is it one that is answered here?"""
@@ -154,7 +154,7 @@ class BoundedProtocol(CheckedHeads):
         self.in_body = True
         self.open_for = -1
         self.body_bytes = self.body_before = 0
-        super().on_headers_complete()
+        self._start()
         self.headers = NO_TRAILERS
         self.deadline = math.inf
 
@@ -243,6 +243,12 @@ class BoundedProtocol(CheckedHeads):
             self.deadline = math.inf
 
     # -- the rest
+
+    def _open(self) -> None:
+        super().on_message_begin()
+
+    def _start(self) -> None:
+        super().on_headers_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self.running = cycle

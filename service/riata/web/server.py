@@ -20,6 +20,8 @@ from starlette.types import ASGIApp
 
 from riata.base.errors import Unavailable
 from riata.web.bounds import Front
+from riata.web.fast_lane import FastLane
+from riata.web.fast_protocol import FastProtocol
 from riata.web.protocol import BoundedProtocol
 
 BACKLOG: Final = 2048
@@ -86,14 +88,19 @@ class Server(uvicorn.Server):
 
 
 def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int, front: Front | None = None) -> Server:
-    """Build the server. Setting its `should_exit`, from any thread, makes it stop in good order."""
+    """Build the server, with the fast lane of an application that has one.
+
+    Setting its `should_exit`, from any thread, makes it stop in good order.
+    """
     front = front or Front()
+    fast: FastLane | None = getattr(getattr(app, "state", None), "fast_lane", None)
+    protocol = functools.partial(BoundedProtocol, front) if fast is None else functools.partial(FastProtocol, front, fast)
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
         loop="uvloop",
-        http=functools.partial(BoundedProtocol, front),  # type: ignore[arg-type]
+        http=protocol,  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         server_header=False,

@@ -27,6 +27,7 @@ class WebSettings:
     body_deadline_s  : seconds within which a body must have arrived
     parse_threads    : threads that parse and score large bodies, so that the event loop answers the small ones meanwhile
     docs             : whether /docs and /openapi.json are served
+    fast_lane        : whether plain requests to hot routes are answered from the parser's callback; same bytes without
     """
 
     body_bytes_max: int = BODY_BYTES_MAX
@@ -34,3 +35,4 @@ class WebSettings:
     body_deadline_s: float = BODY_DEADLINE_S
     parse_threads: int = 2
     docs: bool = True
+    fast_lane: bool = True

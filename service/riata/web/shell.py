@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from riata.web.answers import send_answer
+from riata.web.answers import STANDING_HEADERS, send_answer
 from riata.web.body import BODIES, Bodies
-from riata.web.gate import Gate
+from riata.web.gate import ADMITTED, Gate
 from riata.web.hot import GONE_KEY, Lane, template
 from riata.web.meters import Meters
 from riata.web.scopes import TEMPLATES, place
 from riata.web.service import ServiceProtocol
 from riata.web.settings import BODIES_BYTES_MAX
 
-log = logging.getLogger("riata.access")
 UNMATCHED: Final = "unmatched"
 CLIENT_GONE: Final = 499  # nobody was answered; the number is the one proxies use in their logs
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
-STANDING_HEADERS: Final = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
 class Shell:
@@ -52,7 +49,7 @@ class Shell:
 
         try:
             app = self.lane.find(scope) or self.app
-            refusal = None if self.gate is None else self.gate.check(scope, self.service)
+            refusal = None if self.gate is None or ADMITTED in scope else self.gate.check(scope, self.service)
             if refusal is None:
                 await app(scope, receive, send_marked)
             else:
@@ -64,9 +61,7 @@ class Shell:
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = template(scope) or known(scope["path"])
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self.meters.request(method, route, status, seconds)
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("method=%s route=%s status=%d ms=%.3f", method, route, status, seconds * 1000)
+        self.meters.answered(method, route, status, seconds)
 
 
 def known(path: str) -> str:

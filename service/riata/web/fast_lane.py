@@ -1,0 +1,157 @@
+"""Requests that are answered where they are parsed: no scope, no task, one write.
+
+Most of what a prediction costs is the way to its handler and back. A hot line is a route whose handler can say its answer at
+once from a request that is whole: the protocol (`web/fast_protocol.py`) asks it from the parser's callback. What a handler
+does not take, and every request that is not plain, goes the ASGI way (`web/shell.py`), which all routes have: so a hot line
+has no behaviour of its own, and both lanes give the same bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from riata.base.errors import RiataError
+from riata.web.answers import STANDING_HEADERS, Answer
+from riata.web.gate import Gate
+from riata.web.hot import MODELS
+from riata.web.keys import Key
+from riata.web.meters import Meters
+from riata.web.options import is_model_name
+from riata.web.problems import answer_error
+from riata.web.scopes import DEFAULT_MODEL
+from riata.web.service import ServiceProtocol
+
+log = logging.getLogger("riata.web")
+Headers = list[tuple[bytes, bytes]]
+CLOSE_HEADER: Final = (b"connection", b"close")
+_CLOSE: Final = b"connection: close\r\n"
+_MODELS: Final = MODELS.encode()
+_STANDING: Final = b"".join(b"%b: %b\r\n" % pair for pair in STANDING_HEADERS)
+
+
+class Verdict(Enum):
+    """What a handler says where it has no answer yet."""
+
+    NOT_HERE = "not here"  # nothing was done: the ASGI way takes the request from its beginning
+    LATER = "later"  # the answer will be given to `reply`, once, from the event loop and not before the handler has returned
+
+
+NOT_HERE: Final = Verdict.NOT_HERE
+LATER: Final = Verdict.LATER
+
+
+@dataclass(slots=True)
+class FastRequest:
+    """A request that is whole: at most INLINE_BYTES_MAX of body, no header line twice, sent as it is.
+
+    template   : of its route; `model` is the model it speaks of
+    query      : as it was sent, behind the question mark
+    header_list: names in lower case; `headers` is the same to look up in, and set before a handler sees the request
+    key        : what it was let through with; None where keys are not asked for
+    admitted   : whether the gate was asked, and said yes
+    """
+
+    line: HotLine
+    model: str
+    query: bytes
+    header_list: Headers
+    started: float
+    body: bytes = b""
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    key: Key | None = None
+    admitted: bool = False
+
+
+Reply = Callable[[Answer], None]
+FastHandler = Callable[[FastRequest, Reply], Answer | Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class HotLine:
+    """One route of the fast lane. `template` is that of the ASGI route that answers what the handler does not take.
+
+    The handler may raise errors of `riata.base.errors`, which are answered as on every route.
+    """
+
+    method: str
+    template: str
+    handler: FastHandler
+
+
+class FastLane:
+    """The hot lines of an application, and what every answer of theirs goes through: gate, meters, head."""
+
+    def __init__(self, lines: Iterable[HotLine], meters: Meters, service: ServiceProtocol, gate: Gate | None) -> None:
+        self.meters = meters
+        self.service = service
+        self.gate = gate
+        self._short: dict[tuple[bytes, bytes], HotLine] = {}
+        self._long: dict[tuple[bytes, bytes], HotLine] = {}
+        for line in lines:
+            of_model = line.template.startswith(MODELS)
+            path = line.template.removeprefix(f"{MODELS}{{model}}/") if of_model else line.template
+            (self._long if of_model else self._short)[line.method.encode(), path.encode()] = line
+        self._standing: Headers | None = None
+        self._openings: dict[tuple[int, bytes], bytes] = {}
+
+    def find(self, method: bytes, target: bytes, headers: Headers) -> FastRequest | None:
+        """Return the request that a head begins, None where it goes the ASGI way."""
+        path, _, query = target.partition(b"?")
+        model = DEFAULT_MODEL
+        line = self._short.get((method, path))
+        if line is None:
+            if not path.startswith(_MODELS):
+                return None
+            name, _, verb = path[len(_MODELS) :].partition(b"/")
+            line = self._long.get((method, verb))
+            model = name.decode("latin-1")
+            if line is None or not is_model_name(model):
+                return None
+        return None if b"#" in target else FastRequest(line, model, query, headers, time.perf_counter())
+
+    def ask(self, request: FastRequest, reply: Reply) -> Answer | Verdict:
+        """Return the answer to a request that is whole, or why there is none yet."""
+        line, found = request.line, dict(request.header_list)
+        if len(found) != len(request.header_list) or b"content-encoding" in found:
+            return NOT_HERE
+        request.headers = found
+        if self.gate is not None:
+            route, authorization = (line.method, line.template), found.get(b"authorization")
+            refusal, request.key = self.gate.ask(route, request.model, authorization, self.service)
+            if refusal is not None:
+                return refusal
+            request.admitted = True
+        try:
+            return line.handler(request, reply)
+        except RiataError as error:
+            return answer_error(error)
+        except Exception:
+            log.exception("the fast lane failed; the request goes the other way")
+            return NOT_HERE
+
+    def note(self, request: FastRequest, answer: Answer) -> None:
+        """Count an answered request."""
+        line = request.line
+        self.meters.answered(line.method, line.template, answer.status, time.perf_counter() - request.started)
+
+    def written(self, answer: Answer, standing: Headers, closing: bool) -> bytes:
+        """Write an answer as uvicorn would: `standing` are the headers that it puts in front, a new list each second."""
+        if standing is not self._standing:
+            self._standing = standing
+            self._openings.clear()
+        of_kind = (answer.status, answer.content_type)
+        opening = self._openings.get(of_kind)
+        if opening is None:
+            lines = b"".join(b"%b: %b\r\n" % pair for pair in standing)
+            opening = b"%b%bcontent-type: %b\r\ncontent-length: " % (STATUS_LINE[answer.status], lines, answer.content_type)
+            self._openings[of_kind] = opening
+        more = b"".join(b"%b: %b\r\n" % pair for pair in answer.headers) if answer.headers else b""
+        end = _CLOSE if closing and CLOSE_HEADER not in answer.headers else b""
+        return b"%b%d\r\n%b%b%b\r\n%b" % (opening, len(answer.body), more, _STANDING, end, answer.body)

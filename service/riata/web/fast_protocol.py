@@ -1,0 +1,159 @@
+"""The protocol with the fast lane: hot requests are answered from the parser's callback, all others as before.
+
+A hot request that is answered at once lives inside one call of `data_received`: its head and body came together, nothing else of
+its connection is under way, and when the call ends the answer is written. One that is answered later holds the place of uvicorn's
+cycle meanwhile (`Later`), so that deadlines, pipelined requests, a lost connection and the stop of the server see what they
+always see. Whatever does not fit becomes an ordinary cycle, in the order in which it came.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from riata.web.answers import Answer
+from riata.web.bounds import Front
+from riata.web.fast_lane import CLOSE_HEADER, NOT_HERE, FastLane, FastRequest
+from riata.web.gate import ADMITTED, KEY
+from riata.web.heads import CODING_SEEN, NO_TRAILERS, UPGRADE_SEEN
+from riata.web.protocol import BoundedProtocol
+from riata.web.settings import INLINE_BYTES_MAX
+
+AT_ONCE_MAX: Final = 16  # of one connection before others have their turn; further ones wait as pipelined requests do
+
+
+class _Unheard:
+    """An event that nobody waits for."""
+
+    def set(self) -> None:
+        """Do nothing."""
+
+
+_UNHEARD: Final = _Unheard()
+
+
+class Later:
+    """A request whose answer is on its way, as the rest of the protocol sees it: a cycle that runs."""
+
+    __slots__ = ("body", "disconnected", "keep_alive", "message_event", "more_body", "request", "response_complete",
+                 "response_started")  # fmt: skip
+
+    def __init__(self, request: FastRequest) -> None:
+        self.request = request
+        self.body = b""
+        self.more_body = self.disconnected = self.response_started = self.response_complete = False
+        self.keep_alive = True
+        self.message_event = _UNHEARD
+
+
+class FastProtocol(BoundedProtocol):
+    """One connection with a fast lane. `fast` is shared by all of a listener."""
+
+    def __init__(self, front: Front, fast: FastLane, **named: Any) -> None:
+        super().__init__(front, **named)
+        self.fast = fast
+        self.hot: FastRequest | None = None  # under way in this call of `data_received`
+        self.later: Later | None = None
+        self.at_once = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; what is whole and hot is answered on the way."""
+        self.at_once = 0
+        super().data_received(data)
+
+    def on_body(self, body: bytes) -> None:
+        """Part of a body."""
+        hot = self.hot
+        if hot is None:
+            super().on_body(body)
+        else:
+            self.body_bytes += len(body)
+            hot.body = hot.body + body if hot.body else body
+
+    def on_message_complete(self) -> None:
+        """The request is whole: answer it, if it is hot."""
+        hot = self.hot
+        answer = NOT_HERE if hot is None or self.body_bytes > INLINE_BYTES_MAX else self.fast.ask(hot, self.reply)
+        if answer is NOT_HERE or hot is None:
+            self._take_the_other_way()
+            super().on_message_complete()
+            return
+        self.hot = None
+        self.in_body = False
+        if isinstance(answer, Answer):
+            self.at_once += 1
+            self.server_state.total_requests += 1
+            self.deadline = self.loop.time() + self.bounds.idle_s
+            self._write(hot, answer, keep_alive=True)
+        else:
+            self.later = Later(hot)
+            self.cycle = self.running = cast(RequestResponseCycle, self.later)
+
+    def reply(self, answer: Answer) -> None:
+        """Give the answer to the request that waits for it; nothing but the count where its connection is lost."""
+        later = self.later
+        if later is None:
+            raise RuntimeError("no request of this connection waits for an answer")
+        self.later = None
+        if later.disconnected:
+            self.fast.note(later.request, answer)
+            return
+        later.response_started = later.response_complete = True
+        self._write(later.request, answer, later.keep_alive)
+        self.on_response_complete()
+
+    # -- what the parts below it leave open
+
+    def _open(self) -> None:
+        """Begin a head; the scope of ASGI is made once it is known to be needed."""
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+
+    def _start(self) -> None:
+        """The head is whole and good: keep what is hot, begin a cycle for everything else."""
+        plain = not (self.seen & (CODING_SEEN | UPGRADE_SEEN) or self.expect_100_continue or self.deaf)
+        cycle = self.cycle
+        alone = (cycle is None or cycle.response_complete) and self.at_once < AT_ONCE_MAX and not self.flow.write_paused
+        parser = self.parser
+        if plain and alone and parser.get_http_version() == "1.1" and parser.should_keep_alive() and not self.line.is_closing():
+            self.hot = self.fast.find(parser.get_method(), self.url, self.headers)
+        if self.hot is None:
+            self._make_cycle(self.headers)
+
+    def _body_is_open(self, size: int) -> None:
+        """The body did not come with the head."""
+        self._take_the_other_way()
+        super()._body_is_open(size)
+
+    # -- the rest
+
+    def _take_the_other_way(self) -> None:
+        """Make a cycle of the hot request, if there is one."""
+        hot, self.hot = self.hot, None
+        if hot is None:
+            return
+        self._make_cycle(hot.header_list)
+        self.headers = NO_TRAILERS
+        if hot.admitted:
+            scope = cast(dict[str, Any], self.scope)
+            scope[ADMITTED] = True
+            if hot.key is not None:
+                scope[KEY] = hot.key
+        if hot.body:
+            HttpToolsProtocol.on_body(self, hot.body)
+
+    def _make_cycle(self, headers: list[tuple[bytes, bytes]]) -> None:
+        url, expected = self.url, self.expect_100_continue
+        super()._open()
+        self.url, self.expect_100_continue = url, expected
+        self.headers.extend(headers)
+        super()._start()
+
+    def _write(self, request: FastRequest, answer: Answer, keep_alive: bool) -> None:
+        closing = not keep_alive or CLOSE_HEADER in answer.headers
+        self.line.write(self.fast.written(answer, self.server_state.default_headers, closing))
+        if closing:
+            self.line.close()
+        self.fast.note(request, answer)
