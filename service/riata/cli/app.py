@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from riata.base.errors import BadInput, RiataError
-from riata.cli import demo, inspect, keys, observe, path, predict, replay, serve, tune, version, warm
+from riata.cli import demo, fit, inspect, keys, observe, path, predict, replay, serve, tune, version, warm
 
 FAILED: Final = 1
 MISUSED: Final = 2
@@ -60,6 +60,7 @@ app = typer.Typer(
 app.command(name="serve", cls=serve.ServeCommand, epilog=serve.EXAMPLE)(serve.serve)
 app.command(name="observe", epilog=observe.EXAMPLE)(observe.observe)
 app.command(name="predict", epilog=predict.EXAMPLE)(predict.predict)
+app.command(name="fit", epilog=fit.EXAMPLE)(fit.fit)
 app.command(name="path", epilog=path.EXAMPLE)(path.path)
 app.command(name="tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)

@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 
@@ -51,3 +60,20 @@ def seq_progress(name: str) -> Iterator[Callable[[int, int], None]]:
     with shown:
         task = shown.add_task(name, total=None)
         yield lambda done, of: shown.update(task, completed=done, total=of)
+
+
+@contextmanager
+def fit_progress(total: int | None) -> Iterator[Callable[[int, int, float], None]]:
+    """Show how far a file of `total` bytes is read; yields the function told (bytes read, rows read, progressive loss)."""
+    console = Console(stderr=True)
+    shown = Progress(
+        BarColumn(),
+        TextColumn("{task.fields[rows]:,} rows, loss {task.fields[loss]:.4f}"),
+        SpeedColumn("bytes"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    with shown:
+        task = shown.add_task("fit", total=total, rows=0, loss=float("nan"))
+        yield lambda position, rows, loss: shown.update(task, completed=position, rows=rows, loss=loss)

@@ -7,14 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
-from riata.base.arrays import Arrays
 from riata.base.clock import rfc3339
-from riata.base.errors import BadInput, Busy, Conflict, Corrupt, Malformed, NotFound
+from riata.base.errors import BadInput, Busy, Conflict, NotFound
 from riata.run.config import ModelConfig, check_change, config_payload, read_config, with_changes
 from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
+from riata.run.exports import read_export, write_export
 from riata.run.model_state import CHANGES_KEPT, ModelState
 from riata.store import layout, records
 from riata.store.store import Append, Generation
@@ -23,7 +21,6 @@ from riata.wire.names import NOTHING_NAMED, Names
 
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 TRIES = 8  # at a change, while others change the same model
-NAMES = "names."  # prefix of the arrays by which an export carries the names of its weights
 
 
 class Admin:
@@ -107,9 +104,7 @@ class Admin:
         content = await self._engine.call(lambda s: s.open_generation(model, gen))
         names = Names.of(await self._engine.call(lambda s: Names.of(s.names(model))))
         weights = self._engine.published(model).model.weights
-        in_use = np.isin(names.fingerprint >> np.uint64(64 - weights.bits), weights.slot)
-        header, arrays = layout.decode_checkpoint(content)
-        return layout.encode_checkpoint(header, {**arrays, **_pack_names(names.take(in_use.view(np.uint8)))})
+        return write_export(*layout.decode_checkpoint(content), names, weights.slot, weights.bits)
 
     async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
         """Put exported content into `model`, which is created where it does not exist.
@@ -118,7 +113,9 @@ class Admin:
         """
         check_name(model)
         self._engine.require_role("change")
-        config, names = await asyncio.get_running_loop().run_in_executor(None, _read_export, content)
+        state, names = await asyncio.get_running_loop().run_in_executor(None, read_export, content)
+        config = state.config
+        del state  # a second copy of it is made below
         created = await self._created(model, config)
         if not created:
             self._check_same_encoding(model, config)
@@ -199,36 +196,6 @@ def _shown(generation: Generation) -> dict[str, Any]:
         "verified": generation.verified,
         "metrics": dict(generation.info),
     }
-
-
-def _pack_names(names: Names) -> Arrays:
-    return {NAMES + "fingerprint": names.fingerprint, NAMES + "length": names.length, NAMES + "text": names.text}
-
-
-def _unpack_names(arrays: Arrays) -> Names:
-    if NAMES + "text" not in arrays:
-        return NOTHING_NAMED
-    marks, lengths, text = (arrays.get(NAMES + part, np.zeros(0)) for part in ("fingerprint", "length", "text"))
-    typed = marks.dtype == np.uint64 and lengths.dtype == np.uint32 and text.dtype == np.uint8
-    listed = (marks.ndim, lengths.ndim, text.ndim) == (1, 1, 1)
-    if not typed or not listed or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
-        raise Malformed("the names in this export do not add up", "not_an_export")
-    names = Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
-    try:
-        for _, name in names:
-            name.decode()
-    except UnicodeDecodeError:
-        raise Malformed("a name in this export is not UTF-8", "not_an_export") from None
-    return names
-
-
-def _read_export(content: bytes) -> tuple[ModelConfig, Names]:
-    try:
-        header, arrays = layout.decode_checkpoint(content)
-        state = ModelState.thaw(header, arrays)
-    except Corrupt as error:
-        raise Malformed(f"not an export of a model, or damaged: {error.detail}", "not_an_export") from None
-    return state.config, _unpack_names(arrays)
 
 
 def require_generation(generations: list[Generation], gen: int) -> Generation:

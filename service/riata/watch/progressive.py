@@ -65,6 +65,13 @@ class Progressive:
         return int(self._examples[0])
 
     @property
+    def log_loss(self) -> float:
+        """Mean log loss of all events so far, or the learner's own where there is no probability; NaN before the first."""
+        loss = tally.LOG_LOSS if has_probability(self._link) else tally.LOSS
+        weight = float(self._sums[CUMULATIVE, WEIGHT])
+        return float(self._sums[CUMULATIVE, loss]) / weight if weight > 0.0 else math.nan
+
+    @property
     def refused(self) -> int:
         """Events that are not in the figures, because they were not learnt."""
         return self._refused

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.errors import BadInput
-from riata.run.admin import _pack_names, _read_export
+from riata.run.exports import pack_names, read_export
 from riata.store import layout
 from riata.wire.names import Names
 from tests.fuzz.draw import Draw
@@ -22,7 +22,7 @@ def one_input(data: bytes) -> None:
     draw = Draw(data)
     content = draw.rest() if draw.below(4) == 3 else crafted(draw)
     with contextlib.suppress(BadInput):
-        _, names = _read_export(content)
+        _, names = read_export(content)
         for _, text in names:
             text.decode()
 
@@ -35,7 +35,7 @@ def crafted(draw: Draw) -> bytes:
     marks = np.frombuffer(draw.take(8 * count).ljust(8 * count, b"\0"), np.uint64)
     size = int(lengths.sum()) + (draw.below(3) - 1 if draw.below(4) == 3 else 0)
     text = np.frombuffer(draw.take(max(size, 0)).ljust(max(size, 0), b"a"), np.uint8)
-    arrays = {**frozen.arrays, **_pack_names(Names(marks, lengths, text))}
+    arrays = {**frozen.arrays, **pack_names(Names(marks, lengths, text))}
     if draw.below(4) == 3:
         name = draw.pick(("names.fingerprint", "names.length", "names.text"))
         other = arrays[name].astype(draw.pick(("<f8", "<i8", "|u1")))

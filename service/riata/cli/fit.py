@@ -1,0 +1,127 @@
+"""`riata fit --online FILE`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from riata.base.errors import BadInput
+from riata.cli.connect import FormatOption, require_format
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from riata.run.fit import Fit
+
+INTERRUPTED: Final = 130
+EXAMPLE: Final = "Example: `riata fit --online clicks.vw.gz --out clicks.riata`, or `--set eta=0.5 --set encoder.ngrams=2`"
+
+
+def fit(
+    file: Annotated[str, typer.Argument(help="Labelled rows: NDJSON, VW text or svmlight, gzipped or not; - is stdin.")],
+    online: Annotated[bool, typer.Option("--online", help="One pass, each row a test before it is a lesson.")] = False,
+    form: FormatOption = "auto",
+    labels: Annotated[str, typer.Option(help="0/1, -1/+1 or real; auto looks at the first rows.")] = "auto",
+    learner: Annotated[
+        str | None, typer.Option(help="truncated_gradient, taylor_sketch, ftrl_proximal, or a JSON file of its settings.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the learner, or as encoder.ngrams=2.")
+    ] = None,
+    bits: Annotated[int | None, typer.Option(help="The table of weights has 2^bits slots. [22]")] = None,
+    model_file: Annotated[
+        Path | None, typer.Option(help="The model's configuration, JSON or TOML, as PUT /models/{model} takes it.")
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, max=2, help="2: the file is read while what was read is learnt.")] = 2,
+    out: Annotated[Path | None, typer.Option(help="Write the model here; POST /models/{model}/import takes the file.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that cannot be read; write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Say what came of it as one JSON object.")] = False,
+) -> None:
+    """Learn a file of labelled rows without a service.
+
+    What is learnt is, to the last bit, what a service would know after observing the same rows in the same order. Interrupted
+    with Ctrl-C, it keeps what was learnt up to then. Rows that are not learnt are named by their line; then the exit code is 1.
+    """
+    require_format(form)
+    if not online:
+        raise BadInput("say --online: one pass over the file is the only way to fit there is", "bad_option")
+    from riata.cli.blocks import blocks
+    from riata.cli.fit_report import document, show
+    from riata.cli.fit_setup import begin, fit_config
+    from riata.cli.source import CONTENT_TYPES, open_source
+    from riata.run.fit import Fit
+
+    started = time.perf_counter()
+    with open_source(file) as source:
+        known, rows, rest = begin(blocks(source), file, form)
+        settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
+        run = Fit(fit_config(rows, known, labels, model_file, learner, settings), CONTENT_TYPES[known])
+        with _interruptible() as may_go_on, _progress(file, run) as advance:
+            run.run(rest, threads, lambda position: _judge(run, strict) and advance(position) and may_go_on())
+    seconds = time.perf_counter() - started
+    content = None if out is None else run.export()
+    if out is not None and content is not None:
+        _write(out, content)
+    told = document(run, seconds, out, content)
+    typer.echo(json.dumps(told) if as_json else show(told))
+    if run.interrupted or told["rejected"] or told["refused"]:
+        raise typer.Exit(INTERRUPTED if run.interrupted else 1)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Let the first Ctrl-C be a question, put to the function that is yielded, and the second one what it always is."""
+    asked = False
+
+    def ask(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: not asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _progress(file: str, run: Fit) -> Iterator[Callable[[int], bool]]:
+    """Show how far the file is read, where somebody is looking; yields the function told the position, which returns true."""
+    if not typer.get_text_stream("stderr").isatty():
+        yield lambda _position: True
+        return
+    from riata.cli.progress import fit_progress
+
+    total = None if file == "-" else Path(file).stat().st_size
+    with fit_progress(total) as show:
+
+        def advance(position: int) -> bool:
+            show(position, run.rows, run.state.progressive.log_loss)
+            return True
+
+        yield advance
+
+
+def _judge(run: Fit, strict: bool) -> bool:
+    """Return true. Raises `Malformed` naming the first row that was not learnt, where none may be left out."""
+    if strict and run.problems:
+        from riata.base.errors import Malformed
+
+        first = run.problems[0]
+        raise Malformed(f"line {first.line}: {first.detail} [{first.code}]; nothing was written", first.code)
+    return True
+
+
+def _write(out: Path, content: bytes) -> None:
+    """Write the file so that nobody ever finds half of it under its name."""
+    part = out.with_name(out.name + ".part")
+    part.write_bytes(content)
+    part.replace(out)

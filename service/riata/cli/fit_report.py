@@ -1,0 +1,60 @@
+"""What `riata fit` says at its end: one object for machines, the same as lines for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from riata.base.document import write_document
+from riata.run.fit import Fit
+
+
+def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) -> dict[str, Any]:
+    """Say what was learnt and what was not. Figures are of rows as they were predicted before they were learnt."""
+    figures = run.state.progressive.figures()
+    weights = run.state.learner.weights()
+    return {
+        "rows": run.rows,
+        "learnt": run.learnt,
+        "rejected": run.rejected,
+        "duplicate": run.duplicate,
+        "refused": run.refused,
+        "problems": [{"line": one.line, "code": one.code, "detail": one.detail} for one in run.problems],
+        "interrupted": run.interrupted,
+        "features": run.features,
+        "non_zeros": len(weights.slot),
+        "intercept": weights.intercept,
+        "figures": {horizon: figures[horizon] for horizon in ("cumulative", "faded", "window")},
+        "seconds": round(seconds, 3),
+        "rows_per_s": round(run.rows / seconds, 1) if seconds > 0.0 else None,
+        "out": None if out is None else {"file": str(out), "bytes": len(content or b""), "state": run.digest},
+        "config": write_document(run.state.config),
+    }
+
+
+def show(told: dict[str, Any]) -> str:
+    """Write the same for people."""
+    all_rows, late = told["figures"]["cumulative"], told["figures"]["window"]
+    left_out = ", ".join(f"{told[kind]:,} {kind}" for kind in ("rejected", "duplicate", "refused") if told[kind])
+    a_row = told["features"] / max(told["learnt"], 1)
+    lines = [
+        ("rows", f"{told['learnt']:,} learnt" + (f", {left_out}" if left_out else "")),
+        ("features", f"{told['features']:,}, {a_row:.1f} a row; {told['non_zeros']:,} weights are not zero"),
+        *_figure("log loss", all_rows["log_loss"], all_rows["base_log_loss"], late),
+        *([] if all_rows["auc"] is None else [("AUC", f"{all_rows['auc']:.4f}")]),
+        *([] if all_rows["log_loss"] is not None else _figure("loss", all_rows["loss"], all_rows["base_loss"], None)),
+        ("time", f"{told['seconds']:.2f} s, {told['rows_per_s'] or 0.0:,.0f} rows/s"),
+    ]
+    if told["out"] is not None:
+        lines.append(("written", f"{told['out']['file']}, {told['out']['bytes']:,} bytes, state {told['out']['state'][:16]}"))
+    if told["interrupted"]:
+        lines.append(("stopped", "by Ctrl-C; this is the model after the rows above"))
+    problems = [f"line {one['line']}: {one['detail']} [{one['code']}]" for one in told["problems"]]
+    return "\n".join([*problems, *(f"{name:9} {text}" for name, text in lines)])
+
+
+def _figure(name: str, value: float | None, base: float | None, late: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if value is None or base is None:
+        return []
+    recent = "" if late is None or late["log_loss"] is None else f"; {late['log_loss']:.4f} over the last {late['examples']:,}"
+    return [(name, f"{value:.4f}, beside {base:.4f} of the base rate{recent}")]

@@ -1,0 +1,89 @@
+"""What `riata fit` needs to know before the first row is learnt: the format, the labels, and the configuration of the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Final
+
+from riata.base.errors import BadInput, Malformed
+from riata.cli.labels import sniff_labels
+from riata.cli.model_setup import learner_document, model_document
+from riata.cli.source import CONTENT_TYPES, SNIFF_LINES, Format, numbered_lines, recognise
+from riata.run.config import ModelConfig, read_config
+from riata.run.fit import Block
+
+AUTO: Final = "auto"
+DEFAULT_LEARNER: Final = "truncated_gradient"
+SECTIONS: Final = ("learner", "encoder")
+
+
+def begin(blocks: Iterator[Block], name: str, form: str) -> tuple[Format, list[bytes], Iterable[Block]]:
+    """Look into the first block of a file: its format, its first rows, and all of its blocks.
+
+    Raises `Malformed` where it holds no rows, or is of no format that is known.
+    """
+    first = next(blocks, None)
+    lines = [] if first is None else [line for _, line in islice(numbered_lines(first.body.splitlines()), SNIFF_LINES)]
+    if first is None or not lines:
+        raise Malformed(f"{name}: holds no rows", "empty_body")
+    known = next((known for known in CONTENT_TYPES if known == form), None)
+    return known or recognise(lines, name), lines, chain([first], blocks)
+
+
+def fit_config(
+    rows: list[bytes], form: Format, labels: str, model_file: Path | None, learner: str | None, settings: Iterable[str]
+) -> ModelConfig:
+    """Put the configuration together: the file's, then the learner, then single settings `key=value`.
+
+    labels : auto: what the file says, else what the first rows look like. Raises `BadInput`, `Malformed`.
+    """
+    given = {} if model_file is None else _read_document(model_file)
+    if labels == AUTO:
+        labels = given["labels"] if "labels" in given else sniff_labels(rows, form)
+    document = {**model_document(labels), **given, "labels": labels}
+    if learner is not None:
+        document["learner"] = learner_document(learner)
+    for setting in settings:
+        _set(document, setting)
+    return read_config(document)
+
+
+def _set(document: dict[str, Any], setting: str) -> None:
+    """Take up `key=value`; a key without a section is the model's own where it has one of that name, else the learner's."""
+    key, is_given, text = setting.partition("=")
+    if not is_given or not key:
+        raise BadInput(f"--set {setting}: expected KEY=VALUE, as eta=0.5 or encoder.ngrams=2", "bad_option")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    section, dot, name = key.partition(".")
+    if not dot and key in {one.name for one in dataclasses.fields(ModelConfig)} - set(SECTIONS):
+        document[key] = value
+        return
+    if dot and section not in SECTIONS:
+        raise BadInput(f"--set {setting}: sections are {' and '.join(SECTIONS)}", "bad_option")
+    section, name = (section, name) if dot else ("learner", key)
+    part = document.setdefault(section, {"kind": DEFAULT_LEARNER} if section == "learner" else {})
+    if not isinstance(part, dict):
+        raise BadInput(f"--set {setting}: the model file's {section} is no object", "bad_option")
+    part[name] = value
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    """Read a configuration document, TOML by its name, else JSON. Raises `BadInput`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}", "no_file") from None
+    except ValueError as error:
+        raise BadInput(f"{path}: not {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}", "bad_option") from None
+    if not isinstance(document, dict):
+        raise BadInput(f'{path}: expected an object, as {{"learner": {{"kind": "ftrl_proximal"}}}}', "bad_option")
+    return document

@@ -1,0 +1,55 @@
+"""A model to carry away: one checkpoint with the names of its weights, and nothing else that another service would need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from riata.base.arrays import U32, Arrays
+from riata.base.errors import Corrupt, Malformed
+from riata.run.model_state import ModelState
+from riata.store import layout
+from riata.wire.names import NOTHING_NAMED, Names
+
+NAMES = "names."  # prefix of the arrays by which an export carries the names of its weights
+_FINGERPRINT_BITS = 64
+
+
+def write_export(header: Mapping[str, Any], arrays: Arrays, names: Names, slots: U32, bits: int) -> bytes:
+    """The bytes of an export: a checkpoint with those of `names` that fall into `slots`, weights of a table of 2^bits."""
+    in_use = np.isin(names.fingerprint >> np.uint64(_FINGERPRINT_BITS - bits), slots)
+    return layout.encode_checkpoint(header, {**arrays, **pack_names(names.take(in_use.view(np.uint8)))})
+
+
+def read_export(content: bytes) -> tuple[ModelState, Names]:
+    """The state that an export holds, and its names. Raises `Malformed` (code `not_an_export`)."""
+    try:
+        header, arrays = layout.decode_checkpoint(content)
+        state = ModelState.thaw(header, arrays)
+    except Corrupt as error:
+        raise Malformed(f"not an export of a model, or damaged: {error.detail}", "not_an_export") from None
+    return state, _unpack_names(arrays)
+
+
+def pack_names(names: Names) -> Arrays:
+    """Names as the arrays of an export."""
+    return {NAMES + "fingerprint": names.fingerprint, NAMES + "length": names.length, NAMES + "text": names.text}
+
+
+def _unpack_names(arrays: Arrays) -> Names:
+    if NAMES + "text" not in arrays:
+        return NOTHING_NAMED
+    marks, lengths, text = (arrays.get(NAMES + part, np.zeros(0)) for part in ("fingerprint", "length", "text"))
+    typed = marks.dtype == np.uint64 and lengths.dtype == np.uint32 and text.dtype == np.uint8
+    listed = (marks.ndim, lengths.ndim, text.ndim) == (1, 1, 1)
+    if not typed or not listed or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
+        raise Malformed("the names in this export do not add up", "not_an_export")
+    names = Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
+    try:
+        for _, name in names:
+            name.decode()
+    except UnicodeDecodeError:
+        raise Malformed("a name in this export is not UTF-8", "not_an_export") from None
+    return names

@@ -1,0 +1,238 @@
+"""Learn a file in one pass, without a service: the state is the one that observing the same rows in the same order leads to.
+
+Reading and learning are two stages. Either they take turns in one thread, or reading runs ahead in a second one: the kernels
+of both let go of the interpreter's lock. What is learnt is the same to the last bit, because rows are learnt in their order
+and no cut into blocks matters.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from queue import Empty, Full, Queue
+from typing import Final, TypeVar
+
+import numpy as np
+
+from riata.base.errors import Malformed, TooLarge
+from riata.base.limits import DEDUPE_EVENTS, ERRORS_SHOWN_MAX
+from riata.predict.name_book import NameBook
+from riata.run.config import ModelConfig, config_payload
+from riata.run.exports import write_export
+from riata.run.model_state import ModelState
+from riata.store.store import Kind, Record
+from riata.wire.batch import Batch, select_rows
+from riata.wire.parse import Context, parse_examples
+from riata.wire.parsed import Parsed
+
+NO_LOG: Final = bytes(16)  # the lineage of a model behind which there is no log; the same rows make the same file
+BLOCKS_AHEAD: Final = 4  # enough that neither thread waits for one slow block of the other
+NO_PREDICTION: Final = (
+    "prediction_id_unknown",
+    "prediction_id: only the service that gave it remembers the features",
+)
+_LOOK_S: Final = 0.1  # how often a thread that waits for room looks whether it is still wanted
+_ID_BYTES: Final = 16
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines of a file. line: number of the first of them, from 1; position: bytes of the file read up to its end."""
+
+    body: bytes
+    line: int
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why the row in this line was not learnt."""
+
+    line: int
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A block, parsed."""
+
+    block: Block
+    parsed: Parsed
+
+
+class Fit:
+    """A model that learns from a file.
+
+    state     : after the rows so far; event 1 is its configuration, as in a log
+    names     : feature names met, as a service would have kept them
+    rows      : rows read: learnt, rejected, duplicate or refused
+    features  : of the rows learnt, zeros and repetitions summed away
+    rejected  : rows that could not be read, the first of them in `problems`
+    duplicate : rows whose event_id came before
+    refused   : rows that the learner would not learn
+    """
+
+    def __init__(self, config: ModelConfig, content_type: str, name: str = "fit") -> None:
+        self.state = ModelState(name, NO_LOG)
+        self.names = NameBook(config.encoder.names_max)
+        self.rows = self.features = self.rejected = self.duplicate = self.refused = 0
+        self.problems: list[Problem] = []
+        self.interrupted = False
+        self._content_type = content_type
+        self._context = Context(config.encoder, config.labels, self.names.seen)
+        self._ids: dict[bytes, int] = {}
+        self.state.apply(self._record("config", 1, config_payload(config, after=0)))
+
+    @property
+    def learnt(self) -> int:
+        """Rows that are in the figures of progressive validation."""
+        return self.state.progressive.examples
+
+    def run(self, blocks: Iterable[Block], threads: int = 1, on_block: Callable[[int], bool] = lambda _position: True) -> None:
+        """Learn every row of `blocks`, reading ahead in a second thread where `threads` is 2.
+
+        on_block is told the position after each block; where it returns false, that was the last one, and `interrupted` is
+        set. Raises `Malformed` or `TooLarge` where the file is none of rows; the state is then after the blocks before.
+        """
+        found = self._read(blocks)
+        with closing(found if threads == 1 else ahead(found, BLOCKS_AHEAD)) as reads:
+            for read in reads:
+                self._learn(read)
+                if not on_block(read.block.position):
+                    self.interrupted = True
+                    break
+
+    def export(self) -> bytes:
+        """The bytes that the service's import route takes."""
+        frozen, weights = self.state.freeze(), self.state.learner.weights()
+        return write_export(frozen.header, frozen.arrays, self.names.everything(), weights.slot, weights.bits)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the state's content, as a generation of a service carries it."""
+        return self.state.freeze().digest().hex()
+
+    def _read(self, blocks: Iterable[Block]) -> Generator[Read, None, None]:
+        for block in blocks:
+            yield from self._parse(block)
+
+    def _parse(self, block: Block) -> Iterator[Read]:
+        """Parse a block; in two halves where it has more rows or features than are read at once."""
+        try:
+            parsed = parse_examples(block.body, self._content_type, self._context, labelled=True)
+        except TooLarge:
+            middle = block.body.find(b"\n", len(block.body) // 2) + 1
+            if middle in (0, len(block.body)):
+                middle = block.body.find(b"\n") + 1
+            if middle in (0, len(block.body)):
+                raise
+            first = Block(block.body[:middle], block.line, block.position)
+            yield from self._parse(first)
+            yield from self._parse(Block(block.body[middle:], block.line + first.body.count(b"\n"), block.position))
+            return
+        except Malformed as error:
+            if error.code != "empty_body":
+                raise
+            return
+        self.names.add_all(parsed.names)
+        yield Read(block, parsed)
+
+    def _learn(self, read: Read) -> None:
+        parsed = read.parsed
+        self.rows += parsed.rows
+        if parsed.batch.n < parsed.rows:
+            self._reject(read)
+        batch = self._without_known_ids(parsed.batch)
+        if batch.n == 0:
+            return
+        refused = self.state.apply(self._record("observe", batch.n), batch)
+        self.features += batch.nnz
+        self.refused += len(refused)
+
+    def _reject(self, read: Read) -> None:
+        parsed = read.parsed
+        self.rejected += parsed.rows - parsed.batch.n
+        wrong = [(error.index, error.code, error.detail) for error in parsed.errors]
+        wrong += [(int(row), *NO_PREDICTION) for row in parsed.joins.row]
+        room = ERRORS_SHOWN_MAX - len(self.problems)
+        if room > 0:
+            numbers = _row_lines(read.block)
+            self.problems += [Problem(numbers[index], code, detail) for index, code, detail in sorted(wrong)[:room]]
+
+    def _without_known_ids(self, batch: Batch) -> Batch:
+        """Leave out rows whose id came before within the events that a service remembers, and remember the others'."""
+        if not batch.has_id.any():
+            return batch
+        keep = np.ones(batch.n, np.bool_)
+        raw, seq = batch.event_id.tobytes(), self.state.applied
+        for i in range(batch.n):
+            if batch.has_id[i]:
+                key = raw[_ID_BYTES * i : _ID_BYTES * (i + 1)]
+                if self._ids.get(key, -1) >= max(seq + 1 - DEDUPE_EVENTS, 0):
+                    keep[i] = False
+                    self.duplicate += 1
+                    continue
+                self._ids[key] = seq + 1
+            seq += 1
+        return select_rows(batch, keep)
+
+    def _record(self, kind: Kind, count: int, payload: bytes = b"") -> Record:
+        """An entry for a log that nobody keeps: its digest and chain are never looked at."""
+        return Record(self.state.name, kind, self.state.applied + 1, count, 0, payload, b"", self.state.chain)
+
+
+def ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
+    """Yield `items`, which a thread of its own makes up to `depth` ahead. What it raises is raised here; closing ends it."""
+    made: Queue[T | _End] = Queue(depth)
+    wanted = threading.Event()
+    wanted.set()
+
+    def put(item: T | _End) -> bool:
+        while wanted.is_set():
+            try:
+                made.put(item, timeout=_LOOK_S)
+            except Full:
+                continue
+            return True
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not put(item):
+                    return
+            put(_End(None))
+        except BaseException as error:
+            put(_End(error))
+
+    thread = threading.Thread(target=work, name="riata-fit-read", daemon=True)
+    thread.start()
+    try:
+        while not isinstance(item := made.get(), _End):
+            yield item
+        if item.error is not None:
+            raise item.error
+    finally:
+        wanted.clear()
+        try:
+            while True:
+                made.get_nowait()
+        except Empty:
+            pass
+        thread.join()
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    error: BaseException | None = field(default=None)
+
+
+def _row_lines(block: Block) -> list[int]:
+    """The line of each row of a block: blank lines are no rows."""
+    lines = block.body.split(b"\n")
+    return [number for number, line in enumerate(lines, block.line) if line.strip(b" \t\r")]
