@@ -1,4 +1,4 @@
-"""`riata inspect --data DIR` and `riata inspect --store URL`."""
+"""`riata inspect --data DIR`, `riata inspect --store URL` and `riata inspect FILE`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from riata.base.errors import BadInput
 from riata.cli.kept import DATA_HELP, STORE_HELP, kept
 
 if TYPE_CHECKING:
@@ -17,10 +18,18 @@ EXAMPLE: Final = "Example: `riata inspect --data ./riata-data`, or `riata inspec
 
 
 def inspect(
+    file: Annotated[
+        Path | None, typer.Argument(help="An exported model: what `riata fit --out` or the export route wrote.")
+    ] = None,
     data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
     store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
 ) -> None:
-    """Show what a service keeps: models, their logs, checkpoints and configuration. Changes nothing."""
+    """Show what a service keeps: models, their logs, checkpoints and configuration; or one exported model. Changes nothing."""
+    if file is not None:
+        if data is not None or store is not None:
+            raise BadInput("give a file, or --data, or --store", "bad_option")
+        _show_export(file)
+        return
     with kept(data, store) as (name, opened):
         size = "" if data is None else f"{_size(_bytes_of(data))}, "
         typer.echo(f"{name}: {size}{_owner(opened)}")
@@ -28,6 +37,19 @@ def inspect(
             typer.echo(f"warning: {warning}", err=True)
         for model in opened.models():
             _show_model(opened, model)
+
+
+def _show_export(file: Path) -> None:
+    from riata.base.document import write_document
+    from riata.run.exports import read_export
+
+    content = file.read_bytes()
+    state, names = read_export(content)
+    weights = state.learner.weights()
+    learnt = f"{state.progressive.examples:,} rows learnt, log loss {state.progressive.log_loss:.4f}"
+    typer.echo(f"{file}: {_size(len(content))}, model {state.name}, {learnt}")
+    typer.echo(f"  {len(weights.slot):,} weights are not zero, {len(names):,} names, state {state.freeze().digest().hex()[:16]}")
+    typer.echo(f"  config {json.dumps(write_document(state.config), separators=(', ', ': '))}")
 
 
 def _show_model(store: Store, name: str) -> None:
