@@ -27,6 +27,7 @@ NOT_SETTINGS: Final[Mapping[str, str]] = {
     "RIATA_URL": "where the commands that talk to a running service find it",
     "RIATA_KEY": "the API key that those commands send",
     "RIATA_SHARED": "directory of data sets for the tests that read real ones; the service never looks at it",
+    "RIATA_VW": "the program `vw` for the benches that measure against it; the service never looks at it",
 }
 GROUPS: Final = ("Where", "Several processes", "Who may call", "Requests", "What is kept", "Stopping and telling")
 EMBEDDED: Final = ("memory", "sqlite")

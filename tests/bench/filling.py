@@ -1,0 +1,88 @@
+"""A service with much in it: a long log of small rows, and as many non-zero weights as are asked for.
+
+Rows have `FEATURES` binary features whose names are drawn evenly, so that after a few rows a name all of them have a weight;
+gravity is zero, so that they keep it. Bodies are Vowpal Wabbit text of `ROWS` rows; a few are made and sent again and again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tests.bench.service import Connection, ServiceFailed, connect
+
+ROWS: Final = 10_000  # of one body: the limit of a request
+FEATURES: Final = 8
+DRAWS_A_NAME: Final = 4  # of a weight that is wanted, in all different bodies together
+CONNECTIONS: Final = 4
+SEED: Final = 32
+VW_TEXT: Final = "text/x-vw"
+LEARNER: Final[dict[str, Any]] = {"kind": "truncated_gradient", "gravity": 0.0}
+
+
+def bodies(names: int) -> list[bytes]:
+    """Bodies in which about `names` different names occur, each a few times."""
+    rng = np.random.default_rng(SEED)
+    made = []
+    for _ in range(max(1, -(-names * DRAWS_A_NAME // (ROWS * FEATURES)))):
+        drawn = rng.integers(0, names, (ROWS, FEATURES)).astype(str)
+        labels = np.where(rng.random(ROWS) < 0.5, "1", "0")
+        rows = [f"{label} |f n" + " n".join(row) for label, row in zip(labels.tolist(), drawn.tolist(), strict=True)]
+        made.append(("\n".join(rows) + "\n").encode())
+    return made
+
+
+def fill(port: int, model: str, made: Sequence[bytes], events: int) -> int:
+    """Send `events` rows to `model` (a whole number of bodies, all of them in turn), wait until learnt; returns the last event."""
+    count = -(-events // ROWS)
+    failed: list[Exception] = []
+    last = [0] * CONNECTIONS
+
+    def send(lane: int) -> None:
+        try:
+            link = connect(port)
+            for k in range(lane, count, CONNECTIONS):
+                last[lane] = max(last[lane], _sent(link, model, made[k % len(made)]))
+        except (ServiceFailed, OSError, http.client.HTTPException) as error:
+            failed.append(error)
+
+    senders = [threading.Thread(target=send, args=(lane,)) for lane in range(CONNECTIONS)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    if failed:
+        raise failed[0]
+    connect(port).call("GET", f"/models/{model}/predict?n1=1&_min_seq={max(last)}")
+    return max(last)
+
+
+def _sent(link: Connection, model: str, body: bytes) -> int:
+    """Send one body, again while the service says that it has too much to do."""
+    while True:
+        link.http.request("POST", f"/models/{model}/observe", body, {"Content-Type": VW_TEXT})
+        answer = link.http.getresponse()
+        text = answer.read()
+        if answer.status == http.HTTPStatus.ACCEPTED:
+            return int(json.loads(text)["seq"])
+        if answer.status not in (http.HTTPStatus.TOO_MANY_REQUESTS, http.HTTPStatus.SERVICE_UNAVAILABLE):
+            raise ServiceFailed(f"{answer.status} {text[:500].decode(errors='replace')}")
+        threading.Event().wait(0.02)
+
+
+def make_model(port: int, model: str, checkpoint: bool = True, **encoder: int) -> None:
+    """Create `model`, with checkpoints as by default or, where not `checkpoint`, as seldom as can be."""
+    config: dict[str, Any] = {"learner": LEARNER, "encoder": encoder}
+    if not checkpoint:
+        config |= {"checkpoint_every_s": 86_400, "checkpoint_every_events": 10**9}
+    connect(port).call("PUT", f"/models/{model}", json.dumps(config).encode())
+
+
+def non_zeros(port: int, model: str) -> int:
+    """Number of non-zero weights that are served."""
+    return int(connect(port).call("GET", f"/models/{model}")["non_zeros"])
