@@ -103,6 +103,17 @@ class FakeService:
     def names(self, model: str) -> NameBook:
         return self.model(model).book
 
+    async def observe_small(
+        self,
+        model: str,  # noqa: ARG002
+        body: bytes,  # noqa: ARG002
+        content_type: str,  # noqa: ARG002
+        key: str | None,  # noqa: ARG002
+        *,
+        wait_applied: bool,  # noqa: ARG002
+    ) -> Observed | None:
+        return None
+
     async def observe(self, model: str, parsed: Parsed, *, atomic: bool, wait_applied: bool) -> Observed:
         m = self.model(model)
         if self.fail is not None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from riata.base.clock import Clock
+from riata.base.errors import RiataError
 from riata.learn.registry import LearnerConfig
 from riata.run.desk import Board, Desk
 from riata.run.engine_settings import EngineSettings, Tally
 from riata.run.keeper import Keeper
 from riata.run.warm_up import warm_up_learner
 from riata.store.store import SharedStore, Store
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -53,3 +57,13 @@ def later(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: obj
     """Have the event loop call `work`, or nobody where the loop has ended."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(work, *args)
+
+
+def settle(future: asyncio.Future[T], answer: T | RiataError) -> None:
+    """Set a future unless whoever waits for it has gone. Called in the event loop."""
+    if future.done():
+        return
+    if isinstance(answer, RiataError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

@@ -20,7 +20,7 @@ from riata.base.clock import Clock
 from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
 from riata.learn.registry import LearnerConfig
 from riata.run.checkpointer import Saved
-from riata.run.common import Common, later
+from riata.run.common import Common, later, settle
 from riata.run.config import ModelConfig
 from riata.run.creating import create
 from riata.run.desk import Desk
@@ -29,6 +29,7 @@ from riata.run.inbox import Logged, Nudge
 from riata.run.keeper import Keeper
 from riata.run.learning import Learning
 from riata.run.looking import Looked
+from riata.run.outcome import not_in_time
 from riata.run.published import Published
 from riata.run.roles import require_role
 from riata.run.sharing.candidate import Candidate
@@ -227,30 +228,24 @@ class Engine:
         """Append in the next group. Raises `Unavailable` (outcome unknown) where the log does not answer in time."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Appended] = loop.create_future()
-
-        def settle(answer: Appended | RiataError) -> None:
-            if future.done():
-                return
-            if isinstance(answer, RiataError):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
-
-        self._keeper.submit(append, lambda answer: later(loop, settle, answer))
+        self._keeper.submit(append, lambda answer: later(loop, settle, future, answer))
         try:
             appended = await asyncio.wait_for(future, self.settings.observe_timeout_ms / 1000)
         except TimeoutError:
-            detail = "the log did not answer in time; send the same event ids again to learn what became of them"
-            raise Unavailable(detail, "log_timeout", outcome="unknown") from None
-        except Unavailable as error:
-            if self.watch is not None and not isinstance(error, StoreFailed):
-                self.watch.kick()
-            raise
-        except Corrupt as error:  # the store is another one, or damaged: it was looked at and not written to
-            raise Unavailable(error.detail, error.code, outcome="not_accepted") from error
+            raise not_in_time() from None
+        except RiataError as error:
+            raise self.why_not_logged(error) from None
         if appended.refused is not None:
             raise appended.refused
         return appended
+
+    def why_not_logged(self, error: RiataError) -> RiataError:
+        """What whoever sent events is told of an error of the store."""
+        if isinstance(error, Corrupt):  # the store is another one, or damaged: it was looked at and not written to
+            return Unavailable(error.detail, error.code, outcome="not_accepted")
+        if isinstance(error, Unavailable) and not isinstance(error, StoreFailed) and self.watch is not None:
+            self.watch.kick()
+        return error
 
     async def wait_for(self, name: str, seq: int, timeout_ms: int) -> Published:
         """Wait until what is served includes event `seq`. Raises `Busy` (code `not_yet`) after `timeout_ms`."""

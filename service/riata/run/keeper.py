@@ -2,6 +2,7 @@
 
 submit(append, done) ──┐
 submit(append, done) ──┼──►  one transaction  ──►  on_logged(record …)  ──►  done(appended) each
+gather(make) ──────────┤  what `make` gives by then
 call(work) ────────────┘            then          work(store)
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -34,6 +35,11 @@ class _Request:
 
 
 @dataclass(frozen=True, slots=True)
+class _Gather:
+    make: Callable[[], Sequence[tuple[Append, Done]]]
+
+
+@dataclass(frozen=True, slots=True)
 class _Call:
     work: Callable[[Store], Any]
     future: Future[Any]
@@ -53,7 +59,8 @@ class Keeper:
         self._on_logged = on_logged
         self._on_fatal = on_fatal
         self._patient = patient  # a store that does not answer at the start is tried again, and requests are refused meanwhile
-        self._queue: queue.SimpleQueue[_Request | _Call | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Request | _Gather | _Call | None] = queue.SimpleQueue()
+        self.gathering: Callable[[], int] = lambda: 0  # how many requests wait to be gathered
         self._opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="riata-store", daemon=True)
 
@@ -66,6 +73,11 @@ class Keeper:
         """Append in the next group; `done` is called in the store's thread, once."""
         self._queue.put(_Request(append, done))
 
+    def gather(self, make: Callable[[], Sequence[tuple[Append, Done]]]) -> None:
+        """Append in the next group what `make` gives when that group is put together; it is called in the store's thread and
+        does not raise."""
+        self._queue.put(_Gather(make))
+
     def call(self, work: Callable[[Store], T]) -> Future[T]:
         """Run `work` in the store's thread, between two groups."""
         future: Future[T] = Future()
@@ -73,8 +85,8 @@ class Keeper:
         return future
 
     def waiting(self) -> int:
-        """How many requests and calls wait."""
-        return self._queue.qsize()
+        """How many requests and calls wait, also where they are gathered."""
+        return self._queue.qsize() + self.gathering()
 
     def close(self) -> None:
         """Finish what waits, close the store, end the thread."""
@@ -119,8 +131,9 @@ class Keeper:
                 break
             if item is None:
                 return False
-            if isinstance(item, _Request):
-                item.done(error)
+            if isinstance(item, _Request | _Gather):
+                for request in _requests_of(item):
+                    request.done(error)
             elif item.future.set_running_or_notify_cancel():
                 item.future.set_exception(error)
         return True
@@ -134,13 +147,14 @@ class Keeper:
             return True
         group: list[_Request] = []
         features = 0
-        item: _Request | _Call | None = first
+        item: _Request | _Gather | _Call | None = first
         while True:
-            if not isinstance(item, _Request):
+            if not isinstance(item, _Request | _Gather):
                 self._append(store, group)
                 return item is not None and self._serve(store, item)
-            group.append(item)
-            features += item.append.batch.nnz if item.append.batch is not None else 0
+            for request in _requests_of(item):
+                group.append(request)
+                features += request.append.batch.nnz if request.append.batch is not None else 0
             if len(group) >= GROUP_REQUESTS_MAX or features >= GROUP_FEATURES_MAX or self._queue.empty():
                 self._append(store, group)
                 return True
@@ -176,3 +190,7 @@ class Keeper:
         """After an error at COMMIT nobody knows what the disk holds: only a new start can tell."""
         if isinstance(error, StoreFailed) and error.outcome == "unknown":
             self._on_fatal(error.detail)
+
+
+def _requests_of(item: _Request | _Gather) -> list[_Request]:
+    return [item] if isinstance(item, _Request) else [_Request(append, done) for append, done in item.make()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from riata.base.errors import BadInput
+from riata.base.errors import BadInput, Unavailable
 from riata.wire.parsed import RowError
 
 
@@ -30,3 +30,9 @@ class RowsRefused(BadInput):
     def __init__(self, detail: str, code: str, observed: Observed) -> None:
         super().__init__(detail, code)
         self.observed = observed
+
+
+def not_in_time() -> Unavailable:
+    """What whoever sent events is told where the log has not answered: nobody knows yet what will become of them."""
+    detail = "the log did not answer in time; send the same event ids again to learn what became of them"
+    return Unavailable(detail, "log_timeout", outcome="unknown")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, Unavailable
 from riata.predict.name_book import NameBook
+from riata.run.arena import Arena, Settle
+from riata.run.common import settle
 from riata.run.desk import Desk
 from riata.run.engine import Engine
 from riata.run.health import Health
@@ -30,6 +34,7 @@ class Service:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._arena = Arena(engine)
         way = Way(self.observe, self._require, self._served)
         self._remembering = Remembering(engine, way, engine.settings.remember_bytes_max)
         self._expiry = Expiry(engine, self._remembering, self._owns_store)
@@ -84,6 +89,26 @@ class Service:
         applied = wait_applied and await self._served(model, appended.seq)
         again = tuple(parsed.row[appended.duplicate].tolist())
         return Observed(accepted, duplicate, len(errors), appended.seq, errors, self._engine.settings.durability, applied, again)
+
+    def observe_soon(self, model: str, body: bytes, content_type: str, key: str | None, told: Settle) -> bool:
+        """Take a small body of labelled rows as it came, together with others; `key` is an Idempotency-Key. False where it has to
+        be parsed and given to `observe` by itself. `told` is called in the event loop with what became of it once it is
+        durable, the error, or None where it has to go by itself after all. Raises as `observe` does before it is logged."""
+        self._engine.require_role("observe")
+        self._engine.require_accepting(model)
+        return self._arena.put(model, body, content_type, key, told)
+
+    async def observe_small(
+        self, model: str, body: bytes, content_type: str, key: str | None, *, wait_applied: bool = False
+    ) -> Observed | None:
+        """`observe` a small body together with others, see `observe_soon`; None where it has to go by itself."""
+        future: asyncio.Future[Observed | None] = asyncio.get_running_loop().create_future()
+        if not self.observe_soon(model, body, content_type, key, partial(settle, future)):
+            return None
+        observed = await future
+        if observed is None or not wait_applied:
+            return observed
+        return replace(observed, applied=await self._served(model, observed.seq))
 
     async def remember(self, model: str, rows: list[bytes]) -> list[str]:
         """Keep rows of `encode_waiting` until their labels come; durable on return. Returns an id for each.

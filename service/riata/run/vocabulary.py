@@ -10,6 +10,7 @@ import numpy as np
 from riata.base.arrays import BOOL, U32
 from riata.wire.batch import Batch, select_rows
 from riata.wire.parsed import Parsed, RowError
+from riata.wire.together import names_in
 
 CODE: Final = "vocabulary_full"
 LARGE: Final = 20_000  # features of a request that take longer to look up than the event loop should be held: about a millisecond
@@ -29,13 +30,12 @@ def within(parsed: Parsed, vocabulary: U32, bits: int) -> Parsed:
     )
     refused = [RowError(int(row), CODE, detail) for row in parsed.row[~keep]]
     batch = select_rows(parsed.batch, keep)
-    named = np.isin(parsed.names.fingerprint >> np.uint64(32), batch.hash)  # the others are not brought into the log either
     return replace(
         parsed,
         batch=batch,
         row=parsed.row[keep],
         errors=sorted([*parsed.errors, *refused], key=lambda error: error.index),
-        names=parsed.names.take(named.view(np.uint8)),
+        names=names_in(parsed.names, batch),  # the others are not brought into the log either
     )
 
 

@@ -60,6 +60,8 @@ def plan_one(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], lo
         return _nothing(request, _rows(n), BadInput("observe: expected at least one event", "bad_batch"))
     floor = max(head.dedupe_floor, head.seq - dedupe_events + 1)
     rows = _judge(request.batch, request.atomic, head.seq, lambda ids: _known(ids, fresh, look_up, request.model, floor))
+    if request.whole and not rows.accepted.all():
+        return _nothing(request, dataclasses.replace(rows, accepted=np.zeros(n, np.bool_)), None)
     if not rows.accepted.any():
         return _nothing(request, rows, None)
     kept = select_rows(request.batch, rows.accepted)

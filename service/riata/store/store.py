@@ -70,6 +70,7 @@ class Append:
     payload: bytes = b""
     names: Sequence[tuple[int, bytes]] = ()  # (64-bit fingerprint, name in UTF-8) new with this request; best a `Names`
     atomic: bool = False  # any row that cannot be accepted refuses the whole request
+    whole: bool = False  # any row whose id is known leaves the whole request undone; which these are is still told
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,9 +21,9 @@ from riata.web.problems import counts, shown
 from riata.web.settings import INLINE_BYTES_MAX
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
+from riata.wire.together import id_of
 
 OPTIONS: Final = ("wait", "atomic")
-ID_DIGEST_BYTES: Final = 16  # as for ids inside rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,11 @@ class Observe:
         key = idempotency_key(scope)
         context = service.context(model, labelled=True)
         body = await read_body(scope, receive, settings.body_bytes_max, settings.body_deadline_s)
-        parsed = await self._parse(body, content_type(scope), context, key)
-        observed = await self._append(model, parsed, atomic, wait_applied)
+        kind = content_type(scope)
+        observed = await service.observe_small(model, body, kind, key, wait_applied=wait_applied)
+        if observed is None:
+            parsed = await self._parse(body, kind, context, key)
+            observed = await self._append(model, parsed, atomic, wait_applied)
         self.meters.rows(model, observed)
         return json_answer(answer_document(observed, wait_applied), 200 if observed.applied and wait_applied else 202)
 
@@ -82,8 +84,7 @@ def with_ids(parsed: Parsed, key: str) -> Parsed:
     batch = parsed.batch
     event_id = batch.event_id.copy()
     for at in np.flatnonzero(~batch.has_id).tolist():
-        digest = hashlib.blake2b(f"{key}/{int(parsed.row[at])}".encode(), digest_size=ID_DIGEST_BYTES).digest()
-        event_id[at] = np.frombuffer(digest, dtype=np.uint8)
+        event_id[at] = np.frombuffer(id_of(key, int(parsed.row[at])), dtype=np.uint8)
     return dataclasses.replace(parsed, batch=dataclasses.replace(batch, event_id=event_id, has_id=np.ones_like(batch.has_id)))
 
 

@@ -46,6 +46,12 @@ class ServiceProtocol(Protocol):
         """Append rows; returns once they are durable."""
         ...
 
+    async def observe_small(
+        self, model: str, body: bytes, content_type: str, key: str | None, *, wait_applied: bool
+    ) -> Observed | None:
+        """Append the rows of a small body together with those of others; None where it has to be parsed and observed."""
+        ...
+
     async def remember(self, model: str, rows: list[bytes]) -> list[str]:
         """Keep rows that were predicted until their labels come; durable on return. Returns an id for each."""
         ...

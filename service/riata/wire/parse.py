@@ -131,7 +131,7 @@ def parse_examples(body: bytes, content_type: str, context: Context, labelled: b
     """
     seen = NO_NAMES if context.names is None else context.names.table()
     form = format_of(content_type)
-    reading = _read(body, form, make_rules(context, labelled, seen))
+    reading = read_body(body, form, make_rules(context, labelled, seen))
     return _parsed(reading, form is _JSON and body[_space_end(body) : _space_end(body) + 1] == b"{")
 
 
@@ -140,7 +140,7 @@ def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[
 
     Values are those of the batch; where several names share a hash, each is listed with its own share. Raises the same.
     """
-    reading = _read(body, format_of(content_type), make_rules(context, False, EVERY_NAME))
+    reading = read_body(body, format_of(content_type), make_rules(context, False, EVERY_NAME))
     return _explained(reading)
 
 
@@ -179,7 +179,8 @@ def _space_end(body: bytes) -> int:
     return found.end() if found else 0
 
 
-def _read(body: bytes, form: Format, rules: Rules) -> Reading:
+def read_body(body: bytes, form: Format, rules: Rules) -> Reading:
+    """Let the readers of `form` walk the whole body; every row then has its code. Raises as `parse_examples` does."""
     if len(body) > BODY_BYTES_MAX:
         raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
     if body.startswith(_BYTE_ORDER_MARK):
