@@ -118,3 +118,20 @@ def test_a_question_taken_back_does_not_end_the_thread() -> None:
     assert keeper.call(lambda s: s.head("m").seq).result(10) == 1
     keeper.close()
     assert fatal == []
+
+
+def test_what_is_gathered_is_asked_for_when_its_group_is_put_together() -> None:
+    store, logged = Counting(), list[int]()
+    create_model(store)
+    keeper = keeper_on(store, logged, [])
+    held, answers, waiting = threading.Event(), list[Any](), list[Append]()
+    keeper.gathering = lambda: len(waiting)
+    keeper.call(lambda _store: held.wait(10))
+    keeper.gather(lambda: [(append, answers.append) for append in waiting])
+    keeper.submit(request(1), answers.append)
+    waiting.extend([request(2), request(3)])
+    assert keeper.waiting() >= 4
+    held.set()
+    keeper.close()
+    assert store.groups[-1] == 3
+    assert [answer.seq for answer in answers] == logged == [3, 5, 7]
