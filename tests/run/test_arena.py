@@ -67,7 +67,12 @@ async def ask(house: House, asked: Asked, together: bool = True) -> Observed | R
 async def hold(house: House) -> threading.Event:
     """Keep the store's thread busy until the event is set."""
     begun, held = threading.Event(), threading.Event()
-    house.engine.common.keeper.call(lambda _store: (begun.set(), held.wait(10)))
+
+    def wait(_store: object) -> None:
+        begun.set()
+        held.wait(10)
+
+    house.engine.common.keeper.call(wait)
     while not begun.is_set():
         await asyncio.sleep(0.001)
     return held

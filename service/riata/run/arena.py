@@ -38,6 +38,7 @@ from riata.run.keeper import GROUP_REQUESTS_MAX, Done
 from riata.run.outcome import Observed, not_in_time
 from riata.store.store import Append, Appended
 from riata.wire.batch import select_rows
+from riata.wire.names import Names
 from riata.wire.parse import Context, Format
 from riata.wire.together import Together, lines_of, names_in, read_together, with_keys
 
@@ -189,17 +190,15 @@ class Arena:
         if flight.again or answer.refused is not None or not known.any() or known.all():
             self._answer(flight.smalls, [None] * len(flight.smalls))
             return
+        batch, count = flight.append.batch, np.diff(flight.stop, prepend=0)
+        if batch is not None:
+            kept = select_rows(batch, ~np.repeat(known, count))
+            append = replace(flight.append, batch=kept, names=names_in(Names.of(flight.append.names), kept))
+            smalls = [small for small, is_known in zip(flight.smalls, known.tolist(), strict=True) if not is_known]
+            again = _Flight(append, smalls, np.cumsum(count[~known]).tolist(), again=True)
+            self._keeper.submit(append, partial(self._landed, again))  # before those that come back: they may repeat these ids
         back = [small for small, is_known in zip(flight.smalls, known.tolist(), strict=True) if is_known]
         self._answer(back, [None] * len(back))
-        smalls = [small for small, is_known in zip(flight.smalls, known.tolist(), strict=True) if not is_known]
-        batch, count = flight.append.batch, np.diff(flight.stop, prepend=0)
-        if batch is None:
-            return
-        kept = select_rows(batch, ~np.repeat(known, count))
-        names = names_in(flight.append.names, kept)  # type: ignore[arg-type]  # `_take_off` put them there
-        append = replace(flight.append, batch=kept, names=names)
-        again = _Flight(append, smalls, np.cumsum(count[~known]).tolist(), again=True)
-        self._keeper.submit(append, partial(self._landed, again))
 
     def _answer(self, smalls: Sequence[_Small], answers: Sequence[Observed | RiataError | None]) -> None:
         if self._engine.loop is not None:

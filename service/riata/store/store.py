@@ -79,9 +79,8 @@ class Appended:
 
     record is None where nothing was accepted. accepted, duplicate, reused are bool[n] over the rows of the batch
     (an id seen before with the same content; with other content) and disjoint; an `atomic` request with a reused id has no
-    accepted row. seq is the highest log position among the accepted and duplicate rows, 0 where there is none: once it is
-    applied, all of them are. refused says why the request as a whole could not be considered (no such model, a batch that
-    breaks its contract); its neighbours in the group are not touched by that.
+    accepted row. seq is the highest log position among the accepted and duplicate rows, 0 for none: once it is applied, all of
+    them are. refused: why the whole request could not be considered (no such model, a broken batch); its neighbours were.
     """
 
     record: Record | None
