@@ -88,7 +88,7 @@ def upload(server: RedisServer) -> None:
         for thread in threads:
             thread.start()
         start = time.perf_counter()
-        for index, chunk in enumerate(split_chunks(data)):
+        for index, chunk in enumerate(split_chunks([data])):
             if pause_s is not None:
                 store.stage(owner, "state", 1, index, chunk)
             time.sleep(pause_s or (0.005 if pause_s is None else 0.0))

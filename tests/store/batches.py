@@ -62,7 +62,7 @@ def one_row(key: int | None = None, value: float = 1.0) -> Batch:
 def generation(gen: int, applied: int, chain: bytes, data: bytes, lineage: bytes = LINEAGE) -> Generation:
     return Generation(
         gen=gen, parent=gen - 1, applied=applied, chain=chain, lineage=lineage, epoch=0, algo_version=1, created_ms=9,
-        chunks=len(list(split_chunks(data))), bytes=len(data), digest=checkpoint_digest(data), state_digest=bytes(32),
+        chunks=len(list(split_chunks([data]))), bytes=len(data), digest=checkpoint_digest(data), state_digest=bytes(32),
         verified=False, info={"non_zeros": 3, "log_loss": 0.25},
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ def generation(gen: int, applied: int, chain: bytes, data: bytes, lineage: bytes
 def save(store: Store, owner: Owner, model: str, head: Head, data: bytes, verified: bool = True) -> int:
     """Stage, commit and mark a checkpoint at `head`; return its number."""
     base = next((g.gen for g in store.generations(model)), 0)
-    for index, chunk in enumerate(split_chunks(data)):
+    for index, chunk in enumerate(split_chunks([data])):
         assert store.stage(owner, model, base + 1, index, chunk)
     verdict = store.commit(owner, model, base, generation(base + 1, head.seq, head.chain, data, head.lineage))
     assert verdict.value == "ok"

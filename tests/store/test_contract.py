@@ -188,7 +188,7 @@ class Walk:
             return
         base = kept[0].gen if kept else 0
         data = self.rng.bytes(int(self.rng.integers(0, 3000)))
-        self.stage(owner, model, base + 1, list(split_chunks(data, 1000)))
+        self.stage(owner, model, base + 1, list(split_chunks([data], 1000)))
         made = dataclasses.replace(generation(base + 1, head.seq, head.chain, data, head.lineage), chunks=-(-len(data) // 1000))
         made = self.spoilt(made, kept)
         wrong_base = base - 1 if self.rng.random() < 0.05 else base

@@ -229,6 +229,23 @@ def test_the_state_digest_sees_every_difference(change: Callable[[Arrays], None]
 
 def test_chunks_join_to_the_whole() -> None:
     data = bytes(range(256)) * 5
-    chunks = list(layout.split_chunks(data, 300))
-    assert b"".join(chunks) == data
-    assert {len(chunk) for chunk in chunks[:-1]} == {300}
+    cuts: list[list[layout.Part]] = [
+        [data],
+        [data[:1], b"", memoryview(data)[1:300], data[300:900], data[900:]],
+        [data[:7], data[7:], b""],
+    ]
+    for parts in cuts:
+        chunks = list(layout.split_chunks(parts, 300))
+        assert b"".join(chunks) == data
+        assert [len(chunk) for chunk in chunks] == [300, 300, 300, 300, 80]
+    assert [len(chunk) for chunk in layout.split_chunks([data], 640)] == [640, 640]
+    assert list(layout.split_chunks([b"", b""], 300)) == []
+
+
+def test_the_parts_of_a_checkpoint_are_its_bytes_and_share_the_arrays_memory() -> None:
+    arrays = golden_arrays() | {"large": np.arange(10_000.0), "none": np.zeros(0), "turned": np.arange(12.0).reshape(3, 4).T}
+    parts = layout.checkpoint_parts(HEADER, arrays)
+    whole = layout.encode_checkpoint(HEADER, arrays)
+    assert b"".join(parts) == whole
+    assert layout.checkpoint_digest(*parts) == layout.checkpoint_digest(whole)
+    assert any(np.shares_memory(np.frombuffer(part, np.uint8), arrays["large"]) for part in parts if len(part) == 80_000)

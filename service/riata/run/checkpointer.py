@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, Unavailable
+from riata.base.limits import CHUNK_BYTES_MAX
 from riata.learn.registry import ALGO_VERSION
 from riata.run.model_state import Frozen
 from riata.store import layout
@@ -81,9 +82,9 @@ class Checkpointer:
     def _write(
         self, name: str, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]
     ) -> tuple[Verdict, Generation]:
-        content = frozen.encode()
+        parts = frozen.parts()
         newest = self._newest(name)
-        chunks = list(layout.split_chunks(content))
+        size = sum(map(len, parts))
         generation = Generation(
             gen=newest + 1,
             parent=newest,
@@ -93,14 +94,14 @@ class Checkpointer:
             epoch=self._owner.epoch,
             algo_version=ALGO_VERSION,
             created_ms=created_ms,
-            chunks=len(chunks),
-            bytes=len(content),
-            digest=layout.checkpoint_digest(content),
+            chunks=-(-size // CHUNK_BYTES_MAX),
+            bytes=size,
+            digest=layout.checkpoint_digest(*parts),
             state_digest=frozen.digest(),
             verified=False,
             info=info,
         )
-        for index, chunk in enumerate(chunks):
+        for index, chunk in enumerate(layout.split_chunks(parts)):
             if not self._stage(name, generation.gen, index, chunk):
                 return Verdict.FENCED, generation
             time.sleep(PACE_S)

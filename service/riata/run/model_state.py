@@ -45,6 +45,10 @@ class Frozen:
         """BLAKE2b-256 over the content: configuration, counters and arrays, but not where in which log it stands."""
         return layout.state_digest({key: self.header[key] for key in ("config", "skipped")}, self.arrays)
 
+    def parts(self) -> list[layout.Part]:
+        """The bytes of a checkpoint in pieces, without a copy of the arrays."""
+        return layout.checkpoint_parts(self.header, self.arrays)
+
     def encode(self) -> bytes:
         """The bytes of a checkpoint."""
         return layout.encode_checkpoint(self.header, self.arrays)

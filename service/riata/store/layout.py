@@ -35,7 +35,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -55,6 +55,7 @@ DIMENSIONS_MAX: Final = 4
 DTYPES: Final = frozenset({"|b1", "|u1", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8"})
 
 Header = dict[str, Any]
+Part = bytes | memoryview
 Migration = Callable[[Header, Arrays], tuple[Header, Arrays]]
 MIGRATIONS: Final[Mapping[int, Migration]] = {}
 
@@ -70,7 +71,13 @@ def encode_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np
     arrays : up to ARRAYS_MAX, up to DIMENSIONS_MAX dimensions, of the types in DTYPES
     Raises `BadInput` (code `bad_checkpoint`) for anything else: what could not be read again is never written.
     """
-    parts: list[bytes] = []
+    return b"".join(checkpoint_parts(header, arrays))
+
+
+def checkpoint_parts(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> list[Part]:
+    """Return what `encode_checkpoint` does, as pieces one behind the other. Arrays are not copied, so they must not change
+    before the last piece was used: nobody has to hold a large checkpoint twice, or wait while it is put together."""
+    parts: list[Part] = []
     table = []
     for name in sorted(arrays):
         dtype, raw = _raw(name, arrays[name])
@@ -86,7 +93,7 @@ def encode_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np
     gap = _padding(start)
     total = start + len(gap) + sum(map(len, parts))
     prefix = _PREFIX.pack(MAGIC, FORMAT, len(text), total)
-    return b"".join([prefix, _digest(prefix + text), text, gap, *parts])
+    return [prefix + _digest(prefix + text) + text + gap, *parts]
 
 
 def decode_checkpoint(data: bytes, migrations: Mapping[int, Migration] = MIGRATIONS) -> tuple[Header, Arrays]:
@@ -123,29 +130,43 @@ def state_digest(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.gene
     for name in sorted(arrays):
         dtype, raw = _raw(name, arrays[name])
         described = canonical_json({"name": name, "dtype": dtype, "shape": list(arrays[name].shape)})
-        digest.update(struct.pack("<Q", len(described)) + described + raw)
+        digest.update(struct.pack("<Q", len(described)) + described)
+        digest.update(raw)
     return digest.digest()
 
 
-def checkpoint_digest(data: bytes) -> bytes:
+def checkpoint_digest(*parts: Part) -> bytes:
     """Return BLAKE2b-256 over all bytes of a checkpoint, as a generation names it."""
-    return _digest(data)
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
 
 
-def split_chunks(data: bytes, chunk_bytes: int = CHUNK_BYTES_MAX) -> Iterator[bytes]:
-    """Cut a checkpoint into chunks to stage, in order."""
-    for start in range(0, len(data), chunk_bytes):
-        yield data[start : start + chunk_bytes]
+def split_chunks(parts: Iterable[Part], chunk_bytes: int = CHUNK_BYTES_MAX) -> Iterator[bytes]:
+    """Cut the pieces of a checkpoint into chunks to stage, in order: all of `chunk_bytes` but the last."""
+    waiting: list[Part] = []
+    room = chunk_bytes
+    for part in parts:
+        view = memoryview(part)
+        while len(view) >= room:
+            yield b"".join((*waiting, view[:room]))
+            waiting, view, room = [], view[room:], chunk_bytes
+        waiting.append(view)
+        room -= len(view)
+    if room < chunk_bytes:
+        yield b"".join(waiting)
 
 
-def _raw(name: str, array: NDArray[np.generic]) -> tuple[str, bytes]:
-    """Return (dtype, little-endian bytes) of an array that may be in a checkpoint."""
+def _raw(name: str, array: NDArray[np.generic]) -> tuple[str, memoryview]:
+    """Return (dtype, little-endian bytes) of an array that may be in a checkpoint; the bytes are the array's own where it has
+    them in that order."""
     dtype = array.dtype.newbyteorder("<").str
     if dtype not in DTYPES or array.ndim > DIMENSIONS_MAX or not 0 < len(name) <= NAME_CHARS_MAX:
         raise BadInput(
             f"checkpoint array {name[:NAME_CHARS_MAX]!r}: {array.ndim} dimensions of {dtype} cannot be kept", "bad_checkpoint"
         )
-    return dtype, np.ascontiguousarray(array, dtype).tobytes()
+    return dtype, np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data
 
 
 def _read_arrays(data: bytes, at: int, table: list[Any]) -> Arrays:

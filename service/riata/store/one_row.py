@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from riata.base.arrays import I64, U8
+from riata.base.arrays import F64, I64, U8, U32
 from riata.base.limits import VALUE_ABS_MAX
 from riata.store.records import IDS, decode_batch
 from riata.wire.batch import Batch
@@ -56,12 +55,13 @@ def decode_rows(payloads: Sequence[bytes]) -> Batch | None:
     return Batch(indptr, hashes, value, (label == _TRUE).astype(np.float64), np.ones(len(payloads)), event_id, with_id)
 
 
-def _numbers(whole: U8, at: I64, count: int) -> NDArray[Any]:
+def _numbers(whole: U8, at: I64, count: int) -> U32:
     """u32[len(at), count]: so many numbers of four bytes from each of these places on."""
-    return whole[at[:, None] + np.arange(4 * count)].view("<u4")
+    numbers: U32 = whole[at[:, None] + np.arange(4 * count)].view("<u4")
+    return numbers
 
 
-def _right(indptr: I64, hashes: NDArray[np.uint32], value: NDArray[np.float64]) -> bool:
+def _right(indptr: I64, hashes: U32, value: F64) -> bool:
     """Whether hashes rise within every row and values are within their bounds; not, where one is not a number."""
     rising = np.ones(len(hashes) + 1, np.bool_)
     rising[1:-1] = hashes[1:] > hashes[:-1]

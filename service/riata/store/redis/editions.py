@@ -21,7 +21,7 @@ ROUNDS_MAX: Final = 100
 
 def publish(models: Models, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
     """See `SharedStore.publish`. An edition of one piece is published by one call."""
-    pieces = [seal(part) for part in split_chunks(content)] or [seal(b"")]
+    pieces = [seal(part) for part in split_chunks([content])] or [seal(b"")]
     number = models.state(model).standing.edition + 1
     for _ in range(ROUNDS_MAX):
         numbered = dataclasses.replace(edition, number=number, epoch=owner.epoch)

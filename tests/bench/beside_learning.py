@@ -1,0 +1,265 @@
+"""What a prediction notices of learning at full speed in the same process, and what learning loses by predictions.
+
+One service, and a process that asks it for 500 predictions a second (POST /predict, 75 features) at fixed moments, whether or
+not the last were answered. In turns:
+
+- idle: nothing else happens.
+- learning: the same, while the writer learns rows of 75 features from memory as fast as it can, another model than is asked
+  (`fed`) or the very one (`asked`); no request is parsed or logged for it, so the learner itself is what predictions meet.
+- alone: the writer learns in the same way and nobody asks.
+- bulk: predictions beside bodies of 1000 rows, sent over two connections as fast as they are acknowledged after their fsync.
+  Here the event loop, the parsers and the store have work too, so this is no claim.
+
+Latency is counted from the moment a request was due. A prediction that is not answered with 200 has failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from tests.bench import contest, open_load, report
+from tests.bench.contest import Claim, Found, Measure, Side
+from tests.bench.fed_service import CONFIG, CONTROL, FED, Control
+from tests.bench.http_observe import NDJSON, ROWS, make_rows
+from tests.bench.service import ServiceFailed, connect
+from tests.running import ROOT, Running, free_port
+
+RATE: Final = 500
+IDLE: Final = "idle"
+LEARNING: Final = "learning"
+ALONE: Final = "alone"
+BULK: Final = "beside bulk bodies"
+BULK_MODEL: Final = "bulk"
+SENDERS: Final = 2
+BODIES: Final = 20
+REFUSED_WAIT_S: Final = 0.02
+P99_REACH: Final = 1.2
+SPEED_REACH: Final = 0.9
+
+
+class House:
+    """The service, what feeds it and what asks it."""
+
+    def __init__(self, running: Running, control: Control, asking: subprocess.Popen[str], seconds: float) -> None:
+        self.running = running
+        self.seconds = seconds
+        self._control = control
+        self._asking = asking
+        self._pid = psutil.Process(running.process.pid)
+        self._bodies = make_rows(BODIES).bodies
+
+    def ask(self) -> dict[str, float]:
+        """Have RATE predictions a second asked for."""
+        if self._asking.stdin is None or self._asking.stdout is None:
+            raise ServiceFailed("the load has no pipes")
+        self._asking.stdin.write(json.dumps({"rate": RATE, "seconds": self.seconds}) + "\n")
+        self._asking.stdin.flush()
+        line = self._asking.stdout.readline()
+        if not line:
+            raise ServiceFailed("the load has ended, its reason is above")
+        told: dict[str, float] = json.loads(line)
+        return told
+
+    def idle(self) -> Measure:
+        """Predictions of a service that does nothing else."""
+        return self._measured(self.ask)
+
+    def learning(self) -> Measure:
+        """Predictions while it learns."""
+        with self._fed() as rows:
+            measure = self._measured(self.ask)
+        return _with(measure, rows)
+
+    def alone(self) -> Measure:
+        """Learning, and no predictions."""
+
+        def wait() -> dict[str, float]:
+            time.sleep(self.seconds)
+            return {"asked": round(RATE * self.seconds)}
+
+        with self._fed() as rows:
+            measure = self._measured(wait)
+        return _with(measure, rows)
+
+    def bulk(self) -> Measure:
+        """Predictions while bodies come in over HTTP."""
+        stop = threading.Event()
+        acknowledged = [0] * SENDERS
+
+        def send(lane: int) -> None:
+            connection = connect(self.running.port)
+            at = lane
+            while not stop.is_set():
+                try:
+                    body = self._bodies[at % BODIES]
+                    acknowledged[lane] += connection.call("POST", f"/models/{BULK_MODEL}/observe", body, NDJSON)["accepted"]
+                    at += SENDERS
+                except ServiceFailed:  # it asks to wait, as it should where learning is behind
+                    time.sleep(REFUSED_WAIT_S)
+
+        senders = [threading.Thread(target=send, args=(lane,)) for lane in range(SENDERS)]
+        for sender in senders:
+            sender.start()
+        begun = time.perf_counter()
+        try:
+            measure = self._measured(self.ask)
+        finally:
+            stop.set()
+            for sender in senders:
+                sender.join()
+        took = time.perf_counter() - begun
+        return _with(measure, {"rows_s": sum(acknowledged) / took})
+
+    def _measured(self, work: object) -> Measure:
+        assert callable(work)
+        used = self._pid.cpu_times()
+        begun = time.perf_counter()
+        told = work()
+        took = time.perf_counter() - begun
+        after = self._pid.cpu_times()
+        cpu_s = after.user + after.system - used.user - used.system
+        return Measure(took, cpu_s, round(told["asked"]), {key: value for key, value in told.items() if key != "asked"})
+
+    @contextmanager
+    def _fed(self) -> Iterator[dict[str, float]]:
+        """Learning meanwhile; afterwards `rows_s` is how fast."""
+        rows: dict[str, float] = {}
+        self._control.tell("feed")
+        time.sleep(0.3)
+        begun, first = time.perf_counter(), self._control.tell("applied")
+        yield rows
+        rows["rows_s"] = (self._control.tell("applied") - first) / (time.perf_counter() - begun)
+        self._control.tell("rest")
+        time.sleep(0.3)
+
+
+def _with(measure: Measure, rows: dict[str, float]) -> Measure:
+    return Measure(measure.seconds, measure.cpu_s, measure.units, {**measure.facts, **rows})
+
+
+@contextmanager
+def house(asked: str, seconds: float) -> Iterator[House]:
+    """A service with the models that are fed, asked and sent to."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        port = free_port()
+        kept = {CONTROL: str(port), "RIATA_LOG_KEEP_EVENTS": "100000"}
+        running = stack.enter_context(Running(Path(folder) / "data", kept, module="tests.bench.fed_service"))
+        running.start()
+        connection = connect(running.port)
+        connection.call("PUT", f"/models/{FED}", json.dumps(CONFIG).encode())
+        connection.call("PUT", f"/models/{BULK_MODEL}", b"{}")
+        body = make_rows(1).bodies[0]
+        connection.call("POST", f"/models/{BULK_MODEL}/observe", body, NDJSON)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
+        command = [sys.executable, "-m", "tests.bench.open_load", str(running.port), asked]
+        asking = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        stack.callback(asking.wait, 60)
+        stack.callback(asking.kill)
+        yield House(running, Control(port), asking, seconds)
+        running.kill()  # what was fed is in no log: there is nothing to save
+
+
+def same(first: dict[str, Measure]) -> str:
+    """Why the sides did not do the same; empty where they did."""
+    failed = {name: measure.facts["failed"] for name, measure in first.items() if measure.facts.get("failed")}
+    if failed:
+        return f"predictions failed before anything was timed: {failed}"
+    if len({measure.units for measure in first.values()}) > 1:
+        return "the sides were not asked for the same number of predictions"
+    if any(measure.facts["rows_s"] <= 0 for name, measure in first.items() if name in (LEARNING, ALONE)):
+        return "nothing was learnt"
+    return ""
+
+
+def ratio(found: Found, fact: str, over: str, under: str) -> float:
+    """Median over the rounds of one side's figure over another's."""
+    pairs = zip(found[over], found[under], strict=True)
+    return statistics.median(one.facts[fact] / other.facts[fact] for one, other in pairs)
+
+
+def claims(found: Found) -> list[Claim]:
+    """What is to be reached."""
+    failed = sum(measure.facts.get("failed", 0.0) for name in (IDLE, LEARNING) for measure in found[name])
+    return [
+        Claim("p99 of a prediction", "while learning", "idle", ratio(found, "p99_us", LEARNING, IDLE), P99_REACH, at_most=True),
+        Claim("speed of learning", "beside predictions", "alone", ratio(found, "rows_s", LEARNING, ALONE), SPEED_REACH),
+        Claim("predictions that failed", "while learning", "none", failed, 0.0, at_most=True),
+    ]
+
+
+def table(found: Found) -> str:
+    """Latencies, speed and CPU of every side: medians over the rounds, and the range of p99."""
+    rows = []
+    for name, measures in found.items():
+        facts = measures[0].facts
+
+        def middle(fact: str, measures: list[Measure] = measures) -> float:
+            return contest.fact(measures, fact)
+
+        asked = ["", "", "", "", ""]
+        if "p99_us" in facts:
+            p99 = [measure.facts["p99_us"] for measure in measures]
+            failed = sum(measure.facts["failed"] for measure in measures)
+            asked = [f"{middle('p50_us'):,.0f}", f"{middle('p99_us'):,.0f}", f"{min(p99):,.0f}-{max(p99):,.0f}"]
+            asked += [f"{middle('p999_us'):,.0f}", f"{failed:.0f}"]
+        learnt = f"{middle('rows_s'):,.0f}" if "rows_s" in facts else ""
+        cores = statistics.median(measure.cpu_s / measure.seconds for measure in measures)
+        rows.append([name, *asked, learnt, f"{cores:.2f}"])
+    return report.table(
+        ["side", "p50 µs", "p99 µs", "range", "p99.9 µs", "failed", "rows learnt a second", "cores of the service"], rows
+    )
+
+
+def main() -> int:
+    """Run and report."""
+    parser = contest.arguments(__doc__ or "")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each side in each round")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    seconds, repeats = (1.0, 1) if options.quick else (options.seconds, options.repeats)
+    tables = []
+    claimed: list[Claim] = []
+    for asked in (BULK_MODEL, FED):
+        with house(asked, seconds) as at:
+            sides = [Side(IDLE, at.idle), Side(LEARNING, at.learning), Side(ALONE, at.alone)]
+            if asked == BULK_MODEL:
+                sides.append(Side(BULK, at.bulk))
+            found = contest.contest(sides, repeats, same)
+        claimed += claims(found) if asked == FED else []
+        what = "the model that learns" if asked == FED else "a model beside the one that learns"
+        tables.append(f"## Asked: {what}\n\n{table(found)}")
+    note = (
+        f"{RATE} predictions a second over {open_load.CONNECTIONS} connections, {seconds:g} s a side, {repeats} rounds; "
+        f"{ROWS} rows a record. Claims are of the model that learns, which is published anew five times a second."
+    )
+    contest.report_page(
+        "beside_learning",
+        "Predictions beside learning",
+        (__doc__ or "").partition("\n\n")[2],
+        claimed,
+        list(reversed(tables)),
+        [note],
+        "python -m tests.bench.beside_learning" + (" --quick" if options.quick else ""),
+        ["uvicorn", "uvloop", "numba", "numpy"],
+        write=not options.no_write,
+        trial=options.quick,
+    )  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

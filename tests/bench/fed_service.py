@@ -1,0 +1,122 @@
+"""The real service, which learns from rows that are already in its memory whenever it is told to.
+
+`python -m tests.bench.fed_service serve ...` is `riata serve ...` with one thread more: it makes bodies of rows once, and while
+`feed` is on hands them to the writer over and over, as records that continue the log of the model FED, never more than AHEAD
+before they are learnt. So learning runs at full speed, and nothing but it: nothing is parsed, written or sent meanwhile.
+It is told over a socket on the port in BENCH_CONTROL, a line at a time: `feed`, `rest`, `applied`; each is answered
+with the number of events that the model has learnt.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import socketserver
+import sys
+import threading
+import time
+from typing import Any, Final
+
+from riata import wiring
+from riata.cli.app import main
+from riata.run.engine import Engine
+from riata.run.inbox import Logged
+from riata.store.records import next_chain
+from riata.store.store import Record
+from riata.wire.batch import Batch
+from riata.wire.encoder import EncoderConfig
+from riata.wire.parse import Context, parse_examples
+from tests.bench.http_observe import NDJSON, ROWS, make_rows
+
+CONTROL: Final = "BENCH_CONTROL"
+FED: Final = "fed"
+BODIES: Final = 40
+AHEAD: Final = 8
+CONFIG: Final = {
+    "encoder": {"bits": 22},
+    "checkpoint_every_s": 86_400,  # these rows are in no log, so no checkpoint can be of them
+    "checkpoint_every_events": 10**9,
+}
+
+
+class Feeder:
+    """Feeds the writer of `engine` while `on`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.on = threading.Event()
+        self._taken: Batch | None = None
+        threading.Thread(target=self._run, name="feeder", daemon=True).start()
+
+    def applied(self) -> int:
+        """How many events the model has learnt."""
+        learning = self._engine.learning
+        belief = None if learning is None else learning.writer.beliefs().get(FED)
+        return 0 if belief is None else belief.applied
+
+    def _run(self) -> None:
+        context = Context(EncoderConfig(bits=22))
+        batches = [parse_examples(body, NDJSON, context, labelled=True).batch for body in make_rows(BODIES).bodies]
+        self.on.wait()
+        learning = self._engine.learning
+        if learning is None:
+            raise RuntimeError("the service does not learn")
+        belief = learning.writer.beliefs()[FED]
+        seq, chain, digest = belief.applied, belief.chain, bytes(32)
+        at = 0
+        while True:
+            self.on.wait()
+            if seq - self.applied() >= AHEAD * ROWS:
+                time.sleep(0.002)
+                continue
+            chain = next_chain(chain, digest)
+            batch = batches[at % BODIES]
+            learning.writer.put(Logged(Record(FED, "observe", seq + 1, batch.n, 0, b"", digest, chain), batch))
+            seq += batch.n
+            at += 1
+
+
+def control(feeder: Feeder, port: int) -> None:
+    """Do what is told, until the process ends."""
+
+    class Told(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            for line in self.rfile:
+                if line == b"feed\n":
+                    feeder.on.set()
+                elif line == b"rest\n":
+                    feeder.on.clear()
+                self.wfile.write(b"%d\n" % feeder.applied())
+
+    socketserver.TCPServer.allow_reuse_address = True
+    socketserver.TCPServer(("127.0.0.1", port), Told).serve_forever()
+
+
+class Control:
+    """The other end, in the bench."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._answers = self._socket.makefile("rb")
+
+    def tell(self, word: str) -> int:
+        """Send a word; returns how many events are learnt."""
+        self._socket.sendall(word.encode() + b"\n")
+        return int(self._answers.readline())
+
+
+def run() -> None:
+    """`riata serve`, with a feeder beside it."""
+    build = wiring.build_engine
+
+    def build_fed(*arguments: Any, **named: Any) -> Engine:
+        engine = build(*arguments, **named)
+        threading.Thread(target=control, args=(Feeder(engine), int(os.environ[CONTROL])), daemon=True).start()
+        return engine
+
+    wiring.build_engine = build_fed
+    main()
+
+
+if __name__ == "__main__":
+    sys.exit(run())  # type: ignore[func-returns-value]
