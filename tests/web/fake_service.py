@@ -23,6 +23,7 @@ from riata.run.looking import Looked, PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.published import Published
 from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.web.service import Told
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context
@@ -102,6 +103,16 @@ class FakeService:
 
     def names(self, model: str) -> NameBook:
         return self.model(model).book
+
+    def observe_soon(
+        self,
+        model: str,  # noqa: ARG002
+        body: bytes,  # noqa: ARG002
+        content_type: str,  # noqa: ARG002
+        key: str | None,  # noqa: ARG002
+        told: Told,  # noqa: ARG002
+    ) -> bool:
+        return False
 
     async def observe_small(
         self,

@@ -93,7 +93,9 @@ class Service:
     def observe_soon(self, model: str, body: bytes, content_type: str, key: str | None, told: Settle) -> bool:
         """Take a small body of labelled rows as it came, together with others; `key` is an Idempotency-Key. False where it has to
         be parsed and given to `observe` by itself. `told` is called in the event loop with what became of it once it is
-        durable, the error, or None where it has to go by itself after all. Raises as `observe` does before it is logged."""
+        durable, the error, or None where it has to go by itself after all. Raises as `context` and `observe` do before anything
+        is logged."""
+        self.published(model)
         self._engine.require_role("observe")
         self._engine.require_accepting(model)
         return self._arena.put(model, body, content_type, key, told)

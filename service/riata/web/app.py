@@ -87,7 +87,8 @@ def create_app(
         redirect_slashes=False,
     )
     predict = Predict(tools)
-    hot = hot_routes(Observe(tools, meters), predict)
+    observe = Observe(tools, meters)
+    hot = hot_routes(observe, predict)
     app.router.routes.extend(hot)
     app.include_router(model_routes(service, admin, settings))
     app.include_router(tuning_routes(service, admin, settings))
@@ -102,7 +103,7 @@ def create_app(
     acting = gate if gate and gate.acts else None
     app.add_middleware(Shell, meters=meters, lane=Lane(hot), service=service, gate=acting)
     app.state.meters = meters
-    app.state.fast_lane = FastLane(hot_lines(predict), meters, service, acting) if settings.fast_lane else None
+    app.state.fast_lane = FastLane(hot_lines(observe, predict), meters, service, acting) if settings.fast_lane else None
     return app
 
 
@@ -115,10 +116,13 @@ def hot_routes(observe: Handler, predict: Handler) -> list[Route]:
     return found
 
 
-def hot_lines(predict: Predict) -> list[HotLine]:
+def hot_lines(observe: Observe, predict: Predict) -> list[HotLine]:
     """Build the lines of the fast lane. Each is one of the hot routes too, which take what a line does not."""
-    paths = ("/predict", "/models/{model}/predict")
-    return [HotLine(method, path, predict.at_once) for path in paths for method in ("GET", "POST")]
+    found = []
+    for prefix in ("", "/models/{model}"):
+        found.append(HotLine("POST", f"{prefix}/observe", observe.soon))
+        found += [HotLine(method, f"{prefix}/predict", predict.at_once) for method in ("GET", "POST")]
+    return found
 
 
 def allowed_methods(path: str) -> bytes:

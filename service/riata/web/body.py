@@ -56,12 +56,11 @@ def content_type(scope: Scope) -> str:
     return (header(scope, b"content-type") or b"").decode("latin-1")
 
 
-def idempotency_key(scope: Scope) -> str | None:
-    """Return the Idempotency-Key header, None where it is absent.
+def idempotency_key(raw: bytes | None) -> str | None:
+    """Read an Idempotency-Key header, None where it is absent.
 
     Raises `BadInput` (bad_idempotency_key) unless it is 1 to 200 visible ASCII characters.
     """
-    raw = header(scope, b"idempotency-key")
     if raw is None:
         return None
     if not 1 <= len(raw) <= 200 or not all(0x21 <= byte <= 0x7E for byte in raw):

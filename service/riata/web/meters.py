@@ -63,6 +63,7 @@ class Meters:
             registry=self.registry,
         )
         self._rows = Counter("riata_rows", "Rows sent to observe.", ("model", "outcome"), registry=self.registry)
+        self._row_children: dict[tuple[str, str], Counter] = {}
         self._request_children: dict[tuple[str, str, int], Counter] = {}
         self._duration_children: dict[str, Histogram] = {}
         self.registry.register(ServiceCollector(service))
@@ -86,7 +87,10 @@ class Meters:
         """Count what became of the rows of one request. `model` exists, so the number of series is bounded."""
         for outcome, count in counts(observed).items():
             if count:
-                self._rows.labels(model, outcome).inc(count)
+                counter = self._row_children.get((model, outcome))
+                if counter is None:
+                    counter = self._row_children[model, outcome] = self._rows.labels(model, outcome)
+                counter.inc(count)
 
     def text(self) -> bytes:
         """Return everything in the text format of Prometheus."""

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from starlette.types import Receive, Scope
 
-from riata.base.errors import BadInput
+from riata.base.errors import BadInput, RiataError
 from riata.run.outcome import Observed, RowsRefused
 from riata.web.answers import Answer, json_answer
-from riata.web.body import content_type, idempotency_key, read_body
+from riata.web.body import content_type, header, idempotency_key, read_body
+from riata.web.fast_lane import LATER, NOT_HERE, FastRequest, Reply, Verdict
 from riata.web.hot import Tools
 from riata.web.meters import Meters
 from riata.web.options import flag, model_in_path, read_options
-from riata.web.problems import counts, shown
+from riata.web.problems import answer_error, counts, internal, shown
 from riata.web.settings import INLINE_BYTES_MAX
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
 from riata.wire.together import id_of
 
+log = logging.getLogger("riata.web")
 OPTIONS: Final = ("wait", "atomic")
 
 
@@ -32,6 +36,7 @@ class Observe:
 
     tools: Tools
     meters: Meters
+    under_way: set[asyncio.Task[None]] = field(default_factory=set)  # requests of the fast lane that went by themselves
 
     async def __call__(self, scope: Scope, receive: Receive) -> Answer:
         """Parse, append, answer once the rows are durable. Raises errors of `riata.base.errors`."""
@@ -40,7 +45,7 @@ class Observe:
         options = read_options(scope["query_string"], OPTIONS)
         wait_applied = wants_applied(options)
         atomic = flag(options, "atomic")
-        key = idempotency_key(scope)
+        key = idempotency_key(header(scope, b"idempotency-key"))
         context = service.context(model, labelled=True)
         body = await read_body(scope, receive, settings.body_bytes_max, settings.body_deadline_s)
         kind = content_type(scope)
@@ -48,8 +53,43 @@ class Observe:
         if observed is None:
             parsed = await self._parse(body, kind, context, key)
             observed = await self._append(model, parsed, atomic, wait_applied)
+        return self._answer(model, observed, wait_applied)
+
+    def soon(self, request: FastRequest, reply: Reply) -> Answer | Verdict:
+        """Take a small request of the fast lane, without options, to be answered with others once it is durable."""
+        if request.query or len(request.body) > self.tools.settings.body_bytes_max:
+            return NOT_HERE
+        key = idempotency_key(request.headers.get(b"idempotency-key"))
+        kind = request.headers.get(b"content-type", b"").decode("latin-1")
+        told = partial(self._told, request, kind, key, reply)
+        return LATER if self.tools.service.observe_soon(request.model, request.body, kind, key, told) else NOT_HERE
+
+    def _told(self, request: FastRequest, kind: str, key: str | None, reply: Reply, told: Observed | RiataError | None) -> None:
+        if isinstance(told, Observed):
+            reply(self._answer(request.model, told, False))
+        elif told is not None:
+            reply(answer_error(told))
+        else:
+            task = asyncio.get_running_loop().create_task(self._by_itself(request, kind, key, reply))
+            self.under_way.add(task)
+            task.add_done_callback(self.under_way.discard)
+
+    async def _by_itself(self, request: FastRequest, kind: str, key: str | None, reply: Reply) -> None:
+        """Answer a request of the fast lane that could not be logged together with others."""
+        model = request.model
+        try:
+            parsed = parse_with_ids(request.body, kind, self.tools.service.context(model, labelled=True), key)
+            answer = self._answer(model, await self._append(model, parsed, False, False), False)
+        except RiataError as error:
+            answer = answer_error(error)
+        except Exception:
+            log.exception("POST %s failed", request.line.template)
+            answer = internal().answer()
+        reply(answer)
+
+    def _answer(self, model: str, observed: Observed, waited: bool) -> Answer:
         self.meters.rows(model, observed)
-        return json_answer(answer_document(observed, wait_applied), 200 if observed.applied and wait_applied else 202)
+        return json_answer(answer_document(observed, waited), 200 if observed.applied and waited else 202)
 
     async def _parse(self, body: bytes, kind: str, context: Context, key: str | None) -> Parsed:
         if len(body) <= INLINE_BYTES_MAX:

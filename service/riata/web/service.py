@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from riata.base.errors import RiataError
 from riata.predict.name_book import NameBook
 from riata.run.config import ModelConfig
 from riata.run.health import Health
@@ -14,6 +15,8 @@ from riata.run.outcome import Observed
 from riata.run.published import Published
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed
+
+Told = Callable[[Observed | RiataError | None], None]
 
 
 class ServiceProtocol(Protocol):
@@ -44,6 +47,10 @@ class ServiceProtocol(Protocol):
 
     async def observe(self, model: str, parsed: Parsed, *, atomic: bool, wait_applied: bool) -> Observed:
         """Append rows; returns once they are durable."""
+        ...
+
+    def observe_soon(self, model: str, body: bytes, content_type: str, key: str | None, told: Told) -> bool:
+        """Begin what `observe_small` does; `told` is called with what became of it. False where nothing was begun."""
         ...
 
     async def observe_small(
