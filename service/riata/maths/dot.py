@@ -25,13 +25,16 @@ def bucket_starts(slot: U32, shift: int, bucket: U32) -> None:
 
     Returns            nothing
     Cost               O(nnz + b)
-    Source             interpolation by a radix; this module's first lines
+    Source             interpolation by a radix; this module's first lines. Counts, added up, as a counting sort begins
     """
-    entry = 0
     for i in range(bucket.shape[0]):
-        while entry < slot.shape[0] and (np.int64(slot[entry]) >> shift) < i:
-            entry += 1
-        bucket[i] = entry
+        bucket[i] = 0
+    for entry in range(slot.shape[0]):  # no machine can guess how many a bucket has, so nothing here depends on a guess
+        bucket[(np.int64(slot[entry]) >> shift) + 1] += np.uint32(1)
+    before = np.uint32(0)
+    for i in range(bucket.shape[0]):
+        before += bucket[i]
+        bucket[i] = before
 
 
 @kernel
