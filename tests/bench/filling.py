@@ -38,7 +38,7 @@ def bodies(names: int) -> list[bytes]:
 
 
 def fill(port: int, model: str, made: Sequence[bytes], events: int) -> int:
-    """Send `events` rows to `model` (a whole number of bodies, all of them in turn), wait until learnt; returns the last event."""
+    """Send `events` rows to `model`, in whole bodies, all of them in turn; wait until learnt. Returns the last event."""
     count = -(-events // ROWS)
     failed: list[Exception] = []
     last = [0] * CONNECTIONS

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from riata.learn.slot_list import SlotList, zero_table
+from riata.learn.slot_list import SlotList
 
 
 def _append(slots: SlotList, counts: np.ndarray[tuple[int], np.dtype[np.int64]], at: int, more: list[int]) -> None:
@@ -48,12 +47,3 @@ def test_room_is_made_only_where_it_is_needed() -> None:
     assert not slots.has_room(len(first) + 1)
     slots.make_room(len(first) + 1)
     assert slots.has_room(len(first) + 1)
-
-
-@pytest.mark.parametrize("width", [1, 2, 4, 8])
-def test_table_is_zero_and_no_line_lies_across_two_cache_lines(width: int) -> None:
-    for _ in range(10):
-        table = zero_table(16, width)
-        assert table.shape == (16, width)
-        assert not table.any()
-        assert table.ctypes.data % 64 == 0

@@ -10,7 +10,8 @@ from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
 from riata.learn.ftrl_proximal_config import FtrlProximalConfig, kernel_settings
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights
-from riata.learn.slot_list import SlotList, zero_table
+from riata.learn.pages import Pages, zero_table
+from riata.learn.slot_list import SlotList
 from riata.maths import ftrl_row
 from riata.maths.ftrl_row import Scratch, Table, intercept_of
 from riata.maths.ftrl_step import collect, learn_rows
@@ -90,6 +91,7 @@ class FtrlProximal:
         self._start_empty()
         table = self._table
         slot = arrays["slot"].astype(np.uint32)
+        self._pages.expect(len(slot))
         table.line[slot, ftrl_row.Z] = arrays["z"]
         table.line[slot, ftrl_row.SQUARES] = arrays["squares"]
         table.scalars[:] = arrays["scalars"]
@@ -131,6 +133,7 @@ class FtrlProximal:
             counts=counts,
             scalars=np.zeros(ftrl_row.SCALARS, np.float64),
         )
+        self._pages = Pages(self._table.line)
 
     def _make_room(self, features: int) -> None:
         """See to it that the lists can take every feature of a batch.
@@ -143,6 +146,7 @@ class FtrlProximal:
             self._alive.make_room(max(features, len(self._alive)))
         self._seen.make_room(features)
         self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
+        self._pages.tend(len(self._seen), features)
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""

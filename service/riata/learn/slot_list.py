@@ -1,4 +1,4 @@
-"""What learners with a table of 2^bits lines share: the table, and lists of the lines that have anything in them."""
+"""What learners with a table of 2^bits lines share: lists of the lines that have anything in them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, U32
+from riata.base.arrays import I64, U32
 from riata.maths.slots import merge_tail
 
-_CACHE_LINE_BYTES: Final = 64
 _ROOM_MIN: Final = 1024
-
-
-def zero_table(lines: int, width: int) -> F64:
-    """A zeroed table f64[lines, width] that starts on a cache line, so that no line of it lies across two where width is a
-    power of two. Untouched pages cost nothing."""
-    spare = _CACHE_LINE_BYTES // 8
-    flat = np.zeros(lines * width + spare, np.float64)
-    start = -flat.ctypes.data % _CACHE_LINE_BYTES // 8
-    return flat[start : start + lines * width].reshape(lines, width)
 
 
 class SlotList:

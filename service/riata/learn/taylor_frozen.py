@@ -159,6 +159,7 @@ def thaw(state: TaylorState, arrays: Arrays, bits: int) -> None:
 def _thaw_outside(state: TaylorState, arrays: Arrays) -> None:
     s = state.arrays
     line, slot = s.outside.line, arrays["outside_slot"].astype(np.uint32)
+    state.pages.expect(len(slot))
     for name, column in _outside_columns(state.settings).items():
         line[slot, column] = arrays[name]
     peak = arrays["outside_peak"].astype(np.float64)

@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from riata.learn.slot_list import SlotList, zero_table
+from riata.learn.pages import Pages, zero_table
+from riata.learn.slot_list import SlotList
 from riata.learn.taylor_penalties import places_for
 from riata.maths.block import SIZE, grown, new_block
 from riata.maths.sketch_map import fill_places
@@ -72,6 +73,7 @@ class TaylorState:
         block = new_block(cap)
         block.counts[SIZE] = 1
         line = zero_table(1 if settings.outside == NOTHING else slots, COLUMNS)
+        self.pages = Pages(line)
         self.arrays = State(
             members=Members(block, np.full(cap, -1, np.int64), places_for(cap)),
             outside=Outside(line, self.alive.slot, self.seen.slot, self.waiting.slot),
@@ -113,6 +115,7 @@ class TaylorState:
         """See to it that lists and held rows can take so many rows with so many features in all."""
         counts, held = self.arrays.counts, self.arrays.held
         if self.settings.outside != NOTHING:
+            self.pages.tend(len(self.seen), features)
             self.seen.make_room(features)
             if self.settings.exchanges:
                 # No slot waits twice, so those seen are the most that can.

@@ -12,7 +12,8 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
 from riata.learn.learner import Link, Shadow, Sketch, Stepped, Weights
-from riata.learn.slot_list import SlotList, zero_table
+from riata.learn.pages import Pages, zero_table
+from riata.learn.slot_list import SlotList
 from riata.learn.truncated_gradient_config import TruncatedGradientConfig, kernel_settings
 from riata.maths import truncated_row
 from riata.maths.rows import Rows
@@ -123,6 +124,7 @@ class TruncatedGradient:
         self._start_empty()
         table = self._table
         slot, seen = arrays["slot"].astype(np.uint32), arrays.get("seen", np.empty(0)).astype(np.uint32)
+        self._pages.expect(max(len(slot), len(seen)))
         table.line[slot, truncated_row.BETA] = arrays["beta"]
         table.line[slot, truncated_row.TAU] = arrays["tau"]
         if self._settings.adaptive:
@@ -176,6 +178,7 @@ class TruncatedGradient:
             counts=counts,
             scalars=np.zeros(truncated_row.SCALARS, np.float64),
         )
+        self._pages = Pages(self._table.line)
 
     def _make_room(self, features: int) -> None:
         """See to it that the lists can take every feature of a batch.
@@ -189,6 +192,7 @@ class TruncatedGradient:
         if self._settings.adaptive:
             self._seen.make_room(features)
         self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
+        self._pages.tend(len(self._seen if self._settings.adaptive else self._alive), features)
 
     def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
         """Copies of two neighbouring columns of the table, for some slots."""

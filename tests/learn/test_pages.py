@@ -1,0 +1,119 @@
+"""Tables are zero and lie well; a table with few used lines takes little memory, and one with many takes large pages."""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from riata.base.arrays import F64
+from riata.base.limits import FEATURES_PER_REQUEST_MAX
+from riata.learn import pages
+from riata.learn.pages import Pages, zero_table
+
+LINES, WIDTH = 2**20, 4  # 32 MiB
+FEW = 2048  # a quarter of its pages of 4 KiB
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system decides")
+
+
+@pytest.mark.parametrize("lines", [16, 2**17 + 1])
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+def test_a_table_is_zero_and_no_line_lies_across_two_cache_lines(lines: int, width: int) -> None:
+    for _ in range(3):
+        table = zero_table(lines, width)
+        assert table.shape == (lines, width)
+        assert table.flags.c_contiguous
+        assert table.flags.writeable
+        assert not table.any()
+        assert table.ctypes.data % 64 == 0
+        table[:] = 1.0  # the next one is zero all the same
+
+
+def resident(table: F64) -> int:
+    """Bytes of the table that are in memory, from the list of the process's mappings."""
+    at, found = table.ctypes.data, False
+    for line in Path("/proc/self/smaps").read_text(encoding="ascii").splitlines():
+        head = line.split()[0]
+        if "-" in head and not head.endswith(":"):
+            start, stop = (int(part, 16) for part in head.split("-"))
+            found = start <= at < stop
+        elif found and head == "Rss:":
+            return 1024 * int(line.split()[1])
+    raise AssertionError("the table is in no mapping")
+
+
+@LINUX
+def test_a_table_with_few_used_lines_takes_their_small_pages_only() -> None:
+    table = zero_table(LINES, WIDTH)
+    kept = Pages(table)
+    kept.tend(0, 100)
+    table[:: LINES // 100, 0] = 1.0
+    kept.tend(100, 100)
+    assert resident(table) <= 102 * 4096
+
+
+class Asked:
+    """Stands for the system: takes note, and refuses where it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, refuses: bool = False) -> None:
+        self.calls: list[tuple[int, int]] = []
+        self.refuses = refuses
+        monkeypatch.setattr(pages, "_advise", self.advise)
+
+    def advise(self, _table: F64, at: int, length: int, advice: int) -> bool:
+        if advice != mmap.MADV_NOHUGEPAGE:
+            self.calls.append((at, length))
+        return not (self.refuses and advice == pages.COLLAPSE)
+
+
+@LINUX
+def test_large_pages_are_asked_for_once_many_lines_are_used_and_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    kept = Pages(zero_table(LINES, WIDTH))
+    kept.tend(FEW, 10)
+    assert asked.calls == []
+    for _ in range(5):
+        kept.tend(FEW + 1, 10)
+    size = 32 * 2**20
+    assert asked.calls == [(0, size), (0, size // 2), (size // 2, size // 2)]
+
+
+@LINUX
+def test_what_is_about_to_be_full_begins_with_large_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    for lines, calls in ((FEW, 0), (FEW + 1, 1)):
+        kept = Pages(zero_table(LINES, WIDTH))
+        kept.expect(lines)
+        kept.tend(FEW, 10)
+        assert len(asked.calls) == calls
+    whole_file = Pages(zero_table(LINES, WIDTH))
+    whole_file.tend(0, FEATURES_PER_REQUEST_MAX)
+    assert len(asked.calls) == 1
+    whole_file.tend(0, FEATURES_PER_REQUEST_MAX + 1)
+    whole_file.tend(10, 10)
+    assert len(asked.calls) == 2
+
+
+@LINUX
+def test_a_system_that_refuses_to_move_pages_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch, refuses=True)
+    kept = Pages(zero_table(LINES, WIDTH))
+    for _ in range(5):
+        kept.tend(FEW + 1, 10)
+    assert len(asked.calls) == 2
+
+
+@LINUX
+def test_a_table_keeps_its_numbers_when_its_pages_change() -> None:
+    table = zero_table(LINES, WIDTH)
+    kept = Pages(table)
+    rng = np.random.default_rng(1)
+    at = rng.integers(0, LINES, 3 * FEW)
+    table[at, 1] = at
+    for _ in range(4):
+        kept.tend(len(at), 10)
+    assert (table[at, 1] == at).all()
+    assert np.count_nonzero(table) == np.count_nonzero(np.unique(at))
