@@ -29,7 +29,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from riata.store.records import encode_batch
+from riata.store.payload import encode_batch
 from riata.store.sqlite.store import SqliteStore, open_sqlite
 from riata.store.store import Append
 from riata.wire.batch import Batch

@@ -36,7 +36,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from riata.store.records import encode_batch
+from riata.store.payload import encode_batch
 from riata.store.redis.store import open_redis
 from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append, Store

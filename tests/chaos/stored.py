@@ -20,7 +20,8 @@ import redis
 KINDS = {1: "observe", 2: "config", 3: "skip", 4: "restore", 5: "upgrade"}
 CODES = {kind: code for code, kind in KINDS.items()}
 SEQ_BITS = 44
-WIDE, REAL, WEIGHTED, IDS = 1, 2, 4, 8
+WIDE, REAL, WEIGHTED, IDS, LONG = 1, 2, 4, 8, 16
+VALUES = ("d", "f", "", "B", "b", "H", "h", "i")  # by form; 1 where there are no bytes
 
 
 @dataclass(frozen=True)
@@ -205,21 +206,24 @@ def chain_before_all(lineage: bytes) -> bytes:
 
 def rows_of(payload: bytes) -> list[Row]:
     """The events of an `observe` payload, field by field as `service/docs/formats.md` draws them."""
-    _, flags, _, n, nnz, total = struct.unpack_from("<BBHIII", payload)
+    version, flags, form, digits, n, nnz, total = struct.unpack_from("<BBBBIII", payload)
     assert total == len(payload)
+    if version == 1:
+        flags, form = flags & ~WIDE | LONG, 0 if flags & WIDE else 1
     at = 16
 
-    def take(form: str, count: int) -> list[Any]:
+    def take(code: str, count: int) -> list[Any]:
         nonlocal at
-        parts = list(struct.unpack_from(f"<{count}{form}", payload, at))
-        at += struct.calcsize(f"<{count}{form}")
+        parts = list(struct.unpack_from(f"<{count}{code}", payload, at))
+        at += struct.calcsize(f"<{count}{code}")
         return parts
 
     def bits() -> list[int]:
         return [byte >> (7 - i) & 1 for byte in take("B", (n + 7) // 8) for i in range(8)][:n]
 
-    lengths = take("I", n)
-    hashes, values = take("I", nnz), take("d" if flags & WIDE else "f", nnz)
+    lengths = take("I" if flags & LONG else "H", n)
+    hashes = take("I", nnz)
+    values = [value / 10**digits for value in take(VALUES[form], nnz)] if VALUES[form] else [1.0] * nnz
     labels = take("d", n) if flags & REAL else bits()
     weights = take("d", n) if flags & WEIGHTED else [1.0] * n
     has_id = bits() if flags & IDS else [0] * n

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from riata.run.replay import replay
-from riata.store import records
+from riata.store.payload import decode_batch
 from riata.store.sqlite.store import read_sqlite
 from tests.running import Running
 
@@ -56,7 +56,7 @@ def logged_labels(directory: Path) -> list[float]:
         assert report.equal
         assert report.compared
         payloads = [record.payload for record in store.read("m", 0, 2**30) if record.kind == "observe"]
-        return [label for payload in payloads for label in records.decode_batch(payload).label.tolist()]
+        return [label for payload in payloads for label in decode_batch(payload).label.tolist()]
     finally:
         store.close()
 

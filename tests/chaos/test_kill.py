@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from riata.run.replay import replay
-from riata.store import records
+from riata.store.payload import decode_batch
 from riata.store.sqlite.store import read_sqlite
 from tests.running import Running
 
@@ -154,7 +154,7 @@ def logged_ids(directory: Path) -> list[bytes]:
         while found := store.read("m", after):
             for record in found:
                 if record.kind == "observe":
-                    batch = records.decode_batch(record.payload)
+                    batch = decode_batch(record.payload)
                     assert batch.has_id.all()
                     ids += [row.tobytes() for row in batch.event_id]
             after = found[-1].last

@@ -22,8 +22,8 @@ from riata.run.labels.remembered_rows import encode_waiting
 from riata.run.labels.remembering import RememberedTally
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.service import Service
-from riata.store import records
 from riata.store.memory import MemoryStore
+from riata.store.payload import decode_batch
 from riata.wire.batch import Batch
 from riata.wire.parse import parse_examples
 from tests.run.house import SMALL, House
@@ -119,7 +119,7 @@ def run_house(
 
 def logged(store: MemoryStore, model: str = "m") -> list[Batch]:
     """The observe records of a log."""
-    return [records.decode_batch(record.payload) for record in store.read(model, 0, 2**30) if record.kind == "observe"]
+    return [decode_batch(record.payload) for record in store.read(model, 0, 2**30) if record.kind == "observe"]
 
 
 def labels(store: MemoryStore, model: str = "m") -> list[float]:

@@ -15,7 +15,7 @@ from riata.base.errors import Busy, Conflict, NotFound, RiataError, Unavailable
 from riata.run.arena import BODY_BYTES_MAX
 from riata.run.outcome import Observed, RowsRefused
 from riata.store.memory import Faults, MemoryStore
-from riata.store.records import decode_batch
+from riata.store.payload import decode_batch
 from riata.store.store import Append, Appended
 from riata.web.observe import parse_with_ids
 from riata.wire.batch import Batch, slice_rows

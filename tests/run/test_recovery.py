@@ -12,6 +12,7 @@ from riata.run.model_state import ModelState
 from riata.run.recovery import DEATHS_MAX, Recovered, Recovery
 from riata.store import records
 from riata.store.memory import MemoryStore
+from riata.store.payload import decode_batch
 from riata.store.store import Owner, Record, Store, Verdict
 from riata.wire.batch import Batch
 from tests.run.events import create_model, here, log_batch, random_batch
@@ -63,7 +64,7 @@ def test_a_start_from_a_generation_ends_in_the_same_bits_as_one_from_the_beginni
     fresh = MemoryStore()
     create_model(fresh)
     for record in store.read("m", 1, 2**30):
-        log_batch(fresh, records.decode_batch(record.payload))
+        log_batch(fresh, decode_batch(record.payload))
     assert found.state.freeze().digest() == recover(fresh).state.freeze().digest()
 
 

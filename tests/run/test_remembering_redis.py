@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from riata.run.replay import replay
-from riata.store import records
+from riata.store.payload import decode_batch
 from riata.store.redis.store import RedisSettings, open_redis
 from tests.redis_server import RedisServer, redis_version
 from tests.run.test_roles_redis import Fleet, until
@@ -55,7 +55,7 @@ def logged_labels(server: RedisServer) -> list[float]:
     try:
         assert replay(store, "m").equal
         payloads = [record.payload for record in store.read("m", 0, 2**30) if record.kind == "observe"]
-        return [label for payload in payloads for label in records.decode_batch(payload).label.tolist()]
+        return [label for payload in payloads for label in decode_batch(payload).label.tolist()]
     finally:
         store.close()
 

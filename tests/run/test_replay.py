@@ -13,6 +13,7 @@ from riata.run.recovery import Recovery
 from riata.run.replay import replay
 from riata.store import records
 from riata.store.memory import MemoryStore
+from riata.store.payload import decode_batch
 from riata.store.store import Append, Owner
 from riata.wire.batch import slice_rows
 from tests.run.events import create_model, here, log_batch, random_batch
@@ -116,7 +117,7 @@ def test_a_restore_replays_from_the_log_alone() -> None:
     create_model(fresh)
     for record in store.read("m", 1, 2**30):
         if record.first <= 1 + 4 * 17 or record.first > 1 + 3 * 4 * 17 + 1:
-            log_batch(fresh, records.decode_batch(record.payload))
+            log_batch(fresh, decode_batch(record.payload))
     report = replay(store, "m")
     assert report.equal
     learner = report.state.learner.freeze()

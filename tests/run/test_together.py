@@ -15,6 +15,7 @@ from riata.run.model_state import ModelState
 from riata.run.together import ROWS_TOGETHER, runs
 from riata.store import records
 from riata.store.memory import MemoryStore
+from riata.store.payload import decode_batch
 from riata.store.store import Append, Record
 from tests.run.events import create_model, log_batch, random_batch
 
@@ -72,9 +73,7 @@ def test_records_learnt_together_end_in_the_bits_of_records_learnt_one_by_one(le
     for record in log:
         one.apply(record, None, skips)
     for run in runs(log):
-        batches = [
-            records.decode_batch(record.payload) if record.kind == "observe" and record.first % 2 else None for record in run
-        ]
+        batches = [decode_batch(record.payload) if record.kind == "observe" and record.first % 2 else None for record in run]
         together.apply_all(run, batches, skips)
     assert together.freeze().encode() == one.freeze().encode()
     assert one.skipped == len(skips)

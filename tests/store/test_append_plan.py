@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from riata.store import append_plan
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
-from riata.store.records import decode_batch, next_chain, row_digests
+from riata.store.payload import decode_batch
+from riata.store.records import next_chain, row_digests, write_ahead
 from riata.store.store import Append, Head
 from tests.store.batches import LINEAGE, batch_of, observe, same
 
@@ -49,6 +51,35 @@ def test_the_payload_holds_the_accepted_rows_alone() -> None:
     assert appended.batch is not None
     assert same(decode_batch(appended.record.payload), appended.batch)
     assert appended.batch.n == appended.record.count == 2
+
+
+def test_what_was_made_ready_is_taken_as_it_is() -> None:
+    request = observe("m", batch_of([ONE, TWO]))
+    assert request.batch is not None
+    ready = write_ahead(request.batch, request.accepted_ms)
+    (planned,) = plan(dataclasses.replace(request, written=ready))
+    (anew,) = plan(request)
+    assert planned.appended.record == anew.appended.record
+    assert planned.appended.record is not None
+    assert planned.appended.record.payload is ready.payload
+
+
+def test_what_was_made_ready_of_other_rows_or_for_another_time_is_not_taken() -> None:
+    request = observe("m", batch_of([ONE, ONE, TWO], [1, 1, 0], [A, A, None]))
+    assert request.batch is not None
+    other = batch_of([TWO, TWO, TWO], [1, 1, 0], [A, A, None])
+    for ready in (
+        write_ahead(request.batch, request.accepted_ms),  # a row is dropped
+        write_ahead(other, request.accepted_ms),
+    ):
+        (planned,) = plan(dataclasses.replace(request, written=ready))
+        (anew,) = plan(request)
+        assert planned.appended.record == anew.appended.record
+    plain = observe("m", batch_of([ONE]))
+    assert plain.batch is not None
+    (planned,) = plan(dataclasses.replace(plain, written=write_ahead(plain.batch, plain.accepted_ms + 1)))
+    (anew,) = plan(plain)
+    assert planned.appended.record == anew.appended.record
 
 
 def test_a_repeat_inside_a_request_is_a_duplicate() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from riata.base.errors import LogGap, RiataError, Unavailable
-from riata.store.records import decode_batch
+from riata.store.payload import decode_batch
 from riata.store.sqlite.schema import DATABASE_NAME
 from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Store

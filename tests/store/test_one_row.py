@@ -5,9 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from riata.base.arrays import F64
 from riata.base.errors import Corrupt
 from riata.store.one_row import decode_batches, decode_rows
-from riata.store.records import decode_batch, encode_batch
+from riata.store.payload import decode_batch, encode_batch
+from riata.store.values import FORMS
 from riata.wire.batch import Batch, join_batches, slice_rows
 from tests.run.events import random_batch
 
@@ -22,11 +24,19 @@ def some_rows(n: int = 50, with_ids: bool = False) -> list[Batch]:
         batch,
         indptr=np.concatenate(([0], np.cumsum(counts))),
         hash=batch.hash[keep],
-        value=batch.value[keep].astype(np.float32).astype(np.float64),
+        value=batch.value[keep],
         has_id=batch.has_id & (np.arange(n) % 2 == 0),
         event_id=np.where((batch.has_id & (np.arange(n) % 2 == 0))[:, None], batch.event_id, 0).astype(np.uint8),
     )
-    return [slice_rows(thinned, i, i + 1) for i in range(n)]
+    rows = [slice_rows(thinned, i, i + 1) for i in range(n)]
+    return [dataclasses.replace(row, value=some_values(row.value, i)) for i, row in enumerate(rows)]
+
+
+def some_values(value: F64, i: int) -> F64:
+    """Values that are written in each of the forms of at most two bytes in turn."""
+    return [np.ones(len(value)), np.round(value) % 200, -np.round(value, 1), np.round(value, 2), -np.round(value * 100)][
+        i % 5
+    ] + 0.0
 
 
 def assert_same(got: Batch, expected: Batch) -> None:
@@ -42,6 +52,7 @@ def test_rows_decoded_at_once_are_the_rows_decoded_one_by_one(with_ids: bool) ->
     got = decode_rows(payloads)
     assert got is not None
     assert_same(got, join_batches([decode_batch(payload) for payload in payloads]))
+    assert {FORMS[payload[2]] for payload in payloads} == {"", "u1", "i1", "<u2", "<i2"}
     assert decode_rows(payloads[:1]) is not None
     assert decode_rows([]) is None
 

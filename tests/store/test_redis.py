@@ -14,7 +14,8 @@ from riata.base.errors import Conflict, Unavailable
 from riata.base.limits import RESTORE_BYTES_MAX_SHARED
 from riata.store.layout import checkpoint_digest
 from riata.store.memory import MemoryStore
-from riata.store.records import decode_batch, encode_restore
+from riata.store.payload import decode_batch
+from riata.store.records import encode_restore
 from riata.store.redis.conditions import ATTESTED
 from riata.store.redis.link import Credentials, Link, Lost, Reply
 from riata.store.redis.store import RedisSettings, RedisStore, open_redis

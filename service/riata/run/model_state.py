@@ -19,6 +19,7 @@ from riata.learn.registry import ALGO_VERSION, adjust, build_learner
 from riata.run.config import ModelConfig, change_from_payload, read_config
 from riata.store import layout, records
 from riata.store.one_row import decode_batches
+from riata.store.payload import decode_batch
 from riata.store.store import Record
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.batch import Batch, join_batches, slice_rows
@@ -84,7 +85,7 @@ class ModelState:
         """
         refused: dict[int, str] = {}
         if record.kind == "observe":
-            batch = batch if batch is not None else records.decode_batch(record.payload)
+            batch = batch if batch is not None else decode_batch(record.payload)
             refused = self._learn(record.first, _counted(record, batch), skips)
         elif record.kind == "config":
             self._configure(record)

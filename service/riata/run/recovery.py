@@ -20,6 +20,7 @@ from riata.run.engine_settings import Tally
 from riata.run.model_state import Frozen, ModelState
 from riata.run.together import runs
 from riata.store import layout, records
+from riata.store.payload import decode_batch
 from riata.store.store import Append, Generation, Head, Owner, Record, Store
 from riata.wire.batch import select_rows
 
@@ -127,7 +128,7 @@ class Recovery:
             self._mark(state.name, record.last, 0)
             found.refused.update(state.apply(record, None, skips))
             return frozenset()
-        batch = records.decode_batch(record.payload)
+        batch = decode_batch(record.payload)
         skipped: frozenset[int] = frozenset()
         for i, seq in enumerate(range(record.first, record.last + 1)):
             deaths = suspect.deaths if seq == suspect.seq else 0

@@ -80,7 +80,9 @@ class Service:
         parsed = await self._within_vocabulary(model, parsed)
         if parsed.batch.n == 0 or (atomic and parsed.errors):
             raise self._refused(parsed, parsed.errors, atomic)
-        append = Append(desk.name, "observe", self._engine.clock.unix_ms(), parsed.batch, names=parsed.names, atomic=atomic)
+        written = parsed.written
+        accepted_ms = self._engine.clock.unix_ms() if written is None else written.accepted_ms
+        append = Append(desk.name, "observe", accepted_ms, parsed.batch, names=parsed.names, atomic=atomic, written=written)
         appended = await self._engine.append(append)
         errors = _merge(parsed, appended)
         accepted, duplicate = int(appended.accepted.sum()), int(appended.duplicate.sum())

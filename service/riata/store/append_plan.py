@@ -10,9 +10,9 @@ import numpy as np
 
 from riata.base.arrays import BOOL
 from riata.base.errors import BadInput, NotFound
-from riata.store.records import encode_batch, first_chain, next_chain, record_digest, row_digests
+from riata.store.records import first_chain, next_chain, record_digest, row_digests, write_ahead
 from riata.store.store import Append, Appended, Head, Record
-from riata.wire.batch import Batch, select_rows
+from riata.wire.batch import Batch, Written, select_rows
 
 ID_BYTES = 16
 Seen = tuple[int, bytes]  # (position of the event with this id, digest of its content)
@@ -66,10 +66,10 @@ def plan_one(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], lo
         return _nothing(request, rows, None)
     kept = select_rows(request.batch, rows.accepted)
     try:
-        payload = encode_batch(kept)
+        written = _written(request, kept)
     except BadInput as error:
         return _nothing(request, _rows(n), error)
-    record = _record(request, head, kept.n, payload)
+    record = _record(request, head, kept.n, written.payload, written.digest)
     appended = Appended(record, kept, rows.accepted, rows.duplicate, rows.reused, record.last)
     return Planned(request, appended, _after(head, record, floor), rows.ids)
 
@@ -77,7 +77,8 @@ def plan_one(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], lo
 def _plan_payload(request: Append, head: Head) -> Planned:
     if not request.payload:
         return _nothing(request, _rows(0), BadInput(f"{request.kind}: expected a payload", "bad_payload"))
-    record = _record(request, head, 1, request.payload)
+    digest = record_digest(request.kind, 1, request.accepted_ms, request.payload)
+    record = _record(request, head, 1, request.payload, digest)
     none = _rows(0)
     appended = Appended(record, None, none.accepted, none.duplicate, none.reused, record.last)
     return Planned(request, appended, _after(head, record, head.dedupe_floor), [])
@@ -139,9 +140,16 @@ def _nothing(request: Append, rows: _Rows, refused: BadInput | None) -> Planned:
     return Planned(request, Appended(None, None, rows.accepted, rows.duplicate, rows.reused, rows.seq, refused), None, [])
 
 
-def _record(request: Append, head: Head, count: int, payload: bytes) -> Record:
+def _written(request: Append, kept: Batch) -> Written:
+    """Return what is to be stored of `kept`: what came with the request, where that is of these rows and this time."""
+    ready = request.written
+    if ready is not None and ready.batch is kept and ready.accepted_ms == request.accepted_ms:
+        return ready
+    return write_ahead(kept, request.accepted_ms)
+
+
+def _record(request: Append, head: Head, count: int, payload: bytes, digest: bytes) -> Record:
     first = head.seq + 1
-    digest = record_digest(request.kind, count, request.accepted_ms, payload)
     chain = next_chain(head.chain, digest)
     return Record(request.model, request.kind, first, count, request.accepted_ms, payload, digest, chain)
 

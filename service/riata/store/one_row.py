@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from riata.base.arrays import F64, I64, U8, U32
+from riata.base.arrays import F64, I64, U8
 from riata.base.limits import VALUE_ABS_MAX
-from riata.store.records import IDS, decode_batch
+from riata.store.payload import IDS, PAYLOAD_VERSION, decode_batch
+from riata.store.values import FORMS, POWERS
 from riata.wire.batch import Batch
 
-_VERSION: Final = 1
 _HEAD: Final = 16  # bytes of the head, with which the payload of any number of rows begins
-_FIRST: Final = _HEAD + 4  # the length of the row stands between head and features
-_FEATURE: Final = 8
+_FIRST: Final = _HEAD + 2  # the length of the row stands between head and features
+_HASH: Final = 4
 _ID: Final = 16
 _TRUE: Final = 0x80  # a byte of one truth value
+_ONES, _U8, _I8, _U16, _I16 = (FORMS.index(form) for form in ("", "u1", "i1", "<u2", "<i2"))
+_WIDTH: Final = np.array([np.dtype(form).itemsize if form else 0 for form in FORMS])
+_POWER: Final = np.array(POWERS)
 
 
 def decode_batches(payloads: Sequence[bytes]) -> list[Batch]:
@@ -28,40 +32,78 @@ def decode_batches(payloads: Sequence[bytes]) -> list[Batch]:
 
 
 def decode_rows(payloads: Sequence[bytes]) -> Batch | None:
-    """Return what `decode_batch` gives for each of `payloads`, joined; None where one is not of one row of version 1 with
-    float32 values, label 0 or 1 and weight 1, or where anything is wrong with it: then one by one they tell more."""
+    """Return what `decode_batch` gives for each of `payloads`, joined; None where one is not of one row of version 2 with
+    values of at most two bytes, label 0 or 1 and weight 1, or where anything is wrong with it: then one by one they tell more."""
     length = np.fromiter(map(len, payloads), np.int64, len(payloads))
     if not payloads or int(length.min()) <= _FIRST:
         return None
     whole = np.frombuffer(b"".join(payloads), np.uint8)
     start = np.cumsum(length) - length
-    first, n, nnz, total, features = _numbers(whole, start, _FIRST // 4).T.astype(np.int64)
-    with_id = first == _VERSION | IDS << 8
-    end = start + _FIRST + _FEATURE * nnz
-    fits = (with_id | (first == _VERSION)) & (n == 1) & (features == nnz) & (total == length)
-    if not bool((fits & (start + length == end + 1 + (1 + _ID) * with_id)).all()):
+    n, nnz, total = _numbers(whole, start + 4, 3, "<u4").T.astype(np.int64)
+    version, flags, form, digits = whole[start[:, None] + np.arange(4)].T.astype(np.int64)
+    features = _numbers(whole, start + _HEAD, 1, "<u2")[:, 0]
+    with_id = flags == IDS
+    sound = (version == PAYLOAD_VERSION) & (with_id | (flags == 0)) & (form >= _ONES) & (form <= _I16) & (digits < len(POWERS))
+    if not bool((sound & (n == 1) & (features == nnz) & (total == length)).all()):
+        return None
+    end = start + _FIRST + nnz * (_HASH + _WIDTH[form])
+    if not bool((start + length == end + 1 + (1 + _ID) * with_id).all()):
         return None
     label, marked = whole[end], whole[end[with_id] + 1]
     if bool((label & ~np.uint8(_TRUE)).any()) or bool((marked != _TRUE).any()):
         return None
     indptr = np.concatenate(([0], np.cumsum(nnz)))
-    at = np.repeat(start + _FIRST - 4 * indptr[:-1], nnz) + 4 * np.arange(indptr[-1])  # where each hash stands
-    hashes = _numbers(whole, at, 1)[:, 0].astype(np.uint32)
-    value = _numbers(whole, at + np.repeat(4 * nnz, nnz), 1).view("<f4")[:, 0].astype(np.float64)
-    if not _right(indptr, hashes, value):
+    at = np.repeat(start + _FIRST - _HASH * indptr[:-1], nnz) + _HASH * np.arange(indptr[-1])  # where each hash stands
+    hashes = _numbers(whole, at, 1, "<u4")[:, 0].astype(np.uint32)
+    stored = _stored(whole, start + _FIRST + _HASH * nnz, form, indptr)
+    value = stored / _POWER[np.repeat(digits, nnz)]
+    if not _right(indptr, hashes, value) or not _said_shortest(stored, form, digits, indptr):
         return None
     event_id = np.zeros((len(payloads), _ID), np.uint8)
     event_id[with_id] = whole[(end[with_id] + 2)[:, None] + np.arange(_ID)]
     return Batch(indptr, hashes, value, (label == _TRUE).astype(np.float64), np.ones(len(payloads)), event_id, with_id)
 
 
-def _numbers(whole: U8, at: I64, count: int) -> U32:
-    """u32[len(at), count]: so many numbers of four bytes from each of these places on."""
-    numbers: U32 = whole[at[:, None] + np.arange(4 * count)].view("<u4")
+def _numbers(whole: U8, at: I64, count: int, kind: str) -> NDArray[Any]:
+    """kind[len(at), count]: so many numbers of this type from each of these places on."""
+    numbers: NDArray[Any] = whole[at[:, None] + np.arange(np.dtype(kind).itemsize * count)].view(kind)
     return numbers
 
 
-def _right(indptr: I64, hashes: U32, value: F64) -> bool:
+def _stored(whole: U8, begin: I64, form: I64, indptr: I64) -> F64:
+    """f64[nnz]: the whole numbers of rows of these forms, whose values begin at `begin`."""
+    stored = np.ones(int(indptr[-1]))
+    for each in np.unique(form).tolist():
+        if each != _ONES:
+            entries = np.flatnonzero(np.repeat(form == each, np.diff(indptr)))
+            row = np.searchsorted(indptr, entries, "right") - 1
+            at = begin[row] + int(_WIDTH[each]) * (entries - indptr[row])
+            stored[entries] = _numbers(whole, at, 1, FORMS[each])[:, 0]
+    return stored
+
+
+def _said_shortest(stored: F64, form: I64, digits: I64, indptr: I64) -> bool:
+    """Whether form and digits of every row are those that a writer chooses for its values."""
+
+    def some(entries: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        count = np.concatenate(([0], np.cumsum(entries)))
+        found: NDArray[np.bool_] = count[indptr[1:]] > count[indptr[:-1]]
+        return found
+
+    negative = some(stored < 0)
+    beyond_i8 = some((stored < -128) | (stored > 127))
+    needed = [
+        (form == _ONES) & (digits == 0),
+        (form == _U8) & some(stored != 1.0) | (form == _U8) & (digits > 0),
+        (form == _I8) & negative,
+        (form == _U16) & some(stored > 255),
+        (form == _I16) & negative & beyond_i8,
+    ]
+    exact = (digits == 0) | some(np.mod(stored, 10.0) != 0.0)
+    return bool((np.any(needed, axis=0) & exact).all())
+
+
+def _right(indptr: I64, hashes: NDArray[np.uint32], value: NDArray[np.float64]) -> bool:
     """Whether hashes rise within every row and values are within their bounds; not, where one is not a number."""
     rising = np.ones(len(hashes) + 1, np.bool_)
     rising[1:-1] = hashes[1:] > hashes[:-1]

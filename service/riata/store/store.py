@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 
 from riata.base.arrays import BOOL
 from riata.base.errors import BadInput
-from riata.wire.batch import Batch
+from riata.wire.batch import Batch, Written
 
 Kind = Literal["config", "observe", "skip", "restore", "upgrade"]
 Digest = bytes  # in `Generation`, where a field is called `bytes`
@@ -71,6 +71,7 @@ class Append:
     names: Sequence[tuple[int, bytes]] = ()  # (64-bit fingerprint, name in UTF-8) new with this request; best a `Names`
     atomic: bool = False  # any row that cannot be accepted refuses the whole request
     whole: bool = False  # any row whose id is known leaves the whole request undone; which these are is still told
+    written: Written | None = None  # used where it is of this very batch and time and every row is accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +310,6 @@ class Store(Protocol):
 
     def idle(self) -> None:
         """Housekeeping when there is nothing else to do."""
-        ...
 
     def close(self) -> None: ...
 

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope
 
 from riata.base.errors import BadInput, RiataError
 from riata.run.outcome import Observed, RowsRefused
+from riata.store.records import write_ahead
 from riata.web.answers import Answer, json_answer
 from riata.web.body import content_type, header, idempotency_key, read_body
 from riata.web.fast_lane import LATER, NOT_HERE, FastRequest, Reply, Verdict
@@ -95,7 +96,8 @@ class Observe:
         if len(body) <= INLINE_BYTES_MAX:
             return parse_with_ids(body, kind, context, key)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.tools.pool, parse_with_ids, body, kind, context, key)
+        now_ms = self.tools.clock.unix_ms()
+        return await loop.run_in_executor(self.tools.pool, parse_and_write, body, kind, context, key, now_ms)
 
     async def _append(self, model: str, parsed: Parsed, atomic: bool, wait_applied: bool) -> Observed:
         try:
@@ -117,6 +119,12 @@ def parse_with_ids(body: bytes, kind: str, context: Context, key: str | None) ->
     """Parse a body of labelled rows; rows without an id get `key/index` where the request carries a key."""
     parsed = parse_examples(body, kind, context, labelled=True)
     return parsed if key is None else with_ids(parsed, key)
+
+
+def parse_and_write(body: bytes, kind: str, context: Context, key: str | None, accepted_ms: int) -> Parsed:
+    """`parse_with_ids`, and the record that the log is to hold of the rows with it: many threads may do what one need not."""
+    parsed = parse_with_ids(body, kind, context, key)
+    return dataclasses.replace(parsed, written=write_ahead(parsed.batch, accepted_ms)) if parsed.batch.n else parsed
 
 
 def with_ids(parsed: Parsed, key: str) -> Parsed:

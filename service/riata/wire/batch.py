@@ -45,6 +45,21 @@ class Batch:
         return int(self.indptr[-1])
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the log is to hold of `batch`, made by the thread that has read it; good for that very object and that time only.
+
+    accepted_ms : unix time, part of what `digest` covers
+    payload     : as `store.payload` writes it
+    digest      : as `store.records` makes it
+    """
+
+    batch: Batch
+    accepted_ms: int
+    payload: bytes
+    digest: bytes
+
+
 def select_rows(batch: Batch, keep: BOOL) -> Batch:
     """Return the events of `batch` where `keep` (bool[n]) is true, in order; `batch` itself where all are kept."""
     if bool(keep.all()):

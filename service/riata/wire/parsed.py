@@ -11,7 +11,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U8
 from riata.base.errors import nearest
 from riata.base.limits import ERRORS_SHOWN_MAX
-from riata.wire.batch import Batch
+from riata.wire.batch import Batch, Written
 from riata.wire.codes import BAD_LABEL, LABEL_HINTS, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
 from riata.wire.names import Names
 from riata.wire.new_names import BETWEEN, names_found
@@ -79,6 +79,7 @@ class Parsed:
     names  : Names               fingerprints, and names as shown, of the names not seen before, each once
     single : bool                true where the body was one JSON object rather than a list of them
     joins  : Joins               the rows that label a prediction
+    written : Written            what the log is to hold of them, where that is made already
     """
 
     batch: Batch
@@ -88,6 +89,7 @@ class Parsed:
     names: Names
     single: bool
     joins: Joins = NO_JOINS
+    written: Written | None = None
 
 
 @dataclass(slots=True)

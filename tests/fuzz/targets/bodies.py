@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.errors import BadInput, Malformed
-from riata.store import records
+from riata.store.payload import decode_batch, encode_batch
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import FORMATS, Context, explain_rows, make_rules, parse_examples
 from riata.wire.parsed import Parsed
@@ -58,8 +58,8 @@ def check(parsed: Parsed, labelled: bool) -> None:
         raise AssertionError("a row is neither accepted nor refused, or both")
     if parsed.batch.n:
         batch = parsed.batch if labelled else dataclasses.replace(parsed.batch, label=np.zeros(parsed.batch.n))
-        payload = records.encode_batch(batch)
-        if records.encode_batch(records.decode_batch(payload)) != payload:
+        payload = encode_batch(batch)
+        if encode_batch(decode_batch(payload)) != payload:
             raise AssertionError("a batch does not come back from the log")
     for error in parsed.errors:
         if not error.code or not error.detail.isprintable():

@@ -18,6 +18,7 @@ from redis.connection import Connection
 from riata.base.errors import RiataError
 from riata.store import records
 from riata.store.layout import checkpoint_digest
+from riata.store.payload import decode_batch
 from riata.store.redis.link import Calls, Credentials, Link, Lost, NotSent, Refused, Reply
 from riata.store.redis.session import Chance
 from riata.store.redis.store import RedisSettings, RedisStore
@@ -202,7 +203,7 @@ def session(store: RedisStore, do: Callable[[Callable[[], object]], None]) -> No
     )
     do(lambda: store.append([Append("m", "observe", 3, batch(1.5)), Append("m", "observe", 3, batch(2.5))]))
     do(lambda: store.head("m"))
-    do(lambda: [records.decode_batch(record.payload) for record in store.read("m", 0) if record.kind == "observe"])
+    do(lambda: [decode_batch(record.payload) for record in store.read("m", 0) if record.kind == "observe"])
     do(lambda: list(store.names("m")))
     do(lambda: store.stage(owner, "m", 1, 0, content))
     do(lambda: store.commit(owner, "m", 0, generation))

@@ -14,6 +14,7 @@ from riata.base.errors import BadInput, Corrupt
 from riata.run.config import config_payload, read_config
 from riata.run.model_state import Frozen, ModelState
 from riata.store import layout, records
+from riata.store.payload import encode_batch
 from riata.store.store import Record
 from riata.wire.batch import Batch
 from tests.fuzz.draw import Draw
@@ -54,7 +55,7 @@ def rows(seed: int, n: int) -> Batch:
 
 def observed(state: ModelState, batch: Batch) -> Record:
     """The record of a batch that follows `state`, its place right."""
-    payload = records.encode_batch(batch)
+    payload = encode_batch(batch)
     digest = records.record_digest("observe", batch.n, 0, payload)
     return Record("m", "observe", state.applied + 1, batch.n, 0, payload, digest, records.next_chain(state.chain, digest))
 

@@ -7,7 +7,7 @@
     │ "L"  │ check u8[8]  │ label f64     │ weight f64    │ seq u64         │             was labelled
     └──────┴──────────────┴───────────────┴───────────────┴─────────────────┘
 
-    payload  `records.encode_batch` of the one event, with label 0, weight 1 and no id
+    payload  `payload.encode_batch` of the one event, with label 0, weight 1 and no id
     names    `Names.to_bytes` of those of its features' names that were not in the log then; nothing where there are none
     seq      log position that holds the labelled event, or a later one of the same request
     check    BLAKE2b of all that follows it: a row that has rotted is given up, not learnt
@@ -27,7 +27,7 @@ import numpy as np
 
 from riata.base.errors import Corrupt
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
-from riata.store import records
+from riata.store.payload import decode_batch, encode_batch
 from riata.wire.batch import Batch, slice_rows
 from riata.wire.names import NOTHING_NAMED, Names
 from riata.wire.parsed import ID_BYTES
@@ -69,7 +69,7 @@ def encode_waiting(batch: Batch, names: Names) -> list[bytes]:
     named = _names_of_rows(batch, names)
     rows = []
     for i in range(n):
-        payload = records.encode_batch(slice_rows(plain, i, i + 1))
+        payload = encode_batch(slice_rows(plain, i, i + 1))
         row = _checked(_WAITS, _LENGTH.pack(len(payload)) + payload)
         if i in named:
             longer = _checked(_WAITS, _LENGTH.pack(len(payload)) + payload + named[i].to_bytes())
@@ -96,7 +96,7 @@ def decode_row(row: bytes) -> Waiting | Labelled:
         return Labelled(*_LABEL.unpack(content))
     (length,) = _LENGTH.unpack_from(content)
     payload, names = content[_LENGTH.size : _LENGTH.size + length], content[_LENGTH.size + length :]
-    batch = records.decode_batch(payload)
+    batch = decode_batch(payload)
     if batch.n != 1:
         raise Corrupt(f"remembered prediction: {batch.n} events, expected one", "remembered_corrupt")
     return Waiting(batch, Names.from_bytes(names) if names else NOTHING_NAMED)

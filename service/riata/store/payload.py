@@ -1,0 +1,210 @@
+"""The payload of an `observe` record: the events of one request, canonical and small.
+
+Theory of operation
+    What learning sees is a function of the payload alone, so a later change in how requests are parsed cannot change a replay.
+    All integers and floats are little endian. A payload of n events with nnz features in all:
+
+         0        1        2        3        4                 8                12                16
+        ┌────────┬────────┬────────┬────────┬─────────────────┬─────────────────┬─────────────────┐
+        │ 2      │ flags  │ form   │ digits │ n u32           │ nnz u32         │ bytes u32       │
+        ├────────┴────────┴────────┴────────┴─────────────────┴─────────────────┴─────────────────┤
+        │ length  u16[n]            features of each event; u32[n] under flag LONG                │
+        │ hash    u32[nnz]          strictly increasing within an event                           │
+        │ value   form[nnz]         to be divided by 10^digits (`values.py`)                      │
+        │ label   ceil(n / 8) bits  f64[n] under flag REAL: some label is neither 0 nor 1         │
+        │ weight  f64[n]            under flag WEIGHTED only: some weight is not 1                │
+        │ has_id  ceil(n / 8) bits  under flag IDS only: some event carries an id                 │
+        │ id      u8[k, 16]         under flag IDS only: of the k events that carry one           │
+        └─────────────────────────────────────────────────────────────────────────────────────────┘
+
+    `bytes` is the length of the whole payload. Bits are packed from the highest down, the last byte padded with zeros.
+    Of every choice (form, digits, each flag) the narrowest that loses nothing is the only one that is read: so a batch has one
+    payload, and a payload that says less than it could was not written here.
+
+    Version 1, which older logs have, is read for ever and no longer written: length u32[n] always, zeros for form and
+    digits, value f32[nnz] or, under flag WIDE, f64[nnz].
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, I64
+from riata.base.errors import BadInput, Corrupt
+from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
+from riata.store.values import FORMS, known_form, narrowed, pack_values, stored_bytes, unpack_values
+from riata.wire.batch import Batch
+
+PAYLOAD_VERSION: Final = 2
+WIDE: Final = 1  # in version 1 only
+REAL: Final = 2
+WEIGHTED: Final = 4
+IDS: Final = 8
+LONG: Final = 16  # in version 2 only
+ID_BYTES: Final = 16
+
+_HEAD = struct.Struct("<BBBBIII")
+_SHORT_MAX: Final = 2**16 - 1
+_ONE_BITS = np.float64(1.0).view(np.uint64)
+_SMALLEST = math.ulp(0.0)  # of the numbers above 0
+
+
+class _Head(NamedTuple):
+    """What a payload says of itself; version 1 has LONG and a form here too."""
+
+    flags: int
+    form: int
+    digits: int
+    n: int
+    nnz: int
+
+
+def encode_batch(batch: Batch) -> bytes:
+    """Return the canonical payload of `batch`, at least one event.
+
+    Raises `BadInput` (code `bad_batch`) where the batch is not one that `decode_batch` would give back: what could not
+    be read again is never written.
+    """
+    wrong = _wrong(batch)
+    if wrong:
+        raise BadInput(f"batch: {wrong}", "bad_batch")
+    flags = _flags(batch)
+    form, digits, stored = pack_values(np.ascontiguousarray(batch.value))
+    real, weighted, ids = flags & REAL, flags & WEIGHTED, flags & IDS
+    parts = [
+        np.diff(batch.indptr).astype("<u4" if flags & LONG else "<u2"),
+        np.ascontiguousarray(batch.hash, "<u4"),
+        stored,
+        np.ascontiguousarray(batch.label, "<f8") if real else np.packbits(batch.label == 1.0),
+    ]
+    parts += [np.ascontiguousarray(batch.weight, "<f8")] if weighted else []
+    parts += [np.packbits(batch.has_id), np.ascontiguousarray(batch.event_id[batch.has_id])] if ids else []
+    total = _HEAD.size + sum(part.nbytes for part in parts)
+    head = _HEAD.pack(PAYLOAD_VERSION, flags, form, digits, batch.n, batch.nnz, total)
+    return b"".join([head, *(part.data for part in parts)])
+
+
+def decode_batch(payload: bytes) -> Batch:
+    """Return the batch that was written, bit for bit; of either version.
+
+    Lengths are compared with the payload before anything is allocated. Raises `Corrupt`.
+    """
+    version = payload[0] if payload else PAYLOAD_VERSION
+    if version not in (1, PAYLOAD_VERSION):
+        code = "newer_format" if version > PAYLOAD_VERSION else None
+        raise Corrupt(f"observe payload: version {version}, this program reads 1 to {PAYLOAD_VERSION}", code)
+    head = _read_head(payload)
+    packed = (head.n + 7) // 8
+    fixed = head.n * (4 if head.flags & LONG else 2) + head.nnz * (4 + stored_bytes(head.form)) + _HEAD.size
+    fixed += (8 * head.n if head.flags & REAL else packed) + (8 * head.n if head.flags & WEIGHTED else 0)
+    fixed += packed if head.flags & IDS else 0
+    room = len(payload) - fixed
+    if room < 0 or room % ID_BYTES or (room and not head.flags & IDS):
+        raise Corrupt(f"observe payload: {len(payload)} bytes cannot hold {head.n} events with {head.nnz} features")
+    batch = _decode_parts(payload, head, room // ID_BYTES)
+    wrong = _wrong(batch)
+    if wrong:
+        raise Corrupt(f"observe payload: {wrong}")
+    if (head.flags, head.form, head.digits) != _said(batch, version):
+        raise Corrupt("observe payload: it has parts that say nothing, so it is not what was written")
+    return batch
+
+
+def _read_head(payload: bytes) -> _Head:
+    """Read the first bytes of a payload of version 1 or 2. Raises `Corrupt`."""
+    if len(payload) < _HEAD.size:
+        raise Corrupt(f"observe payload: expected at least {_HEAD.size} bytes, got {len(payload)}")
+    version, flags, form, digits, n, nnz, total = _HEAD.unpack_from(payload)
+    is_first = version == 1
+    strange = flags & ~(REAL | WEIGHTED | IDS | (WIDE if is_first else LONG)) or not known_form(form, digits)
+    if strange or (is_first and (form or digits)) or not n or total != len(payload):
+        raise Corrupt(
+            f"observe payload: header says {n} events, {total} bytes, flags {flags}, values {form} {digits}; "
+            f"there are {len(payload)} bytes"
+        )
+    if is_first:
+        return _Head(flags & ~WIDE | LONG, FORMS.index("<f8" if flags & WIDE else "<f4"), 0, n, nnz)
+    return _Head(flags, form, digits, n, nnz)
+
+
+def _said(batch: Batch, version: int) -> tuple[int, int, int]:
+    """Return (flags, form, digits) that a payload of `batch` has, as `_read_head` tells them."""
+    if version == 1:
+        return _flags(batch) | LONG, FORMS.index("<f8" if narrowed(batch.value) is None else "<f4"), 0
+    return (_flags(batch), *pack_values(batch.value)[:2])
+
+
+def _decode_parts(payload: bytes, head: _Head, ids: int) -> Batch:
+    at = _HEAD.size
+    flags, n, nnz = head.flags, head.n, head.nnz
+    packed = (n + 7) // 8
+
+    def take(dtype: str, count: int) -> np.ndarray[Any, Any]:
+        nonlocal at
+        part = np.frombuffer(payload, dtype, count, at)
+        at += part.nbytes
+        return part
+
+    length = take("<u4" if flags & LONG else "<u2", n).astype(np.int64)
+    if int(length.sum()) != nnz:
+        raise Corrupt(f"observe payload: lengths add up to {int(length.sum())} features, header says {nnz}")
+    indptr: I64 = np.zeros(n + 1, np.int64)
+    np.cumsum(length, out=indptr[1:])
+    hashes = take("<u4", nnz).astype(np.uint32)
+    value = unpack_values(head.form, head.digits, take(FORMS[head.form] or "u1", nnz if FORMS[head.form] else 0), nnz)
+    label: F64 = take("<f8", n).astype(np.float64) if flags & REAL else _bits(take("u1", packed), n).astype(np.float64)
+    weight: F64 = take("<f8", n).astype(np.float64) if flags & WEIGHTED else np.ones(n)
+    has_id = _bits(take("u1", packed), n) if flags & IDS else np.zeros(n, np.bool_)
+    if int(has_id.sum()) != ids:
+        raise Corrupt(f"observe payload: {int(has_id.sum())} events carry an id, {ids} ids are there")
+    event_id = np.zeros((n, ID_BYTES), np.uint8)
+    event_id[has_id] = take("u1", ID_BYTES * ids).reshape(ids, ID_BYTES)
+    return Batch(indptr, hashes, value, label, weight, event_id, has_id)
+
+
+def _bits(packed: np.ndarray[Any, Any], n: int) -> BOOL:
+    bits = np.unpackbits(packed)
+    if bits[n:].any():
+        raise Corrupt("observe payload: padding bits are set")
+    return bits[:n].astype(np.bool_)
+
+
+def _flags(batch: Batch) -> int:
+    """Return what the payload of `batch` has that not all have."""
+    bits = batch.label.view(np.uint64)  # by bits, so that -0.0 keeps its sign
+    real = bool(((bits != 0) & (bits != _ONE_BITS)).any())
+    long = int(np.diff(batch.indptr).max()) > _SHORT_MAX
+    return REAL * real | WEIGHTED * bool((batch.weight != 1.0).any()) | IDS * bool(batch.has_id.any()) | LONG * long
+
+
+def _within(numbers: F64, low: float, high: float) -> bool:
+    """Tell whether low <= numbers <= high; false where one is NaN, which is its own maximum."""
+    return not numbers.size or bool(numbers.min() >= low and numbers.max() <= high)
+
+
+def _wrong(batch: Batch) -> str:
+    """Say what `batch` breaks of its own contract; empty where nothing."""
+    lengths = np.diff(batch.indptr)
+    if batch.n < 1 or int(batch.indptr[0]) != 0 or bool((lengths < 0).any()) or len(batch.hash) != batch.nnz:
+        return "indptr does not rise from 0 to the number of features, over at least one event"
+    n, nnz = batch.n, batch.nnz
+    if (len(batch.value), len(batch.label), len(batch.weight), len(batch.has_id)) != (nnz, n, n, n):
+        return "arrays differ in length"
+    if batch.event_id.shape != (n, ID_BYTES):
+        return f"event_id is not {n} x {ID_BYTES}"
+    rising = np.ones(nnz + 1, np.bool_)
+    rising[1:nnz] = batch.hash[1:] > batch.hash[:-1]
+    rising[batch.indptr] = True  # a row may begin anywhere
+    if not rising.all():
+        return "hashes do not rise within an event"
+    if not _within(batch.value, -VALUE_ABS_MAX, VALUE_ABS_MAX):
+        return f"a value is not a number within {VALUE_ABS_MAX:g}"
+    if not _within(batch.label, -LABEL_ABS_MAX, LABEL_ABS_MAX):
+        return f"a label is not a number within {LABEL_ABS_MAX:g}"
+    if not _within(batch.weight, _SMALLEST, WEIGHT_MAX):
+        return f"a weight is not in (0, {WEIGHT_MAX:g}]"
+    return ""

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import dataclasses
+import struct
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from riata.base.arrays import F64
+from riata.base.errors import BadInput, Corrupt
+from riata.store import payload as layout
+from riata.store.payload import decode_batch, encode_batch
+from riata.store.values import FORMS, pack_values, unpack_values
+from riata.wire.batch import Batch, slice_rows
+from tests.store.batches import batch_of, random_batch, same
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def golden_batch() -> Batch:
+    """Two events that need every part of the layout: wide values, real labels, weights, one id of two."""
+    return batch_of([[(1, 0.1), (4_000_000_000, -2.0)], [(7, 3.0)]], [2.5, -0.0], [bytes(range(16)), None], [1.0, 0.5])
+
+
+@pytest.mark.parametrize("id_kinds", [0, 6])
+def test_a_batch_comes_back_bit_for_bit(id_kinds: int) -> None:
+    rng = np.random.default_rng(11)
+    for n in [1, 2, 7, 8, 9, 40] * 10:
+        batch = random_batch(rng, n, id_kinds)
+        assert same(decode_batch(encode_batch(batch)), batch)
+
+
+def test_labels_weights_and_signed_zeros_come_back_bit_for_bit() -> None:
+    batch = golden_batch()
+    assert same(decode_batch(encode_batch(batch)), batch)
+
+
+def plain_batch() -> Batch:
+    """Three events that need no part that may be left out."""
+    return batch_of([[(1, 0.25), (2, 0.1)], [], [(3, 12.0)]], [1.0, 0.0, 1.0])
+
+
+def first_version(batch: Batch, wide: bool) -> bytes:
+    """The payload of version 1 of a batch without ids, with labels 0 and 1 and weights of 1; with WIDE or without."""
+    parts = [np.diff(batch.indptr).astype("<u4"), batch.hash, batch.value.astype("<f8" if wide else "<f4")]
+    rest = b"".join(part.tobytes() for part in [*parts, np.packbits(batch.label == 1.0)])
+    return struct.pack("<BBHIII", 1, layout.WIDE * wide, 0, batch.n, batch.nnz, 16 + len(rest)) + rest
+
+
+def test_a_payload_of_version_1_is_read_for_ever() -> None:
+    assert same(decode_batch(bytes.fromhex((GOLDEN / "record_v1.hex").read_text())), golden_batch())
+    assert same(decode_batch(first_version(plain_batch(), wide=True)), plain_batch())
+    whole = batch_of([[(1, 2.0)], [(3, 12.5)]])
+    assert same(decode_batch(first_version(whole, wide=False)), whole)
+
+
+def test_a_payload_of_version_2_is_for_ever() -> None:
+    golden = (GOLDEN / "record_v2.hex").read_text().split()
+    for batch, text in zip([golden_batch(), plain_batch()], golden, strict=True):
+        assert encode_batch(batch).hex() == text
+        assert same(decode_batch(bytes.fromhex(text)), batch)
+
+
+def test_a_payload_of_version_1_that_says_what_it_need_not_is_refused() -> None:
+    whole = batch_of([[(1, 2.0)], [(3, 12.5)]])
+    with pytest.raises(Corrupt, match="parts that say nothing"):
+        decode_batch(first_version(whole, wide=True))
+    for at in (2, 3):  # forms and digits are of version 2
+        with pytest.raises(Corrupt, match="header"):
+            decode_batch(patched(at, "<B", 1)(first_version(whole, wide=False)))
+    with pytest.raises(Corrupt, match="header"):
+        decode_batch(patched(1, "<B", layout.LONG)(first_version(whole, wide=False)))
+
+
+def test_the_plain_payload_is_small() -> None:
+    exact = batch_of([[(1, 1.0), (2, 2.0)]] * 8)
+    assert len(encode_batch(exact)) == 16 + 8 * 2 + 16 * (4 + 1) + 1
+
+
+def broken(**changes: object) -> Batch:
+    return dataclasses.replace(batch_of([[(1, 1.0), (2, 2.0)], [(3, 1.0)]]), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        broken(hash=np.array([2, 1, 3], np.uint32)),
+        broken(hash=np.array([1, 1, 3], np.uint32)),
+        broken(value=np.array([1.0, np.nan, 1.0])),
+        broken(value=np.array([1.0, np.inf, 1.0])),
+        broken(value=np.array([1.0, 1.1e6, 1.0])),
+        broken(label=np.array([1.0, np.nan])),
+        broken(label=np.array([1.0, 1.1e6])),
+        broken(weight=np.array([1.0, 0.0])),
+        broken(weight=np.array([1.0, 1001.0])),
+        broken(weight=np.array([1.0, np.nan])),
+        broken(weight=np.ones(3)),
+        broken(indptr=np.array([0, 4, 3])),
+        broken(indptr=np.array([0, 2, 2])),
+        broken(event_id=np.zeros((2, 15), np.uint8)),
+        broken(indptr=np.array([0]), label=np.zeros(0), weight=np.zeros(0), has_id=np.zeros(0, np.bool_)),
+    ],
+)
+def test_a_batch_that_could_not_be_read_again_is_not_written(batch: Batch) -> None:
+    with pytest.raises(BadInput):
+        encode_batch(batch)
+
+
+def test_a_sound_batch_at_the_bounds_is_written() -> None:
+    batch = batch_of([[(0, 1e6), (2**32 - 1, -1e6)]], [1e6], None, [1e3])
+    assert same(decode_batch(encode_batch(batch)), batch)
+
+
+STORED = [
+    ("", 0, [1.0, 1.0]),
+    ("", 0, []),
+    ("u1", 0, [1.0, 255.0]),
+    ("u1", 0, [0.0]),
+    ("i1", 0, [-128.0, 127.0]),
+    ("u1", 2, [0.01, 2.55]),
+    ("u1", 1, [0.1]),
+    ("i1", 2, [-1.28, 1.27]),
+    ("<u2", 0, [256.0, 65535.0]),
+    ("<u2", 2, [655.35, 0.1]),
+    ("<i2", 0, [-129.0, 32767.0]),
+    ("<i2", 0, [-1.0, 255.0]),
+    ("<f4", 0, [-1.0, 65535.0]),
+    ("<f4", 0, [65536.0]),
+    ("<f4", 0, [-0.0]),
+    ("<u2", 6, [1.0 / 64.0]),
+    ("<f4", 0, [1.0 / 64.0, 1.0 / 4096.0]),
+    ("<f4", 0, [float(np.float32(1.0 / 3.0))]),
+    ("<i4", 6, [0.123456]),
+    ("<i4", 9, [-0.123456789]),
+    ("<i4", 3, [123456.789]),
+    ("<f8", 0, [0.1234567891]),
+    ("<f8", 0, [214748.36481]),  # its whole number is larger than 32 bits hold
+    ("<f8", 0, [1.0 / 3.0]),
+    ("<f8", 0, [0.1, -0.0]),
+    ("<f8", 0, [0.1 + 2**-56]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "digits", "values"), STORED)
+def test_values_take_the_narrowest_form_and_come_back(form: str, digits: int, values: list[float]) -> None:
+    value = np.array(values)
+    found, found_digits, stored = pack_values(value)
+    assert (FORMS[found], found_digits) == (form, digits)
+    assert stored.nbytes == len(value) * (np.dtype(form).itemsize if form else 0)
+    assert unpack_values(found, found_digits, stored, len(value)).tobytes() == value.tobytes()
+
+
+@pytest.mark.parametrize("at", [0, 255, 256, 599])
+@pytest.mark.parametrize(("odd", "form", "digits"), [(0.5, "<u2", 1), (0.0625, "<i4", 4), (1.0 / 3.0, "<f8", 0)])
+def test_one_value_decides_wherever_it_stands(at: int, odd: float, form: str, digits: int) -> None:
+    values = np.arange(1.0, 601.0)
+    values[300] = 0.1 if form == "<i4" else 1.0  # so that float32 will not do
+    assert FORMS[pack_values(values)[0]] == "<u2"
+    values[at] = odd
+    found, found_digits, stored = pack_values(values)
+    assert (FORMS[found], found_digits) == (form, digits)
+    assert unpack_values(found, found_digits, stored, len(values)).tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("digits", range(10))
+def test_every_number_of_few_decimals_comes_back(digits: int) -> None:
+    rng = np.random.default_rng(digits)
+    whole = rng.integers(-(2**31) + 1, 2**31, 20_000)
+    value: F64 = np.array([float(f"{k}e-{digits}") for k in whole.tolist()])
+    value = value[np.abs(value) <= 1e6]
+    form, found, stored = pack_values(value)
+    assert unpack_values(form, found, stored, len(value)).tobytes() == value.tobytes()
+    assert found <= digits
+
+
+def test_long_rows_are_counted_in_more_bytes() -> None:
+    for length, flag in ((2**16 - 1, 0), (2**16, layout.LONG)):
+        batch = batch_of([[(h, 1.0) for h in range(length)], [(1, 1.0)]])
+        payload = encode_batch(batch)
+        assert payload[1] & layout.LONG == flag
+        assert same(decode_batch(payload), batch)
+
+
+def test_a_batch_of_part_of_another_is_written_like_a_copy_of_it() -> None:
+    whole = batch_of([[(1, 2.0), (3, 4.0)], [(2, 0.5)], [], [(9, 1.5)]], [0.5, 1, 0, 2], [None, bytes([7] * 16), None, None])
+    part = slice_rows(whole, 1, 3)
+    copied = Batch(*(getattr(part, name).copy() for name in Batch.__slots__))
+    assert encode_batch(part) == encode_batch(copied)
+
+
+def test_every_truncation_and_extension_of_a_payload_is_refused() -> None:
+    payload = encode_batch(golden_batch())
+    for length in range(len(payload)):
+        with pytest.raises(Corrupt):
+            decode_batch(payload[:length])
+    with pytest.raises(Corrupt):
+        decode_batch(payload + b"\0")
+
+
+def patched(at: int, layout: str, value: int) -> Callable[[bytes], bytes]:
+    def patch(payload: bytes) -> bytes:
+        changed = bytearray(payload)
+        struct.pack_into(layout, changed, at, value)
+        return bytes(changed)
+
+    return patch
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        patched(0, "<B", 0),
+        patched(1, "<B", 0xFF),
+        patched(1, "<B", 0),
+        patched(2, "<B", 5),
+        patched(3, "<B", 10),
+        patched(4, "<I", 0),
+        patched(4, "<I", 2**32 - 1),
+        patched(8, "<I", 2**32 - 1),
+        patched(16, "<H", 1),
+        patched(20, "<I", 4_000_000_001),
+        patched(35 + 7, "<B", 0x7F),
+    ],
+)
+def test_a_payload_with_a_false_length_order_or_number_is_refused(patch: Callable[[bytes], bytes]) -> None:
+    with pytest.raises(Corrupt):
+        decode_batch(patch(encode_batch(golden_batch())))
+
+
+def test_a_payload_that_could_have_said_less_is_refused() -> None:
+    plain = batch_of([[(1, 1.0), (2, 2.0)], [(3, 1.0)]], [1.0, 0.0])
+    n, nnz = plain.n, plain.nnz
+    payload = encode_batch(plain)
+    assert same(decode_batch(payload), plain)
+    length, hashes, value, label = payload[16:20], payload[20:32], payload[32:35], payload[35:]
+    assert payload[1:4] == bytes([0, FORMS.index("u1"), 0])
+    whole = FORMS.index("u1")
+    tens = (np.array([10, 20, 10], "u1").tobytes(), whole, 1)
+    said: list[tuple[int, int, int, bytes]] = [
+        (0, FORMS.index("<f8"), 0, length + hashes + plain.value.tobytes() + label),
+        (0, FORMS.index("<f4"), 0, length + hashes + plain.value.astype("<f4").tobytes() + label),
+        (0, FORMS.index("i1"), 0, length + hashes + value + label),
+        (0, FORMS.index("<u2"), 0, length + hashes + plain.value.astype("<u2").tobytes() + label),
+        (0, *tens[1:], length + hashes + tens[0] + label),
+        (layout.LONG, whole, 0, np.diff(plain.indptr).astype("<u4").tobytes() + hashes + value + label),
+        (layout.REAL, whole, 0, length + hashes + value + plain.label.tobytes()),
+        (layout.WEIGHTED, whole, 0, payload[16:] + plain.weight.tobytes()),
+        (layout.IDS, whole, 0, payload[16:] + b"\0"),
+    ]
+    for flag, form, digits, rest in said:
+        changed = struct.pack("<BBBBIII", 2, flag, form, digits, n, nnz, 16 + len(rest)) + rest
+        with pytest.raises(Corrupt, match="parts that say nothing"):
+            decode_batch(changed)
+
+
+@pytest.mark.parametrize(("form", "digits"), [(8, 0), (255, 0), (3, 10), (0, 1), (1, 1), (2, 1)])
+def test_a_form_that_there_is_not_is_refused(form: int, digits: int) -> None:
+    payload = bytearray(encode_batch(plain_batch()))
+    payload[2:4] = bytes([form, digits])
+    with pytest.raises(Corrupt, match="header"):
+        decode_batch(bytes(payload))
+
+
+def test_a_newer_payload_says_so() -> None:
+    with pytest.raises(Corrupt) as caught:
+        decode_batch(patched(0, "<B", 3)(encode_batch(golden_batch())))
+    assert caught.value.code == "newer_format"
+
+
+def test_set_padding_bits_are_refused() -> None:
+    payload = bytearray(encode_batch(batch_of([[(1, 1.0)]])))
+    payload[-1] |= 1
+    with pytest.raises(Corrupt, match="padding"):
+        decode_batch(bytes(payload))
+
+
+def test_a_false_count_takes_no_memory() -> None:
+    payload = patched(4, "<I", 2**31)(encode_batch(golden_batch()))
+    tracemalloc.start()
+    with pytest.raises(Corrupt):
+        decode_batch(payload)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20
