@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from riata.base.arrays import F64, I64, U8
+from riata.base.arrays import BOOL, F64, I64, U8, U32
 from riata.base.limits import VALUE_ABS_MAX
 from riata.store.payload import IDS, PAYLOAD_VERSION, decode_batch
 from riata.store.values import FORMS, POWERS
@@ -85,9 +85,9 @@ def _stored(whole: U8, begin: I64, form: I64, indptr: I64) -> F64:
 def _said_shortest(stored: F64, form: I64, digits: I64, indptr: I64) -> bool:
     """Whether form and digits of every row are those that a writer chooses for its values."""
 
-    def some(entries: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def some(entries: BOOL) -> BOOL:
         count = np.concatenate(([0], np.cumsum(entries)))
-        found: NDArray[np.bool_] = count[indptr[1:]] > count[indptr[:-1]]
+        found: BOOL = count[indptr[1:]] > count[indptr[:-1]]
         return found
 
     negative = some(stored < 0)
@@ -103,7 +103,7 @@ def _said_shortest(stored: F64, form: I64, digits: I64, indptr: I64) -> bool:
     return bool((np.any(needed, axis=0) & exact).all())
 
 
-def _right(indptr: I64, hashes: NDArray[np.uint32], value: NDArray[np.float64]) -> bool:
+def _right(indptr: I64, hashes: U32, value: F64) -> bool:
     """Whether hashes rise within every row and values are within their bounds; not, where one is not a number."""
     rising = np.ones(len(hashes) + 1, np.bool_)
     rising[1:-1] = hashes[1:] > hashes[:-1]
