@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import numba
+from numba.core.caching import FunctionCache
+from numba.core.runtime.nrt import rtsys
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,15 +64,37 @@ def _name_cache_folder() -> None:
 _name_cache_folder()
 
 
+class _MachineCode(FunctionCache):  # type: ignore[misc]  # numba has no types
+    """Finds machine code on the disk without first loading the compiler's libraries, which takes half of a start.
+
+    What is loaded is numba's runtime, which the code calls. Where there is no code to be found, the compiler loads its
+    libraries by itself. The folder is an exact one, so what is found needs no more than it needed when it was made.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the machine code for a signature, or None."""
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+        return None  # the guard swallows an error of the disk
+
+
+def _compiled(function: F, inline: str) -> F:
+    """Decorate; the cast gives the function its own type back, so that callers are checked as if nothing had happened."""
+    made = numba.njit(nogil=True, fastmath=False, inline=inline)(function)
+    if not numba.config.DISABLE_JIT:
+        made._cache = _MachineCode(made.py_func)  # what cache=True does, with numba's own class
+    return cast(F, made)
+
+
 def kernel(function: F) -> F:
     """Compile `function` at its first call, without the GIL, and keep the machine code on disk.
 
-    `fastmath` stays off: results are bit-exact and `isfinite` means what it says. The cast gives the
-    function its own type back, so that callers are checked by mypy as if nothing had happened.
+    `fastmath` stays off: results are bit-exact and `isfinite` means what it says.
     """
-    return cast(F, numba.njit(cache=True, nogil=True, fastmath=False)(function))
+    return _compiled(function, "never")
 
 
 def inline_kernel(function: F) -> F:
     """Like `kernel`, for a leaf that is called from other kernels only and should be inlined into them."""
-    return cast(F, numba.njit(cache=True, nogil=True, fastmath=False, inline="always")(function))
+    return _compiled(function, "always")
