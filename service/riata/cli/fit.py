@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 import time
@@ -52,12 +53,15 @@ def fit(
     require_format(form)
     if not online:
         raise BadInput("say --online: one pass over the file is the only way to fit there is", "bad_option")
+    gc.disable()  # what is imported stays, and looking through it for garbage takes a fifth of a start
     from riata.cli.blocks import blocks
     from riata.cli.fit_report import document, show
     from riata.cli.fit_setup import begin, fit_config
     from riata.cli.source import CONTENT_TYPES, open_source
     from riata.run.fit import Fit
 
+    gc.freeze()
+    gc.enable()
     started = time.perf_counter()
     with open_source(file) as source:
         known, rows, rest = begin(blocks(source), file, form)

@@ -35,11 +35,12 @@ READ_BYTES: Final = 1 << 16
 
 
 class VwRun(NamedTuple):
-    """Wall seconds from start to end of the process, its user and system seconds, its own final average loss."""
+    """Wall seconds from start to end of the process, its user and system seconds, its own final average loss, its rows."""
 
     seconds: float
     cpu_s: float
     progressive_loss: float
+    examples: int = 0
 
 
 def vw_program() -> Path:
@@ -75,7 +76,9 @@ def vw_run(arguments: Sequence[str], input_file: Path | None = None) -> VwRun:
     loss = re.search(r"^average loss = (\S+)", text, re.MULTILINE)
     if process.returncode != 0 or loss is None:
         raise RivalFailed(f"{' '.join(command)} ended with {process.returncode}:\n{text[-4000:]}")
-    return VwRun(seconds, used.ru_utime + used.ru_stime, float(loss[1].removesuffix("h").strip()))
+    rows = re.search(r"^number of examples = (\d+)", text, re.MULTILINE)
+    average = float(loss[1].removesuffix("h").strip())
+    return VwRun(seconds, used.ru_utime + used.ru_stime, average, int(rows[1]) if rows else 0)
 
 
 class VwConnection:

@@ -1,0 +1,147 @@
+"""A local file to a learnt model, whole processes: `riata fit --online` with one and with two threads, and Vowpal Wabbit.
+
+Both read the same file of VW text once and test each row before they learn it; both are timed from their start to their end, so
+what a start takes is in it. Two streams from a fixed seed: *long*, about 65 features with values of two decimals a row, drawn by
+Zipf's law from 100,000 names, as the words of newswire are; *short*, up to 12 features without values. Labels follow a sparse
+linear model with noise. Vowpal Wabbit reads and learns in two threads of its own whatever it is told, so its wall time is to be
+compared with two of ours, and the CPU time beside it with both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from tests.bench import contest
+from tests.bench.contest import Claim, Found, Measure, Side
+from tests.bench.rivals.vw import vw_run
+
+ROWS: Final = 1_000_000
+ROWS_QUICK: Final = 50_000
+NAMES: Final = 100_000
+SEED: Final = 75
+CHUNK: Final = 10_000
+BITS: Final = "22"
+NOISE: Final = 0.5
+LOSS_DIFFERENCE_MAX: Final = 0.05  # each learns by its own rule, so losses are near and not equal
+VW_OPTIONS: Final = ("-b", BITS, "--loss_function", "logistic")
+ONE, TWO, VW, VW_L1 = "riata fit, 1 thread", "riata fit, 2 threads", "vw", "vw --l1 1e-6"
+REACH: Final = {ONE: 2.5, TWO: 4.0}
+
+START_NOTE: Final = (
+    "`start, s` is what our process takes before it opens the file and after its last figure: Python, numpy, numba. Machine code "
+    "was compiled at an earlier run. It does not grow with the file."
+)
+
+
+def write_rows(path: Path, rows: int, features: int, with_values: bool) -> None:
+    """Write `rows` rows of VW text. The truth is drawn first: more rows are more of the same stream."""
+    rng = np.random.default_rng(SEED)
+    truth = rng.normal(0.0, 1.0, NAMES) * (rng.random(NAMES) < 0.3)
+    with path.open("w", encoding="ascii") as out:
+        for start in range(0, rows, CHUNK):
+            n = min(CHUNK, rows - start)
+            name = np.minimum((NAMES ** rng.random((n, features))).astype(np.int64), NAMES - 1)  # density 1/rank
+            cents = rng.integers(1, 100, (n, features)) if with_values else np.full((n, features), 100)
+            margin = (truth[name] * cents / 100).sum(axis=1)
+            labels = margin + rng.logistic(0.0, NOISE, n) > 0.0
+            for names, values, y in zip(name.tolist(), cents.tolist(), labels.tolist(), strict=True):
+                drawn = dict(zip(names, values, strict=True))  # a name drawn twice keeps its last value
+                words = [f"w{j}:0.{v:02}" if with_values else f"w{j}" for j, v in drawn.items()]
+                out.write(f"{1 if y else -1} |f {' '.join(words)}\n")
+
+
+def run_riata(path: Path, threads: int) -> Measure:
+    """One whole process of ours. Python keeps its bytecode between runs, as where it is installed."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-m", "riata", "fit", "--online", str(path), "--bits", BITS, "--threads", str(threads), "--json"]
+    with tempfile.TemporaryFile() as said:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, env=environment)
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        text = said.read()
+    if process.returncode != 0:
+        raise RuntimeError(f"riata fit ended with {process.returncode}: {text[-2000:]!r}")
+    told = json.loads(text)
+    facts = {"log loss": told["figures"]["cumulative"]["log_loss"], "start, s": seconds - told["seconds"]}
+    return Measure(seconds, used.ru_utime + used.ru_stime, told["learnt"], facts)
+
+
+def run_vw(path: Path, options: tuple[str, ...]) -> Measure:
+    """One whole process of the peer."""
+    run = vw_run([*VW_OPTIONS, *options], path)
+    return Measure(run.seconds, run.cpu_s, run.examples, {"log loss": run.progressive_loss})
+
+
+def same_work(rows: int, first: dict[str, Measure]) -> str:
+    """Why the sides did not do the same; empty where they did."""
+    wrong = [f"{name} learnt {one.units:,} of {rows:,} rows" for name, one in first.items() if one.units != rows]
+    ours, theirs = first[TWO].facts["log loss"], first[VW].facts["log loss"]
+    if ours != first[ONE].facts["log loss"]:
+        wrong.append("one thread and two did not learn the same")
+    if ours > theirs + LOSS_DIFFERENCE_MAX:
+        wrong.append(f"log loss {ours:.4f} is not comparable with {theirs:.4f}")
+    return "; ".join(wrong)
+
+
+def measure(path: Path, rows: int, repeats: int) -> Found:
+    """The contest over one file."""
+    runs: dict[str, Callable[[], Measure]] = {
+        TWO: partial(run_riata, path, 2),
+        VW: partial(run_vw, path, ()),
+        ONE: partial(run_riata, path, 1),
+        VW_L1: partial(run_vw, path, ("--l1", "1e-6")),
+    }
+    return contest.contest([Side(name, run) for name, run in runs.items()], repeats, partial(same_work, rows))
+
+
+def claims_of(stream: str, found: Found) -> list[Claim]:
+    """Wall time against the peer's, and the log loss beside its."""
+    speed = [Claim(f"file to model, {stream}", us, VW, contest.times_faster(found, us, VW), REACH[us]) for us in (TWO, ONE)]
+    losses = [contest.fact(found[name], "log loss") for name in (TWO, VW)]
+    return [*speed, Claim(f"progressive log loss, {stream}", TWO, VW, losses[0] / losses[1], 1.0, at_most=True)]
+
+
+def main() -> int:
+    """Make the files, run, report; exit status 1 where a ratio is not reached."""
+    parser = contest.arguments(__doc__ or "")
+    parser.add_argument("--rows", type=int, default=0, help=f"rows of each file (default {ROWS:,}; {ROWS_QUICK:,} with --quick)")
+    parser.add_argument("--repeats", type=int, default=0, help="timed rounds (default 5; 2 with --quick)")
+    options = parser.parse_args()
+    rows = options.rows or (ROWS_QUICK if options.quick else ROWS)
+    repeats = options.repeats or (2 if options.quick else 5)
+    claims: list[Claim] = []
+    tables: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for stream, features, with_values in (("long rows", 75, True), ("short rows", 12, False)):
+            path = Path(folder) / "rows.vw"
+            write_rows(path, rows, features, with_values)
+            size = path.stat().st_size
+            found = measure(path, rows, repeats)
+            claims += claims_of(stream, found)
+            tables.append(f"## {stream.capitalize()}: {rows:,} rows, {size:,} bytes\n")
+            tables.append(contest.contenders(found, "row", ("log loss", "start, s"), TWO))
+    notes = [START_NOTE, "Nothing is written at the end by either side; the files are in the page cache."]
+    command = f"python -m tests.bench.fit_speed{' --quick' if options.quick else ''}"
+    title, intro = "From a file to a learnt model", __doc__ or ""
+    packages = ["numpy", "numba", "vowpalwabbit"]
+    write = not options.no_write
+    contest.report_page("fit_speed", title, intro, claims, tables, notes, command, packages, write, options.quick)
+    return int(not all(claim.reached for claim in claims))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
