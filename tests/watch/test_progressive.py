@@ -322,3 +322,18 @@ def test_memory_names_its_parts() -> None:
         "window": 5 * 10_000 * 8,
         "curve": 0,
     }
+
+
+def test_the_history_follows_every_change_of_the_curve() -> None:
+    watched = Progressive(ProgressiveConfig())
+    assert watched.history() == []
+    n = 10
+    watched.observe(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, np.bool_), 1)
+    first = watched.history()
+    assert [(point["seq"], point["non_zeros"]) for point in first] == [(10, None)]
+    assert watched.history() is first
+    watched.note_non_zeros(3)
+    assert [(point["seq"], point["non_zeros"]) for point in watched.history()] == [(10, 3)]
+    assert watched.history(since=10) == []
+    assert first[0]["non_zeros"] is None
+    assert len(watched.history()) == 1

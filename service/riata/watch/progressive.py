@@ -58,6 +58,7 @@ class Progressive:
         self._calibration: F64 = np.zeros((tally.CELLS, tally.CELL))
         self._window: F64 = np.zeros((PAST, config.window))
         self._curve = Curve()
+        self._told: tuple[bytes, list[Figures]] = (b"", [])  # what `history` last returned, and the points it was made of
 
     @property
     def examples(self) -> int:
@@ -126,16 +127,23 @@ class Progressive:
         }
 
     def history(self, since: int = 0) -> list[Figures]:
-        """Return the points of the learning curve after event `since`, oldest first.
+        """Return the points of the learning curve after event `since`, oldest first; not to be changed: others may have the list.
 
         Keys: seq, examples, then the loss in the three horizons and that of the base rate (log_loss, faded_log_loss,
         window_log_loss, base_log_loss; without the word log where there is no probability), auc, non_zeros; None where unknown.
         """
+        found = self._curve.since(since)
+        content = found.tobytes()
+        if content != self._told[0]:  # published five times a second, and seldom another
+            self._told = content, self._as_documents(found)
+        return self._told[1]
+
+    def _as_documents(self, found: F64) -> list[Figures]:
         loss = "log_loss" if has_probability(self._link) else "loss"
         names = ("seq", "examples", loss, f"faded_{loss}", f"window_{loss}", f"base_{loss}", "auc", "non_zeros")
         whole = {"seq", "examples", "non_zeros"}
         points = []
-        for point in self._curve.since(since).tolist():
+        for point in found.tolist():
             known = {name: number for name, number in zip(names, point, strict=True) if not math.isnan(number)}
             points.append({name: int(known[name]) if name in known and name in whole else known.get(name) for name in names})
         return points
