@@ -11,8 +11,8 @@ from tests.twins import truncated_row as twin
 
 def _settings(gravity: float) -> Settings:
     return Settings(
-        loss=0, rule=0, adaptive=False, normalised=False, invariant=True, grid=False, intercept=True, counting=True, eta=1.0,
-        power=0.0, delay=1.0, gravity=gravity, period=1, ceiling=1e9, accumulator=0.0, reach=2.0, shift=28,
+        loss=0, rule=0, adaptive=None, normalised=None, odd=None, invariant=True, grid=False, intercept=True, counting=True,
+        eta=1.0, power=0.0, delay=1.0, gravity=gravity, period=1, ceiling=1e9, accumulator=0.0, reach=2.0, shift=28,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from riata.learn.pages import Pages, zero_table
 from riata.learn.slot_list import SlotList
 from riata.learn.truncated_gradient_config import TruncatedGradientConfig, kernel_settings
 from riata.maths import truncated_row
+from riata.maths.lanes import WIDTH
 from riata.maths.rows import Rows
 from riata.maths.slots import pick
 from riata.maths.truncated_rate import Scratch
@@ -29,7 +30,8 @@ _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity",
 
 
 def _scratch(features: int) -> Scratch:
-    return Scratch(np.empty(features, np.uint32), *(np.empty(features) for _ in range(8)))
+    room = -(-features // WIDTH) * WIDTH
+    return Scratch(np.empty(room, np.uint32), *(np.empty(room) for _ in range(7)))
 
 
 class TruncatedGradient:
@@ -172,7 +174,7 @@ class TruncatedGradient:
         counts = np.zeros(truncated_row.COUNTS, np.int64)
         self._alive, self._seen = SlotList(counts, truncated_row.N_ALIVE), SlotList(counts, truncated_row.N_SEEN)
         self._table = Table(
-            line=zero_table(2**self.bits, width),
+            line=zero_table(2**self.bits + 1, width),
             alive=self._alive.slot,
             seen=self._seen.slot,
             counts=counts,

@@ -167,8 +167,9 @@ def kernel_settings(config: TruncatedGradientConfig, bits: int) -> Settings:
     return Settings(
         loss=_LOSSES[config.loss],
         rule=rule,
-        adaptive=config.rate == "adaptive",
-        normalised=config.normalised,
+        adaptive=True if config.rate == "adaptive" else None,
+        normalised=True if config.normalised else None,
+        odd=True if config.grid or rule != truncation.TRUNCATE else None,
         invariant=config.step == "invariant",
         grid=config.grid,
         intercept=config.intercept,

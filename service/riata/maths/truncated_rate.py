@@ -1,32 +1,36 @@
 """The arithmetic of one row of truncated gradient, between reading its lines of the table and writing them back.
 
-Everything here goes over the columns of a `Scratch`, one short loop after another without a branch in it, so that the
-compiler can take several features at once; square roots and divisions then cost next to nothing. Divisions are
-`np.divide`, since Python's own looks for a zero each time. A loop touches few columns: the compiler has to prove, when
-it runs, that none overlaps another.
+Eight features are taken at once, in `Lanes`; a row whose number of features is not a multiple of eight is filled up with features
+of value zero in a line of the table that stands for no slot. Rules that hardly anybody uses go feature by feature.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64, U32
 from riata.maths.kernel import inline_kernel
+from riata.maths.lanes import WIDTH, Lanes, add_up, load, root, size, spread, store, where
 from riata.maths.truncation import SUBGRADIENT, TRUNCATE, after_gap, on_grid, shrink
 
 INFINITE: Final = math.inf
 
 
 class Settings(NamedTuple):
-    """The configuration as the kernels want it; the words behind the numbers are in `learn.truncated_gradient`."""
+    """The configuration as the kernels want it; the words behind the numbers are in `learn.truncated_gradient`.
+
+    A flag that is None when it is down is part of the type: kernels are compiled for each combination by itself, and what it
+    does not need is not in them.
+    """
 
     loss: int
     rule: int
-    adaptive: bool
-    normalised: bool
+    adaptive: Literal[True] | None
+    normalised: Literal[True] | None
+    odd: Literal[True] | None  # another rule than TRUNCATE, or the grid
     invariant: bool
     grid: bool
     intercept: bool
@@ -43,18 +47,18 @@ class Settings(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for one row, a column for each: slot; value; weight; clock since the last touch; sum of squared gradients; scale
-    before the row; scale after it; value over scale; rate of the step."""
+    """Room for one row, a column for each, in whole eights: slot; value; weight as it enters the margin; weight in units of the
+    scale after the row; sum of squared gradients; what is zero where the slot was never met: scale before the row, or sum of
+    squares; scale after it; rate of the step times value."""
 
     slot: U32
     x: F64
+    plain: F64
     beta: F64
-    gap: F64
     squares: F64
-    before: F64
+    known: F64
     scale: F64
-    unit: F64
-    rate: F64
+    step: F64
 
 
 @inline_kernel
@@ -73,7 +77,7 @@ def shrink_unit(squares: float, scale: float, settings: Settings) -> float:
 
     Source    Langford, Li & Zhang 2009, equation 6, with the weight's own step size; a penalty on scale * |beta|
     """
-    unit = inverse_root(squares, scale, settings.accumulator) if settings.adaptive else 1.0
+    unit = inverse_root(squares, scale, settings.accumulator) if settings.adaptive is not None else 1.0
     if settings.counting:
         events = 1 if settings.rule == SUBGRADIENT else settings.period
         unit = unit * (settings.eta * (settings.gravity * events))
@@ -95,104 +99,91 @@ def weight_now(beta: float, gap: float, squares: float, scale: float, settings: 
 
 
 @inline_kernel
-def catch_up(settings: Settings, k: int, scratch: Scratch) -> None:
-    """Turn the k weights of the last touch into those of now.
+def weights_now(beta: Lanes, gap: Lanes, squares: Lanes, scale: Lanes, settings: Settings) -> Lanes:
+    """`weight_now` of eight weights, to the last bit, for the rule of everyday use: a gap of 0 takes away 0.
 
-    The loops for the rule that everyone uses are `weight_now` to the last bit: a gap of 0 takes away 0.
+    Source    weight_now
+    """
+    unit = spread(1.0)
+    if settings.adaptive is not None:
+        total = squares + settings.accumulator * scale * scale
+        unit = 1.0 / root(where(total > 0.0, total, INFINITE))
+    amount = (
+        unit * (settings.eta * (settings.gravity * settings.period) if settings.counting else 1.0) * where(gap > 0.0, gap, 0.0)
+    )
+    limit = where(size(beta) * scale > settings.ceiling, 0.0, amount)
+    pull = where(beta < limit, beta, limit)
+    below = 0.0 - limit
+    return beta - where(pull > below, pull, below)
+
+
+@inline_kernel
+def weights_one_by_one(beta: Lanes, gap: Lanes, j: int, settings: Settings, scratch: Scratch) -> Lanes:
+    """`weight_now` of the eight features from j on, for the odd rules.
 
     Source    weight_now
     """
     s = scratch
-    if settings.rule != TRUNCATE or settings.grid:
-        for j in range(k):
-            s.beta[j] = weight_now(s.beta[j], s.gap[j], s.squares[j], s.before[j], settings)
-    else:
-        size = settings.eta * (settings.gravity * settings.period) if settings.counting else 1.0
-        accumulator = settings.accumulator
-        ceiling = settings.ceiling
-        if settings.adaptive:
-            for j in range(k):
-                s.rate[j] = inverse_root(s.squares[j], s.before[j], accumulator)
-        else:
-            for j in range(k):
-                s.rate[j] = 1.0
-        for j in range(k):
-            gap = s.gap[j] if s.gap[j] > 0.0 else 0.0
-            s.beta[j] = shrink(s.beta[j], abs(s.beta[j]) * s.before[j], (s.rate[j] * size) * gap, ceiling)
+    store(s.plain, j, beta)
+    store(s.step, j, gap)
+    for feature in range(j, j + WIDTH):
+        scale = s.known[feature] if settings.normalised is not None else 1.0
+        s.plain[feature] = weight_now(s.plain[feature], s.step[feature], s.squares[feature], scale, settings)
+    return load(s.plain, j)
 
 
 @inline_kernel
-def stretch(settings: Settings, k: int, scratch: Scratch) -> None:
-    """Let the scales of the k features grow to the row's values, within reach, and keep scale * weight as it was.
-
-    Source    Ross, Mineiro & Langford 2013, algorithm 2 (NAG), with the margin taken before the rescaling
-    """
-    s = scratch
-    reach = settings.reach
-    for j in range(k):
-        old = s.before[j]
-        limit = reach * old if old > 0.0 else INFINITE
-        x = s.x[j]
-        x = x if x < limit else limit
-        x = x if x > -limit else -limit
-        scale = abs(x) if abs(x) > old else old
-        s.x[j] = x
-        s.scale[j] = scale
-        s.unit[j] = np.divide(x, scale if scale > 0.0 else INFINITE)
-    for j in range(k):
-        s.beta[j] = s.beta[j] * np.divide(s.before[j], s.scale[j] if s.scale[j] > 0.0 else INFINITE)
-
-
-@inline_kernel
-def add_squares(settings: Settings, heat: float, k: int, scratch: Scratch) -> None:
-    """Add the row to the k sums of squared gradients, and work out the rates: one square root and one division for each.
-
-    Source    Duchi, Hazan & Singer 2011; Ross, Mineiro & Langford 2013
-    """
-    s = scratch
-    accumulator = settings.accumulator
-    for j in range(k):
-        x = s.x[j]
-        scale = s.scale[j]
-        squares = s.squares[j] + heat * x * x
-        root = scale * math.sqrt(squares + accumulator * scale * scale)
-        s.squares[j] = squares
-        s.rate[j] = np.divide(1.0, root if root > 0.0 else INFINITE)
-
-
-@inline_kernel
-def rate_row(settings: Settings, heat: float, k: int, scratch: Scratch) -> tuple[float, float, float]:
-    """Work out scales, sums of squares and rates of the k gathered features, before the common factor of the row.
+def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratch) -> tuple[Lanes, Lanes]:
+    """Let the scales of eight features grow to the row's values, within reach, and keep scale * weight as it was.
 
     Parameters
     ----------
+    beta, old : Lanes      weights and scales before the row
+    j : int                the first of the features
     settings : Settings    the configuration
+    scratch : Scratch      x and scale are overwritten
+
+    Returns                weights in units of the new scales, and values over scales
+    Cost                   two divisions for each feature, eight at once
+    Source                 Ross, Mineiro & Langford 2013, algorithm 2 (NAG), with the margin taken before the rescaling
+    """
+    limit = where(old > 0.0, settings.reach * old, INFINITE)
+    x = load(scratch.x, j)
+    x = where(x < limit, x, limit)
+    x = where(x > 0.0 - limit, x, 0.0 - limit)
+    scale = where(size(x) > old, size(x), old)
+    store(scratch.x, j, x)
+    store(scratch.scale, j, scale)
+    whole = where(scale > 0.0, scale, INFINITE)
+    return beta * (old / whole), x / whole
+
+
+@inline_kernel
+def add_squares(settings: Settings, heat: float, k: int, scratch: Scratch) -> tuple[float, float]:
+    """Add the row to the k sums of squared gradients, and work out the steps, before the common factor of the row.
+
+    Parameters
+    ----------
+    settings : Settings    the configuration, adaptive
     heat : float           importance times the square of the loss's slope
     k : int                number of gathered slots
-    scratch : Scratch      x, beta, squares, scale, unit and rate are overwritten
+    scratch : Scratch      squares and step are overwritten
 
-    Returns                sum of rate * x^2, sum of (x / scale)^2 (0 unless normalised), a bound on every number made
-    Cost                   one square root and three divisions for each feature, several at once
-    Source                 this module
+    Returns                sum of rate * x^2 in the order of the slots, and a bound on every number made
+    Cost                   one square root and one division for each feature, eight at once
+    Source                 Duchi, Hazan & Singer 2011; Ross, Mineiro & Langford 2013
     """
     s = scratch
     length = 0.0
-    norm = 0.0
-    bound = 0.0
-    if settings.normalised:
-        stretch(settings, k, scratch)
-    else:
-        for j in range(k):
-            s.scale[j] = 1.0
-            s.unit[j] = 0.0
-    if settings.adaptive:
-        add_squares(settings, heat, k, scratch)
-    else:
-        for j in range(k):
-            s.rate[j] = 1.0
-    for j in range(k):  # three sums side by side take no longer than one
-        step = s.rate[j] * s.x[j]
-        norm += s.unit[j] * s.unit[j]
-        length += step * s.x[j]
-        bound += s.squares[j] + abs(s.beta[j]) + abs(step)
-    return length, norm, bound
+    bound = spread(0.0)
+    for j in range(0, k, WIDTH):
+        x = load(s.x, j)
+        scale = load(s.scale, j) if settings.normalised is not None else spread(1.0)
+        squares = load(s.squares, j) + heat * x * x
+        whole = scale * root(squares + settings.accumulator * scale * scale)
+        step = 1.0 / where(whole > 0.0, whole, INFINITE) * x
+        store(s.squares, j, squares)
+        store(s.step, j, step)
+        length = add_up(length, step * x)
+        bound = bound + (squares + size(load(s.beta, j)) + size(step))
+    return length, add_up(0.0, bound)

@@ -18,9 +18,19 @@ import numpy as np
 
 from riata.base.arrays import F64, I64, U32
 from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.lanes import WIDTH, Lanes, add_up, flags, load, size, spread, store
+from riata.maths.lines import ask, copy_slots, first_of, read_four, read_two, write_four, write_two
 from riata.maths.prefetch import AHEAD, prefetch
 from riata.maths.rows import Rows, add_products
-from riata.maths.truncated_rate import Scratch, Settings, catch_up, shrink_unit, weight_now
+from riata.maths.truncated_rate import (
+    Scratch,
+    Settings,
+    shrink_unit,
+    stretch,
+    weight_now,
+    weights_now,
+    weights_one_by_one,
+)
 from riata.maths.truncation import SUBGRADIENT, on_grid
 
 BETA: Final = 0  # columns of the table
@@ -43,7 +53,8 @@ COUNTS: Final = 3
 
 
 class Table(NamedTuple):
-    """The state. alive lists every slot whose weight may be non-zero, seen every slot with an accumulator."""
+    """The state. alive lists every slot whose weight may be non-zero, seen every slot with an accumulator. The last line stands
+    for no slot: features that fill a row up to whole eights are in it, and leave it all zero but for the clock."""
 
     line: F64
     alive: U32
@@ -53,8 +64,8 @@ class Table(NamedTuple):
 
 
 @inline_kernel
-def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> tuple[int, float]:
-    """Look up row i: its slots, values and weights as they are now.
+def lay_out(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> int:
+    """Write down the slots and values of row i, in whole eights.
 
     Parameters
     ----------
@@ -62,39 +73,129 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
     settings : Settings    the configuration
     rows : Rows            read only
     i : int                which row
-    scratch : Scratch      slot, x, beta, gap, squares and before are overwritten
+    scratch : Scratch      slot and x are overwritten
 
-    Returns                number of slots, and the margin: intercept, then each product in the order of the hashes
+    Returns                number of slots
+    Cost                   O(features of the row), eight at once unless two share a slot
+    Source                 this module
+    """
+    s = scratch
+    first = rows.indptr[i]
+    k = int(rows.indptr[i + 1] - first)
+    nowhere = len(table.line) - 1
+    again = first + k + WIDTH >= len(rows.hash)  # copy_slots would read beyond the end
+    if not again:
+        for j in range(0, k, WIDTH):
+            again |= copy_slots(rows.hash, first + j, (k - j, settings.shift, nowhere), s.slot, j)
+            store(s.x, j, first_of(load(rows.value, first + j), k - j))
+    if again:
+        shift = np.uint32(settings.shift)
+        k = 0
+        for p in range(first, rows.indptr[i + 1]):
+            slot = rows.hash[p] >> shift
+            if k > 0 and slot == s.slot[k - 1]:
+                s.x[k - 1] += rows.value[p]
+            else:
+                s.slot[k] = slot
+                s.x[k] = rows.value[p]
+                k += 1
+        for j in range(k, (k + WIDTH - 1) // WIDTH * WIDTH):
+            s.slot[j] = nowhere
+            s.x[j] = 0.0
+    return k
+
+
+@inline_kernel
+def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> tuple[int, float, float, float]:
+    """Look up row i: its slots, values and weights as they are now; let the scales grow to its values.
+
+    Parameters
+    ----------
+    table : Table          read only
+    settings : Settings    the configuration
+    rows : Rows            read only
+    i : int                which row
+    scratch : Scratch      overwritten; step only where the rate is not adaptive
+
+    Returns                number of slots; the margin: intercept, then each product in the order of the hashes; sum of x^2, of
+                           (x / scale)^2 where normalised; without the adaptive rate, a bound on every number made
     Cost                   one random read for each feature, asked for some rows ahead
     Source                 this module
     """
     s = scratch
     clock = table.scalars[CLOCK] + table.scalars[CLOCK_LOST]
-    shift = np.uint32(settings.shift)
-    last = len(rows.hash) - 1
-    first = rows.indptr[i]
-    end = rows.indptr[i + 1]
-    k = 0
-    for p in range(first, end):
-        prefetch(table.line, int(rows.hash[min(p + AHEAD, last)] >> shift))
-        slot = rows.hash[p] >> shift
-        if k > 0 and slot == s.slot[k - 1]:
-            s.x[k - 1] += rows.value[p]
+    margin = table.scalars[INTERCEPT]
+    length = 0.0
+    bound = spread(0.0)
+    k = lay_out(table, settings, rows, i, scratch)
+    ahead = rows.indptr[i] + AHEAD
+    for j in range(0, k, WIDTH):
+        if ahead + j + WIDTH <= len(rows.hash):
+            ask(table.line, rows.hash, ahead + j, settings.shift)
+        x = load(s.x, j)
+        scale = spread(1.0)
+        squares = spread(0.0)
+        if settings.adaptive is not None:
+            beta, tau, squares, known = read_four(table.line, s.slot, j)
+            if settings.normalised is not None:
+                scale = known
+            store(s.squares, j, squares)
+            store(s.known, j, known if settings.normalised is not None else squares)
         else:
-            s.slot[k] = slot
-            s.x[k] = rows.value[p]
-            s.beta[k] = table.line[slot, BETA]
-            s.gap[k] = clock - table.line[slot, TAU]
-            s.squares[k] = table.line[slot, SQUARES] if settings.adaptive else 0.0
-            s.before[k] = table.line[slot, SCALE] if settings.normalised else 1.0
-            k += 1
-    catch_up(settings, k, scratch)
-    return k, add_products(rows, i, settings.shift, k, s.slot, s.x, s.beta, table.scalars[INTERCEPT])
+            beta, tau = read_two(table.line, s.slot, j)
+        gap = clock - tau
+        if settings.odd is None:
+            beta = weights_now(beta, gap, squares, scale, settings)
+            store(s.plain, j, beta)
+        else:
+            beta = weights_one_by_one(beta, gap, j, settings, scratch)
+        margin = add_up(margin, beta * x)
+        if settings.normalised is not None:
+            beta, x = stretch(beta, scale, j, settings, scratch)
+        store(s.beta, j, beta)
+        length = add_up(length, x * x)
+        if settings.adaptive is None:
+            store(s.step, j, x)
+            bound = bound + (size(beta) + size(x))
+    if k < rows.indptr[i + 1] - rows.indptr[i]:
+        margin = add_products(rows, i, settings.shift, k, s.slot, s.x, s.plain, table.scalars[INTERCEPT])
+    return k, margin, length, add_up(0.0, bound)
+
+
+@inline_kernel
+def write_down(slots: U32, count: int, found: int, j: int, scratch: Scratch) -> int:
+    """Append those of the eight slots from j on whose flag is up to a list of `count`; returns how many it has then.
+
+    Source    this module
+    """
+    if found:
+        for lane in range(WIDTH):
+            slots[count] = scratch.slot[j + lane]  # no machine can guess: each is written, and the next one may go over it
+            count += found >> lane & 1
+    return count
+
+
+@inline_kernel
+def settle(moved: Lanes, j: int, settings: Settings, scratch: Scratch) -> Lanes:
+    """What the row's own event and the grid make of the eight weights from j on, under the odd rules.
+
+    Source    Langford, Li & Zhang 2009, equation 5
+    """
+    s = scratch
+    store(s.plain, j, moved)
+    for feature in range(j, j + WIDTH):
+        old = s.beta[feature]
+        beta = s.plain[feature]
+        if settings.rule == SUBGRADIENT and old != 0.0:
+            # Equation 5 takes the sign before the step, so this row's own event cannot be left for later.
+            beta -= math.copysign(shrink_unit(s.squares[feature], 1.0, settings), old)
+        s.plain[feature] = on_grid(beta) if settings.grid else beta
+    return load(s.plain, j)
 
 
 @inline_kernel
 def write_row(table: Table, settings: Settings, move: float, k: int, scratch: Scratch) -> None:
-    """Write the k gathered features back, each moved by move * rate * x.
+    """Write the k gathered features back, each moved by move * step, and list those that are new or have come alive.
 
     Parameters
     ----------
@@ -102,7 +203,7 @@ def write_row(table: Table, settings: Settings, move: float, k: int, scratch: Sc
     settings : Settings    the configuration
     move : float           the common factor of the row
     k : int                number of gathered slots
-    scratch : Scratch      read only
+    scratch : Scratch      plain is overwritten
 
     Returns                nothing
     Cost                   one write for each feature, to lines that gather_row has just read
@@ -110,33 +211,25 @@ def write_row(table: Table, settings: Settings, move: float, k: int, scratch: Sc
     """
     s = scratch
     clock = table.scalars[CLOCK] + table.scalars[CLOCK_LOST]
-    tau = clock + 1.0 if settings.rule == SUBGRADIENT else clock
+    tau = spread(clock + 1.0 if settings.rule == SUBGRADIENT else clock)
     alive = table.counts[N_ALIVE]
     seen = table.counts[N_SEEN]
-    for j in range(k):
-        slot = s.slot[j]
-        old = s.beta[j]
-        beta = old + move * (s.rate[j] * s.x[j])
-        if settings.rule == SUBGRADIENT and old != 0.0:
-            # Equation 5 takes the sign before the step, so this row's own event cannot be left for later.
-            beta -= math.copysign(shrink_unit(s.squares[j], s.scale[j], settings), old)
-        if settings.grid:
-            beta = on_grid(beta)
-        beta += 0.0  # turns -0.0 into +0.0, the zero that a weight absent from a checkpoint comes back as
-        if old == 0.0 and beta != 0.0:
-            table.alive[alive] = slot
-            alive += 1
-        if settings.adaptive:
+    for j in range(0, k, WIDTH):
+        old = load(s.beta, j)
+        beta = old + move * load(s.step, j)
+        if settings.odd is not None:
+            beta = settle(beta, j, settings, scratch)
+        beta = beta + 0.0  # turns -0.0 into +0.0, the zero that a weight absent from a checkpoint comes back as
+        alive = write_down(table.alive, alive, flags((old == 0.0) & (beta != 0.0)), j, scratch)
+        if settings.adaptive is not None:
+            squares = load(s.squares, j)
+            scale = load(s.scale, j) if settings.normalised is not None else spread(0.0)
             # A scale or a sum of squares never returns to zero, so each slot is listed once.
-            fresh = s.before[j] == 0.0 if settings.normalised else table.line[slot, SQUARES] == 0.0
-            if fresh and (s.scale[j] if settings.normalised else s.squares[j]) != 0.0:
-                table.seen[seen] = slot
-                seen += 1
-            table.line[slot, SQUARES] = s.squares[j]
-            if settings.normalised:
-                table.line[slot, SCALE] = s.scale[j]
-        table.line[slot, BETA] = beta
-        table.line[slot, TAU] = tau
+            fresh = (load(s.known, j) == 0.0) & ((scale if settings.normalised is not None else squares) != 0.0)
+            seen = write_down(table.seen, seen, flags(fresh), j, scratch)
+            write_four(table.line, s.slot, j, (beta, tau, squares, scale))
+        else:
+            write_two(table.line, s.slot, j, (beta, tau))
     table.counts[N_ALIVE] = alive
     table.counts[N_SEEN] = seen
 
@@ -163,8 +256,8 @@ def collect(table: Table, settings: Settings, clock: float, listed: U32, slot: U
     for p in range(len(listed)):
         prefetch(table.line, int(listed[min(p + AHEAD, last)]))
         at = listed[p]
-        squares = table.line[at, SQUARES] if settings.adaptive else 0.0
-        scale = table.line[at, SCALE] if settings.normalised else 1.0
+        squares = table.line[at, SQUARES] if settings.adaptive is not None else 0.0
+        scale = table.line[at, SCALE] if settings.normalised is not None else 1.0
         now = weight_now(table.line[at, BETA], clock - table.line[at, TAU], squares, scale, settings)
         # No machine can guess which weights have died: each is written down, and the next one may go over it.
         again = p < last and listed[p + 1] == at

@@ -7,9 +7,12 @@ import math
 from riata.base.arrays import BOOL, F64
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.lanes import WIDTH
+from riata.maths.lines import ask
 from riata.maths.losses import invariant_travel, slope
+from riata.maths.prefetch import AHEAD
 from riata.maths.rows import Rows
-from riata.maths.truncated_rate import Scratch, Settings, inverse_root, rate_row
+from riata.maths.truncated_rate import Scratch, Settings, add_squares, inverse_root
 from riata.maths.truncated_row import (
     CLOCK,
     CLOCK_LOST,
@@ -60,7 +63,7 @@ def event_size(table: Table, settings: Settings, learnt: int) -> float:
     if settings.counting or settings.rule == ROUND:
         return 1.0
     size = eta_at(max(learnt - 1, 0), settings) * (settings.gravity * settings.period)
-    if settings.normalised and table.scalars[NORM] > 0.0:
+    if settings.normalised is not None and table.scalars[NORM] > 0.0:
         size *= math.sqrt(table.scalars[IMPORTANCE] / table.scalars[NORM])
     return on_grid(size) if settings.grid else size
 
@@ -73,7 +76,7 @@ def intercept_rate(squares: float, settings: Settings) -> float:
     """
     if not settings.intercept:
         return 0.0
-    return inverse_root(squares, 1.0, settings.accumulator) if settings.adaptive else 1.0
+    return inverse_root(squares, 1.0, settings.accumulator) if settings.adaptive is not None else 1.0
 
 
 @inline_kernel
@@ -115,18 +118,19 @@ def learn_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scr
     Cost                   O(features of the row)
     Source                 Langford, Li & Zhang 2009, algorithm 1; Karampatziakis & Langford 2011 for the importance
     """
-    k, margin = gather_row(table, settings, rows, i, scratch)
+    k, margin, length, bound = gather_row(table, settings, rows, i, scratch)
     label = rows.label[i]
     importance = rows.weight[i]
     learnt = not rows.skip[i] and math.isfinite(margin) and math.isfinite(label)
     gradient = slope(settings.loss, margin, label) if learnt else 0.0
     if gradient != 0.0:  # beyond the hinge there is nothing to learn, but the row counts
         heat = importance * gradient * gradient
-        length, norm, bound = rate_row(settings, heat, k, scratch)
-        norm = table.scalars[NORM] + importance * norm
+        norm = table.scalars[NORM] + importance * (length if settings.normalised is not None else 0.0)
+        if settings.adaptive is not None:
+            length, bound = add_squares(settings, heat, k, scratch)
         total = table.scalars[IMPORTANCE] + importance
         eta = eta_at(table.counts[LEARNT], settings) * importance
-        common = math.sqrt(total / norm) if settings.normalised and norm > 0.0 else 1.0
+        common = math.sqrt(total / norm) if settings.normalised is not None and norm > 0.0 else 1.0
         squares = table.scalars[INTERCEPT_SQUARES] + heat
         # The intercept is always on: the common factor, which shares a step out among the features of a row, is not for it.
         own = intercept_rate(squares, settings)
@@ -171,9 +175,11 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, scratch: Scratch, m
     table = Table(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
     scratch = Scratch(
-        borrow(s.slot), borrow(s.x), borrow(s.beta), borrow(s.gap), borrow(s.squares), borrow(s.before), borrow(s.scale),
-        borrow(s.unit), borrow(s.rate),
+        borrow(s.slot), borrow(s.x), borrow(s.plain), borrow(s.beta), borrow(s.squares), borrow(s.known), borrow(s.scale),
+        borrow(s.step),
     )  # fmt: skip
+    for p in range(0, min(AHEAD, len(rows.hash) - WIDTH + 1), WIDTH):
+        ask(table.line, rows.hash, p, settings.shift)
     for i in range(len(rows.indptr) - 1):
         margin[i], learnt = learn_row(table, settings, rows, i, scratch)
         refused[i] = not learnt

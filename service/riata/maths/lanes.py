@@ -1,0 +1,233 @@
+"""Eight float64 side by side: what a kernel writes as one expression, the machine does for eight features at once.
+
+Compiled, `Lanes` is a vector of eight numbers in registers; interpreted, an array f64[8], and the same expressions mean the
+same to the last bit: every operation acts on each lane by itself and rounds as it would alone. The compiler is not asked to find
+the eight in a loop, which it does where it can prove that no columns overlap, and not else. What a kernel may use is below:
++ - * / and the comparisons < > == != between lanes, or between lanes and a number; & of two comparisons; and these functions.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Final
+
+import numba
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
+
+from riata.base.arrays import BOOL, F64
+
+WIDTH: Final = 8
+PLAIN: Final = bool(numba.config.DISABLE_JIT)
+
+ir: Final = cgutils.ir
+
+Lanes = F64  # f64[8]
+Mask = BOOL  # bool[8]
+
+NUMBER: Final = ir.DoubleType()
+INDEX: Final = ir.IntType(32)
+NUMBER_BYTES: Final = 8
+VECTOR: Final = ir.VectorType(NUMBER, WIDTH)
+SLOTS: Final = ir.VectorType(INDEX, WIDTH)
+FLAGS: Final = ir.VectorType(ir.IntType(1), WIDTH)
+
+
+class _LanesType(types.Type):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__(name="Lanes")
+
+
+class _MaskType(types.Type):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__(name="Mask")
+
+
+LANES: Final = _LanesType()
+MASK: Final = _MaskType()
+
+
+@register_model(_LanesType)  # type: ignore[untyped-decorator]
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, VECTOR)
+
+
+@register_model(_MaskType)  # type: ignore[untyped-decorator]
+class _MaskModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, FLAGS)
+
+
+def indices(*values: int) -> Any:
+    """A constant vector of whole numbers: which lanes a shuffle takes, or numbers to compare with."""
+    return ir.Constant(ir.VectorType(INDEX, len(values)), list(values))
+
+
+def everywhere(builder: Any, value: Any) -> Any:
+    """The same number in every lane; lanes as they are."""
+    if isinstance(value.type, ir.VectorType):
+        return value
+    kind = ir.VectorType(value.type, WIDTH)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, INDEX(0))
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), indices(*[0] * WIDTH))
+
+
+def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
+def _make_operator(symbol: Any, result: Any, build: Any) -> None:
+    """Teach the compiler one operator on lanes and numbers."""
+    pairs = ((LANES, LANES), (LANES, types.float64), (types.float64, LANES))
+
+    class Signatures(ConcreteTemplate):  # type: ignore[misc]
+        cases = [signature(result, *pair) for pair in pairs]  # noqa: RUF012
+
+    infer_global(symbol)(Signatures)
+
+    def lower(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return build(builder, *(everywhere(builder, argument) for argument in arguments))
+
+    for pair in pairs:
+        lower_builtin(symbol, *pair)(lower)
+
+
+def _make_operators() -> None:
+    for symbol, name in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"), (operator.truediv, "fdiv")):
+        _make_operator(symbol, LANES, lambda builder, a, b, name=name: getattr(builder, name)(a, b))
+    for symbol, sign in ((operator.lt, "<"), (operator.gt, ">"), (operator.eq, "==")):
+        _make_operator(symbol, MASK, lambda builder, a, b, sign=sign: builder.fcmp_ordered(sign, a, b))
+    _make_operator(operator.ne, MASK, lambda builder, a, b: builder.fcmp_unordered("!=", a, b))
+
+    class Both(ConcreteTemplate):  # type: ignore[misc]
+        cases = [signature(MASK, MASK, MASK)]  # noqa: RUF012
+
+    infer_global(operator.and_)(Both)
+    lower_builtin(operator.and_, MASK, MASK)(lambda _context, builder, _signature, both: builder.and_(*both))
+
+
+_make_operators()
+
+
+def address(context: Any, builder: Any, array: Any, value: Any, at: Any) -> Any:
+    """Where element `at` of a contiguous array is."""
+    return builder.gep(context.make_array(array)(context, builder, value).data, [at])
+
+
+def load_at(builder: Any, kind: Any, pointer: Any, align: int) -> Any:
+    """What lies at a pointer, read as a vector; align in bytes is what is sure about the address."""
+    word = builder.load(builder.bitcast(pointer, kind.as_pointer()))
+    word.align = align
+    return word
+
+
+def store_at(builder: Any, value: Any, pointer: Any, align: int) -> None:
+    """Write a vector to where a pointer says; align in bytes is what is sure about the address."""
+    builder.store(value, builder.bitcast(pointer, value.type.as_pointer())).align = align
+
+
+def _plain_load(array: F64, at: int) -> Lanes:
+    return array[at : at + WIDTH].copy()
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_load(_typing: Any, array: Any, _at: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return load_at(builder, VECTOR, address(context, builder, array, *arguments), NUMBER_BYTES)
+
+    return LANES(array, types.intp), build
+
+
+def _plain_store(array: F64, at: int, lanes: Lanes) -> None:
+    array[at : at + WIDTH] = lanes
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_store(_typing: Any, array: Any, _at: Any, _lanes: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        store_at(builder, arguments[2], address(context, builder, array, *arguments[:2]), NUMBER_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, LANES), build
+
+
+def _plain_spread(value: float) -> Lanes:
+    return np.full(WIDTH, value)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_spread(_typing: Any, _value: Any) -> Any:
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return everywhere(builder, arguments[0])
+
+    return LANES(types.float64), build
+
+
+def _plain_where(mask: Mask, yes: Lanes | float, no: Lanes | float) -> Lanes:
+    return np.where(mask, yes, no)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_where(_typing: Any, _mask: Any, yes: Any, no: Any) -> Any:
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.select(arguments[0], everywhere(builder, arguments[1]), everywhere(builder, arguments[2]))
+
+    return LANES(MASK, *(LANES if kind == LANES else types.float64 for kind in (yes, no))), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_root(_typing: Any, _lanes: Any) -> Any:
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _call(builder, "llvm.sqrt.v8f64", VECTOR, *arguments)
+
+    return LANES(LANES), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_size(_typing: Any, _lanes: Any) -> Any:
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _call(builder, "llvm.fabs.v8f64", VECTOR, *arguments)
+
+    return LANES(LANES), build
+
+
+def _plain_add_up(start: float, lanes: Lanes) -> float:
+    for number in lanes.tolist():
+        start += number
+    return start
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_add_up(_typing: Any, _start: Any, _lanes: Any) -> Any:
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _call(builder, "llvm.vector.reduce.fadd.v8f64", NUMBER, *arguments)  # in order, for it is not told otherwise
+
+    return types.float64(types.float64, LANES), build
+
+
+def _plain_flags(mask: Mask) -> int:
+    return int(np.packbits(mask, bitorder="little")[0])
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_flags(_typing: Any, _mask: Any) -> Any:
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.zext(builder.bitcast(arguments[0], ir.IntType(WIDTH)), ir.IntType(64))
+
+    return types.int64(MASK), build
+
+
+# load(array, at): elements at:at + 8 of a contiguous array, all of which must be there; nothing checks that. store: the way back.
+load = _plain_load if PLAIN else _emit_load
+store = _plain_store if PLAIN else _emit_store
+spread = _plain_spread if PLAIN else _emit_spread  # a number in every lane
+where = _plain_where if PLAIN else _emit_where  # (mask, yes, no), lane by lane
+root = np.sqrt if PLAIN else _emit_root
+size = np.abs if PLAIN else _emit_size
+add_up = _plain_add_up if PLAIN else _emit_add_up  # (start, lanes): start plus each lane, one after another
+flags = _plain_flags if PLAIN else _emit_flags  # (mask): bit j is lane j

@@ -1,0 +1,198 @@
+"""Eight lines of a table at once: turned into columns of eight numbers, and back.
+
+A table has a line of two or four float64 for each slot, and starts on a cache line. Eight lines that lie anywhere are read as
+they are, one load each, and turned over in registers, so that what follows can take eight features at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from riata.base.arrays import F64, U32
+from riata.maths.lanes import (
+    INDEX,
+    LANES,
+    NUMBER,
+    NUMBER_BYTES,
+    PLAIN,
+    SLOTS,
+    WIDTH,
+    Lanes,
+    address,
+    everywhere,
+    indices,
+    ir,
+    load_at,
+    store_at,
+)
+
+_EVEN: Final = (0, 8, 2, 10, 4, 12, 6, 14)  # which lanes of two vectors of eight are taken
+_ODD: Final = (1, 9, 3, 11, 5, 13, 7, 15)
+_LOW: Final = (0, 1, 8, 9, 4, 5, 12, 13)
+_HIGH: Final = (2, 3, 10, 11, 6, 7, 14, 15)
+_LONG: Final = ir.IntType(64)
+_SLOT_BYTES: Final = 4
+
+
+def _start(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    return context.make_array(kind)(context, builder, array).data
+
+
+def _slot_numbers(builder: Any, first: Any) -> list[Any]:
+    """The eight slots, or hashes, from a pointer on."""
+    return [builder.zext(builder.load(builder.gep(first, [INDEX(lane)])), _LONG) for lane in range(WIDTH)]
+
+
+def _places(context: Any, builder: Any, kinds: Any, arguments: Any, width: int) -> list[Any]:
+    """Where the eight lines start whose slots are slot[at:at + 8]. The width is a constant, for multiplying is slow."""
+    line, slot, at = arguments[:3]
+    start = _start(context, builder, kinds[0], line)
+    numbers = _slot_numbers(builder, address(context, builder, kinds[1], slot, at))
+    return [builder.gep(start, [builder.mul(number, _LONG(width))]) for number in numbers]
+
+
+def _turn(builder: Any, two: Any, lanes: Any) -> Any:
+    return builder.shuffle_vector(*two, indices(*lanes))
+
+
+def _parts(builder: Any, several: Any, count: int) -> list[Any]:
+    return [builder.extract_value(several, part) for part in range(count)]
+
+
+def _plain_read(line: F64, slot: U32, at: int) -> tuple[Lanes, ...]:
+    return tuple(line[slot[at : at + WIDTH]].T.copy())
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_read_two(_typing: Any, line: Any, slot: Any, _at: Any) -> Any:
+    def build(context: Any, builder: Any, wanted: Any, arguments: Any) -> Any:
+        kind = ir.VectorType(NUMBER, 2)
+        places = _places(context, builder, (line, slot), arguments, 2)
+        rows = [load_at(builder, kind, place, 2 * NUMBER_BYTES) for place in places]
+        halves = [_turn(builder, (rows[j], rows[j + 2]), range(4)) for j in (0, 4, 1, 5)]
+        whole = [_turn(builder, (halves[j], halves[j + 1]), range(8)) for j in (0, 2)]
+        return context.make_tuple(builder, wanted.return_type, [_turn(builder, whole, lanes) for lanes in (_EVEN, _ODD)])
+
+    return types.UniTuple(LANES, 2)(line, slot, types.intp), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_read_four(_typing: Any, line: Any, slot: Any, _at: Any) -> Any:
+    def build(context: Any, builder: Any, wanted: Any, arguments: Any) -> Any:
+        kind = ir.VectorType(NUMBER, 4)
+        places = _places(context, builder, (line, slot), arguments, 4)
+        rows = [load_at(builder, kind, place, 4 * NUMBER_BYTES) for place in places]
+        whole = [_turn(builder, (rows[j], rows[j + 4]), range(8)) for j in range(4)]
+        pairs = [[_turn(builder, (whole[j], whole[j + 1]), lanes) for j in (0, 2)] for lanes in (_EVEN, _ODD)]
+        columns = [_turn(builder, pair, lanes) for lanes in (_LOW, _HIGH) for pair in pairs]
+        return context.make_tuple(builder, wanted.return_type, columns)
+
+    return types.UniTuple(LANES, 4)(line, slot, types.intp), build
+
+
+def _plain_write(line: F64, slot: U32, at: int, columns: tuple[Lanes, ...]) -> None:
+    line[slot[at : at + WIDTH]] = np.stack(columns, axis=1)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_write_two(_typing: Any, line: Any, slot: Any, _at: Any, columns: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        both = _parts(builder, arguments[3], 2)
+        for lane, place in enumerate(_places(context, builder, (line, slot), arguments, 2)):
+            store_at(builder, _turn(builder, both, (lane, lane + WIDTH)), place, 2 * NUMBER_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(line, slot, types.intp, columns), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_write_four(_typing: Any, line: Any, slot: Any, _at: Any, columns: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        a, b, c, d = _parts(builder, arguments[3], 4)
+        pairs = [[_turn(builder, both, lanes) for both in ((a, b), (c, d))] for lanes in (_EVEN, _ODD)]
+        for lane, place in enumerate(_places(context, builder, (line, slot), arguments, 4)):
+            at = lane - lane % 2
+            store_at(builder, _turn(builder, pairs[lane % 2], (at, at + 1, at + 8, at + 9)), place, 4 * NUMBER_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(line, slot, types.intp, columns), build
+
+
+def _plain_ask(_line: F64, _hash: U32, _at: int, _shift: int) -> None:
+    """Interpreted code does without."""
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_ask(_typing: Any, line: Any, hashes: Any, _at: Any, _shift: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        table, data, at, shift = arguments
+        view = context.make_array(line)(context, builder, table)
+        start = builder.bitcast(view.data, ir.IntType(8).as_pointer())
+        # 4 for a line of two numbers, 5 for one of four: the power of two that its bytes are.
+        power = builder.add(builder.lshr(builder.extract_value(view.shape, 1), _LONG(2)), _LONG(4))
+        kind = ir.FunctionType(ir.VoidType(), [start.type, INDEX, INDEX, INDEX])
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        for number in _slot_numbers(builder, address(context, builder, hashes, data, at)):
+            place = builder.gep(start, [builder.shl(builder.lshr(number, shift), power)])
+            builder.call(prefetch, [place, INDEX(1), INDEX(3), INDEX(1)])  # to be written, to be kept, data
+        return context.get_dummy_value()
+
+    return types.void(line, hashes, types.intp, types.intp), build
+
+
+def _plain_copy_slots(hashes: U32, at: int, place: tuple[int, int, int], slot: U32, to: int) -> bool:
+    left, shift, nowhere = place
+    these = hashes[at : at + WIDTH + 1] >> np.uint32(shift)
+    inside = np.arange(WIDTH + 1) < left
+    slot[to : to + WIDTH] = np.where(inside, these, nowhere)[:WIDTH]
+    return bool(np.any((these[1:] == these[:-1]) & inside[1:]))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_copy_slots(_typing: Any, hashes: Any, _at: Any, _place: Any, slot: Any, _to: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        data, at, place, slots, to = arguments
+        left, shift, nowhere = (everywhere(builder, builder.trunc(part, INDEX)) for part in _parts(builder, place, 3))
+        here = address(context, builder, hashes, data, at)
+        these = builder.lshr(load_at(builder, SLOTS, here, _SLOT_BYTES), shift)
+        after = builder.lshr(load_at(builder, SLOTS, builder.gep(here, [INDEX(1)]), _SLOT_BYTES), shift)
+        inside = builder.icmp_signed("<", indices(*range(WIDTH)), left)
+        next_inside = builder.icmp_signed("<", indices(*range(1, WIDTH + 1)), left)
+        store_at(builder, builder.select(inside, these, nowhere), address(context, builder, slot, slots, to), _SLOT_BYTES)
+        again = builder.and_(builder.icmp_signed("==", these, after), next_inside)
+        return builder.icmp_signed("!=", builder.bitcast(again, ir.IntType(WIDTH)), ir.IntType(WIDTH)(0))
+
+    place = types.UniTuple(types.int64, 3)
+    return types.boolean(hashes, types.intp, place, slot, types.intp), build
+
+
+def _plain_first_of(lanes: Lanes, count: int) -> Lanes:
+    return np.where(np.arange(WIDTH) < count, lanes, 0.0)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_first_of(_typing: Any, _lanes: Any, _count: Any) -> Any:
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        count = everywhere(builder, builder.trunc(arguments[1], INDEX))
+        inside = builder.icmp_signed("<", indices(*range(WIDTH)), count)
+        return builder.select(inside, arguments[0], everywhere(builder, NUMBER(0.0)))
+
+    return LANES(LANES, types.intp), build
+
+
+# read_two(line, slot, at): the two columns of lines slot[at:at + 8]; read_four: the four. write_..(line, slot, at, columns).
+read_two = _plain_read if PLAIN else _emit_read_two
+read_four = _plain_read if PLAIN else _emit_read_four
+write_two = _plain_write if PLAIN else _emit_write_two
+write_four = _plain_write if PLAIN else _emit_write_four
+# ask(line, hash, at, shift): start to fetch the lines of hash[at:at + 8]. It is a hint.
+ask = _plain_ask if PLAIN else _emit_ask
+# copy_slots(hash, at, (left, shift, nowhere), slot, to): slots of hash[at:at + 8], `nowhere` for all but the first `left`;
+# says whether two of these and the one behind them are the same slot. hash[at:at + 9] must be there; nothing checks that.
+copy_slots = _plain_copy_slots if PLAIN else _emit_copy_slots
+first_of = _plain_first_of if PLAIN else _emit_first_of  # (lanes, count): zero in all lanes but the first `count`

@@ -1,0 +1,104 @@
+"""Eight numbers at once, compiled, against the plain functions that stand for them where code is interpreted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from riata.base.arrays import BOOL, F64, U32
+from riata.learn.pages import zero_table
+from riata.maths import lanes, lines
+from riata.maths.kernel import kernel
+from riata.maths.lanes import WIDTH
+
+RNG = np.random.default_rng(8)
+LEFT: F64 = np.concatenate((RNG.normal(size=4), [0.0, -0.0, 1e308, 3.0]))
+RIGHT: F64 = np.concatenate((RNG.normal(size=4), [-0.0, 2.0, 1e308, 3.0]))
+
+
+@kernel
+def compute(a: F64, b: F64, out: F64) -> None:
+    """Every function and operator once. Source: this test."""
+    x, y = lanes.load(a, 0), lanes.load(b, 0)
+    lanes.store(out, 0, x + y * 2.0)
+    lanes.store(out, 8, 1.0 - x)
+    lanes.store(out, 16, x / lanes.where(y == 0.0, 1.0, y))
+    lanes.store(out, 24, lanes.where(x < y, x, y))
+    lanes.store(out, 32, lanes.root(lanes.size(x)))
+    lanes.store(out, 40, lanes.spread(a[1]))
+    lanes.store(out, 48, lines.first_of(x, 3))
+    out[56] = lanes.add_up(0.1, x - y)
+    out[57] = lanes.flags((x > y) & (y != 0.0))
+
+
+def test_eight_at_once_are_each_as_if_alone() -> None:
+    out = np.empty(58)
+    compute(LEFT, RIGHT, out)
+    a, b = LEFT, RIGHT
+    expected = [
+        *(a + b * 2.0),
+        *(1.0 - a),
+        *(a / lanes._plain_where(b == 0.0, 1.0, b)),
+        *np.where(a < b, a, b),
+        *np.sqrt(np.abs(a)),
+        *lanes._plain_spread(a[1]),
+        *lines._plain_first_of(a, 3),
+        lanes._plain_add_up(0.1, a - b),
+        lanes._plain_flags((a > b) & (b != 0.0)),
+    ]
+    with np.errstate(over="ignore"):
+        assert out.view(np.int64).tolist() == np.array(expected, np.float64).view(np.int64).tolist()
+
+
+@kernel
+def turn_over(line: F64, slot: U32, column: F64) -> None:
+    """Read eight lines of four, write them back with every column doubled. Source: this test."""
+    a, b, c, d = lines.read_four(line, slot, 1)
+    lanes.store(column, 0, a)
+    lanes.store(column, 8, b)
+    lanes.store(column, 16, c)
+    lanes.store(column, 24, d)
+    lines.write_four(line, slot, 1, (a * 2.0, b * 2.0, c * 2.0, d * 2.0))
+
+
+@kernel
+def turn_over_two(line: F64, slot: U32, column: F64) -> None:
+    """The same with lines of two. Source: this test."""
+    a, b = lines.read_two(line, slot, 1)
+    lanes.store(column, 0, a)
+    lanes.store(column, 8, b)
+    lines.write_two(line, slot, 1, (a * 2.0, b * 2.0))
+
+
+@pytest.mark.parametrize("width", [2, 4])
+def test_lines_become_columns_and_lines_again(width: int) -> None:
+    line = zero_table(32, width)
+    line[:] = RNG.normal(size=(32, width))
+    slot = np.array([9, 31, 0, 7, 8, 30, 2, 15, 4, 9], np.uint32)
+    before, column = line.copy(), np.empty(width * WIDTH)
+    (turn_over if width == 4 else turn_over_two)(line, slot, column)
+    expected = lines._plain_read(before, slot, 1)
+    assert column.reshape(width, WIDTH).tolist() == [list(lane) for lane in expected]
+    lines._plain_write(before, slot, 1, tuple(lane * 2.0 for lane in expected))
+    assert line.tolist() == before.tolist()
+
+
+@kernel
+def lay_out(hashes: U32, left: int, shift: int, slot: U32, said: BOOL) -> None:
+    """Copy the slots of hashes[2:10]. Source: this test."""
+    said[0] = lines.copy_slots(hashes, 2, (left, shift, 77), slot, 1)
+
+
+@pytest.mark.parametrize("left", [1, 2, 7, 8, 9, 20])
+@pytest.mark.parametrize("shift", [0, 4, 31])
+@pytest.mark.parametrize("same", range(2, 11))
+def test_slots_are_copied_and_two_of_one_slot_are_noticed(left: int, shift: int, same: int) -> None:
+    hashes = (np.arange(20, dtype=np.uint32) * 7919 + 2**31).astype(np.uint32)
+    hashes[same + 1] = hashes[same]
+    slot, plain, said = np.zeros(10, np.uint32), np.zeros(10, np.uint32), np.zeros(1, np.bool_)
+    lay_out(hashes, left, shift, slot, said)
+    again = lines._plain_copy_slots(hashes, 2, (left, shift, 77), plain, 1)
+    assert slot.tolist() == plain.tolist()
+    assert bool(said[0]) == again
+    if shift == 0:
+        assert again == (same - 2 + 1 < left and same < 10)
