@@ -12,8 +12,8 @@ from riata.maths.kernel import kernel
 from riata.maths.lanes import WIDTH
 
 RNG = np.random.default_rng(8)
-LEFT: F64 = np.concatenate((RNG.normal(size=4), [0.0, -0.0, 1e308, 3.0]))
-RIGHT: F64 = np.concatenate((RNG.normal(size=4), [-0.0, 2.0, 1e308, 3.0]))
+LEFT: F64 = np.concatenate((RNG.normal(size=4), [0.0, -0.0, 1e307, 3.0]))
+RIGHT: F64 = np.concatenate((RNG.normal(size=4), [-0.0, 2.0, 1e307, 3.0]))
 
 
 @kernel
@@ -46,8 +46,7 @@ def test_eight_at_once_are_each_as_if_alone() -> None:
         lanes._plain_add_up(0.1, a - b),
         lanes._plain_flags((a > b) & (b != 0.0)),
     ]
-    with np.errstate(over="ignore"):
-        assert out.view(np.int64).tolist() == np.array(expected, np.float64).view(np.int64).tolist()
+    assert out.view(np.int64).tolist() == np.array(expected, np.float64).view(np.int64).tolist()
 
 
 @kernel

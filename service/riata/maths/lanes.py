@@ -50,14 +50,14 @@ LANES: Final = _LanesType()
 MASK: Final = _MaskType()
 
 
-@register_model(_LanesType)  # type: ignore[untyped-decorator]
-class _LanesModel(models.PrimitiveModel):
+@register_model(_LanesType)
+class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, VECTOR)
 
 
-@register_model(_MaskType)  # type: ignore[untyped-decorator]
-class _MaskModel(models.PrimitiveModel):
+@register_model(_MaskType)
+class _MaskModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, FLAGS)
 
