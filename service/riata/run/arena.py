@@ -10,8 +10,9 @@ Theory of operation
     put ───► waiting ─┘                   └─ one call to the event loop
     answer of each  ◄───────────────────────  which settles every request of the group
 
-    Nothing waits for time. The first request calls the store's thread; those that come while it is busy are taken together
-    as soon as it is free. So one connection alone waits for its own sync only, and many share one.
+    Nothing waits for time. The first request calls the store's thread as soon as the event loop has read from every
+    connection that had something; those that come while it is busy are taken together once it is free. So one connection
+    alone waits for its own sync only, and many share one.
 
     Only what needs no second look is done here: rows that are all acceptable, under ids that are new. The append says so itself
     (`whole`): where an id is known, nothing of the group is logged, the requests with that id are given back, and the
@@ -36,6 +37,7 @@ from riata.run.common import later
 from riata.run.engine import Engine
 from riata.run.keeper import GROUP_REQUESTS_MAX, Done
 from riata.run.outcome import Observed, not_in_time
+from riata.run.published import Published
 from riata.store.store import Append, Appended
 from riata.wire.batch import select_rows
 from riata.wire.names import Names
@@ -87,21 +89,22 @@ class Arena:
         """How many requests wait."""
         return len(self._waiting)
 
-    def put(self, model: str, body: bytes, content_type: str, key: str | None, settle: Settle) -> bool:
-        """Take a request that may be logged now; false where it has to go by itself. `settle` is called later, with what became
-        of it, the error, or None where it has to go by itself after all."""
+    def put(self, published: Published, body: bytes, content_type: str, key: str | None, settle: Settle) -> bool:
+        """Take a request that may be logged now, to a model as it is served; false where it has to go by itself. `settle` is
+        called later, with what became of it, the error, or None where it has to go by itself after all."""
         loop = self._engine.loop
         found = lines_of(body, content_type) if len(body) <= BODY_BYTES_MAX else None
-        if found is None or loop is None or self._engine.published(model).closed_vocabulary is not None:
+        if found is None or loop is None or published.closed_vocabulary is not None:
             return False
         timeout_s = self._engine.settings.observe_timeout_ms / 1000
-        small = _Small(model, *found, key, settle, loop.time() + timeout_s)
+        small = _Small(published.model.name, *found, key, settle, loop.time() + timeout_s)
         self._open.append(small)
         if self._timer is None:
             self._timer = loop.call_later(timeout_s, self._give_up, loop)
         self._waiting.append(small)
         if not self._called:
-            self._call()
+            self._called = True
+            loop.call_soon(self._keeper.gather, self._gather)
         return True
 
     # -- in the event loop -----------------------------------------------------------------------------------------
@@ -121,10 +124,6 @@ class Arena:
 
     # -- in the store's thread -------------------------------------------------------------------------------------
 
-    def _call(self) -> None:
-        self._called = True
-        self._keeper.gather(self._gather)
-
     def _gather(self) -> list[tuple[Append, Done]]:
         """Take what waits now."""
         self._called = False  # before looking: whoever comes from here on calls again, at worst for nothing
@@ -135,7 +134,8 @@ class Arena:
             groups.setdefault((small.model, small.form), []).append(small)
             requests, size = requests + 1, size + len(small.lines)
         if self._waiting and not self._called:
-            self._call()
+            self._called = True
+            self._keeper.gather(self._gather)
         flights = [self._take_off(model, form, smalls) for (model, form), smalls in groups.items()]
         return [(flight.append, partial(self._landed, flight)) for flight in flights if flight is not None]
 

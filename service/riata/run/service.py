@@ -97,10 +97,10 @@ class Service:
         be parsed and given to `observe` by itself. `told` is called in the event loop with what became of it once it is
         durable, the error, or None where it has to go by itself after all. Raises as `context` and `observe` do before anything
         is logged."""
-        self.published(model)
+        published = self.published(model)
         self._engine.require_role("observe")
         self._engine.require_accepting(model)
-        return self._arena.put(model, body, content_type, key, told)
+        return self._arena.put(published, body, content_type, key, told)
 
     async def observe_small(
         self, model: str, body: bytes, content_type: str, key: str | None, *, wait_applied: bool = False

@@ -143,7 +143,7 @@ def answer_document(observed: Observed, waited: bool) -> dict[str, Any]:
         "seq": observed.seq,
         "outcome": "accepted" if observed.accepted else "duplicate",
         "durability": observed.durability,
-        "errors": shown(observed.errors),
+        "errors": shown(observed.errors) if observed.errors else [],
     }
     if waited:
         document["applied"] = observed.applied

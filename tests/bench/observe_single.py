@@ -1,0 +1,269 @@
+"""POST /observe with one row a request, on the disk before its answer, against what people would run instead.
+
+Every side gets the same rows in the same order of sending, one row a request, the next on each connection once the last is
+answered; the load is a process of its own (`tests.bench.single_rows`), and what it costs is inside the clock of every side.
+
+- riata: one process, the embedded store, every answer after the fsync of its group.
+- riata, store in memory: the same without the log on a disk, its own limit.
+- FastAPI + pydantic + river + SQLite: commit (synchronous = FULL) before each answer.
+- VW daemon: a line over TCP for each row, answered by a prediction; it keeps nothing on the disk. It serves one connection
+  with one process, so it gets as many processes as there are connections, which share their weights without locks.
+- the disk: as many bytes as a row has in riata's log, written and synced one after another, one sync a row.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import psutil
+
+from riata.store.records import encode_batch
+from riata.store.sqlite.store import read_sqlite
+from riata.wire.encoder import EncoderConfig
+from riata.wire.parse import Context, parse_examples
+from tests.bench.contest import Claim, Found, Measure, Side, arguments, contenders, contest, fact, report_page, times_faster
+from tests.bench.rivals.fastapi_river import FastapiRiver
+from tests.bench.rivals.vw import VwDaemon
+from tests.bench.service import connect
+from tests.bench.single_rows import Command, Told, load_process, rows_of
+from tests.running import Running
+
+OURS: Final = "riata"
+MEMORY: Final = "riata, store in memory"
+FASTAPI: Final = "FastAPI + pydantic + river + SQLite"
+VW: Final = "VW daemon"
+DISK: Final = "the disk, a sync a row"
+COUNTS: Final = {1: 2000, 16: 6000, 64: 12_000}  # connections: requests of a run
+QUICK: Final = {64: 1500}
+TAUGHT: Final = 2500  # rows, before anything is timed
+HELD_OUT: Final = 500
+HELD_OUT_FROM: Final = 50_000  # beyond the rows that anybody learns
+LOSS_DIFFERENCE_MAX: Final = 0.05  # each learns by its own rule: near, not equal
+REACH: Final = {FASTAPI: 8.0, VW: 2.0}
+JSON: Final = {"Content-Type": "application/json"}
+Ask = Callable[[Command], Told]
+
+
+def log_loss(probability: list[float], label: list[int]) -> float:
+    """Mean log loss."""
+    inside = np.clip(np.array(probability), 1e-6, 1 - 1e-6)
+    y = np.array(label)
+    return float(-(y * np.log(inside) + (1 - y) * np.log(1 - inside)).mean())
+
+
+@dataclass(slots=True)
+class Peer:
+    """A side: where it listens, what it has used, what it predicts for rows that nobody learnt, how many events it holds.
+
+    predict : probabilities of rows, by a body of each
+    events  : how many events it has acknowledged; None where it does not count
+    """
+
+    name: str
+    command: Command
+    cpu_s: Callable[[], float]
+    predict: Callable[[int], list[float]]
+    events: Callable[[], int] | None
+    sent: int = 0
+    loss: float | None = None  # held-out log loss after `teach`
+
+    def teach(self, ask: Ask) -> None:
+        """Have it learn TAUGHT rows, and predict rows that nobody has learnt."""
+        ask(replace(self.command, count=TAUGHT, first=0, connections=min(self.command.connections, 16)))
+        self.sent += TAUGHT
+        y = [row.label for row in rows_of(self.command.features, HELD_OUT, HELD_OUT_FROM)]
+        self.loss = log_loss(self.predict(self.command.features), y)
+
+    def run(self, ask: Ask) -> Measure:
+        """One run."""
+        before = self.cpu_s()
+        told = ask(self.command)
+        cpu_s = self.cpu_s() - before
+        self.sent += self.command.count
+        facts = {"p50 µs": told.p50_us, "p99 µs": told.p99_us, "load's CPU": told.client_cpu_s / told.seconds}
+        if self.loss is not None:
+            facts["held-out log loss"] = self.loss
+        if self.events is not None:
+            facts["events"] = float(self.events())
+            if int(facts["events"]) != self.sent:
+                raise RuntimeError(f"{self.name} holds {facts['events']:.0f} events of {self.sent} that it acknowledged")
+        return Measure(told.seconds, cpu_s, self.command.count, facts)
+
+
+def cpu_of(pid: int) -> float:
+    """User and system seconds of a process."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def riata_peer(name: str, running: Running, model: str, connections: int, features: int, count: int) -> Peer:
+    """A new model of a service of ours."""
+    control = connect(running.port)
+    control.call("PUT", f"/models/{model}", b"{}")
+    command = Command("http", running.port, connections, features, count, f"/models/{model}/observe", TAUGHT)
+
+    def logged() -> int:
+        return int(control.call("GET", f"/models/{model}")["log"]["last_seq"]) - 1  # the first says how to learn
+
+    def predict(features: int) -> list[float]:
+        seq = logged() + 1
+        path = f"/models/{model}/predict?min_seq={seq}"
+        bodies = [json.dumps({"features": row.features}).encode() for row in rows_of(features, HELD_OUT, HELD_OUT_FROM)]
+        return [float(control.call("POST", path, body)["probability"]) for body in bodies]
+
+    return Peer(name, command, lambda: cpu_of(running.process.pid), predict, logged)
+
+
+def fastapi_peer(rival: FastapiRiver, connections: int, features: int, count: int) -> Peer:
+    """The peer over HTTP."""
+
+    def predict(features: int) -> list[float]:
+        link = http.client.HTTPConnection("127.0.0.1", rival.port, timeout=60)
+        found = []
+        for row in rows_of(features, HELD_OUT, HELD_OUT_FROM):
+            link.request("POST", "/predict", json.dumps({"features": row.features}), JSON)
+            found.append(float(json.loads(link.getresponse().read())["probability"]))
+        link.close()
+        return found
+
+    return Peer(
+        FASTAPI, Command("http", rival.port, connections, features, count, first=TAUGHT), rival.cpu_s, predict, rival.events
+    )
+
+
+def vw_peer(daemon: VwDaemon, connections: int, features: int, count: int) -> Peer:
+    """The peer over TCP."""
+
+    def predict(features: int) -> list[float]:
+        with daemon.connect() as link:
+            margins = [float(link.ask(row.vw(labelled=False)).split()[0]) for row in rows_of(features, HELD_OUT, HELD_OUT_FROM)]
+        return [1.0 / (1.0 + math.exp(-margin)) for margin in margins]
+
+    return Peer(VW, Command("vw", daemon.port, connections, features, count, first=TAUGHT), daemon.cpu_s, predict, None)
+
+
+def disk_side(folder: Path, features: int, count: int) -> Side:
+    """Write and sync the payload of one row, `count` times."""
+    rows = b"\n".join(row.json() for row in rows_of(features, 100))
+    payload = encode_batch(parse_examples(rows, "application/x-ndjson", Context(EncoderConfig()), labelled=True).batch)
+    one = payload[: len(payload) // 100]
+
+    def run() -> Measure:
+        file = os.open(folder / "plain", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        start, cpu = time.perf_counter(), time.process_time()
+        for _ in range(count):
+            os.write(file, one)
+            os.fdatasync(file)
+        measure = Measure(time.perf_counter() - start, time.process_time() - cpu, count)
+        os.close(file)
+        return measure
+
+    return Side(DISK, run)
+
+
+def same_work(first: dict[str, Measure]) -> str:
+    """Why the sides did not learn the same; empty where they did. Events are counted in every run."""
+    losses = {name: measure.facts["held-out log loss"] for name, measure in first.items() if "held-out log loss" in measure.facts}
+    told = ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items())
+    if max(losses.values()) >= math.log(2.0):
+        return f"a side has learnt nothing: held-out log loss {told}"
+    worst = max(loss for name, loss in losses.items() if name.startswith(OURS))
+    if worst > min(losses.values()) + LOSS_DIFFERENCE_MAX:
+        return f"held-out log losses are not comparable: {told}"
+    return ""
+
+
+def compete(connections: int, features: int, count: int, repeats: int, folder: Path, ask: Ask) -> Found:
+    """All sides with so many connections and features a row; afterwards every acknowledged row has to be in riata's log."""
+    with ExitStack() as stack:
+        disk = Running(folder / f"disk-{connections}-{features}")
+        memory = Running(folder / f"memory-{connections}-{features}", arguments=("--store", "memory:"))
+        for running in (stack.enter_context(disk), stack.enter_context(memory)):
+            running.start()
+        shape = (connections, features, count)
+        daemon = stack.enter_context(VwDaemon(("--loss_function", "logistic", "-b", "22"), connections + 1))
+        peers = [
+            riata_peer(OURS, disk, "rows", *shape),
+            riata_peer(MEMORY, memory, "rows", *shape),
+            fastapi_peer(stack.enter_context(FastapiRiver()), *shape),
+            vw_peer(daemon, *shape),
+        ]
+        for peer in peers:
+            peer.teach(ask)
+        sides = [Side(peer.name, lambda peer=peer: peer.run(ask)) for peer in peers]  # type: ignore[misc]
+        found = contest([*sides, disk_side(folder, features, min(count, 1000))], repeats, same_work)
+        if disk.stop() != 0:
+            raise RuntimeError("the service did not end well")
+        require_logged(disk.directory, peers[0].sent)
+    return found
+
+
+def require_logged(directory: Path, events: int) -> None:
+    """Raise `RuntimeError` unless the log holds these events; its chain is checked as it is read."""
+    store = read_sqlite(directory)
+    held = after = 0
+    while records := store.read("rows", after):
+        held += sum(record.count for record in records if record.kind == "observe")
+        after = records[-1].last
+    store.close()
+    if held != events:
+        raise RuntimeError(f"{events} rows were acknowledged, the log holds {held}")
+
+
+def main() -> int:
+    """Run and report."""
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--repeats", type=int, default=5, help="timed runs of each side (default 5)")
+    options = parser.parse_args()
+    counts, repeats = (QUICK, 1) if options.quick else (COUNTS, options.repeats)
+    shapes = [(connections, 75) for connections in counts] + ([] if options.quick else [(64, 20)])
+    claims, tables = [], []
+    with tempfile.TemporaryDirectory() as folder, load_process() as ask:
+        for connections, features in shapes:
+            found = compete(connections, features, counts[connections], repeats, Path(folder), ask)
+            path = f"one row of {features} features a request, {connections} connection{'s' if connections > 1 else ''}"
+            if connections == max(counts) and features == 75:
+                claims += [Claim(path, OURS, rival, times_faster(found, OURS, rival), reach) for rival, reach in REACH.items()]
+            facts = ["p50 µs", "p99 µs", "load's CPU"]
+            tables.append(f"## {path.capitalize()}\n\n{contenders(found, 'row', facts, OURS)}\n{busy(found, connections)}")
+    report_page(
+        "observe_single", "One row a request, durable", __doc__ or "", claims, tables, [NOTE],
+        "python -m tests.bench.observe_single", ["numpy", "numba", "uvicorn", "fastapi", "pydantic", "river"],
+        write=not options.no_write, trial=options.quick,
+    )  # fmt: skip
+    return 0
+
+
+def busy(found: Found, connections: int) -> str:
+    """How many processors the sides kept busy, in a sentence."""
+    parts = []
+    for name, measures in found.items():
+        if name != DISK:
+            share = float(np.median([measure.cpu_s / measure.seconds for measure in measures]))
+            parts.append(f"{name} {share:.2f}")
+    load = fact(found[OURS], "load's CPU")
+    return f"Processors kept busy with {connections} under way: {', '.join(parts)}; by the load of riata {load:.2f}.\n"
+
+
+NOTE: Final = (
+    "Before anything is timed each side learns the same rows, and predicts rows that none has seen: their log losses have to be"
+    " near. Events are counted on both sides of every run; after the last the log is read from the disk, its chain checked,"
+    " and every row that was acknowledged has to be in it. Figures are medians over the rounds, ratios are taken round by"
+    " round. A load that keeps a processor busy by itself is the limit of a side, not the side."
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
