@@ -29,7 +29,7 @@ from typing import Final
 import numpy as np
 import psutil
 
-from riata.store.records import encode_batch
+from riata.store.payload import encode_batch
 from riata.store.sqlite.store import read_sqlite
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
