@@ -10,7 +10,7 @@ from typing import Final
 from tests.bench import speed
 
 BENCHES: Final = (
-    "progressive", "defaults", "paper_figures", "http_observe", "append_log",
+    "progressive", "defaults", "paper_figures", "append_log",
     "budgets", "drift", "gaps", "paper_tables", "coverage", "ftrl_defaults", "sketch_speed", "durable",
 )  # fmt: skip
 

@@ -31,9 +31,9 @@ from typing import Final
 import psutil
 
 from tests.bench import contest, open_load, report
+from tests.bench.bulk_rows import NDJSON, ROWS, make_rows
 from tests.bench.contest import Claim, Found, Measure, Side
 from tests.bench.fed_service import CONFIG, CONTROL, FED, Control
-from tests.bench.http_observe import NDJSON, ROWS, make_rows
 from tests.bench.service import ServiceFailed, connect
 from tests.running import ROOT, Running, free_port
 

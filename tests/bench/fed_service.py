@@ -26,7 +26,7 @@ from riata.store.store import Record
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
-from tests.bench.http_observe import NDJSON, ROWS, make_rows
+from tests.bench.bulk_rows import NDJSON, ROWS, make_rows
 
 CONTROL: Final = "BENCH_CONTROL"
 FED: Final = "fed"

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.bench.http_observe import make_rows
+from tests.bench.bulk_rows import make_rows
 from tests.bench.streams import (
     NDJSON,
     SHUFFLE_SEED,
@@ -129,7 +129,7 @@ def _last(file: str) -> str:
 
 
 def zipf() -> Stream:
-    """The made-up rows of `http_observe`: very many names, very noisy labels, the stream that punishes a large step most."""
+    """The made-up rows of `bulk_rows`: very many names, very noisy labels, the stream that punishes a large step most."""
     return Stream("zipf_noise", VW_TEXT, [vw_event(line) for line in make_rows(bodies=30).lines], "made up")
 
 

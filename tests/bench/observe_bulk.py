@@ -1,0 +1,279 @@
+"""Durable learning in bodies of 1000 rows, against Vowpal Wabbit, the same path without a log, and the disk.
+
+The service runs as a process of its own with its embedded store and acknowledges every request only after its sync. The clock
+runs from the first byte that is sent until the last answer has come and a model that has learnt every row is served. The client
+runs on the same machine, over keep-alive connections, each of which waits for an answer before it sends the next body.
+
+Vowpal Wabbit learns the same rows in the same order: as a program that reads them from a file of its text format, start-up
+included; and as a daemon on a fresh model, all lines sent at once over one TCP connection while its answers are read. Neither
+keeps anything. The disk is measured with the very payloads that the log has of these rows, written one behind the other to a
+new file with a sync (fdatasync) after each group; beside it the store alone, appending the same payloads in the same groups.
+Nobody's rows are prepared inside the clock.
+
+A first pass over a new model meets every feature name for the first time and keeps it, which Vowpal Wabbit does not do, and
+takes up the memory of its table. `again` is a second pass over the same model: what a service does all day.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import psutil
+
+from riata.store.payload import encode_batch
+from riata.store.records import write_ahead
+from riata.store.sqlite.store import open_sqlite
+from riata.store.store import Append
+from riata.wire.batch import Batch
+from riata.wire.encoder import EncoderConfig
+from riata.wire.parse import Context, parse_examples
+from tests.bench import contest
+from tests.bench.bulk_rows import FEATURES, NDJSON, ROWS, VW_TEXT, Rows, make_rows
+from tests.bench.contest import Claim, Measure, Side
+from tests.bench.peers import log_loss
+from tests.bench.rivals.vw import VwDaemon, vw_run
+from tests.bench.service import ServiceFailed, connect
+from tests.running import Running
+
+CONNECTIONS: Final = 4
+GROUP: Final = 4  # records of a group in the comparison with the disk: as many as there are connections
+LOSS_DIFFERENCE_MAX: Final = 0.05  # both learn the same rows, each by its own rule: their losses are near, not equal
+FIRST, AGAIN = "riata, NDJSON", "riata, NDJSON, again"
+VW_FIRST, VW_AGAIN = "riata, VW text", "riata, VW text, again"
+MEMORY, FILE, DAEMON = "riata, no log, again", "vw from a file", "vw daemon, pipelined"
+STORE, DISK = "the store alone", "the disk alone"
+
+
+@dataclass(slots=True)
+class Served:
+    """A service that is running, and how many models it has had."""
+
+    running: Running
+    models: int = 0
+
+    def cpu_s(self) -> float:
+        """User and system seconds of all its threads."""
+        times = psutil.Process(self.running.process.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def learn(self, bodies: Sequence[bytes], kind: str, connections: int, passes: int = 1) -> Measure:
+        """Send every body `passes` times to a new model, body k over connection k modulo `connections`; time the last pass.
+
+        Raises `ServiceFailed` where not every row was learnt."""
+        control = connect(self.running.port)
+        self.models += 1
+        model = f"bulk-{self.models}"
+        labels = "-1/+1" if kind == VW_TEXT else "0/1"
+        control.call("PUT", f"/models/{model}", json.dumps({"labels": labels}).encode())
+        for _ in range(passes):
+            begun, cpu_s = time.perf_counter(), self.cpu_s()
+            last = send_all(self.running.port, model, bodies, kind, connections)
+            answered_s = time.perf_counter() - begun
+            control.call("GET", f"/models/{model}/predict?w1=1&_min_seq={last}")  # answered by a model that has learnt all
+            seconds, cpu_s = time.perf_counter() - begun, self.cpu_s() - cpu_s
+        figures = control.call("GET", f"/models/{model}/metrics")["cumulative"]
+        rows = len(bodies) * ROWS
+        if figures["examples"] != passes * rows:
+            raise ServiceFailed(f"{figures['examples']} events learnt of {passes * rows}")
+        control.call("DELETE", f"/models/{model}?confirm={model}")
+        return Measure(seconds, cpu_s, rows, {"log_loss": figures["log_loss"], "answered_s": answered_s})
+
+
+def send_all(port: int, model: str, bodies: Sequence[bytes], kind: str, connections: int) -> int:
+    """Send the bodies over so many connections at once; returns the last event. Raises what went wrong on any of them."""
+    last = [0] * connections
+    failed: list[Exception] = []
+
+    def send(c: int) -> None:
+        try:
+            lane = connect(port)
+            for body in bodies[c::connections]:
+                answer = lane.call("POST", f"/models/{model}/observe", body, kind)
+                if answer["accepted"] != ROWS:
+                    raise ServiceFailed(f"{answer['accepted']} rows accepted of {ROWS}")
+                last[c] = answer["seq"]
+        except Exception as error:
+            failed.append(error)
+
+    senders = [threading.Thread(target=send, args=(c,)) for c in range(connections)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    if failed:
+        raise failed[0]
+    return max(last)
+
+
+def from_file(path: Path, rows: int) -> Measure:
+    """Vowpal Wabbit as a program over the file of the rows, start-up included."""
+    run = vw_run(["--loss_function", "logistic"], path)
+    return Measure(run.seconds, run.cpu_s, rows, {"log_loss": run.progressive_loss})
+
+
+def from_daemon(lines: bytes, rows: int) -> Measure:
+    """Vowpal Wabbit's daemon, fresh, over one connection; starting it is outside the clock. Raises `ServiceFailed`."""
+    with VwDaemon() as daemon, daemon.connect() as connection:
+        cpu_s, begun = daemon.cpu_s(), time.perf_counter()
+        answers = connection.pipeline(lines)
+        seconds = time.perf_counter() - begun
+        cpu_s = daemon.cpu_s() - cpu_s
+    if answers != rows:
+        raise ServiceFailed(f"the daemon gave {answers} answers to {rows} rows")
+    return Measure(seconds, cpu_s, rows)
+
+
+def store_alone(folder: Path, batches: Sequence[Batch]) -> Measure:
+    """Append all records to a new store, GROUP at a time, every group synced; encoded before, as threads that read bodies do.
+
+    The folding of the write-ahead log is inside the clock. Raises `ServiceFailed`."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        store = open_sqlite(Path(place) / "store")
+        store.create("m", bytes(16))
+        requests = [Append("m", "observe", 0, batch, written=write_ahead(batch, 0)) for batch in batches]
+        begun, cpu_s = time.perf_counter(), time.thread_time()
+        accepted = [answer for at in range(0, len(requests), GROUP) for answer in store.append(requests[at : at + GROUP])]
+        store.idle()
+        measure = Measure(time.perf_counter() - begun, time.thread_time() - cpu_s, sum(batch.n for batch in batches))
+        store.close()
+    if not all(answer.accepted.all() for answer in accepted):
+        raise ServiceFailed("the store did not accept every event")
+    return measure
+
+
+def disk_alone(folder: Path, payloads: Sequence[bytes], rows: int) -> Measure:
+    """Write the payloads one behind the other to a new file, a sync after each GROUP of them."""
+    groups = [b"".join(payloads[at : at + GROUP]) for at in range(0, len(payloads), GROUP)]
+    path = folder / "plain"
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    begun, cpu_s = time.perf_counter(), time.thread_time()
+    for group in groups:
+        os.write(file, group)
+        os.fdatasync(file)
+    measure = Measure(time.perf_counter() - begun, time.thread_time() - cpu_s, rows)
+    os.close(file)
+    path.unlink()
+    return measure
+
+
+def unequal(first: dict[str, Measure], label: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+    """Why the sides did not do the same work; empty where they did."""
+    base = log_loss(np.full(len(label), np.log(label.mean() / (1.0 - label.mean()))), label)
+    theirs = first[FILE].facts["log_loss"]
+    for name, measure in first.items():
+        if measure.units != len(label):
+            return f"{name}: {measure.units} rows of {len(label)}"
+        loss = measure.facts.get("log_loss", theirs)
+        if loss >= base:
+            return f"{name} has learnt nothing: log loss {loss:.4f}, base rate {base:.4f}"
+        if loss > theirs + LOSS_DIFFERENCE_MAX:
+            return f"{name}: log loss {loss:.4f} is not comparable with Vowpal Wabbit's {theirs:.4f}"
+    return ""
+
+
+def all_sides(durable: Served, forgetful: Served, rows: Rows, folder: Path) -> list[Side]:
+    """Every contender."""
+    n = len(rows.lines)
+    text = rows.vw_bodies()
+    lines = b"".join(text)
+    path = folder / "rows.vw"
+    path.write_bytes(lines)
+    context = Context(EncoderConfig())
+    batches = [parse_examples(body, NDJSON, context, labelled=True).batch for body in rows.bodies]
+    payloads = [encode_batch(batch) for batch in batches]
+    sides = [
+        Side(FIRST, lambda: durable.learn(rows.bodies, NDJSON, CONNECTIONS)),
+        Side(AGAIN, lambda: durable.learn(rows.bodies, NDJSON, CONNECTIONS, 2)),
+        Side(VW_FIRST, lambda: durable.learn(text, VW_TEXT, CONNECTIONS)),
+        Side(VW_AGAIN, lambda: durable.learn(text, VW_TEXT, CONNECTIONS, 2)),
+        Side(MEMORY, lambda: forgetful.learn(rows.bodies, NDJSON, CONNECTIONS, 2)),
+    ]
+    for count in (1, 2):
+        name = f"{AGAIN}, {count} connection{'s' * (count > 1)}"
+        sides.append(Side(name, lambda count=count: durable.learn(rows.bodies, NDJSON, count, 2)))  # type: ignore[misc]
+    return [
+        *sides,
+        Side(FILE, lambda: from_file(path, n)),
+        Side(DAEMON, lambda: from_daemon(lines, n)),
+        Side(STORE, lambda: store_alone(folder, batches)),
+        Side(DISK, lambda: disk_alone(folder, payloads, n)),
+    ]
+
+
+def claims(found: contest.Found) -> list[Claim]:
+    """What is to be reached."""
+    wanted = [
+        *((ours, FILE, 1.5) for ours in (FIRST, AGAIN, VW_FIRST, VW_AGAIN)),
+        *((ours, DAEMON, 12.0) for ours in (FIRST, AGAIN, VW_FIRST, VW_AGAIN)),
+        (AGAIN, MEMORY, 0.8),
+        (STORE, DISK, 0.7),
+    ]
+    return [
+        Claim("bulk observe", ours, theirs, contest.times_faster(found, ours, theirs), reach) for ours, theirs, reach in wanted
+    ]
+
+
+def notes(rows: Rows, repeats: int) -> list[str]:
+    """What was done, in words."""
+    n = len(rows.lines)
+    context = Context(EncoderConfig())
+    logged = sum(len(encode_batch(parse_examples(body, NDJSON, context, labelled=True).batch)) for body in rows.bodies)
+    conditions = (
+        f"{len(rows.bodies)} bodies of {ROWS} rows x {FEATURES} draws: {sum(map(len, rows.bodies)) / n:.0f} bytes a row of "
+        f"NDJSON, {sum(map(len, rows.lines)) / n + 1:.0f} of VW text, {logged / n:.0f} in the log. Median of {repeats} "
+        f"alternating rounds; {CONNECTIONS} connections where nothing else is said. CPU is that of the service, of the program, "
+        "of the daemon with its child, of the thread that appends or writes; the client's is inside the wall clock only."
+    )
+    twice = (
+        f"The store and the disk take {GROUP} records a sync. The store writes what it is given twice, first to its write-ahead "
+        "log and later to its table."
+    )
+    return [conditions, twice]
+
+
+def main() -> int:
+    """Run and report; exit status 1 where a ratio is not reached."""
+    parser = contest.arguments(__doc__ or "")
+    parser.add_argument("--bodies", type=int, default=0, help="requests of 1000 rows in one run (default 100)")
+    parser.add_argument("--repeats", type=int, default=0, help="timed rounds (default 5)")
+    options = parser.parse_args()
+    bodies = options.bodies or (10 if options.quick else 100)
+    repeats = options.repeats or (1 if options.quick else 5)
+    rows = make_rows(bodies)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        with Running(folder / "durable") as durable, Running(folder / "forgetful", arguments=("--store", "memory:")) as forgetful:
+            durable.start()
+            forgetful.start()
+            sides = all_sides(Served(durable), Served(forgetful), rows, folder)
+            found = contest.contest(sides, repeats, lambda first: unequal(first, rows.label))
+            durable.stop()
+            forgetful.stop()
+    made = claims(found)
+    contest.report_page(
+        name="observe_bulk",
+        title="Bodies of 1000 rows, durable before the answer",
+        intro=(__doc__ or "").partition("\n\n")[2],
+        claims=made,
+        tables=[contest.contenders(found, "row", ["log_loss", "answered_s"])],
+        notes=notes(rows, repeats),
+        command="python -m tests.bench.observe_bulk",
+        packages=["numpy", "numba", "uvicorn"],
+        write=not options.no_write,
+        trial=options.quick,
+    )
+    return int(not all(claim.reached for claim in made))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
