@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -64,19 +65,31 @@ def _name_cache_folder() -> None:
 _name_cache_folder()
 
 
-class _MachineCode(FunctionCache):  # type: ignore[misc]  # numba has no types
-    """Finds machine code on the disk without first loading the compiler's libraries, which takes half of a start.
+class _MachineCode:
+    """The machine code of one kernel on the disk: looked for when it is called, and not before.
 
-    What is loaded is numba's runtime, which the code calls. Where there is no code to be found, the compiler loads its
-    libraries by itself. The folder is an exact one, so what is found needs no more than it needed when it was made.
+    numba's own class opens its files for every kernel there is, of which most are only ever inlined into others; and it
+    loads the compiler's libraries before it looks. Together that is more than half of a start. What found code needs is
+    numba's runtime, which it calls; where none is found, the compiler loads its libraries by itself.
     """
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the machine code for a signature, or None."""
-        rtsys.initialize(target_context)
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @cached_property
+    def _files(self) -> FunctionCache:
+        return FunctionCache(self._function)
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return what was compiled for a signature, None where nothing was; numba calls this before it compiles."""
+        rtsys.initialize(target)
+        with self._files._guard_against_spurious_io_errors():
+            return self._files._load_overload(signature, target)
         return None  # the guard swallows an error of the disk
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep what was compiled for a signature; numba calls this after it has."""
+        self._files.save_overload(signature, compiled)
 
 
 def _compiled(function: F, inline: str) -> F:
