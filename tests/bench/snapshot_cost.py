@@ -35,11 +35,11 @@ import numpy as np
 
 from riata.base.arrays import F64, U32
 from riata.base.clock import SystemClock
+from riata.base.priority import lower_priority
 from riata.run.checkpointer import Checkpointer, Retention
 from riata.run.config import config_payload, read_config
 from riata.run.keeper import Keeper
 from riata.run.model_state import ModelState
-from riata.run.priority import lower_priority
 from riata.run.publishing import publish
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Append, Owner, Verdict

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from riata.run.priority import LOWEST, SHARE_MIN, WINDOW_S, Pace, Shifts
+from riata.base.priority import LOWEST
+from riata.run.priority import SHARE_MIN, WINDOW_S, Pace, Shifts
 
 
 class Used:

@@ -21,6 +21,7 @@ from concurrent.futures import _base as futures_base
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
+from riata.base.priority import lower_priority
 from tests.simulation.world import EPOCH_MS, FOREVER, Actor, Flag, Gate, World
 
 ROOMS: Final = ("riata.run.", "riata.store.")
@@ -226,6 +227,10 @@ def finish(work: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError("the coroutine waits for something that nobody gives")
 
 
+def _nothing() -> None:
+    pass
+
+
 ASYNCIO: Final = SimpleNamespace(wrap_future=Blocking, gather=_gather)
 THREADING: Final = SimpleNamespace(
     Thread=Thread, Timer=Timer, Event=_flag, Lock=_gate, RLock=_gate, Condition=_gate, local=SimpleNamespace,
@@ -234,7 +239,7 @@ THREADING: Final = SimpleNamespace(
 QUEUE: Final = SimpleNamespace(SimpleQueue=Queue, Queue=Queue, Empty=real_queue.Empty, Full=real_queue.Full)
 TIME: Final = SimpleNamespace(
     monotonic=_seconds, perf_counter=_seconds, sleep=_sleep, time=lambda: wall_ms() / 1000,
-    monotonic_ns=lambda: int(world().now * 1e6), time_ns=lambda: wall_ms() * 1_000_000,
+    monotonic_ns=lambda: int(world().now * 1e6), thread_time=_seconds, time_ns=lambda: wall_ms() * 1_000_000,
 )  # fmt: skip
 RANDOM: Final = SimpleNamespace(uniform=lambda low, high: world().rng.uniform(low, high), random=lambda: world().rng.random())
 REPLACED: Final[list[tuple[object, object]]] = [
@@ -246,6 +251,7 @@ REPLACED: Final[list[tuple[object, object]]] = [
     (real_threading.Thread, Thread),
     (real_queue.SimpleQueue, Queue),
     (RealExecutor, Executor),
+    (lower_priority, _nothing),  # the thread is that of the tests
 ]
 
 

@@ -8,22 +8,15 @@ and one of them works at a time. Elsewhere than on Linux the two are alike.
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
-LOWEST: Final = 19
+from riata.base.priority import lower_priority
+
 WINDOW_S: Final = 0.5  # work that has waited for so long without a break tells whether the processors are short
 SHARE_MIN: Final = 0.5  # of a processor's time over a window: with less, learning starves
-
-
-def lower_priority() -> None:
-    """Lower the priority of the calling thread, and of those that it starts, for good; nothing elsewhere than on Linux."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)
 
 
 class Pace:
@@ -87,7 +80,8 @@ class Shifts:
             lower_priority()
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._hurried == hurried or self._ended)
+                while self._hurried != hurried and not self._ended:
+                    self._changed.wait()
                 if self._ended:
                     return
             going_on = self._work(hurried)

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
+from riata.base.priority import lower_priority
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.core import Action, Core
 from riata.run.inbox import Adopt, Finished, Forget, Inbox, Item, Logged, Look, Nudge, SaveNow, Settle, Sweep
 from riata.run.looking import Looked
 from riata.run.model_state import Frozen, ModelState
-from riata.run.priority import Shifts, lower_priority
+from riata.run.priority import Shifts
 from riata.run.published import Published
 from riata.run.publishing import Curvature, generation_info, publish, schedule_of
 from riata.run.sharing.lead import Belief
