@@ -6,7 +6,7 @@ from typing import Final
 
 from riata.learn import registry
 from riata.learn.registry import LearnerConfig
-from riata.predict import scoring
+from riata.predict import one_row, scoring
 from riata.predict.model import Model, Origin
 from riata.predict.path import regularisation_path
 from riata.predict.uncertainty import Covariance, look_up
@@ -21,6 +21,7 @@ _EXAMPLES: Final = b'{"features":{"a":1.5},"label":1}\n{"features":{"a":2,"b":"c
 def warm_up() -> None:
     """Make ready what every model needs, whatever it learns with."""
     parse.warm_up()
+    one_row.warm_up()
     progressive.warm_up()
 
 

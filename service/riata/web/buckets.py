@@ -18,14 +18,15 @@ class Bucket:
 
     def take(self, now_ms: int) -> float:
         """Take one token and return 0, or return the seconds until there is one."""
-        burst = max(1.0, self.per_s * BURST_S)
-        if self.tokens < 0.0:
-            self.tokens, self.at_ms = burst, now_ms
-        self.tokens = min(burst, self.tokens + max(0, now_ms - self.at_ms) * self.per_s / 1000)
-        self.at_ms = now_ms
-        if self.tokens < 1.0:
-            return (1.0 - self.tokens) / self.per_s
-        self.tokens -= 1.0
+        tokens = self.tokens
+        if now_ms != self.at_ms or tokens < 0.0:
+            burst = max(1.0, self.per_s * BURST_S)
+            tokens = burst if tokens < 0.0 else min(burst, tokens + max(0, now_ms - self.at_ms) * self.per_s / 1000)
+            self.at_ms = now_ms
+        if tokens < 1.0:
+            self.tokens = tokens
+            return (1.0 - tokens) / self.per_s
+        self.tokens = tokens - 1.0
         return 0.0
 
 

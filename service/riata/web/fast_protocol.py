@@ -113,11 +113,15 @@ class FastProtocol(BoundedProtocol):
 
     def _start(self) -> None:
         """The head is whole and good: keep what is hot, begin a cycle for everything else."""
-        plain = not (self.seen & (CODING_SEEN | UPGRADE_SEEN) or self.expect_100_continue or self.deaf)
-        cycle = self.cycle
-        alone = (cycle is None or cycle.response_complete) and self.at_once < AT_ONCE_MAX and not self.flow.write_paused
-        parser = self.parser
-        if plain and alone and parser.get_http_version() == "1.1" and parser.should_keep_alive() and not self.line.is_closing():
+        parser, cycle = self.parser, self.cycle
+        if (
+            not self.seen & (CODING_SEEN | UPGRADE_SEEN)
+            and (cycle is None or cycle.response_complete)
+            and self.at_once < AT_ONCE_MAX
+            and self.version == "1.1"
+            and parser.should_keep_alive()
+            and not (self.expect_100_continue or self.deaf or self.flow.write_paused or self.line.is_closing())
+        ):
             self.hot = self.fast.find(parser.get_method(), self.url, self.headers)
         if self.hot is None:
             self._make_cycle(self.headers)

@@ -48,6 +48,7 @@ class CheckedHeads(HttpToolsProtocol):
         self.bounds = limits
         self.seen = 0  # which watched headers the head under way has had
         self.fed = 0  # bytes of which it may consist
+        self.version = ""  # of HTTP, in the head under way
         self.host = b""  # the last that was looked at: a connection says the same one every time
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -59,7 +60,7 @@ class CheckedHeads(HttpToolsProtocol):
 
     def _check_head(self) -> None:
         limits, seen = self.bounds, self.seen
-        version = self.parser.get_http_version()
+        self.version = version = self.parser.get_http_version()
         if version != "1.1" and version != "1.0":
             raise Refused(bounds.MALFORMED)
         if not seen & HOST_SEEN and version == "1.1":

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -15,10 +15,9 @@ from riata.run.health import Sharing
 from riata.run.outcome import Observed
 from riata.web.problems import counts
 from riata.web.service import ServiceProtocol
+from riata.web.tally import RequestTally
 
 log = logging.getLogger("riata.access")
-# From a prediction of one row (below 1 ms) to an import of hundreds of MB.
-DURATION_BUCKETS_S: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 PROMETHEUS_TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 Gauges = dict[str, GaugeMetricFamily]
@@ -54,18 +53,10 @@ class Meters:
 
     def __init__(self, service: ServiceProtocol) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter("riata_requests", "Requests answered.", ("method", "route", "code"), registry=self.registry)
-        self._durations = Histogram(
-            "riata_request_duration_seconds",
-            "From the head of the request to the end of the answer.",
-            ("route",),
-            buckets=DURATION_BUCKETS_S,
-            registry=self.registry,
-        )
+        self._tally = RequestTally()
+        self.registry.register(self._tally)
         self._rows = Counter("riata_rows", "Rows sent to observe.", ("model", "outcome"), registry=self.registry)
         self._row_children: dict[tuple[str, str], Counter] = {}
-        self._request_children: dict[tuple[str, str, int], Counter] = {}
-        self._duration_children: dict[str, Histogram] = {}
         self.registry.register(ServiceCollector(service))
         ProcessCollector(registry=self.registry)
 
@@ -73,15 +64,7 @@ class Meters:
         """Count one request, and log it if asked to. `route` is a template, so that the number of series is bounded."""
         if log.isEnabledFor(logging.DEBUG):
             log.debug("method=%s route=%s status=%d ms=%.3f", method, route, status, seconds * 1000)
-        key = (method, route, status)
-        counter = self._request_children.get(key)
-        if counter is None:
-            counter = self._request_children[key] = self._requests.labels(method, route, str(status))
-        counter.inc()
-        durations = self._duration_children.get(route)
-        if durations is None:
-            durations = self._duration_children[route] = self._durations.labels(route)
-        durations.observe(seconds)
+        self._tally.add(method, route, status, seconds)
 
     def rows(self, model: str, observed: Observed) -> None:
         """Count what became of the rows of one request. `model` exists, so the number of series is bounded."""

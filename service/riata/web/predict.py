@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 from starlette.types import Receive, Scope
 
+from riata.base.arrays import I64
 from riata.base.errors import TooLarge
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.explain import explain
 from riata.predict.name_book import NameBook
+from riata.predict.one_row import OneRow, plan_of
 from riata.predict.scoring import score
+from riata.run.config import ModelConfig
 from riata.run.labels.remembered_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
 from riata.web.answers import JSON, NDJSON, Answer
-from riata.web.body import content_type, header, read_body, too_large
+from riata.web.body import content_type, header, read_body
 from riata.web.fast_lane import NOT_HERE, FastRequest, Reply, Verdict
 from riata.web.gate import KEY
 from riata.web.hot import Tools
@@ -35,6 +39,10 @@ OPTIONS: Final = ("explain", "min_seq", "remember")
 QUERY_OPTIONS: Final = tuple(f"_{name}" for name in OPTIONS)
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # a row takes the event loop 50 µs to write down, however short it is
 NDJSON_TYPES: Final = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
+NO_PLAN: Final = (None, np.zeros(0, np.int64))
+PLANS_MAX: Final = 4096
+ANYTHING: Final = b"*/*"
+JSON_TYPE: Final = JSON.decode()
 NamedRows = list[list[tuple[int, float, str]]]
 
 
@@ -72,9 +80,11 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Predict:
-    """The handler of the predict routes."""
+    """The handler of the predict routes. Its methods belong to the event loop's thread."""
 
     tools: Tools
+    one_row: OneRow = field(default_factory=OneRow)
+    plans: dict[str, tuple[ModelConfig, I64]] = field(default_factory=dict)  # of the models that were asked about one row
 
     async def __call__(self, scope: Scope, receive: Receive) -> Answer:
         """Answer a GET from its query, a POST from its body. Raises errors of `riata.base.errors`."""
@@ -85,6 +95,8 @@ class Predict:
             features = [pair for pair in pairs if not pair[0].startswith("_")]
             question = read_question(check_options(options, QUERY_OPTIONS), "_")
             require_allowed(scope, question)
+            if question == PLAIN and (answer := self._one(model, scope["query_string"], json=False)) is not None:
+                return answer
             predicted = predict_query(features, question, await self._served(model, question))
             return write_answer(await self._remembered(model, predicted), ndjson=False)
         question = read_question(read_options(scope["query_string"], OPTIONS), "")
@@ -92,9 +104,11 @@ class Predict:
         self.tools.service.published(model)  # an unknown model is refused before its body is read
         settings = self.tools.settings
         body = await read_body(scope, receive, settings.body_bytes_max, settings.body_deadline_s)
+        kind, ndjson = content_type(scope), wants_ndjson(header(scope, b"accept"))
+        if question == PLAIN and kind == JSON_TYPE and not ndjson and (answer := self._one(model, body, json=True)) is not None:
+            return answer
         served = await self._served(model, question)
-        arguments = (body, content_type(scope), question, served)
-        ndjson = wants_ndjson(header(scope, b"accept"))
+        arguments = (body, kind, question, served)
         inline_bytes_max = REMEMBERED_INLINE_BYTES_MAX if question.remember else INLINE_BYTES_MAX
         if len(body) <= inline_bytes_max and not question.explain:
             return write_answer(await self._remembered(model, predict_body(*arguments)), ndjson)
@@ -106,21 +120,44 @@ class Predict:
 
     def at_once(self, request: FastRequest, _reply: Reply) -> Answer | Verdict:
         """Answer in the fast lane: what neither waits for an event nor is kept, and is not to be explained."""
-        model = request.model
+        model, query, body = request.model, request.query, request.body
         if request.line.method == "GET":
-            pairs = query_pairs(request.query)
+            answer = self._one(model, query, json=False)
+            if answer is not None:
+                return answer
+            pairs = query_pairs(query)
             if any(name.startswith("_") for name, _ in pairs):
                 return NOT_HERE
             return write_answer(predict_query(pairs, PLAIN, self._now(model)), ndjson=False)
-        if request.query:
+        if query or len(body) > self.tools.settings.body_bytes_max:
             return NOT_HERE
-        served = self._now(model)
-        body, bytes_max = request.body, self.tools.settings.body_bytes_max
-        if len(body) > bytes_max:
-            raise too_large(bytes_max)
         kind = request.headers.get(b"content-type", b"").decode("latin-1")
-        predicted = predict_body(body, kind, PLAIN, served)
-        return write_answer(predicted, wants_ndjson(request.headers.get(b"accept")))
+        ndjson = wants_ndjson(request.headers.get(b"accept"))
+        answer = self._one(model, body, json=True) if kind == JSON_TYPE and not ndjson else None
+        return answer or write_answer(predict_body(body, kind, PLAIN, self._now(model)), ndjson)
+
+    def _one(self, model: str, row: bytes, json: bool) -> Answer | None:
+        """Answer one plain row without an array made for it; None where it has to go the general way."""
+        service = self.tools.service
+        published = service.published(model)
+        stale_s = service.stale_s(model)
+        config, plan = self.plans.get(model, NO_PLAN)
+        if config is not published.config:
+            plan = plan_of(published.model, service.context(model, labelled=False))
+            if len(self.plans) >= PLANS_MAX:
+                self.plans.clear()
+            self.plans[model] = published.config, plan
+        found = self.one_row.answer(published.model, plan, row, json)
+        if found is None:
+            return None
+        whole_labels = published.config.labels != "real"
+        source = source_document(published, self._age_s(published), stale_s)
+        margin, probability, label, known, unknown = found
+        document = row_document((probability, margin, label, math.nan, known, unknown), whole_labels, source)
+        return Answer(200, msgspec.json.encode(document), JSON)
+
+    def _age_s(self, published: Published) -> float:
+        return max(0, self.tools.clock.monotonic_ms() - published.published_mono_ms) / 1000
 
     async def _remembered(self, model: str, predicted: Predicted) -> Predicted:
         """Give every answer the id under which its row is kept; from here on a label may come."""
@@ -141,10 +178,9 @@ class Predict:
 
     def _answering(self, model: str, published: Published, remember: bool) -> Served:
         service = self.tools.service
-        age_s = max(0, self.tools.clock.monotonic_ms() - published.published_mono_ms) / 1000
         # What is remembered may become an event of the log, with the names that are new to it.
         context, stale_s = service.context(model, labelled=remember), service.stale_s(model)
-        return Served(published, context, service.names(model), age_s, stale_s)
+        return Served(published, context, service.names(model), self._age_s(published), stale_s)
 
 
 def read_question(options: dict[str, str], prefix: str) -> Question:
@@ -165,7 +201,9 @@ def require_allowed(scope: Scope, question: Question) -> None:
 
 def wants_ndjson(accept: bytes | None) -> bool:
     """Say whether the client asks for one JSON object a line. Else it gets an array."""
-    return accept is not None and any(part.split(b";")[0].strip().lower() in NDJSON_TYPES for part in accept.split(b","))
+    if accept is None or accept == ANYTHING:
+        return False
+    return any(part.split(b";")[0].strip().lower() in NDJSON_TYPES for part in accept.split(b","))
 
 
 def predict_query(features: list[tuple[str, str]], question: Question, served: Served) -> Predicted:
@@ -225,29 +263,32 @@ def predictions(parsed: Parsed, served: Served, named: NamedRows | None) -> list
     published = served.published
     model = published.model
     scores = score(model, parsed.batch)
-    source = {
-        "name": model.name,
-        "version": published.version,
-        "seq": model.seq,
-        "age_s": served.age_s,
-        "stale_s": served.stale_s,
-    }
+    source = source_document(published, served.age_s, served.stale_s)
     whole_labels = published.config.labels != "real"
-    answers: list[dict[str, Any]] = []
     columns = (scores.probability, scores.margin, scores.label, scores.std_error, scores.known, scores.unknown)
-    for probability, margin, label, error, known, unknown in zip(*(column.tolist() for column in columns), strict=True):
-        answers.append(
-            {
-                "probability": None if math.isnan(probability) else probability,
-                "margin": margin,
-                "label": int(label) if whole_labels else label,
-                "std_error": None if math.isnan(error) else error,
-                "known_features": known,
-                "unknown_features": unknown,
-                "model": source,
-            }
-        )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    answers = [row_document(row, whole_labels, source) for row in rows]
     if named is not None:
         for answer, row in zip(answers, named, strict=True):
             answer.update(explain(model, row, served.names.in_slot).answer())
     return answers
+
+
+def row_document(row: tuple[float, float, float, float, int, int], whole_labels: bool, source: dict[str, Any]) -> dict[str, Any]:
+    """Write the answer to one row: probability, margin, label, standard error, known and unknown features. NaN becomes null."""
+    probability, margin, label, error, known, unknown = row
+    return {
+        "probability": None if math.isnan(probability) else probability,
+        "margin": margin,
+        "label": int(label) if whole_labels else label,
+        "std_error": None if math.isnan(error) else error,
+        "known_features": known,
+        "unknown_features": unknown,
+        "model": source,
+    }
+
+
+def source_document(published: Published, age_s: float, stale_s: float) -> dict[str, Any]:
+    """Write which model answered."""
+    model = published.model
+    return {"name": model.name, "version": published.version, "seq": model.seq, "age_s": age_s, "stale_s": stale_s}

@@ -1,0 +1,196 @@
+"""One row in one compiled call gives what parsing and scoring give, to the last bit, or leaves the row."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+
+import numpy as np
+import pytest
+
+from riata.base.errors import RiataError
+from riata.learn.learner import Link, Weights
+from riata.predict import one_row
+from riata.predict.model import Labels, Model, Origin
+from riata.predict.one_row import BYTES_MAX, OneRow, RowAnswer, plan_of, query_records
+from riata.predict.uncertainty import Covariance, look_up
+from riata.wire.encoder import EncoderConfig
+from riata.wire.parse import Context, make_rules
+from riata.wire.rows import make_row
+from tests.predict.sketches import random_sketch, served_weights
+from tests.twins import one_row as twin
+
+BITS = 12  # so few slots that a model of many weights knows some of the names
+ENCODERS = [
+    EncoderConfig(bits=BITS),
+    EncoderConfig(bits=BITS, normalise="l2"),
+    EncoderConfig(bits=BITS, text=("subject", "body"), ngrams=3),
+    EncoderConfig(bits=BITS, hash_key=2**63 - 1, text=("subject",)),
+]
+MODELS: list[tuple[Link, Labels]] = [
+    ("logistic", "0/1"), ("logistic", "-1/+1"), ("probit", "0/1"), ("identity", "0/1"), ("hinge", "-1/+1"), ("identity", "real"),
+]  # fmt: skip
+LEFT = [
+    b"",
+    b"[]",
+    b'[{"features":{"a":1}}]',
+    b'{"features":{"a":1}',
+    b'{"features":{"a":1}} {',
+    b'{"features":{"a":1},"label":1}',
+    b'{"features":{"a":1,"a":2}}',
+    b'{"features":{"a":1e300}}',
+    b'{"features":{"a":[1]}}',
+    b'{"features":{"a":1},"other":2}',
+    '{"features":{"ä":1}}'.encode(),
+    b'{"features":{"a\\u0041":1}}',
+    b"\xef\xbb\xbf{}",
+]
+LEFT_QUERIES = [b"a", b"=1", b"a=", b"a=1&&b=2", b"&", b"_explain=true", b"a=%41", b"a=1+2", b"a=1&a=2", b"a=x&a=y",
+                b"a=1e300", b"a=\x01", b"a=b c", b"a=" + b"x" * 300, b"x" * 300 + b"=1"]  # fmt: skip
+
+
+def model_of(link: Link, labels: Labels, intercept: float = -0.25) -> Model:
+    draw = np.random.default_rng(3)
+    slots = np.flatnonzero(draw.random(2**BITS) < 0.6).astype(np.uint32)
+    weights = Weights(slots, draw.normal(size=len(slots)), intercept, link, BITS)
+    return Model(Origin("m", bytes(16), "", labels), weights, gen=1, version=1, seq=5, created_ms=0)
+
+
+def body_of(draw: random.Random) -> bytes:
+    def value() -> object:
+        words = " ".join(draw.choice(["Offer", "now", "viagra", "hello,", "A-b"]) for _ in range(draw.randrange(6)))
+        numbers = [draw.random(), -draw.randrange(10**6), 0, 1e-310, 0.1 + 1e-17]
+        return draw.choice([*numbers, True, None, "de", words, ["x", "y", "x"]])
+
+    names = [draw.choice(["age", "country", "subject", "body", f"f{draw.randrange(99)}"]) for _ in range(draw.randrange(40))]
+    more: list[dict[str, object]] = [{}, {"weight": 2}, {"ts": "2026-11-20T11:14:00Z"}]
+    document = {"features": {name: value() for name in names}, **draw.choice(more)}
+    separators = draw.choice([(",", ":"), (", ", ": ")])
+    return draw.choice([b"", b" \n"]) + json.dumps(document, separators=separators).encode() + draw.choice([b"", b"\r\n "])
+
+
+def query_of(draw: random.Random) -> bytes:
+    values = ["1", "-2.5", "1e3", "0", "-0", "007", ".5", "1.", "de", "a:b;c", "1_000", "nan", "infinity", "0x10", "1.5e", "~"]
+    names = draw.sample([f"f{k}" for k in range(30)], draw.randrange(12))
+    return "&".join(f"{name}={draw.choice([*values, repr(draw.random())])}" for name in names).encode()
+
+
+def bits_of(answer: RowAnswer | None) -> bytes:
+    """So that NaN equals NaN and -0.0 is not 0.0."""
+    assert answer is not None
+    return struct.pack("<dddqq", *answer)
+
+
+@pytest.mark.parametrize(("link", "labels"), MODELS)
+@pytest.mark.parametrize("encoder", ENCODERS, ids=["plain", "l2", "texts", "key"])
+def test_what_is_taken_is_answered_as_parsing_and_scoring_do(link: Link, labels: Labels, encoder: EncoderConfig) -> None:
+    model, context, asked, draw = model_of(link, labels), Context(encoder, labels), OneRow(), random.Random(7)
+    plan = plan_of(model, context)
+    taken = 0
+    for round_ in range(120):
+        is_json = round_ % 2 == 0
+        row = body_of(draw) if is_json else query_of(draw)
+        found = asked.answer(model, plan, row, is_json)
+        if found is not None:
+            taken += 1
+            assert bits_of(found) == bits_of(twin.answer_row(model, context, row, is_json)), row
+    assert taken >= 60
+
+
+def test_a_longer_row_leaves_nothing_for_the_next() -> None:
+    model, asked = model_of("logistic", "0/1"), OneRow()
+    context = Context(ENCODERS[0])
+    plan = plan_of(model, context)
+    long = json.dumps({"features": {f"f{k}": k / 7 for k in range(400)}}).encode()
+    short = b'{"features":{"a":1}}'
+    first = asked.answer(model, plan, short, True)
+    assert asked.answer(model, plan, long, True) == twin.answer_row(model, context, long, True)
+    assert asked.answer(model, plan, b"{", True) is None
+    assert asked.answer(model, plan, short, True) == first
+
+
+@pytest.mark.parametrize("row", LEFT)
+def test_bodies_that_are_left(row: bytes) -> None:
+    model = model_of("logistic", "0/1")
+    assert OneRow().answer(model, plan_of(model, Context(ENCODERS[0])), row, json=True) is None
+
+
+@pytest.mark.parametrize("query", LEFT_QUERIES)
+def test_queries_that_are_left(query: bytes) -> None:
+    model = model_of("logistic", "0/1")
+    assert OneRow().answer(model, plan_of(model, Context(ENCODERS[0])), query, json=False) is None
+
+
+def test_texts_of_a_query_are_left_and_numbers_beside_them_are_not() -> None:
+    model = model_of("logistic", "0/1")
+    plan = plan_of(model, Context(ENCODERS[2]))
+    assert OneRow().answer(model, plan, b"subject=offer", json=False) is None
+    assert OneRow().answer(model, plan, b"subject=1", json=False) is not None
+
+
+def test_a_row_that_is_too_long_is_left() -> None:
+    model = model_of("logistic", "0/1")
+    plan = plan_of(model, Context(ENCODERS[0]))
+    body = b'{"features":{"a":1}}'
+    assert OneRow().answer(model, plan, body.ljust(BYTES_MAX), json=True) is not None
+    assert OneRow().answer(model, plan, body.ljust(BYTES_MAX + 1), json=True) is None
+
+
+def test_a_margin_that_overflows_is_left() -> None:
+    model = model_of("logistic", "0/1", intercept=1.7e308)
+    plan = plan_of(model, Context(ENCODERS[0]))
+    found = [OneRow().answer(model, plan, f"f{k}=1".encode(), json=False) for k in range(20)]
+    assert any(answer is not None for answer in found)
+    heavy = Weights(model.weights.slot, np.full(model.non_zeros, 1.7e308), 1.7e308, "logistic", BITS)
+    model = Model(model.origin, heavy, gen=1, version=1, seq=5, created_ms=0)
+    found = [OneRow().answer(model, plan, f"f{k}=10".encode(), json=False) for k in range(20)]
+    assert None in found
+
+
+def test_a_model_that_knows_its_uncertainty_is_left() -> None:
+    sketch = random_sketch(np.random.default_rng(2))
+    weights = served_weights(sketch)
+    context, origin = Context(EncoderConfig(bits=weights.bits)), Origin("m", bytes(16), "", "0/1")
+    known, unknown = look_up(Covariance.of(sketch), weights), None
+    answers = [
+        OneRow().answer(model, plan_of(model, context), b"a=1", json=False)
+        for model in (Model(origin, weights, 1, 1, 5, 0, uncertainty) for uncertainty in (known, unknown))
+    ]
+    assert answers[0] is None
+    assert answers[1] is not None
+
+
+def test_records_of_a_query_are_those_of_the_twin() -> None:
+    draw = random.Random(11)
+    rules = make_rules(Context(EncoderConfig(bits=BITS, hash_key=99)), labelled=False)
+    row = make_row(100)
+    for _ in range(200):
+        query = query_of(draw)
+        n = query_records(np.frombuffer(query, np.uint8), len(query), row, rules)
+        found = [(int(row.fingerprint[k]), float(row.value[k]), int(row.kind[k])) for k in range(n)]
+        assert found == [record[:3] for record in twin.query_records(query, rules)]
+
+
+def test_what_is_compiled_beforehand_is_what_is_used() -> None:
+    one_row.warm_up()
+    before = len(one_row.answer_row.signatures)  # type: ignore[attr-defined]
+    model = model_of("logistic", "0/1")
+    OneRow().answer(model, plan_of(model, Context(ENCODERS[2])), b"a=1", json=False)
+    assert len(one_row.answer_row.signatures) == before == 1  # type: ignore[attr-defined]
+
+
+def test_a_broken_row_raises_nothing() -> None:
+    model = model_of("logistic", "0/1")
+    plan = plan_of(model, Context(ENCODERS[0]))
+    draw = random.Random(5)
+    asked = OneRow()
+    for _ in range(300):
+        row = bytearray(body_of(draw))
+        row[draw.randrange(len(row))] = draw.randrange(128)
+        found = asked.answer(model, plan, bytes(row), json=True)
+        try:
+            expected = twin.answer_row(model, Context(ENCODERS[0]), bytes(row), True)
+        except RiataError:
+            expected = None
+        assert found is None or bits_of(found) == bits_of(expected)

@@ -1,0 +1,272 @@
+"""Hot lines that answer later, or fail: what their connection sees meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pytest
+
+from riata.base.clock import ManualClock
+from riata.base.errors import BadInput
+from riata.web.answers import Answer, json_answer
+from riata.web.app import create_app
+from riata.web.bounds import Bounds, Front
+from riata.web.fast_lane import LATER, NOT_HERE, FastLane, FastRequest, HotLine, Reply, Verdict
+from riata.web.meters import Meters
+from riata.web.server import Server, build_server, run
+from riata.web.settings import WebSettings
+from tests.web.attack.raw import listen_to
+from tests.web.fake_service import FakeService
+
+BODY = b'{"features":{"a":1},"label":1}'
+WAIT_S = 5.0
+
+
+@dataclass
+class Slow:
+    """A handler that answers when it is told to, from whatever thread."""
+
+    waiting: list[tuple[asyncio.AbstractEventLoop, Reply]] = field(default_factory=list)
+    came: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    failed: list[Exception] = field(default_factory=list)
+
+    def __call__(self, request: FastRequest, reply: Reply) -> Answer | Verdict:
+        if b"fail" in request.query:
+            raise RuntimeError("a fault of ours")
+        if b"refuse" in request.query:
+            raise BadInput("not this one")
+        if b"leave" in request.query:
+            return NOT_HERE
+        self.waiting.append((asyncio.get_running_loop(), reply))
+        self.came.release()
+        return LATER
+
+    def wait(self) -> None:
+        """Wait until a request has come."""
+        assert self.came.acquire(timeout=WAIT_S)
+
+    def answer(self, document: object = "done") -> None:
+        """Answer the oldest that waits."""
+        loop, reply = self.waiting.pop(0)
+        done = threading.Event()
+
+        def say() -> None:
+            try:
+                reply(json_answer(document, 202))
+            except RuntimeError as error:
+                self.failed.append(error)
+            finally:
+                done.set()
+
+        loop.call_soon_threadsafe(say)
+        assert done.wait(WAIT_S)
+
+
+@dataclass
+class Target:
+    """A server with such a line; `stop` begins its end."""
+
+    port: int
+    slow: Slow
+    meters: Meters
+    server: Server
+    service: FakeService
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+
+    def counted(self, status: int) -> float:
+        """How many observe requests were answered so."""
+        labels = {"code": str(status), "method": "POST", "route": "/observe"}
+        return self.meters.registry.get_sample_value("riata_requests_total", labels) or 0.0
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    with ExitStack() as stack:
+        yield begin(stack)
+
+
+def begin(stack: ExitStack, bounds: Bounds | None = None, stop_s: int = 5) -> Target:
+    service, slow = FakeService(ManualClock(10_000)), Slow()
+    app = create_app(service, service, WebSettings(), service.clock)
+    app.state.fast_lane = FastLane([HotLine("POST", "/observe", slow)], app.state.meters, service, None)
+    server = build_server(app, "127.0.0.1", 0, stop_s, Front(bounds or Bounds()))
+    listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    thread = threading.Thread(target=run, args=(server, [listening]))
+    thread.start()
+
+    def end() -> None:
+        server.should_exit = True
+        thread.join()
+
+    stack.callback(end)
+    deadline = time.monotonic() + 60
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return Target(listening.getsockname()[1], slow, app.state.meters, server, service)
+
+
+def observe(query: bytes = b"", body: bytes = BODY) -> bytes:
+    head = b"POST /observe%b HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % (query, len(body)) + body
+
+
+LIVE = b"GET /livez HTTP/1.1\r\nHost: t\r\n\r\n"
+
+
+def connect(target: Target) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", target.port), timeout=WAIT_S)
+
+
+def silent(connection: socket.socket, seconds: float = 0.3) -> bool:
+    connection.settimeout(seconds)
+    try:
+        connection.recv(1)
+    except TimeoutError:
+        return True
+    return False
+
+
+def test_an_answer_may_come_later(target: Target) -> None:
+    with connect(target) as connection:
+        for status in (1, 2):
+            connection.sendall(observe())
+            target.slow.wait()
+            assert silent(connection)
+            target.slow.answer(status)
+            heard = listen_to(connection, 0.3)
+            assert [(reply.status, reply.body) for reply in heard.replies] == [(202, b"%d" % status)]
+            assert not heard.closed
+    assert target.counted(202) == 2
+
+
+def test_requests_behind_it_wait_for_it_in_order(target: Target) -> None:
+    with connect(target) as connection:
+        connection.sendall(observe() + LIVE + observe(b"?wait=applied") + LIVE)
+        target.slow.wait()
+        assert silent(connection)
+        target.slow.answer("first")
+        heard = listen_to(connection, 0.5)
+    assert [reply.status for reply in heard.replies] == [202, 200, 200, 200]
+    assert heard.replies[0].body == b'"first"'
+    assert target.service.all["default"].seq == 2  # the second was observed the other way
+
+
+def test_a_request_that_comes_while_it_waits_is_answered_after_it(target: Target) -> None:
+    with connect(target) as connection:
+        connection.sendall(observe())
+        target.slow.wait()
+        connection.sendall(LIVE)
+        assert silent(connection)
+        target.slow.answer()
+        assert [reply.status for reply in listen_to(connection, 0.5).replies] == [202, 200]
+        connection.sendall(observe())  # and the connection is as new
+        target.slow.wait()
+        target.slow.answer()
+        assert [reply.status for reply in listen_to(connection, 0.3).replies] == [202]
+
+
+def test_a_connection_that_is_lost_meanwhile_hurts_nobody(target: Target) -> None:
+    connection = connect(target)
+    connection.sendall(observe() + LIVE)
+    target.slow.wait()
+    connection.close()
+    time.sleep(0.2)
+    target.slow.answer()
+    assert target.slow.failed == []
+    assert target.counted(202) == 1
+    with connect(target) as other:
+        other.sendall(LIVE)
+        assert [reply.status for reply in listen_to(other, 0.3).replies] == [200]
+
+
+def test_who_has_said_all_is_still_answered(target: Target) -> None:
+    with connect(target) as connection:
+        connection.sendall(observe())
+        connection.shutdown(socket.SHUT_WR)
+        target.slow.wait()
+        assert silent(connection)
+        target.slow.answer()
+        heard = listen_to(connection)
+    assert [reply.status for reply in heard.replies] == [202]
+    assert heard.closed
+
+
+def test_nonsense_behind_it_is_refused_after_it(target: Target) -> None:
+    with connect(target) as connection:
+        connection.sendall(observe() + b"nonsense\r\n\r\n")
+        target.slow.wait()
+        assert silent(connection)
+        target.slow.answer()
+        heard = listen_to(connection)
+    assert heard.told == [(202, ""), (400, "malformed_request")]
+    assert heard.closed
+
+
+def test_a_connection_that_waits_for_its_answer_is_not_idle() -> None:
+    with ExitStack() as stack:
+        target = begin(stack, Bounds(idle_s=0.3, head_s=0.3, body_idle_s=0.3))
+        with connect(target) as connection:
+            connection.sendall(observe())
+            target.slow.wait()
+            assert silent(connection, 1.0)
+            target.slow.answer()
+            heard = listen_to(connection, 2.0)
+            assert [reply.status for reply in heard.replies] == [202]
+            assert heard.closed  # and afterwards it is
+
+
+def test_the_stop_waits_for_it() -> None:
+    with ExitStack() as stack:
+        target = begin(stack)
+        connection = stack.enter_context(connect(target))
+        connection.sendall(observe())
+        target.slow.wait()
+        target.stop()
+        assert silent(connection, 0.5)
+        assert target.service.stopped == 0
+        target.slow.answer()
+        heard = listen_to(connection)
+        assert [(reply.status, reply.headers["connection"]) for reply in heard.replies] == [(202, "close")]
+        assert heard.closed
+
+
+def test_a_stop_that_has_waited_long_enough_cuts_it() -> None:
+    with ExitStack() as stack:
+        target = begin(stack, stop_s=1)
+        connection = stack.enter_context(connect(target))
+        connection.sendall(observe())
+        target.slow.wait()
+        target.stop()
+        heard = listen_to(connection)
+        assert heard.replies == []
+        assert heard.closed
+
+
+def test_a_second_answer_is_a_fault(target: Target) -> None:
+    with connect(target) as connection:
+        connection.sendall(observe())
+        target.slow.wait()
+        target.slow.waiting *= 2
+        target.slow.answer()
+        target.slow.answer()
+        assert [reply.status for reply in listen_to(connection, 0.3).replies] == [202]
+    assert len(target.slow.failed) == 1
+
+
+def test_a_refusal_is_answered_and_a_fault_goes_the_other_way(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    with connect(target) as connection:
+        connection.sendall(observe(b"?refuse"))
+        assert [reply.status for reply in listen_to(connection, 0.3).replies] == [422]
+        for query in (b"?fail", b"?leave"):
+            connection.sendall(observe(query))  # which is no option that the other way knows
+            assert listen_to(connection, 0.3).told == [(422, "unknown_option")]
+    assert [record.message for record in caplog.records] == ["the fast lane failed; the request goes the other way"]
+    assert target.slow.waiting == []

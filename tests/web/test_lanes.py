@@ -1,0 +1,347 @@
+"""Both lanes give the same bytes: every request is sent to a server with the fast lane and to one without."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from riata.base.clock import ManualClock
+from riata.base.errors import Busy
+from riata.predict import one_row
+from riata.run.config import ModelConfig, read_config
+from riata.run.published import Published
+from riata.web.answers import Answer
+from riata.web.app import create_app
+from riata.web.buckets import Buckets
+from riata.web.fast_lane import FastLane, FastRequest
+from riata.web.gate import Gate, KeysFile
+from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
+from riata.web.settings import WebSettings
+from riata.wire import parse
+from tests.predict.sketches import random_sketch
+from tests.web.fake_service import FakeModel, FakeService
+from tests.web.serving import serving
+
+NOW_MS = 1_800_000_000_000
+BODY_BYTES_MAX = 32 * 1024
+TOKEN, OTHER, OBSERVER, HASTY = (new_token(name) for name in ("reader", "stranger", "observer", "hasty"))
+ENTRIES = [
+    KeyEntry("reader", digest_of(TOKEN), ["predict"], ["default", "signs", "texts"]),
+    KeyEntry("observer", digest_of(OBSERVER), ["observe"], "*"),
+    KeyEntry("hasty", digest_of(HASTY), ["predict"], "*", requests_per_s=1.0),
+]
+MODELS = {
+    "signs": {"labels": "-1/+1", "learner": {"loss": "hinge"}},
+    "real": {"labels": "real", "learner": {"loss": "squared"}},
+    "texts": {"encoder": {"text": ["subject"], "ngrams": 2, "normalise": "l2"}},
+}
+LAST = b"GET /livez HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+ALIVE = b'{"alive":true}'
+DATE = re.compile(rb"\r\ndate: [^\r]+")
+
+
+class LoadingService(FakeService):
+    """A service one of whose models is not ready."""
+
+    def published(self, model: str) -> Published:
+        if model == "loading":
+            raise Busy("the model is being made ready; try again", "not_ready")
+        return super().published(model)
+
+
+@dataclass
+class Lane:
+    """One server, and what its fast lane answered."""
+
+    port: int
+    service: LoadingService
+    fast: list[int] = field(default_factory=list)
+    metrics: bytes = b""
+
+
+def service_with_models() -> LoadingService:
+    """Weights drawn once: the names that the requests below use are known to about half."""
+    service = LoadingService(ManualClock(NOW_MS))
+    for name, document in MODELS.items():
+        service.all[name] = FakeModel(name, read_config(document))
+    service.all["sketched"] = FakeModel("sketched", ModelConfig())
+    draw = np.random.default_rng(4)
+    for model in service.all.values():
+        slots = draw.integers(0, 2**model.config.encoder.bits, 2000)
+        model.weights = {int(slot): float(beta) for slot, beta in zip(slots, draw.normal(size=len(slots)), strict=True)}
+        model.learnt = 7
+    service.all["sketched"].sketch = random_sketch(draw, bits=22)
+    return service
+
+
+def begin(stack: ExitStack, fast: bool, gate: bool) -> tuple[Lane, object]:
+    service = service_with_models()
+    asked = None
+    if gate:
+        file = KeysFile(Path("/nowhere"))
+        file.ring = ring_of(ENTRIES)
+        asked = Gate(service.clock, file, Buckets(1e6, 1e6))
+    settings = WebSettings(body_bytes_max=BODY_BYTES_MAX, fast_lane=fast)
+    app = create_app(service, service, settings, service.clock, gate=asked)
+    lane = Lane(0, service)
+    if fast:
+        note(app.state.fast_lane, lane.fast)
+    lane.port = stack.enter_context(serving(app))
+    return lane, app.state.meters
+
+
+def note(lane: FastLane, found: list[int]) -> None:
+    """Have the lane tell what it answered."""
+    tell = lane.note
+
+    def noting(request: FastRequest, answer: Answer) -> None:
+        found.append(answer.status)
+        tell(request, answer)
+
+    lane.note = noting  # type: ignore[method-assign]
+
+
+class Pair:
+    """Both servers and their meters."""
+
+    def __init__(self, stack: ExitStack, gate: bool) -> None:
+        (self.fast, self.fast_meters), (self.slow, self.slow_meters) = (begin(stack, fast, gate) for fast in (True, False))
+
+    def same(self, request: bytes, answers: int = 1) -> tuple[bytes, int]:
+        """Ask both; return the answer they share, and how many of `answers` the fast lane gave."""
+        before = len(self.fast.fast)
+        heard = [DATE.sub(b"", exchange(lane.port, request)) for lane in (self.fast, self.slow)]
+        assert heard[0] == heard[1]
+        assert heard[0].count(b"HTTP/1.1 ") == answers
+        return heard[0], len(self.fast.fast) - before
+
+
+def exchange(port: int, request: bytes) -> bytes:
+    """Send a request, and one that ends the connection behind it; return what came, without the answer to the latter."""
+    heard = whole(port, request + LAST)
+    return heard[: heard.rindex(b"HTTP/1.1 ")] if heard.endswith(ALIVE) else heard
+
+
+def get(query: bytes, path: bytes = b"/predict", *headers: bytes, method: bytes = b"GET") -> bytes:
+    return b"\r\n".join([method + b" " + path + query + b" HTTP/1.1", b"Host: t", *headers, b"", b""])
+
+
+def post(body: bytes, path: bytes = b"/predict", *headers: bytes, kind: bytes = b"application/json") -> bytes:
+    head = [b"POST " + path + b" HTTP/1.1", b"Host: t", b"Content-Type: " + kind, b"Content-Length: %d" % len(body), *headers]
+    return b"\r\n".join([*head, b"", body])
+
+
+def of(model: bytes) -> bytes:
+    return b"/models/" + model + b"/predict"
+
+
+def bearer(token: str) -> bytes:
+    return b"Authorization: Bearer " + token.encode()
+
+
+WIDE = b'{"features":{' + b",".join(b'"f%d":%d.5' % (k, k) for k in range(75)) + b"}}"
+ROWS = b"\n".join([b'{"features":{"a":1}}', b'{"features":{"b":"c"}}'])
+CHUNKED = b"POST /predict HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+# What the fast lane answers, with the status.
+FAST: dict[str, tuple[bytes, int]] = {
+    "query": (get(b"?age=41&country=de&plan=pro"), 200),
+    "empty query": (get(b"?"), 200),
+    "no query": (get(b""), 200),
+    "encoded": (get(b"?n%61me=caf%C3%A9&a+b=1"), 200),
+    "numbers": (get(b"?a=-0&b=1e-400&c=007&d=.5&e=nan&f=1e300"), 422),
+    "twice": (get(b"?a=x&a=y"), 200),
+    "twice a number": (get(b"?a=1&a=2"), 422),
+    "no name": (get(b"?=1"), 422),
+    "blank": (get(b"?a=&b"), 200),
+    "not UTF-8": (get(b"?a=%FF"), 400),
+    "model": (get(b"?a=1", of(b"signs")), 200),
+    "real": (get(b"?a=1&b=2", of(b"real")), 200),
+    "text": (get(b"?subject=one+two&n=1", of(b"texts")), 200),
+    "errors known": (get(b"?a=1&b=x", of(b"sketched")), 200),
+    "unknown model": (get(b"?a=1", of(b"nobody")), 404),
+    "loading": (get(b"?a=1", of(b"loading")), 503),
+    "object": (post(WIDE), 200),
+    "array": (post(b"[" + WIDE + b',{"features":{}}]'), 200),
+    "array of one": (post(b" [" + WIDE + b"]"), 200),
+    "lines": (post(ROWS, kind=b"application/x-ndjson"), 200),
+    "vw": (post(b"|f a:1 b\n", kind=b"text/x-vw"), 200),
+    "charset": (post(WIDE, b"/predict", kind=b"application/json; charset=utf-8"), 200),
+    "accepts lines": (post(WIDE, b"/predict", b"Accept: application/x-ndjson, */*;q=0.1"), 200),
+    "accepts all": (post(WIDE, b"/predict", b"Accept: */*"), 200),
+    "text object": (post(b'{"features":{"subject":"One two","x":[ "y" ]}}', of(b"texts")), 200),
+    "escape": (post(b'{"features":{"\\u0061":1}}'), 200),
+    "not ASCII": (post('{"features":{"ä":"ö"}}'.encode()), 200),
+    "bad feature": (post(b'{"features":{"a":{}}}'), 422),
+    "bad JSON": (post(b'{"features":{"a":1}'), 400),
+    "labelled": (post(b'{"features":{"a":1},"label":1}'), 422),
+    "nothing": (post(b""), 400),
+    "content type": (post(WIDE, kind=b"text/plain"), 415),
+    "body to an unknown model": (post(b"{", of(b"nobody")), 404),
+}  # fmt: skip
+# What it leaves.
+LEFT: dict[str, tuple[bytes, int]] = {
+    "option": (get(b"?a=1&_explain=true"), 200),
+    "unknown option": (get(b"?a=1&_explane=true"), 422),
+    "remembered": (get(b"?a=1&_remember=true"), 200),
+    "seq": (get(b"?a=1&_min_seq=99"), 422),
+    "option of a body": (post(WIDE, b"/predict?explain=true"), 200),
+    "unknown option of a body": (post(WIDE, b"/predict?a=1"), 422),
+    "encoded path": (get(b"?a=1", b"/pr%65dict"), 200),
+    "fragment": (get(b"?a=1#b"), 200),
+    "impossible name": (get(b"?a=1", of(b"NoBody")), 404),
+    "other route": (get(b"", b"/predict/"), 404),
+    "other method": (get(b"?a=1", method=b"PUT"), 405),
+    "coding": (post(WIDE, b"/predict", b"Content-Encoding: gzip"), 415),
+    "identity": (post(WIDE, b"/predict", b"Content-Encoding: identity"), 200),
+    "type twice": (post(WIDE, b"/predict", b"Content-Type: text/plain"), 400),
+    "too large": (post(b"[" + b" " * BODY_BYTES_MAX + b"]"), 413),
+    "chunks": (CHUNKED + b'14\r\n{"features":{"a":1}}\r\n0\r\n\r\n', 200),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    parse.warm_up()  # compiled once more after a change, which takes longer than a client waits
+    one_row.warm_up()
+    with ExitStack() as stack:
+        yield Pair(stack, gate=False)
+
+
+@pytest.fixture
+def locked() -> Iterator[Pair]:
+    with ExitStack() as stack:
+        yield Pair(stack, gate=True)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_what_the_fast_lane_answers_is_what_the_other_does(pair: Pair, name: str) -> None:
+    request, status = FAST[name]
+    heard, fast = pair.same(request)
+    assert heard.startswith(b"HTTP/1.1 %d " % status), heard
+    assert fast == 1
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_the_fast_lane_leaves_is_answered_all_the_same(pair: Pair, name: str) -> None:
+    request, status = LEFT[name]
+    heard, fast = pair.same(request)
+    assert heard.startswith(b"HTTP/1.1 %d " % status), heard
+    assert fast == 0
+
+
+def test_head_is_left(pair: Pair) -> None:
+    assert pair.same(get(b"?a=1", method=b"HEAD"))[1] == 0
+
+
+def test_an_old_client_and_one_that_leaves_are_left(pair: Pair) -> None:
+    leaving = get(b"?a=1", b"/predict", b"Connection: close")
+    for request in (leaving, leaving.replace(b"HTTP/1.1", b"HTTP/1.0")):
+        before = len(pair.fast.fast)
+        heard = [DATE.sub(b"", whole(lane.port, request)) for lane in (pair.fast, pair.slow)]
+        assert heard[0] == heard[1]
+        assert b"connection: close\r\n" in heard[0]
+        assert len(pair.fast.fast) == before
+
+
+def whole(port: int, request: bytes) -> bytes:
+    """Send a request and read until the other side closes."""
+    heard = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request)
+        while part := connection.recv(1 << 20):
+            heard += part
+    return heard
+
+
+def test_many_at_once_are_answered_in_order(pair: Pair) -> None:
+    requests = b"".join(get(b"?a=%d" % k) if k % 3 else post(b'{"features":{"a":%d}}' % k) for k in range(40))
+    _, fast = pair.same(requests, answers=40)
+    assert 16 <= fast < 40  # the rest has to wait until others had their turn
+
+
+def test_a_body_that_comes_in_parts_is_left(pair: Pair) -> None:
+    request = post(WIDE)
+    before = len(pair.fast.fast)
+    for lane in (pair.fast, pair.slow):
+        with socket.create_connection(("127.0.0.1", lane.port), timeout=10) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for part in (request[:300], request[300:]):
+                connection.sendall(part)
+                time.sleep(0.1)
+            assert connection.recv(1 << 20).startswith(b"HTTP/1.1 200 ")
+    assert len(pair.fast.fast) == before
+
+
+def test_a_model_that_is_too_old_is_not_answered_from(pair: Pair) -> None:
+    for stale, status in ((12.5, 200), (9999.0, 503)):
+        pair.fast.service.stale = pair.slow.service.stale = stale
+        for request in (get(b"?a=1"), post(WIDE), get(b"?a=%41")):
+            heard, fast = pair.same(request)
+            assert heard.startswith(b"HTTP/1.1 %d " % status)
+            assert fast == 1
+    pair.fast.service.stale = pair.slow.service.stale = 0.0
+
+
+KEYED: dict[str, tuple[bytes, int]] = {
+    "good": (get(b"?a=1", b"/predict", bearer(TOKEN)), 200),
+    "good body": (post(WIDE, b"/predict", bearer(TOKEN)), 200),
+    "left after the gate": (get(b"?a=1&_explain=true", b"/predict", bearer(TOKEN)), 200),
+    "remembering": (get(b"?a=1&_remember=true", b"/predict", bearer(TOKEN)), 403),
+    "none": (get(b"?a=1"), 401),
+    "no bearer": (get(b"?a=1", b"/predict", b"Authorization: Basic YTpi"), 401),
+    "unknown key": (get(b"?a=1", b"/predict", bearer(OTHER)), 401),
+    "two keys": (get(b"?a=1", b"/predict", bearer(TOKEN), bearer(OTHER)), 400),
+    "other scope": (get(b"?a=1", b"/predict", bearer(OBSERVER)), 403),
+    "other model": (get(b"?a=1", of(b"real"), bearer(TOKEN)), 404),
+    "no model": (get(b"?a=1", of(b"nobody"), bearer(TOKEN)), 404),
+    "bad body without a key": (post(b"{"), 401),
+    "head": (get(b"?a=1", b"/predict"), 401),
+}
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_both_lanes_let_the_same_callers_through(locked: Pair, name: str) -> None:
+    request, status = KEYED[name]
+    heard, _ = locked.same(request)
+    assert heard.startswith(b"HTTP/1.1 %d " % status), heard
+
+
+def test_both_lanes_count_the_same_requests_against_a_rate(locked: Pair) -> None:
+    token = bearer(HASTY)
+    statuses = []
+    for request in (
+        get(b"?a=1", b"/predict", token),
+        get(b"?a=1&_explain=true", b"/predict", token),  # comes to the gate once, although both lanes see it
+        post(WIDE, b"/predict", token),
+        get(b"?a=1", b"/predict", token),
+    ):
+        statuses.append(locked.same(request)[0][9:12])
+    assert statuses == [b"200", b"200", b"429", b"429"]
+
+
+def test_an_expired_key_opens_neither(locked: Pair) -> None:
+    for lane in (locked.fast, locked.slow):
+        lane.service.clock.now_ms += 10_000
+    assert locked.same(get(b"?a=1", b"/predict", bearer(HASTY)))[0].startswith(b"HTTP/1.1 200 ")
+
+
+def test_both_lanes_count_the_same(locked: Pair) -> None:
+    for request, _ in [*FAST.values(), *LEFT.values(), *KEYED.values()]:
+        locked.same(request)
+    counted = [counts(meters.text()) for meters in (locked.fast_meters, locked.slow_meters)]  # type: ignore[attr-defined]
+    assert counted[0] == counted[1]
+    assert any(b'route="/models/{model}/predict"' in line for line in counted[0])
+    assert len(counted[0]) > 8
+
+
+def counts(text: bytes) -> list[bytes]:
+    lines = text.splitlines()
+    return [line for line in lines if line.startswith((b"riata_requests_total", b"riata_request_duration_seconds_count"))]
