@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ ROWS: Final = 10_000  # of one body: the limit of a request
 FEATURES: Final = 8
 DRAWS_A_NAME: Final = 4  # of a weight that is wanted, in all different bodies together
 CONNECTIONS: Final = 4
+LEARNT_S_MAX: Final = 300.0
 SEED: Final = 32
 VW_TEXT: Final = "text/x-vw"
 LEARNER: Final[dict[str, Any]] = {"kind": "truncated_gradient", "gravity": 0.0}
@@ -58,8 +60,17 @@ def fill(port: int, model: str, made: Sequence[bytes], events: int) -> int:
         sender.join()
     if failed:
         raise failed[0]
-    connect(port).call("GET", f"/models/{model}/predict?n1=1&_min_seq={max(last)}")
+    wait_served(port, model, max(last))
     return max(last)
+
+
+def wait_served(port: int, model: str, seq: int) -> None:
+    """Wait until what is served has learnt event `seq`."""
+    link, deadline = connect(port), time.monotonic() + LEARNT_S_MAX
+    while link.call("GET", f"/models/{model}")["served"]["seq"] < seq:
+        if time.monotonic() > deadline:
+            raise ServiceFailed(f"event {seq} of {model} is not served after {LEARNT_S_MAX:.0f} s")
+        time.sleep(0.01)
 
 
 def _sent(link: Connection, model: str, body: bytes) -> int:
@@ -72,7 +83,7 @@ def _sent(link: Connection, model: str, body: bytes) -> int:
             return int(json.loads(text)["seq"])
         if answer.status not in (http.HTTPStatus.TOO_MANY_REQUESTS, http.HTTPStatus.SERVICE_UNAVAILABLE):
             raise ServiceFailed(f"{answer.status} {text[:500].decode(errors='replace')}")
-        threading.Event().wait(0.02)
+        time.sleep(0.02)
 
 
 def make_model(port: int, model: str, checkpoint: bool = True, **encoder: int) -> None:

@@ -106,3 +106,15 @@ def test_chosen_names_are_taken_in_order() -> None:
     assert names.take(np.array([1, 0, 1], np.uint8)) == [PAIRS[0], PAIRS[2]]
     assert names.take(np.array([0, 0, 0], np.uint8)) == []
     assert names.take(np.array([1, 1, 1], np.uint8)) is names
+
+
+def test_a_set_grows_with_its_names_and_forgets_none() -> None:
+    names = NamesSeen(5000)
+    before = len(names.table())
+    fingerprints = np.random.default_rng(3).integers(1, 2**63, 6000).astype(np.uint64)
+    fresh = np.concatenate([names.mark(part) for part in np.array_split(fingerprints, 7)])
+    assert (int(fresh[:5000].sum()), int(fresh[5000:].sum())) == (5000, 0)
+    assert (len(names), names.dropped) == (5000, 1000)
+    assert len(NamesSeen(5000).table()) == before < 10_000
+    assert all(int(fingerprint) in names for fingerprint in fingerprints[:5000])
+    assert int(fingerprints[5000]) not in names

@@ -62,6 +62,7 @@ class Writer:
         self._hooks = hooks
         self._inbox = Inbox()
         self._cells: dict[str, _Cell] = {}
+        self._due_ms: dict[str, int] = {}  # when to look after a model again; one that is not in it costs nothing
         self._swept_ms = 0
         self._learning = True
         self._busy_since_ms: int | None = None  # since when one item has been dealt with; None while it waits for one
@@ -190,12 +191,14 @@ class Writer:
         cell = _Cell(item.state, core, item.gen, belief=Belief(state.lineage, state.applied, state.chain, item.gen))
         self._cells[state.name] = cell
         self._publish(cell)
+        self._look_after(state.name)
 
     def _forget(self, item: Forget) -> None:
         cell = self._cells.get(item.model)
         if cell is None or (item.lineage and cell.state.lineage != item.lineage):
             return
         del self._cells[item.model]
+        self._due_ms.pop(item.model, None)
         for future in [*cell.waiting, *cell.being_saved]:
             future.set_exception(Corrupt(f"model {item.model} was dropped meanwhile", "model_dropped"))
 
@@ -209,6 +212,7 @@ class Writer:
             item.future.set_result(Saved(item.model, cell.state.lineage, Verdict.OK, None, 0))
         else:
             cell.waiting.append(item.future)
+            self._look_after(item.model)
 
     def _look(self, item: Look) -> None:
         cell = self._cells.get(item.model)
@@ -222,11 +226,11 @@ class Writer:
         item.future.set_result(Looked(cell.version, seq, learner.sketch(), learner.shadows()))
 
     def _sweep(self) -> None:
-        """Look after every model, but not at every turn: a busy model must not pay for a thousand idle ones."""
+        """Look after models of which something is due; not at every turn, and idle ones not at all: there may be a thousand."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._swept_ms >= SWEEP_EVERY_MS or not self._inbox.waits():
             self._swept_ms = now_ms
-            for name in self._cells:
+            for name in [name for name, due_ms in self._due_ms.items() if due_ms <= now_ms]:
                 self._look_after(name)
 
     def _look_after(self, name: str) -> None:
@@ -240,6 +244,18 @@ class Writer:
             self._publish(cell)
         if Action.CHECKPOINT in actions or (cell.waiting and not cell.being_saved and cell.core.may_save()):
             self._checkpoint(cell)
+        self._note_due(name, cell)
+
+    def _note_due(self, name: str, cell: _Cell) -> None:
+        """Note when there will next be something to do for a model if nothing else happens to it."""
+        moments = [cell.core.next_due_ms()]
+        if not cell.core.unpublished:  # else the next publication comes first
+            moments.append(cell.curvature.due_ms(cell.core.applied))
+        due_ms = min((moment for moment in moments if moment is not None), default=None)
+        if due_ms is None:
+            self._due_ms.pop(name, None)
+        else:
+            self._due_ms[name] = due_ms
 
     def _curvature_is_late(self, cell: _Cell, now_ms: int) -> bool:
         """True where the last events of a stream are served with standard errors of an earlier moment, and need not be."""
@@ -285,12 +301,9 @@ class Writer:
             cell.being_saved.pop().set_result(saved)
         if saved.verdict not in (None, Verdict.OK):
             raise Corrupt(f"checkpoint of {saved.model}: {saved.verdict.value}", "fenced")
+        self._look_after(saved.model)
 
     def _wait_s(self) -> float | None:
-        cells = self._cells.values()
-        moments = [moment for cell in cells if (moment := cell.core.next_due_ms()) is not None]
-        quiet = [cell for cell in cells if not cell.core.unpublished]  # the others' next publication comes first
-        moments += [moment for cell in quiet if (moment := cell.curvature.due_ms(cell.core.applied)) is not None]
-        if not moments:
+        if not self._due_ms:
             return None
-        return max(0.0, (min(moments) - self._clock.monotonic_ms()) / 1000)
+        return max(0.0, (min(self._due_ms.values()) - self._clock.monotonic_ms()) / 1000)

@@ -25,6 +25,7 @@ from riata.maths.kernel import kernel
 
 PROBE_MAX: Final = 64
 _COUNT_BYTES: Final = 4  # u32
+_NAMES_AT_FIRST: Final = 512  # most models have few, and there may be a thousand models
 _ENTRY_BYTES: Final = 12  # u64 fingerprint, u32 length
 _EMPTY = np.uint64(0)
 _ONE = np.uint64(1)
@@ -198,7 +199,7 @@ class NamesSeen:
         self.capacity = capacity
         self.count = 0
         self.dropped = 0  # names that were offered to `add` and found no room
-        self._table: U64 = np.zeros(1 << (2 * max(capacity, 1)).bit_length(), np.uint64)
+        self._table: U64 = np.zeros(_size_for(min(capacity, _NAMES_AT_FIRST)), np.uint64)
 
     @property
     def full(self) -> bool:
@@ -220,6 +221,7 @@ class NamesSeen:
 
         Returns u8[n]: 1 where the name was new and there was room for it, 0 where not.
         """
+        self._make_room(min(self.count + len(fingerprints), self.capacity))
         fresh = np.empty(len(fingerprints), np.uint8)
         kept, dropped = enter_all(self._table, fingerprints, self.capacity - self.count, fresh)
         self.count += kept
@@ -231,6 +233,20 @@ class NamesSeen:
         before = self.count
         self.mark(np.fromiter(fingerprints, np.uint64))
         return self.count - before
+
+    def _make_room(self, names: int) -> None:
+        """Go over to a longer table where this one would be more than half full; who reads the old one misses what is new."""
+        if _size_for(names) <= len(self._table):
+            return
+        held = self._table[self._table != _EMPTY]
+        table = np.zeros(max(_size_for(names), 2 * len(self._table)), np.uint64)
+        enter_all(table, held, len(held), np.empty(len(held), np.uint8))
+        self._table = table
+
+
+def _size_for(names: int) -> int:
+    """Entries of a table that is at most half full with so many names."""
+    return 1 << (2 * max(names, 1)).bit_length()
 
 
 NO_NAMES: Final[U64] = np.zeros(0, np.uint64)  # the table of a reader that is not asked for names

@@ -1,0 +1,177 @@
+"""How long a start takes, from exec of `riata serve` to ready: warm and cold, empty and with much to take up.
+
+- warm: files are in the kernel's cache, machine code and byte code are on the disk from an earlier start.
+- cold: the kernel was told to forget every file that a start reads; what other processes have mapped it keeps.
+- empty: a new data directory.
+- full: ten million events in the log (bulk bodies of 10,000 rows), a million non-zero weights, a checkpoint at their end.
+- replay: the same, killed with events behind its last checkpoint.
+
+Ready is the first 200 of /readyz, asked every 4 ms. Kinds of starts alternate; figures are medians. The parts of a warm, empty
+start are measured by themselves, in processes that do nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import Progress
+
+from tests.bench import contest, report
+from tests.bench.contest import Claim
+from tests.bench.filling import bodies, fill, make_model, non_zeros
+from tests.bench.measured import MIB, NORMAL, Start, cool, service, start
+from tests.bench.service import connect
+from tests.running import ROOT, Running
+
+MODEL: Final = "full"
+TARGET_S: Final = 2.0
+PARTS: Final = {
+    "the interpreter": "",
+    "numpy": "import numpy",
+    "numba": "import numba",
+    "pydantic, FastAPI, uvicorn": "import fastapi, pydantic_settings, uvicorn",
+    "this package": "import riata.wiring",
+    "kernels": "from riata.run.warm_up import warm_up; warm_up()",
+    "kernels of the default learner": (
+        "from riata.run.config import ModelConfig; from riata.run.warm_up import warm_up_learner; "
+        "warm_up_learner(ModelConfig().learner)"
+    ),
+}
+WHY: Final = (
+    "A start waits for the interpreter's own work: importing packages, and linking machine code that is on the disk. A full one "
+    "also reads its newest checkpoint, verifies it and puts its weights into the table; of the log it reads only what lies "
+    "behind that. To have less to replay, set `checkpoint_every_events` lower; to start without compiling, run `riata warm` "
+    "where the image is made. Where SciPy is installed, as for these tests, numba loads it too, which takes a tenth to a "
+    "quarter of a second that the service as installed for use does not have."
+)
+MEASURE: Final = "import gc, os, time; gc.disable(); os.environ['OPENBLAS_NUM_THREADS'] = '1'; t = time.perf_counter()\n"
+
+
+def parts() -> list[tuple[str, float]]:
+    """Seconds of each part of a start, one after the other in one process; the interpreter's is that of `python -c pass`."""
+    steps = [step for step in PARTS.values() if step]
+    lines = [f"{step}; print(time.perf_counter() - t); t = time.perf_counter()" for step in steps]
+    script = MEASURE + "\n".join(lines)
+    environment = {**_environment(), "PYTHONPATH": f"{ROOT / 'service'}"}
+    made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-c", ""], check=True, env=environment)
+    return list(zip(PARTS, [time.perf_counter() - begun, *map(float, made.stdout.split())], strict=True))
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")} | NORMAL
+
+
+@contextlib.contextmanager
+def started(data: Path, cold: bool, kill: bool = False) -> Iterator[tuple[Running, Start]]:
+    """Start over `data`, cold or not, and end it, in good order or by a kill."""
+    if cold:
+        cool(data)
+    with service(data, RIATA_LOG_KEEP_EVENTS=str(10**9)) as running:
+        yield running, start(running)
+        if kill:
+            running.kill()
+        else:
+            running.stop()
+
+
+def make_full(data: Path, events: int, names: int) -> int:
+    """Fill a data directory; returns the number of non-zero weights."""
+    with service(data, RIATA_LOG_KEEP_EVENTS=str(10**9)) as running:
+        running.start()
+        make_model(running.port, MODEL)
+        fill(running.port, MODEL, bodies(names), events)
+        found = non_zeros(running.port, MODEL)
+        running.stop()
+    return found
+
+
+def add_unsaved(data: Path, events: int, names: int) -> None:
+    """Leave `events` more in the log behind the last checkpoint, and kill."""
+    with started(data, cold=False, kill=True) as (running, _):
+        config = b'{"checkpoint_every_s": 86400, "checkpoint_every_events": 1000000000}'
+        connect(running.port).call("PATCH", f"/models/{MODEL}", config)
+        fill(running.port, MODEL, bodies(names), events)
+
+
+def measure(folder: Path, repeats: int, events: int, names: int, unsaved: int) -> tuple[dict[str, list[Start]], int, int]:
+    """Starts by kind, non-zero weights, bytes of the full data directory."""
+    found: dict[str, list[Start]] = {}
+    full = folder / "full"
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("filling", total=5 * repeats + 1)
+        with started(folder / "first", cold=False):
+            pass  # writes byte code and, where they are not there, kernels
+        weights = make_full(full, events, names)
+        size = sum(path.stat().st_size for path in full.iterdir())
+        progress.advance(task)
+        for repeat in range(repeats):
+            for kind, data, cold in (
+                ("warm, empty", folder / f"empty-{repeat}", False),
+                ("cold, empty", folder / f"cold-{repeat}", True),
+                ("warm, full", full, False),
+                ("cold, full", full, True),
+            ):
+                progress.update(task, description=kind)
+                with started(data, cold) as (_, one):
+                    found.setdefault(kind, []).append(one)
+                progress.advance(task)
+        add_unsaved(full, unsaved, names)
+        for _ in range(repeats):
+            progress.update(task, description="replay")
+            with started(full, cold=False, kill=True) as (_, one):
+                found.setdefault(f"warm, full, {unsaved:,} events to replay", []).append(one)
+            progress.advance(task)
+    return found, weights, size
+
+
+def main() -> int:
+    """Measure and report."""
+    parser = contest.arguments(__doc__ or "")
+    parser.add_argument("--repeats", type=int, help="starts of each kind (default 7, of a trial 1)")
+    parser.add_argument("--events", type=int, help="events in the full log (default 10,000,000, of a trial 200,000)")
+    options = parser.parse_args()
+    repeats = options.repeats or (1 if options.quick else 7)
+    events = options.events or (200_000 if options.quick else 10_000_000)
+    names = min(1_120_000, events)
+    unsaved = events // 10
+    with tempfile.TemporaryDirectory(prefix="riata-start-") as folder:
+        found, weights, size = measure(Path(folder), repeats, events, names, unsaved)
+    rows = []
+    for kind, starts in found.items():
+        seconds = [one.seconds for one in starts]
+        middle = [statistics.median(getattr(one, name) for one in starts) for name in ("cpu_s", "read_bytes", "memory")]
+        rows.append(
+            [kind, f"{statistics.median(seconds):.2f}", f"{min(seconds):.2f}-{max(seconds):.2f}", f"{middle[0]:.2f}",
+             f"{middle[1] / MIB:,.0f}", f"{middle[2] / MIB:,.0f}"]
+        )  # fmt: skip
+    heads = ["start", "s to ready", "range", "CPU s", "MiB read from disk", "MiB of memory when ready"]
+    warm = statistics.median(one.seconds for one in found["warm, empty"])
+    claims = [Claim("start, warm and empty", f"{warm:.2f} s", f"{TARGET_S:g} s", warm / TARGET_S, 1.0, at_most=True)]
+    made_of = report.table(["part of a warm, empty start", "ms"], [[name, f"{1000 * s:,.0f}"] for name, s in parts()])
+    about = (
+        f"Full: {events:,} events in the log, {weights:,} non-zero weights, {size / MIB:,.0f} MiB in the data directory. "
+        f"Median of {repeats} starts of each kind, in turn."
+    )
+    notes = [about, WHY]
+    tables = ["## Starts\n\n" + report.table(heads, rows), made_of]
+    contest.report_page(
+        "start_up", "How long a start takes", (__doc__ or "").split("\n", 1)[1], claims, tables, notes,
+        "python -m tests.bench.start_up", ["numpy", "numba", "fastapi", "uvicorn"], not options.no_write, options.quick,
+    )  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
