@@ -105,7 +105,8 @@ def _beyond(announced: bytes, bytes_max: int) -> bool:
 
 
 async def _read_parts(message: Message, receive: Receive, bytes_max: int, scope: Scope) -> bytes:
-    parts = bytearray()
+    parts: list[bytes] = []  # joined once: a body that grows part by part is copied over and over
+    size = 0
     bodies: Bodies | None = scope.get(BODIES)
     while True:
         if message["type"] != "http.request":
@@ -113,9 +114,10 @@ async def _read_parts(message: Message, receive: Receive, bytes_max: int, scope:
         part = message.get("body", b"")
         if bodies is not None:
             bodies.take(scope, len(part))
-        parts += part
-        if len(parts) > bytes_max:
+        parts.append(part)
+        size += len(part)
+        if size > bytes_max:
             raise too_large(bytes_max)
         if not message.get("more_body", False):
-            return bytes(parts)
+            return b"".join(parts)
         message = await receive()
