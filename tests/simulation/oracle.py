@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from riata.base.errors import Corrupt
 from riata.store.layout import decode_checkpoint
@@ -235,14 +235,16 @@ def learnt(before: Lesson, key: bytes, content: Content) -> Lesson:
 
 def decode_events(payload: bytes) -> list[tuple[bytes, Content]]:
     """The events of an `observe` payload as the simulation sends them: one feature, an id, no weight."""
-    version, flags, _, n, nnz, total = struct.unpack_from("<BBHIII", payload)
-    if version != 1 or total != len(payload) or nnz != n or not flags & 8 or flags & 6:
+    version, flags, form, digits, n, nnz, total = struct.unpack_from("<BBBBIII", payload)
+    if version != 2 or total != len(payload) or nnz != n or flags != 8 or form > 7:
         raise Violation("a payload is not as clients sent it")
-    at = 16 + 4 * n
+    at = 16 + 2 * n
     hashes = struct.unpack_from(f"<{n}I", payload, at)
     at += 4 * n
-    values: tuple[Any, ...] = struct.unpack_from(f"<{n}d" if flags & 1 else f"<{n}f", payload, at)
-    at += (8 if flags & 1 else 4) * n
+    letter = "df-BbHhi"[form]  # of a value; none where all are 1
+    stored = (1,) * n if form == 2 else struct.unpack_from(f"<{n}{letter}", payload, at)
+    values = [number / 10**digits for number in stored]
+    at += 0 if form == 2 else struct.calcsize(f"<{n}{letter}")
     bits = payload[at : at + (n + 7) // 8]
     at += 2 * len(bits)  # labels, then which events carry an id: all do
     labels = [bits[i // 8] >> (7 - i % 8) & 1 for i in range(n)]
