@@ -1,0 +1,200 @@
+"""POST /observe through both lanes: the same bytes, and what only the fast lane can get wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from riata.base.settings import Settings
+from riata.run.admin import Admin
+from riata.run.engine import Engine
+from riata.run.service import Service
+from riata.web.app import create_app
+from riata.web.settings import WebSettings
+from riata.wiring import build_engine
+from tests.web.serving import serving
+
+HEAD = "POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: {kind}\r\n{more}Content-Length: {length}\r\n\r\n"
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """A service behind a socket."""
+
+    port: int
+    engine: Engine
+
+
+def built(fast: bool) -> tuple[FastAPI, Engine]:
+    def fatal(reason: str) -> None:
+        raise AssertionError(reason)
+
+    engine = build_engine(Settings(store="memory:"), fatal)
+    return create_app(Service(engine), Admin(engine), WebSettings(fast_lane=fast), engine.clock), engine
+
+
+@pytest.fixture(scope="module")
+def houses() -> Iterator[tuple[House, House]]:
+    """One with the fast lane, one without."""
+    (fast, of_fast), (slow, of_slow) = built(True), built(False)
+    with serving(fast) as one, serving(slow) as other:
+        for port in (one, other):
+            while httpx.get(f"http://127.0.0.1:{port}/readyz").status_code != 200:
+                time.sleep(0.01)
+        yield House(one, of_fast), House(other, of_slow)
+
+
+def row(at: int, **more: object) -> bytes:
+    return json.dumps({"features": {f"f{at % 5}": 1.5, "size": float(at)}, "label": at % 2, **more}).encode()
+
+
+def request(body: bytes, kind: str = JSON, more: str = "", path: str = "/observe") -> bytes:
+    return HEAD.format(path=path, kind=kind, more=more, length=len(body)).encode() + body
+
+
+def answers(link: socket.socket, count: int) -> list[bytes]:
+    """So many answers, each whole, without its date."""
+    data, found = b"", list[bytes]()
+    while len(found) < count:
+        end = data.find(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", data[: end + 2]) if end >= 0 else None
+        if length is not None and len(data) >= end + 4 + int(length[1]):
+            stop = end + 4 + int(length[1])
+            found.append(re.sub(rb"date: [^\r]*\r\n", b"", data[:stop]))
+            data = data[stop:]
+            continue
+        piece = link.recv(65536)
+        if not piece:
+            raise AssertionError(f"closed after {data!r}")
+        data += piece
+    assert not data
+    return found
+
+
+def ask(house: House, asked: bytes, count: int = 1) -> list[bytes]:
+    with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+        link.sendall(asked)
+        return answers(link, count)
+
+
+ASKED = [
+    request(row(1)),
+    request(row(2, event_id="a"), more="Idempotency-Key: k\r\n"),
+    request(row(2, event_id="a")),
+    request(row(3, event_id="a")),
+    request(row(4), more="Idempotency-Key: l\r\n"),
+    request(row(4), more="Idempotency-Key: l\r\n"),
+    request(row(5), more="Idempotency-Key: a b\r\n"),
+    request(row(5), more="Idempotency-Key: m\r\nIdempotency-Key: m\r\n"),
+    request(row(6) + b"\n" + row(7), "application/x-ndjson; charset=utf-8"),
+    request(row(6) + b"\n{}\n", "application/x-ndjson"),
+    request(b"{}"),
+    request(b'{"features":'),
+    request(b""),
+    request(b"[" + row(8) + b"," + row(9) + b"]"),
+    request(b"1 |a b c:2", "text/x-vw"),
+    request(row(10), "text/plain"),
+    request(row(10), "application/json; charset=latin-1"),
+    request(row(11), path="/observe?wait=applied"),
+    request(row(11), path="/observe?wait=never"),
+    request(row(12), path="/observe?atomic=true"),
+    request(row(13), path="/models/default/observe"),
+    request(row(13), path="/models/nobody/observe"),
+    request(row(13), path="/models/No/observe"),
+    request(row(14), more="Content-Encoding: gzip\r\n"),
+    request(row(15), more="Connection: close\r\n"),
+    request(b'{"prediction_id":"nobody","label":1}'),
+    request(json.dumps({"features": {f"n{i}": 1 for i in range(3000)}, "label": 0}).encode()),
+]
+
+
+def test_both_lanes_answer_with_the_same_bytes(houses: tuple[House, House]) -> None:
+    fast, slow = houses
+    for asked in ASKED:
+        assert ask(fast, asked) == ask(slow, asked), asked[:200]
+
+
+def test_what_is_counted_is_the_same(houses: tuple[House, House]) -> None:
+    def counted(house: House) -> list[str]:
+        lines = httpx.get(f"http://127.0.0.1:{house.port}/metrics").text.splitlines()
+        wanted = r"riata_rows_total|riata_requests_total\{.*observe|riata_request_duration_seconds_count\{.*observe"
+        return [line for line in lines if re.match(wanted, line)]
+
+    assert counted(houses[0]) == counted(houses[1]) != []
+
+
+def test_requests_sent_at_once_are_answered_in_their_order(houses: tuple[House, House]) -> None:
+    for house in houses:
+        before = house.engine.desks["default"].logged
+        found = ask(house, b"".join(request(row(at)) for at in range(10)), 10)
+        assert [json.loads(answer.partition(b"\r\n\r\n")[2])["seq"] for answer in found] == list(range(before + 1, before + 11))
+
+
+def held(house: House) -> threading.Event:
+    """Keep the store's thread busy until the event is set."""
+    begun, free = threading.Event(), threading.Event()
+
+    def wait(_store: object) -> None:
+        begun.set()
+        free.wait(10)
+
+    house.engine.common.keeper.call(wait)
+    assert begun.wait(10)
+    return free
+
+
+def test_a_prediction_waits_behind_a_row_of_its_connection_and_not_of_another(houses: tuple[House, House]) -> None:
+    for house in houses:
+        free = held(house)
+        predict = b"GET /predict?size=1 HTTP/1.1\r\nHost: h\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+            link.sendall(request(row(1)) + predict)
+            assert b"200" in ask(house, predict)[0][:15]
+            link.settimeout(0.05)
+            with pytest.raises(TimeoutError):
+                link.recv(1)
+            link.settimeout(10)
+            free.set()
+            first, second = answers(link, 2)
+        assert first.startswith(b"HTTP/1.1 202")
+        assert second.startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_that_is_lost_while_its_row_waits_loses_its_answer_only(houses: tuple[House, House]) -> None:
+    for house in houses:
+        before = house.engine.desks["default"].logged
+        free = held(house)
+        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+            link.sendall(request(row(1)))
+            time.sleep(0.05)
+        time.sleep(0.05)
+        free.set()
+        told = json.loads(ask(house, request(row(2)))[0].partition(b"\r\n\r\n")[2])
+        assert told["seq"] == before + 2
+
+
+def test_a_stop_waits_for_rows_that_are_on_their_way() -> None:
+    app, engine = built(True)
+    found: list[bytes] = []
+    with serving(app) as port:
+        while httpx.get(f"http://127.0.0.1:{port}/readyz").status_code != 200:
+            time.sleep(0.01)
+        house = House(port, engine)
+        free = held(house)
+        asking = threading.Thread(target=lambda: found.extend(ask(house, request(row(1)))))
+        asking.start()
+        time.sleep(0.05)
+        threading.Timer(0.2, free.set).start()
+    asking.join(10)
+    assert found
+    assert found[0].startswith(b"HTTP/1.1 202")
