@@ -11,7 +11,7 @@ from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.payload import decode_batch
 from riata.store.records import next_chain, row_digests, write_ahead
 from riata.store.store import Append, Head
-from tests.store.batches import LINEAGE, batch_of, observe, same
+from tests.store.batches import LINEAGE, batch_of, observe, one_row, same
 
 HEADS = {"m": new_head(LINEAGE)}
 A, B = bytes([1] * 16), bytes([2] * 16)
@@ -125,6 +125,21 @@ def test_an_atomic_request_with_a_reused_id_changes_nothing() -> None:
     assert appended.duplicate.tolist() == [True, False, False, False, False]  # the repeat of B repeats nothing that is kept
     assert appended.reused.tolist() == [False, False, False, True, False]
     assert appended.seq == 40
+
+
+def test_a_whole_request_is_not_done_where_an_id_is_known_and_says_which_are() -> None:
+    content = row_digests(batch_of([ONE], [1]), [0])[0]
+    heads = {"m": Head(LINEAGE, 90, bytes(20), 1, 1)}
+    batch = batch_of([ONE, ONE, ONE, TWO, ONE], [1, 1, 1, 1, 1], [A, B, B, A, None])
+    group = [dataclasses.replace(observe("m", batch), whole=True), dataclasses.replace(observe("m", one_row(7)), whole=True)]
+    not_done, done = plan_group(group, heads, lambda _m, _i, _f: {A: (40, content)}, 100)
+    appended = not_done.appended
+    assert (appended.record, not_done.head, not_done.ids) == (None, None, [])
+    assert not appended.accepted.any()
+    assert appended.duplicate.tolist() == [True, False, True, False, False]
+    assert appended.reused.tolist() == [False, False, False, True, False]
+    assert appended.seq == 40
+    assert (done.appended.seq, done.appended.accepted.tolist()) == (91, [True])
 
 
 def test_an_atomic_request_with_duplicates_alone_is_accepted() -> None:

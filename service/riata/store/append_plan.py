@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +19,7 @@ ID_BYTES = 16
 Seen = tuple[int, bytes]  # (position of the event with this id, digest of its content)
 LookUp = Callable[[str, Sequence[bytes], int], Mapping[bytes, Seen]]
 """(model, ids, floor) -> those of the ids that are known at positions >= floor."""
+_NOWHERE: Final[Seen] = (0, b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,7 @@ def plan_one(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], lo
     if request.batch is None or n == 0:
         return _nothing(request, _rows(n), BadInput("observe: expected at least one event", "bad_batch"))
     floor = max(head.dedupe_floor, head.seq - dedupe_events + 1)
-    rows = _judge(request.batch, request.atomic, head.seq, lambda ids: _known(ids, fresh, look_up, request.model, floor))
-    if request.whole and not rows.accepted.all():
-        return _nothing(request, dataclasses.replace(rows, accepted=np.zeros(n, np.bool_)), None)
+    rows = _judge(request, request.batch, head.seq, lambda ids: _known(ids, fresh, look_up, request.model, floor))
     if not rows.accepted.any():
         return _nothing(request, rows, None)
     kept = select_rows(request.batch, rows.accepted)
@@ -97,7 +97,7 @@ def _rows(n: int) -> _Rows:
     return _Rows(np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.bool_), 0, [])
 
 
-def _judge(batch: Batch, atomic: bool, seq: int, known: Callable[[list[bytes]], Mapping[bytes, Seen]]) -> _Rows:
+def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]], Mapping[bytes, Seen]]) -> _Rows:
     """Sort the rows of one request into accepted, duplicate and reused; positions count the accepted ones only."""
     accepted, duplicate, reused = np.ones(batch.n, np.bool_), np.zeros(batch.n, np.bool_), np.zeros(batch.n, np.bool_)
     with_id = np.flatnonzero(batch.has_id).tolist()
@@ -122,10 +122,10 @@ def _judge(batch: Batch, atomic: bool, seq: int, known: Callable[[list[bytes]], 
             repeated += [i] if key in here else []
         else:
             reused[i] = True
-    if atomic and reused.any():
+    if (request.atomic and reused.any()) or (request.whole and not accepted.all()):
         accepted[:] = False
-        duplicate[repeated] = False  # what they repeat was not accepted
-        highest = max((stored[key][0] for i, key in zip(with_id, keys, strict=True) if duplicate[i]), default=0)
+        duplicate[repeated] = request.whole  # what they repeat was not accepted, which in a whole request is worth telling
+        highest = max((stored.get(key, _NOWHERE)[0] for i, key in zip(with_id, keys, strict=True) if duplicate[i]), default=0)
         return _Rows(accepted, duplicate, reused, highest, [])
     return _Rows(accepted, duplicate, reused, highest, [(key, at, content) for key, (at, content) in here.items()])
 
