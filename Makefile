@@ -61,7 +61,7 @@ vw: .vw/vw       ## build the Vowpal Wabbit program that benches measure against
 	$(BIN)/python -m pip download --quiet --no-deps --no-binary vowpalwabbit --no-build-isolation --dest .vw "vowpalwabbit==$$version" && \
 	tar -xzf .vw/vowpalwabbit-$$version.tar.gz -C .vw && \
 	cmake -S .vw/vowpalwabbit-$$version -B .vw/build -G Ninja -DCMAKE_BUILD_TYPE=Release \
-		-DFMT_SYS_DEP=ON -DSPDLOG_SYS_DEP=ON -DRAPIDJSON_SYS_DEP=ON > .vw/cmake.log && \
+		-DFMT_SYS_DEP=ON -DSPDLOG_SYS_DEP=ON -DRAPIDJSON_SYS_DEP=ON -DBUILD_TESTING=OFF > .vw/cmake.log && \
 	cmake --build .vw/build --target vw_cli_bin > .vw/build.log
 	cp .vw/build/vowpalwabbit/cli/vw $@
 
