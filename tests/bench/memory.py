@@ -64,7 +64,7 @@ class Found:
 
     @property
     def slope(self) -> float:
-        """MiB a minute over its second half of the steady load."""
+        """MiB a minute over the second half of the steady load."""
         minute, taken = (np.array(column, dtype=np.float64) for column in zip(*self.steady, strict=True))
         late = minute >= minute[-1] / 2
         return float(np.polyfit(minute[late], taken[late], 1)[0]) / MIB
@@ -145,7 +145,7 @@ def measure_steady(folder: Path, found: Found, minutes: float) -> None:
         running.stop()
 
 
-def page(found: Found, models: int, minutes: float, options: Any) -> None:
+def page(found: Found, minutes: float, options: Any) -> None:
     """Write the report."""
     rows = [[f"{count:,}", f"{taken / MIB:,.0f}"] for count, taken in found.weights]
     weights = "## Non-zero weights\n\n" + report.table(["non-zero weights", "MiB of the process"], rows)
@@ -158,10 +158,9 @@ def page(found: Found, models: int, minutes: float, options: Any) -> None:
     many = "## Many models\n\n" + report.table(heads, rows)
     first, last = found.steady[0][1], found.steady[-1][1]
     whole = statistics.median(taken for _, taken in found.steady) / MIB
-    growth = Claim(
-        "growth under steady load", f"{found.slope:.2f} MiB a minute", f"{SLOPE_MAX:g} MiB a minute", max(found.slope, 0.01) / SLOPE_MAX,
-        1.0, at_most=True,
-    )  # fmt: skip
+    ratio = max(found.slope, 0.01) / SLOPE_MAX
+    slope, most = f"{found.slope:.2f} MiB a minute", f"{SLOPE_MAX:g} MiB a minute"
+    growth = Claim("growth under steady load", slope, most, ratio, 1.0, at_most=True)
     claims = [growth] if minutes >= STEADY_MINUTES_MIN else []  # a process needs a moment before it is steady
     rest = (
         f"A model at rest takes **{found.at_rest / 1024:,.0f} KiB**. One more non-zero weight takes "
@@ -198,7 +197,7 @@ def main() -> int:
         progress.update(task, description="steady load", advance=1)
         measure_steady(folder, found, minutes)
         progress.advance(task)
-    page(found, models, minutes, options)
+    page(found, minutes, options)
     return 0
 
 
