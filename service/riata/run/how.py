@@ -14,11 +14,11 @@ def stale_for_s(engine: Engine, desk: Desk) -> float:
 
     0.0 for who learns: of a shared store, as long as its lease is renewed in time.
     """
-    now_ms = engine.clock.monotonic_ms()
     if engine.leads:
         if engine.candidate is None:
             return 0.0
         return 0.0 if engine.candidate.held() else engine.candidate.lead.unrenewed_ms() / 1000
+    now_ms = engine.clock.monotonic_ms()
     if desk.confirmed_ms is not None:
         known_ms = desk.confirmed_ms
     else:  # taken from a copy, or fetched a moment ago

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from starlette.types import Send
@@ -13,8 +12,7 @@ NDJSON: Final = b"application/x-ndjson"
 STANDING_HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))  # of every answer
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """Status, body and headers. Content-Length is added when it is sent."""
 
     status: int

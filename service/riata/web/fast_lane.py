@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from riata.base.errors import RiataError
 from riata.web.answers import STANDING_HEADERS, Answer
-from riata.web.gate import Gate
+from riata.web.gate import Caller, Gate
 from riata.web.hot import MODELS
 from riata.web.keys import Key
 from riata.web.meters import Meters
@@ -63,8 +64,8 @@ class FastRequest:
     query: bytes
     header_list: Headers
     started: float
-    body: bytes = b""
     headers: dict[bytes, bytes] = field(default_factory=dict)
+    body: bytes = b""
     key: Key | None = None
     admitted: bool = False
 
@@ -73,7 +74,7 @@ Reply = Callable[[Answer], None]
 FastHandler = Callable[[FastRequest, Reply], Answer | Verdict]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HotLine:
     """One route of the fast lane. `template` is that of the ASGI route that answers what the handler does not take.
 
@@ -83,6 +84,11 @@ class HotLine:
     method: str
     template: str
     handler: FastHandler
+
+    @cached_property
+    def route(self) -> tuple[str, str]:
+        """As the table of scopes has it."""
+        return self.method, self.template
 
 
 class FastLane:
@@ -116,15 +122,15 @@ class FastLane:
                 return None
         return None if b"#" in target else FastRequest(line, model, query, headers, time.perf_counter())
 
-    def ask(self, request: FastRequest, reply: Reply) -> Answer | Verdict:
-        """Return the answer to a request that is whole, or why there is none yet."""
+    def ask(self, request: FastRequest, reply: Reply, caller: Caller) -> Answer | Verdict:
+        """Return the answer to a request of a connection that is whole, or why there is none yet."""
         line, found = request.line, dict(request.header_list)
         if len(found) != len(request.header_list) or b"content-encoding" in found:
             return NOT_HERE
         request.headers = found
         if self.gate is not None:
-            route, authorization = (line.method, line.template), found.get(b"authorization")
-            refusal, request.key = self.gate.ask(route, request.model, authorization, self.service)
+            authorization = found.get(b"authorization")
+            refusal, request.key = self.gate.ask(line.route, request.model, authorization, self.service, caller)
             if refusal is not None:
                 return refusal
             request.admitted = True

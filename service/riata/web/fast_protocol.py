@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from riata.web.answers import Answer
 from riata.web.bounds import Front
 from riata.web.fast_lane import CLOSE_HEADER, NOT_HERE, FastLane, FastRequest
-from riata.web.gate import ADMITTED, KEY
+from riata.web.gate import ADMITTED, KEY, Caller
 from riata.web.heads import CODING_SEEN, NO_TRAILERS, UPGRADE_SEEN
 from riata.web.protocol import BoundedProtocol
 from riata.web.settings import INLINE_BYTES_MAX
@@ -55,12 +55,7 @@ class FastProtocol(BoundedProtocol):
         self.fast = fast
         self.hot: FastRequest | None = None  # under way in this call of `data_received`
         self.later: Later | None = None
-        self.at_once = 0
-
-    def data_received(self, data: bytes) -> None:
-        """Parse; what is whole and hot is answered on the way."""
-        self.at_once = 0
-        super().data_received(data)
+        self.caller = Caller()
 
     def on_body(self, body: bytes) -> None:
         """Part of a body."""
@@ -74,7 +69,7 @@ class FastProtocol(BoundedProtocol):
     def on_message_complete(self) -> None:
         """The request is whole: answer it, if it is hot."""
         hot = self.hot
-        answer = NOT_HERE if hot is None or self.body_bytes > INLINE_BYTES_MAX else self.fast.ask(hot, self.reply)
+        answer = NOT_HERE if hot is None or self.body_bytes > INLINE_BYTES_MAX else self.fast.ask(hot, self.reply, self.caller)
         if answer is NOT_HERE or hot is None:
             self._take_the_other_way()
             super().on_message_complete()

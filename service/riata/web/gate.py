@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import os
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from riata.base.errors import Busy, Malformed, NotFound, RiataError
 from riata.web.answers import Answer
 from riata.web.body import header
 from riata.web.buckets import Buckets
-from riata.web.keys import Forbidden, Key, KeyRing, Unauthenticated, read_keys, ring_of
+from riata.web.keys import Forbidden, Key, KeyRing, Unauthenticated, read_keys, require_unexpired, ring_of
 from riata.web.problems import answer_error
 from riata.web.scopes import ANY, MAKING, OPEN, SCOPE_OF, TEMPLATES, place
 from riata.web.service import ServiceProtocol
@@ -76,6 +77,17 @@ class KeysFile:
         return _Stamp(found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode)
 
 
+class Caller:
+    """What a connection said when it was last let through, so that the same words need not be looked up again."""
+
+    __slots__ = ("key", "ring", "said")
+
+    def __init__(self) -> None:
+        self.said = b""
+        self.ring: KeyRing | None = None
+        self.key: Key | None = None
+
+
 @dataclass(slots=True)
 class Gate:
     """The one place that says who may. Without a file everybody may; the bounds of rate hold all the same."""
@@ -98,11 +110,11 @@ class Gate:
         return None
 
     def ask(
-        self, route: tuple[str, str], model: str, authorization: bytes | None, service: ServiceProtocol
+        self, route: tuple[str, str], model: str, authorization: bytes | None, service: ServiceProtocol, caller: Caller
     ) -> tuple[Answer | None, Key | None]:
         """Say of a request to a route that asks for a scope: its refusal, or None and its key, if keys are asked for."""
         try:
-            return None, self._admit(route, model, authorization, service)
+            return None, self._admit(route, model, self._key_again(authorization, caller), service)
         except RiataError as error:
             return refused(error), None
 
@@ -124,17 +136,14 @@ class Gate:
                 scope[ANONYMOUS] = True
                 return
         else:
-            key = self._admit(route, model, self._said(scope), service)
+            key = self._admit(route, model, self._key(self._said(scope)), service)
         if key is not None:
             scope[KEY] = key
 
     def _said(self, scope: Scope) -> bytes | None:
         return None if self.file is None else header(scope, b"authorization")
 
-    def _admit(
-        self, route: tuple[str, str], model: str | None, authorization: bytes | None, service: ServiceProtocol
-    ) -> Key | None:
-        key = self._key(authorization)
+    def _admit(self, route: tuple[str, str], model: str | None, key: Key | None, service: ServiceProtocol) -> Key | None:
         id_, per_s = None, None
         if key is not None:
             self._require(key, model, SCOPE_OF.get(route), route, service)
@@ -147,6 +156,20 @@ class Gate:
 
     def _key(self, authorization: bytes | None) -> Key | None:
         return None if self.file is None else self.file.ring.find(authorization, self.clock.unix_ms())
+
+    def _key_again(self, authorization: bytes | None, caller: Caller) -> Key | None:
+        """The key, without looking for it where the connection has said the same before and the same keys are in force.
+
+        Words are compared in a time that does not tell how much of them is the same: a connection may serve several callers.
+        """
+        if self.file is None:
+            return None
+        ring, said, key = self.file.ring, authorization or b"", caller.key
+        if key is None or caller.ring is not ring or not hmac.compare_digest(caller.said, said):
+            key = ring.find(authorization, self.clock.unix_ms())
+            caller.said, caller.ring, caller.key = said, ring, key
+        require_unexpired(key, self.clock.unix_ms())
+        return key
 
     def _require(self, key: Key, model: str | None, wanted: str | None, route: tuple[str, str], service: ServiceProtocol) -> None:
         if (

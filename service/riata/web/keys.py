@@ -112,9 +112,14 @@ class KeyRing:
         same = hmac.compare_digest(hashlib.sha256(token).digest(), _NOBODY if key is None else key.digest)
         if key is None or not same:
             raise Unauthenticated("no such key", "bad_key")
-        if key.expires_ms is not None and now_ms >= key.expires_ms:
-            raise Unauthenticated(f"the key {key.id} has expired", "key_expired")
+        require_unexpired(key, now_ms)
         return key
+
+
+def require_unexpired(key: Key, now_ms: int) -> None:
+    """Raise `Unauthenticated` (key_expired) where the time of a key is over."""
+    if key.expires_ms is not None and now_ms >= key.expires_ms:
+        raise Unauthenticated(f"the key {key.id} has expired", "key_expired")
 
 
 def new_token(key_id: str) -> str:

@@ -64,6 +64,7 @@ class BoundedProtocol(CheckedHeads):
         self.owed: Refusal | None = None  # to be given once earlier requests are answered
         self.lingers = False
         self.dropped = 0
+        self.at_once = 0  # requests answered before what was received with them was read to its end
         self.deadline = math.inf
         self.take_by = math.inf  # the whole answer
         self.take_next_by = math.inf  # some of the answer
@@ -103,6 +104,7 @@ class BoundedProtocol(CheckedHeads):
             self._drop(len(data))
             return
         self.fed = len(data) if self.open_for < 0 else self.open_for + len(data)
+        self.at_once = 0
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
