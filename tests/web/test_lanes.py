@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from riata.web.buckets import Buckets
 from riata.web.fast_lane import FastLane, FastRequest
 from riata.web.gate import Gate, KeysFile
 from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
+from riata.web.meters import Meters
 from riata.web.settings import WebSettings
 from riata.wire import parse
 from tests.predict.sketches import random_sketch
@@ -32,10 +34,11 @@ from tests.web.serving import serving
 
 NOW_MS = 1_800_000_000_000
 BODY_BYTES_MAX = 32 * 1024
-TOKEN, OTHER, OBSERVER, HASTY = (new_token(name) for name in ("reader", "stranger", "observer", "hasty"))
+TOKEN, OTHER, OBSERVER, HASTY, BRIEF = (new_token(name) for name in ("reader", "stranger", "observer", "hasty", "brief"))
 ENTRIES = [
     KeyEntry("reader", digest_of(TOKEN), ["predict"], ["default", "signs", "texts"]),
     KeyEntry("observer", digest_of(OBSERVER), ["observe"], "*"),
+    KeyEntry("brief", digest_of(BRIEF), ["predict"], "*", expires=datetime.fromtimestamp(NOW_MS / 1000 + 30, UTC)),
     KeyEntry("hasty", digest_of(HASTY), ["predict"], "*", requests_per_s=1.0),
 ]
 MODELS = {
@@ -82,13 +85,9 @@ def service_with_models() -> LoadingService:
     return service
 
 
-def begin(stack: ExitStack, fast: bool, gate: bool) -> tuple[Lane, object]:
+def begin(stack: ExitStack, fast: bool, file: KeysFile | None) -> tuple[Lane, Meters]:
     service = service_with_models()
-    asked = None
-    if gate:
-        file = KeysFile(Path("/nowhere"))
-        file.ring = ring_of(ENTRIES)
-        asked = Gate(service.clock, file, Buckets(1e6, 1e6))
+    asked = None if file is None else Gate(service.clock, file, Buckets(1e6, 1e6))
     settings = WebSettings(body_bytes_max=BODY_BYTES_MAX, fast_lane=fast)
     app = create_app(service, service, settings, service.clock, gate=asked)
     lane = Lane(0, service)
@@ -113,7 +112,10 @@ class Pair:
     """Both servers and their meters."""
 
     def __init__(self, stack: ExitStack, gate: bool) -> None:
-        (self.fast, self.fast_meters), (self.slow, self.slow_meters) = (begin(stack, fast, gate) for fast in (True, False))
+        self.file = KeysFile(Path("/nowhere"))
+        self.file.ring = ring_of(ENTRIES)
+        file = self.file if gate else None
+        (self.fast, self.fast_meters), (self.slow, self.slow_meters) = (begin(stack, fast, file) for fast in (True, False))
 
     def same(self, request: bytes, answers: int = 1) -> tuple[bytes, int]:
         """Ask both; return the answer they share, and how many of `answers` the fast lane gave."""
@@ -327,16 +329,33 @@ def test_both_lanes_count_the_same_requests_against_a_rate(locked: Pair) -> None
     assert statuses == [b"200", b"200", b"429", b"429"]
 
 
-def test_an_expired_key_opens_neither(locked: Pair) -> None:
-    for lane in (locked.fast, locked.slow):
-        lane.service.clock.now_ms += 10_000
-    assert locked.same(get(b"?a=1", b"/predict", bearer(HASTY)))[0].startswith(b"HTTP/1.1 200 ")
+def test_what_a_connection_said_before_is_good_only_as_long_as_it_is(locked: Pair) -> None:
+    """A connection's key is not looked up again while it says the same: unless it has expired, or other keys are in force."""
+    clock = locked.fast.service.clock
+    with socket.create_connection(("127.0.0.1", locked.fast.port), timeout=10) as connection:
+
+        def status(token: str) -> bytes:
+            connection.sendall(get(b"?a=1", b"/predict", bearer(token)))
+            heard = b""
+            while not heard.endswith(b"}"):
+                heard += connection.recv(1 << 20)
+            return heard[9:12]
+
+        assert [status(token) for token in (BRIEF, BRIEF, TOKEN, OTHER, BRIEF[:-1] + "?", TOKEN, BRIEF)] == [
+            b"200", b"200", b"200", b"401", b"401", b"200", b"200",
+        ]  # fmt: skip
+        clock.now_ms = NOW_MS + 60_000
+        assert status(BRIEF) == b"401"
+        assert status(TOKEN) == b"200"
+        locked.file.ring = ring_of([entry for entry in ENTRIES if entry.id != "reader"])
+        assert status(TOKEN) == b"401"
+    assert len(locked.fast.fast) == 10
 
 
 def test_both_lanes_count_the_same(locked: Pair) -> None:
     for request, _ in [*FAST.values(), *LEFT.values(), *KEYED.values()]:
         locked.same(request)
-    counted = [counts(meters.text()) for meters in (locked.fast_meters, locked.slow_meters)]  # type: ignore[attr-defined]
+    counted = [counts(meters.text()) for meters in (locked.fast_meters, locked.slow_meters)]
     assert counted[0] == counted[1]
     assert any(b'route="/models/{model}/predict"' in line for line in counted[0])
     assert len(counted[0]) > 8
