@@ -112,6 +112,8 @@ class Pair:
     """Both servers and their meters."""
 
     def __init__(self, stack: ExitStack, gate: bool) -> None:
+        parse.warm_up()  # compiled once more after a change, which takes longer than a client waits
+        one_row.warm_up()
         self.file = KeysFile(Path("/nowhere"))
         self.file.ring = ring_of(ENTRIES)
         file = self.file if gate else None
@@ -211,8 +213,6 @@ LEFT: dict[str, tuple[bytes, int]] = {
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    parse.warm_up()  # compiled once more after a change, which takes longer than a client waits
-    one_row.warm_up()
     with ExitStack() as stack:
         yield Pair(stack, gate=False)
 
