@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from riata.base.errors import LogGap
+from riata.run import recovery
 from riata.run.checkpointer import Checkpointer, Retention
 from riata.run.model_state import ModelState
 from riata.run.recovery import DEATHS_MAX, Recovered, Recovery
 from riata.store import records
 from riata.store.memory import MemoryStore
 from riata.store.payload import decode_batch
-from riata.store.store import Owner, Record, Store, Verdict
+from riata.store.store import Append, Owner, Record, Store, Verdict
 from riata.wire.batch import Batch
 from tests.run.events import create_model, here, log_batch, random_batch
 
@@ -175,3 +176,22 @@ def test_a_start_that_was_killed_by_chance_skips_nothing(monkeypatch: pytest.Mon
     found = recover(store.crash())
     assert found.skipped == []
     assert found.state.freeze().digest() == recover(logged_store()).state.freeze().digest()
+
+
+@pytest.mark.parametrize("held", [0, 3000, 2**20])
+def test_a_log_that_is_held_in_part_is_learnt_as_one_that_is_read_twice(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    store = MemoryStore()
+    create_model(store)
+    rng = np.random.default_rng(9)
+    for i in range(12):
+        log_batch(store, random_batch(rng, 1 + i % 3))
+        if i == 7:
+            store.append([Append("m", "skip", 0, payload=records.encode_skip(4, "refused"))])
+    monkeypatch.setattr(recovery, "HELD_BYTES_MAX", held)
+    found = recover(store)
+    assert found.state.applied == store.head("m").seq
+    assert found.state.skipped == 1
+    state = ModelState("m", store.head("m").lineage)
+    for record in store.read("m", 0):
+        state.apply(record, None, frozenset({4}))
+    assert found.state.freeze().encode() == state.freeze().encode()

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ from riata.store.store import Append, Generation, Head, Owner, Record, Store
 from riata.wire.batch import select_rows
 
 DEATHS_MAX = 3  # starts that may die under one event before it is skipped
+HELD_BYTES_MAX = 64 * 2**20  # of records that are kept from one pass over the log to the next
+_RECORD_BYTES = 500  # of a record besides its payload, about
 _NEVER = Schedule(2**31, 2**31, 2**31)  # the core's checks without its timetable
 
 
@@ -64,10 +67,10 @@ class Recovery:
         head: Head = self._call(lambda s: s.head(name)).result()
         found = self._newest_verified(name, head)
         state = found.state
-        skips = self._skips(name, state.applied)
+        skips, held = self._look_ahead(name, state.applied)
         suspect = self._suspect(name)
         core = Core(state.applied, state.chain, _NEVER, 0)
-        log = read_log(self._call, name, state.applied)
+        log = itertools.chain(held, read_log(self._call, name, held[-1].last if held else state.applied))
         for run in runs(log) if suspect is None else ([record] for record in log):
             core.logged_all(run)
             if suspect is not None and run[0].kind == "observe":
@@ -106,12 +109,18 @@ class Recovery:
         content: bytes = self._call(lambda s: s.open_generation(name, gen)).result()
         return content
 
-    def _skips(self, name: str, applied: int) -> frozenset[int]:
+    def _look_ahead(self, name: str, applied: int) -> tuple[frozenset[int], list[Record]]:
+        """The events that the log takes out, and its first records, as many as may be held: they need not be read again."""
         found: set[int] = set()
+        held: list[Record] = []
+        size = 0
         for record in read_log(self._call, name, applied):
             if record.kind == "skip":
                 found.add(records.decode_skip(record.payload)[0])
-        return frozenset(found)
+            size += len(record.payload) + _RECORD_BYTES
+            if size <= HELD_BYTES_MAX:
+                held.append(record)
+        return frozenset(found), held
 
     def _suspect(self, name: str) -> _Suspect | None:
         """What the start before this one was doing when it died; None where it did not die."""
