@@ -19,19 +19,20 @@ from riata.maths import truncated_row
 from riata.maths.lanes import WIDTH
 from riata.maths.rows import Rows
 from riata.maths.slots import pick
-from riata.maths.truncated_rate import Scratch
+from riata.maths.truncated_rate import Room, Scratch
 from riata.maths.truncated_row import Table
 from riata.maths.truncated_step import event_size, learn_rows
 from riata.wire.batch import Batch
 
 __all__ = ["TruncatedGradient", "TruncatedGradientConfig"]
 
+_FEATURES_USUAL: Final = 128  # room for rows of so many from the start
 _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity", "hinge": "hinge"}
 
 
-def _scratch(features: int) -> Scratch:
-    room = -(-features // WIDTH) * WIDTH
-    return Scratch(np.empty(room, np.uint32), *(np.empty(room) for _ in range(7)))
+def _room(features: int) -> Room:
+    eights = -(-features // WIDTH)
+    return Room(np.empty(eights * WIDTH, np.uint32), np.empty((len(Scratch._fields) - 1, eights * WIDTH)))
 
 
 class TruncatedGradient:
@@ -46,7 +47,7 @@ class TruncatedGradient:
         self.config = config
         self.bits = bits
         self._settings = kernel_settings(config, bits)
-        self._scratch = _scratch(1)
+        self._room = _room(_FEATURES_USUAL)
         self._start_empty()
 
     @property
@@ -58,13 +59,14 @@ class TruncatedGradient:
         """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
         rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
-        longest = int(np.diff(batch.indptr).max(initial=0))
-        if longest > len(self._scratch.x):
-            self._scratch = _scratch(2 * longest)
+        if batch.nnz > len(self._room.slot):  # no row is longer than all of them
+            longest = int(np.diff(batch.indptr).max(initial=0))
+            if longest > len(self._room.slot):
+                self._room = _room(2 * longest)
         self._make_room(batch.nnz)
         margin = np.empty(batch.n)
         refused = np.empty(batch.n, np.bool_)
-        learn_rows(self._table, self._settings, rows, self._scratch, margin, refused)
+        learn_rows(self._table, self._settings, rows, self._room, margin, refused)
         return Stepped(margin, refused)
 
     def weights(self, finalised: bool = False) -> Weights:
@@ -165,7 +167,7 @@ class TruncatedGradient:
         return {
             "table": table.line.nbytes,
             "lists": lists,
-            "scratch": sum(array.nbytes for array in self._scratch),
+            "scratch": sum(array.nbytes for array in self._room),
             "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator,
         }
 
@@ -193,7 +195,8 @@ class TruncatedGradient:
             self._alive.make_room(max(features, len(self._alive)))
         if self._settings.adaptive:
             self._seen.make_room(features)
-        self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
+        if self._table.alive is not self._alive.slot or self._table.seen is not self._seen.slot:
+            self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
         self._pages.tend(len(self._seen if self._settings.adaptive else self._alive), features)
 
     def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:

@@ -12,7 +12,7 @@ from riata.maths.lines import ask
 from riata.maths.losses import invariant_travel, slope
 from riata.maths.prefetch import AHEAD
 from riata.maths.rows import Rows
-from riata.maths.truncated_rate import Scratch, Settings, add_squares, inverse_root
+from riata.maths.truncated_rate import Room, Scratch, Settings, add_squares, inverse_root
 from riata.maths.truncated_row import (
     CLOCK,
     CLOCK_LOST,
@@ -154,7 +154,7 @@ def learn_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scr
 
 
 @kernel
-def learn_rows(table: Table, settings: Settings, rows: Rows, scratch: Scratch, margin: F64, refused: BOOL) -> None:
+def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin: F64, refused: BOOL) -> None:
     """Predict and learn every row in order.
 
     Parameters
@@ -162,7 +162,7 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, scratch: Scratch, m
     table : Table          overwritten; alive and seen must have room for every feature of the rows
     settings : Settings    the configuration
     rows : Rows            read only
-    scratch : Scratch      room for the longest row; overwritten
+    room : Room            for the longest row, in whole eights; overwritten
     margin : f64[n]        overwritten: margins before learning
     refused : bool[n]      overwritten: rows that were skipped or would have left the finite range
 
@@ -171,13 +171,11 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, scratch: Scratch, m
     Source                 learn_row
     """
     # Counting references to some twenty arrays in every row would take as long as learning it.
-    t, r, s = table, rows, scratch
+    t, r = table, rows
     table = Table(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
-    scratch = Scratch(
-        borrow(s.slot), borrow(s.x), borrow(s.plain), borrow(s.beta), borrow(s.squares), borrow(s.known), borrow(s.scale),
-        borrow(s.step),
-    )  # fmt: skip
+    c = borrow(room.columns)
+    scratch = Scratch(borrow(room.slot), c[0], c[1], c[2], c[3], c[4], c[5], c[6])
     for p in range(0, min(AHEAD, len(rows.hash) - WIDTH + 1), WIDTH):
         ask(table.line, rows.hash, p, settings.shift)
     for i in range(len(rows.indptr) - 1):

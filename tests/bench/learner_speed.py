@@ -1,0 +1,340 @@
+"""The truncated-gradient learner alone, on rows that lie ready in memory: against its peers, and against the memory itself.
+
+Peers learn the same rows in the same order from where they start fastest: Vowpal Wabbit from its binary cache, which a pass that
+is not timed has made; scikit-learn from a CSR matrix over as many columns as there are names; river from dictionaries. Runs
+beside Vowpal Wabbit are three passes from nothing. A run of it over one row is taken from each of its runs, in wall and in CPU
+time: that is its start. Settings are matched: the step sizes, the penalty of 1e-6 at every row.
+
+The limit is the memory's: a pass over the same rows that adds 1 to one number of the same line of an equally large table, asked
+for as far ahead, each independent of the others. There both sides go over a table that has been touched before.
+
+Rows: 75 draws a row from 100,000 names by Zipf's law, values of two decimals, labels from a sparse linear model with noise; and,
+the worst case, 75 features a row that fall evenly on all slots.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numba
+import numpy as np
+from river import linear_model, optim
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import SGDClassifier
+
+from riata.base.arrays import F64, U32
+from riata.learn.pages import zero_table
+from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.maths.borrow import borrow
+from riata.maths.prefetch import AHEAD, prefetch
+from riata.wire.batch import Batch, slice_rows
+from tests.bench import contest
+from tests.bench.contest import Claim, Found, Measure, Side
+from tests.bench.peers import log_loss
+from tests.bench.rivals.vw import vw_run
+
+BITS: Final = 22
+BITS_LARGE: Final = 26
+FEATURES: Final = 75
+NAMES: Final = 100_000
+SEED: Final = 75
+LOSS_DIFFERENCE_MAX: Final = 0.05  # each learns by its own rule: their losses are near, not equal
+TESTED: Final = 2_000  # rows on which libraries are compared after they have learnt
+PASSES: Final = 3  # over the rows, from nothing: on both sides the first one also meets its pages for the first time
+CONSTANT: Final[dict[str, Any]] = {"rate": "constant", "normalised": False, "step": "gradient", "eta": 0.1}
+ADAPTIVE: Final[dict[str, Any]] = {"rate": "adaptive", "normalised": False, "eta": 0.5, "accumulator": 0.0}
+NORMALISED: Final[dict[str, Any]] = {"rate": "adaptive", "normalised": True, "eta": 0.5, "accumulator": 0.0}
+L1: Final[dict[str, Any]] = {"gravity": 1e-6, "period": 1, "ceiling": float("inf")}
+RATES: Final[dict[str, dict[str, Any]]] = {"constant": CONSTANT, "adaptive": ADAPTIVE, "adaptive, normalised": NORMALISED}
+VW_OPTIONS: Final = {
+    "constant": ["--sgd", "-l", "0.1", "--power_t", "0"],
+    "adaptive": ["--adaptive", "--invariant", "-l", "0.5"],
+    "adaptive, normalised": ["-l", "0.5"],
+}
+REACH: Final = {"constant": 6.0, "adaptive": 4.0, "adaptive, normalised": 4.0}
+LIMIT_REACH: Final = 1.5
+LIBRARY_BATCHES: Final = {1: 1_000, 100: 20_000, 10_000: 20_000}  # rows at once: rows learnt
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The same rows as a batch and by name: which names (i64[nnz]) row i has is batch.indptr[i]:batch.indptr[i + 1]."""
+
+    batch: Batch
+    name: Any
+
+
+def zipf_rows(rows: int) -> Rows:
+    """Rows by Zipf's law. A name drawn twice counts once."""
+    rng = np.random.default_rng(SEED)
+    truth = rng.normal(0.0, 1.0, NAMES) * (rng.random(NAMES) < 0.3)
+    hashes = rng.permutation(2**32 // 1024)[:NAMES].astype(np.uint32) * np.uint32(1024) + rng.integers(0, 1024, NAMES, np.uint32)
+    name = np.minimum((NAMES ** rng.random((rows, FEATURES))).astype(np.int64), NAMES - 1)  # density 1/rank
+    value = np.round(rng.uniform(0.01, 1.0, (rows, FEATURES)), 2)
+    label = ((truth[name] * value).sum(axis=1) + rng.logistic(0.0, 0.5, rows) > 0.0).astype(np.float64)
+    return _sorted_rows(hashes[name], name, value, label)
+
+
+def uniform_rows(rows: int) -> Rows:
+    """Rows whose features fall evenly on all slots."""
+    rng = np.random.default_rng(SEED)
+    hashes = rng.integers(0, 2**32, (rows, FEATURES), dtype=np.uint32)
+    value = np.round(rng.uniform(0.01, 1.0, (rows, FEATURES)), 2)
+    return _sorted_rows(hashes, hashes.astype(np.int64), value, (rng.random(rows) < 0.5).astype(np.float64))
+
+
+def _sorted_rows(hashes: U32, name: Any, value: F64, label: F64) -> Rows:
+    order = np.argsort(hashes, axis=1, kind="stable")
+    hashes, name, value = (np.take_along_axis(array, order, 1) for array in (hashes, name, value))
+    keep = np.ones(hashes.shape, np.bool_)
+    keep[:, 1:] = hashes[:, 1:] != hashes[:, :-1]
+    n = len(label)
+    indptr = np.concatenate(([0], np.cumsum(keep.sum(axis=1)))).astype(np.int64)
+    ids = np.zeros((n, 16), np.uint8)
+    return Rows(Batch(indptr, hashes[keep], value[keep], label, np.ones(n), ids, np.zeros(n, np.bool_)), name[keep])
+
+
+def parts(batch: Batch, rows: int) -> Iterator[Batch]:
+    """The batch in pieces of so many rows."""
+    for start in range(0, batch.n, rows):
+        yield slice_rows(batch, start, min(start + rows, batch.n))
+
+
+def timed(work: Callable[[], Any], units: int, **facts: float) -> Measure:
+    """Wall and CPU time of this thread's process over one call."""
+    cpu, start = time.process_time(), time.perf_counter()
+    work()
+    return Measure(time.perf_counter() - start, time.process_time() - cpu, units, facts)
+
+
+def run_ours(config: TruncatedGradientConfig, batch: Batch) -> Measure:
+    """PASSES passes from nothing; the log loss of every row of every pass before it was learnt."""
+    learner = TruncatedGradient(config, BITS)
+    margins: list[F64] = []
+    measure = timed(lambda: margins.extend(learner.step(batch).margin for _ in range(PASSES)), PASSES * batch.nnz)
+    facts = {"log_loss": log_loss(np.concatenate(margins), np.tile(batch.label, PASSES)), "rows": float(learner.learnt)}
+    return replace(measure, facts=facts)
+
+
+def run_vw(options: list[str], cache: Path, features: int) -> Measure:
+    """PASSES passes over the cache, less as many over one row."""
+    common = ["-b", str(BITS), "--loss_function", "logistic", "--l1", "1e-6", "--passes", str(PASSES), "--holdout_off", *options]
+    starts = [vw_run([*common, "--cache_file", str(cache.with_suffix(".empty"))]) for _ in range(3)]
+    run = vw_run([*common, "--cache_file", str(cache)])
+    seconds = run.seconds - min(start.seconds for start in starts)
+    cpu_s = run.cpu_s - min(start.cpu_s for start in starts)
+    return Measure(seconds, cpu_s, PASSES * features, {"log_loss": run.progressive_loss, "rows": float(run.examples)})
+
+
+def write_cache(rows: Rows, folder: Path) -> Path:
+    """Write the rows as VW text and have VW make its cache of them, and one of no rows."""
+    text, batch = folder / "rows.vw", rows.batch
+    names, values, ends = rows.name.tolist(), batch.value.tolist(), batch.indptr.tolist()
+    with text.open("w", encoding="ascii") as out:
+        for i, y in enumerate(batch.label.tolist()):
+            pairs = zip(names[ends[i] : ends[i + 1]], values[ends[i] : ends[i + 1]], strict=True)
+            out.write(("1" if y else "-1") + " |f " + " ".join(f"w{name}:{value}" for name, value in pairs) + "\n")
+    (folder / "none.vw").write_text("1 |f w1:1\n", encoding="ascii")
+    for source, cache in ((text, folder / "rows.cache"), (folder / "none.vw", folder / "rows.empty")):
+        vw_run(["-b", str(BITS), "--loss_function", "logistic", "-k", "--cache_file", str(cache)], source)
+    return folder / "rows.cache"
+
+
+def same_rows(rows: int) -> Callable[[dict[str, Measure]], str]:
+    """Every side has learnt all rows, and pairs of one rate are near in log loss."""
+
+    def check(first: dict[str, Measure]) -> str:
+        for name, measure in first.items():
+            if measure.facts["rows"] != PASSES * rows:
+                return f"{name} learnt {measure.facts['rows']:.0f} rows of {PASSES * rows}"
+        for rate in RATES:
+            ours, theirs = (first[f"{who}, {rate}"].facts["log_loss"] for who in ("riata", "vw"))
+            if abs(ours - theirs) > LOSS_DIFFERENCE_MAX:
+                return f"{rate}: log loss {ours:.4f}, vw {theirs:.4f}"
+        return ""
+
+    return check
+
+
+def against_vw(rows: Rows, repeats: int) -> Found:
+    """Each rate beside Vowpal Wabbit's of the same kind."""
+    with tempfile.TemporaryDirectory() as folder:
+        cache = write_cache(rows, Path(folder))
+        sides = []
+        for rate, settings in RATES.items():
+            config = TruncatedGradientConfig(**settings, **L1)
+            sides.append(Side(f"riata, {rate}", partial(run_ours, config, rows.batch)))
+            sides.append(Side(f"vw, {rate}", partial(run_vw, VW_OPTIONS[rate], cache, rows.batch.nnz)))
+        return contest.contest(sides, repeats, same_rows(rows.batch.n))
+
+
+def run_library_ours(batch: Batch, at_once: int, tested: Batch) -> Measure:
+    """Our learner with the constant rate, `at_once` rows a call."""
+    learner = TruncatedGradient(TruncatedGradientConfig(**CONSTANT, **L1), BITS)
+    pieces = list(parts(batch, at_once))
+    measure = timed(lambda: [learner.step(piece) for piece in pieces], batch.nnz)
+    margin = learner.step(tested, np.ones(tested.n, np.bool_)).margin
+    return Measure(measure.seconds, measure.cpu_s, batch.nnz, {"later log loss": log_loss(margin, tested.label)})
+
+
+def run_sklearn(table: Any, label: F64, at_once: int, tested: tuple[Any, F64]) -> Measure:
+    """scikit-learn's stochastic gradient with the same step size and penalty, `at_once` rows a call."""
+    learner = SGDClassifier(loss="log_loss", penalty="l1", alpha=1e-6, learning_rate="constant", eta0=0.1)
+    pieces = [(table[at : at + at_once], label[at : at + at_once]) for at in range(0, len(label), at_once)]
+    classes = np.array([0.0, 1.0])
+    measure = timed(lambda: [learner.partial_fit(x, y, classes=classes) for x, y in pieces], table.nnz)
+    loss = log_loss(learner.decision_function(tested[0]), tested[1])
+    return Measure(measure.seconds, measure.cpu_s, table.nnz, {"later log loss": loss})
+
+
+def run_river(events: list[tuple[dict[int, float], bool]], tested: list[tuple[dict[int, float], bool]], features: int) -> Measure:
+    """river's logistic regression with the same step size and penalty; it takes one row at a time."""
+    learner = linear_model.LogisticRegression(optim.SGD(0.1), l1=1e-6)
+
+    def learn() -> None:
+        for x, y in events:
+            learner.learn_one(x, y)
+
+    measure = timed(learn, features)
+    chance = np.array([learner.predict_proba_one(x)[True] for x, _ in tested]).clip(1e-15, 1 - 1e-15)
+    margin, label = np.log(chance / (1.0 - chance)), np.array([float(y) for _, y in tested])
+    return Measure(measure.seconds, measure.cpu_s, features, {"later log loss": log_loss(margin, label)})
+
+
+def near(first: dict[str, Measure]) -> str:
+    """All have learnt as much as to predict later rows about equally well."""
+    losses = {name: measure.facts["later log loss"] for name, measure in first.items()}
+    return f"later log losses {losses}" if max(losses.values()) - min(losses.values()) > LOSS_DIFFERENCE_MAX else ""
+
+
+def against_libraries(rows: Rows, at_once: int, count: int, repeats: int) -> Found:
+    """Our learner, scikit-learn and, for one row at a time, river over the first `count` rows."""
+    batch, later = slice_rows(rows.batch, 0, count), slice_rows(rows.batch, count, count + TESTED)
+    ends = rows.batch.indptr
+    table = csr_matrix((rows.batch.value, rows.name, ends), shape=(rows.batch.n, NAMES))
+    tested = (table[count : count + TESTED], later.label)
+    sides = [
+        Side("riata", partial(run_library_ours, batch, at_once, later)),
+        Side("scikit-learn", partial(run_sklearn, table[:count], batch.label, at_once, tested)),
+    ]
+    if at_once == 1:
+        events = []
+        for i in range(count + TESTED):
+            inside = slice(ends[i], ends[i + 1])
+            features = dict(zip(rows.name[inside].tolist(), rows.batch.value[inside].tolist(), strict=True))
+            events.append((features, bool(rows.batch.label[i])))
+        sides.append(Side("river", partial(run_river, events[:count], events[count:], batch.nnz)))
+    return contest.contest(sides, repeats, near)
+
+
+@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+def touch(line: F64, hashes: U32, shift: int) -> None:
+    """Add 1 to the first number of the line of every hash, each asked for ahead."""
+    line, hashes = borrow(line), borrow(hashes)
+    by, last = np.uint32(shift), len(hashes) - 1
+    for p in range(len(hashes)):
+        prefetch(line, int(hashes[min(p + AHEAD, last)] >> by))
+        line[hashes[p] >> by, 0] += 1.0
+
+
+def run_limit(line: F64, batch: Batch, bits: int) -> Measure:
+    """One pass over a table that has been touched before."""
+    before = float(line[:, 0].sum()) if bits == BITS else 0.0
+    measure = timed(lambda: touch(line, batch.hash, 32 - bits), batch.nnz)
+    added = float(line[:, 0].sum()) - before if bits == BITS else float(batch.nnz)
+    return Measure(measure.seconds, measure.cpu_s, batch.nnz, {"features": added})
+
+
+def run_again(learner: TruncatedGradient, batch: Batch) -> Measure:
+    """One more pass of a learner that knows the rows."""
+    before = learner.learnt
+    measure = timed(lambda: learner.step(batch), batch.nnz)
+    done = batch.nnz if learner.learnt - before == batch.n else 0
+    return Measure(measure.seconds, measure.cpu_s, batch.nnz, {"features": float(done)})
+
+
+def against_memory(rows: Rows, bits: int, repeats: int) -> Found:
+    """Each rate beside the limit of a table of the same size."""
+    batch = rows.batch
+    sides, settled = [], {}
+    for rate, settings in RATES.items():
+        settled[rate] = TruncatedGradient(TruncatedGradientConfig(**settings, **L1), bits)
+        for _ in range(3):  # until pages are what they will be
+            settled[rate].step(batch)
+        sides.append(Side(f"riata, {rate}", partial(run_again, settled[rate], batch)))
+    for width in (2, 4):
+        line = zero_table(2**bits, width)
+        touch(line, batch.hash, 32 - bits)
+        sides.append(Side(limit_name(width), partial(run_limit, line, batch, bits)))
+
+    def same(first: dict[str, Measure]) -> str:
+        counts = {name: measure.facts["features"] for name, measure in first.items()}
+        return f"features: {counts}" if set(counts.values()) != {float(batch.nnz)} else ""
+
+    return contest.contest(sides, repeats, same)
+
+
+def limit_name(width: int) -> str:
+    """What the limit of a table with lines of so many numbers is called."""
+    return f"limit, lines of {8 * width} bytes"
+
+
+def claims_of(vw: Found, memory: dict[str, Found]) -> list[Claim]:
+    """The ratios to reach."""
+    claims = []
+    for rate, reach in REACH.items():
+        ours, theirs = f"riata, {rate}", f"vw, {rate}"
+        for of, word in (("seconds", "wall"), ("cpu_s", "CPU")):
+            ratio = contest.times_faster(vw, ours, theirs, of)
+            claims.append(Claim(f"learner alone, {rate}, {word}", ours, f"{theirs}, from its cache", ratio, reach))
+    for where, found in memory.items():
+        for rate in RATES:
+            limit = limit_name(2 if rate == "constant" else 4)
+            ratio = contest.times_faster(found, limit, f"riata, {rate}")
+            claims.append(Claim(f"learner alone, {where}", f"riata, {rate}", limit, ratio, LIMIT_REACH, at_most=True))
+    return claims
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure and report."""
+    options = contest.arguments(__doc__ or "").parse_args(arguments)
+    count, repeats = (20_000, 2) if options.quick else (200_000, 9)
+    zipf = zipf_rows(count + TESTED)
+    tables = []
+    vw = against_vw(Rows(slice_rows(zipf.batch, 0, count), zipf.name), repeats)
+    tables.append("## From nothing, beside Vowpal Wabbit\n\n" + contest.contenders(vw, "feature", ("log_loss",)))
+    for at_once, most in LIBRARY_BATCHES.items():
+        found = against_libraries(zipf, at_once, min(most, count), min(repeats, 5))
+        head = f"## From nothing, {at_once:,} row{'s' if at_once > 1 else ''} a call, beside libraries\n\n"
+        tables.append(head + contest.contenders(found, "feature", ("later log loss",)))
+    uniform = uniform_rows(count // 4)
+    places = {f"Zipf's law, 2^{BITS} slots": (zipf, BITS), f"evenly, 2^{BITS} slots": (uniform, BITS)}
+    if not options.quick:
+        places[f"evenly, 2^{BITS_LARGE} slots"] = (uniform, BITS_LARGE)
+    memory = {where: against_memory(rows, bits, repeats) for where, (rows, bits) in places.items()}
+    for where, found in memory.items():
+        tables.append(f"## A table touched before, {where}\n\n" + contest.contenders(found, "feature", ours=limit_name(4)))
+    contest.report_page(
+        "learner_speed", "Speed of the learner alone", __doc__ or "", claims_of(vw, memory), tables, [NOTE],
+        "python -m tests.bench.learner_speed" + (" --quick" if options.quick else ""),
+        ["numpy", "numba", "river", "scikit-learn"], not options.no_write, options.quick,
+    )  # fmt: skip
+    return 0
+
+
+NOTE: Final = (
+    "Vowpal Wabbit learns in one thread and reads its cache in another, so its wall time wants two cores; the CPU time beside it "
+    "is of both. Its numbers are float32, ours float64. Checked before timing: all rows learnt on both sides, log losses of "
+    f"all rows before they were learnt no further apart than {LOSS_DIFFERENCE_MAX}; for the libraries, log losses of "
+    f"{TESTED:,} later rows; for the limit, as many lines touched as features learnt."
+)
+
+if __name__ == "__main__":
+    sys.exit(main())
