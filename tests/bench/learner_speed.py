@@ -42,6 +42,7 @@ from tests.bench.rivals.vw import vw_run
 
 BITS: Final = 22
 BITS_LARGE: Final = 26
+BITS_LIBRARIES: Final = 18  # beside libraries, whose weights are as many as there are names
 FEATURES: Final = 75
 NAMES: Final = 100_000
 SEED: Final = 75
@@ -177,7 +178,7 @@ def against_vw(rows: Rows, repeats: int) -> Found:
 
 def run_library_ours(batch: Batch, at_once: int, tested: Batch) -> Measure:
     """Our learner with the constant rate, `at_once` rows a call."""
-    learner = TruncatedGradient(TruncatedGradientConfig(**CONSTANT, **L1), BITS)
+    learner = TruncatedGradient(TruncatedGradientConfig(**CONSTANT, **L1), BITS_LIBRARIES)
     pieces = list(parts(batch, at_once))
     measure = timed(lambda: [learner.step(piece) for piece in pieces], batch.nnz)
     margin = learner.step(tested, np.ones(tested.n, np.bool_)).margin
@@ -185,8 +186,8 @@ def run_library_ours(batch: Batch, at_once: int, tested: Batch) -> Measure:
 
 
 def run_sklearn(table: Any, label: F64, at_once: int, tested: tuple[Any, F64]) -> Measure:
-    """scikit-learn's stochastic gradient with the same step size and penalty, `at_once` rows a call."""
-    learner = SGDClassifier(loss="log_loss", penalty="l1", alpha=1e-6, learning_rate="constant", eta0=0.1)
+    """scikit-learn's stochastic gradient with the same step size, penalty and order, `at_once` rows a call."""
+    learner = SGDClassifier(loss="log_loss", penalty="l1", alpha=1e-6, learning_rate="constant", eta0=0.1, shuffle=False)
     pieces = [(table[at : at + at_once], label[at : at + at_once]) for at in range(0, len(label), at_once)]
     classes = np.array([0.0, 1.0])
     measure = timed(lambda: [learner.partial_fit(x, y, classes=classes) for x, y in pieces], table.nnz)

@@ -76,9 +76,10 @@ def vw_run(arguments: Sequence[str], input_file: Path | None = None) -> VwRun:
     loss = re.search(r"^average loss = (\S+)", text, re.MULTILINE)
     if process.returncode != 0 or loss is None:
         raise RivalFailed(f"{' '.join(command)} ended with {process.returncode}:\n{text[-4000:]}")
-    rows = re.search(r"^number of examples = (\d+)", text, re.MULTILINE)
+    rows = re.search(r"^number of examples(?: per pass)? = (\d+)", text, re.MULTILINE)
+    passes = re.search(r"^passes used = (\d+)", text, re.MULTILINE)
     average = float(loss[1].removesuffix("h").strip())
-    return VwRun(seconds, used.ru_utime + used.ru_stime, average, int(rows[1]) if rows else 0)
+    return VwRun(seconds, used.ru_utime + used.ru_stime, average, int(rows[1]) * (int(passes[1]) if passes else 1) if rows else 0)
 
 
 class VwConnection:
