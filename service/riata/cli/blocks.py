@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from riata.base.errors import Malformed
 from riata.cli.source import LINE_BYTES_MAX
-from riata.run.fit import Block
+from riata.run.fit import Block, line_ends
 
 BLOCK_BYTES: Final = 2**20  # stays in the cache from reading to learning
 ROWS_AIMED_AT: Final = 8000  # a block of more than 10,000 rows is read twice
@@ -35,7 +35,7 @@ def blocks(source: BufferedReader, block_bytes: int = BLOCK_BYTES) -> Iterator[B
         if stop:
             with memoryview(room) as view:
                 body = bytes(view[:stop])
-            rows = body.count(b"\n")
+            rows = line_ends(body)
             yield Block(_without_comments(body), line, position(source))
             line += rows
             wanted = min(block_bytes, max(stop * ROWS_AIMED_AT // max(rows, 1), 1))

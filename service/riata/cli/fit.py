@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import typer
 
 from riata.base.errors import BadInput
 from riata.cli.connect import FormatOption, require_format
+from riata.cli.serve import BLAS_THREADS
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -53,6 +55,7 @@ def fit(
     require_format(form)
     if not online:
         raise BadInput("say --online: one pass over the file is the only way to fit there is", "bad_option")
+    os.environ.setdefault(BLAS_THREADS, "1")  # as the service has it: sums of a sketch then have the same bits
     gc.disable()  # what is imported stays, and looking through it for garbage takes a fifth of a start
     from riata.cli.blocks import blocks
     from riata.cli.fit_report import document, show
