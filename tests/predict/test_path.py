@@ -117,3 +117,12 @@ def test_a_sketch_of_nothing_has_the_penalty_in_force_only() -> None:
     assert regularisation_path(random_sketch(np.random.default_rng(9), members=0, outside=0, intercept=False), 5) == [
         Point(0.5, 0, 0.0)
     ]
+
+
+def test_a_grid_may_end_at_the_smallest_number() -> None:
+    """Its share of the largest penalty is no number any more."""
+    path = Path(random_sketch(np.random.default_rng(5)))
+    grid = path.grid(5, None, 5e-324)
+    assert grid[-1] == 5e-324
+    assert grid == sorted(grid, reverse=True)
+    assert path.grid(5, 8.0, 0.5) == pytest.approx([8.0, 4.0, 2.0, 1.0, 0.5])

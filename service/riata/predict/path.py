@@ -76,7 +76,7 @@ class Path:
         low = bottom if bottom is not None else FLOOR * in_force if in_force > 0.0 else FLOOR_WITHOUT_PENALTY * high
         if not 0.0 < low < high:
             return [high] if high > 0.0 else []
-        ratio = math.log(low / high) / (points - 1)
+        ratio = (math.log(low) - math.log(high)) / (points - 1)  # low / high may be too small a number
         return [high, *(high * math.exp(ratio * i) for i in range(1, points - 1)), low]
 
     def _solve_block(self, gamma: float) -> F64:
