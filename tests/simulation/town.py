@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from riata.base.errors import RiataError
+from riata.learn.registry import machine_code
 from riata.run.checkpointer import Retention
 from riata.run.config import config_payload, read_config
 from riata.run.desk import Desk
@@ -114,7 +115,7 @@ class House:
         world = self.world
         engine = Engine(self._open_store, self._settings, Clock(), world.rng.randbytes, self._end, self._end)
         engine._make_sides()
-        engine.common.warm_kinds.add(CONFIG.learner.kind)
+        engine.common.warm_kinds.add(machine_code(CONFIG.learner))
         engine.common.wake = self._serves
         self.engine = engine
         engine.common.keeper.start()

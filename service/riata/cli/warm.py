@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Final, get_args
+from typing import Final
 
 import typer
 
@@ -15,12 +15,11 @@ def warm() -> None:
 
     It is kept where NUMBA_CACHE_DIR says, else beside the installed package. What is there already is loaded, not compiled.
     """
-    from riata.learn.registry import LearnerConfig
+    from riata.learn.registry import machine_code, one_of_each
     from riata.run.warm_up import warm_up, warm_up_learner
 
     started = time.monotonic()
     warm_up()
-    for kind in get_args(LearnerConfig):
-        config = kind()
+    for config in one_of_each():
         warm_up_learner(config)
-        typer.echo(f"{config.kind}: ready after {time.monotonic() - started:.1f} s")
+        typer.echo(f"{machine_code(config)}: ready after {time.monotonic() - started:.1f} s")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from riata.learn.learner import Learner
 from riata.learn.taylor_sketch import TaylorSketch
 from riata.learn.taylor_sketch_config import TaylorSketchConfig
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_gradient_config import kernel_settings
 from riata.wire.batch import Batch
 
 ALGO_VERSION: Final[int] = 2  # goes up with every change that could alter one bit of what a log replays to
@@ -46,11 +47,28 @@ def adjust(learner: Learner, config: LearnerConfig) -> None:
         learner.adjust(config)
 
 
+def machine_code(config: LearnerConfig) -> str:
+    """A name for the machine code that a learner runs: its kind, and the settings that it is compiled for."""
+    if not isinstance(config, TruncatedGradientConfig):
+        return config.kind
+    settings = kernel_settings(config, BITS_MIN)
+    flags = {"adaptive": settings.adaptive, "normalised": settings.normalised, "odd rule": settings.odd}
+    return " ".join([config.kind, *(name for name, up in flags.items() if up)])
+
+
+def one_of_each() -> list[LearnerConfig]:
+    """A configuration for each machine code that any learner runs."""
+    rates: list[tuple[Literal["constant", "adaptive"], bool]] = [("adaptive", True), ("adaptive", False), ("constant", False)]
+    rules: list[Literal["truncate", "round"]] = ["truncate", "round"]
+    gradients = [TruncatedGradientConfig(rate=rate, normalised=scaled, rule=rule) for rule in rules for rate, scaled in rates]
+    return [*gradients, TaylorSketchConfig(), FtrlProximalConfig()]
+
+
 def warm_up(config: LearnerConfig | None = None, batch: Batch | None = None) -> Learner:
     """Compile everything that a learner of this kind calls, or load it from disk; returns it after it has learnt `batch`.
 
-    Kernels take their settings as arguments, so one configuration stands for all of its kind. They are compiled for the types
-    of the arrays in `batch`, of which the parser makes no others than those of the one event that is taken by default.
+    One configuration stands for all that are alike in `machine_code`. Kernels are compiled for the types of the arrays in
+    `batch`, of which the parser makes no others than those of the one event that is taken by default.
     """
     config = _eventful(TruncatedGradientConfig() if config is None else config)
     learner = build_learner(config, BITS_MIN)

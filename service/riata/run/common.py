@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from riata.base.clock import Clock
 from riata.base.errors import RiataError
-from riata.learn.registry import LearnerConfig
+from riata.learn.registry import LearnerConfig, machine_code
 from riata.run.desk import Board, Desk
 from riata.run.engine_settings import EngineSettings, Tally
 from riata.run.keeper import Keeper
@@ -43,9 +43,9 @@ class Common:
 
     def warm(self, config: LearnerConfig) -> None:
         """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes up to a minute."""
-        if config.kind not in self.warm_kinds:
+        if machine_code(config) not in self.warm_kinds:
             warm_up_learner(config)
-            self.warm_kinds.add(config.kind)
+            self.warm_kinds.add(machine_code(config))
 
 
 def shared(store: Store) -> SharedStore:

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from riata.base.clock import Clock
 from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
-from riata.learn.registry import LearnerConfig
+from riata.learn.registry import LearnerConfig, machine_code
 from riata.run.checkpointer import Saved
 from riata.run.common import Common, later, settle
 from riata.run.config import ModelConfig
@@ -287,7 +287,7 @@ class Engine:
 
     async def warm(self, config: LearnerConfig) -> None:
         """Make the kernels of this kind of learner ready, once, in a thread: they may have to be compiled."""
-        if config.kind not in self.common.warm_kinds:
+        if machine_code(config) not in self.common.warm_kinds:
             log.info("loading the kernels of %s; the first time compiles them, which takes up to a minute", config.kind)
             await asyncio.get_running_loop().run_in_executor(None, self.common.warm, config)
 
