@@ -178,8 +178,8 @@ class Walk:
             batch = dataclasses.replace(batch, weight=np.zeros(batch.n))  # breaks the contract
         pairs = [(int(self.rng.integers(0, 2**64, dtype=np.uint64)), b"name"), (2**63 + int(self.rng.integers(0, 5)), b"again")]
         names = [(), pairs, Names.of(pairs)][int(self.rng.integers(0, 3))]
-        atomic, whole = (bool(self.rng.random() < 0.3) for _ in range(2))
-        return dataclasses.replace(observe(model, batch, atomic), names=names, whole=whole)
+        asked = observe(model, batch, bool(self.rng.random() < 0.3))
+        return dataclasses.replace(asked, names=names, whole=batch.n in (1, 4))
 
     def checkpoint(self) -> None:
         model, owner = self.model(), self.owner()
