@@ -33,6 +33,8 @@ FIELD_EQUALS = np.uint64(1)
 FIELD_WORD = np.uint64(2)
 FIELD_NAMESPACE = np.uint64(3)
 _32 = np.uint64(32)
+_ALL = np.uint64(2**64 - 1)
+_WORD_BYTES, _TWO_WORDS = 8, 16
 
 
 @inline_kernel
@@ -71,5 +73,26 @@ def hash_name(data: U8, start: int, stop: int, key: np.uint64, tag: np.uint64) -
     if at < stop:
         h = (h ^ last_word(data, at, stop)) * M1
         h ^= h >> _32
+    h *= M2
+    return h ^ (h >> _32)
+
+
+@inline_kernel
+def hash_usual(data: U8, start: int, stop: int, key: np.uint64, tag: np.uint64) -> np.uint64:
+    """`hash_name` without a loop for names of up to 16 bytes; 8 bytes must be there behind `stop`. Source: as `hash_name`."""
+    size = stop - start
+    if size > _TWO_WORDS or size <= 0:
+        return hash_name(data, start, stop, key, tag)
+    h = key ^ (np.uint64(size) * M1) ^ (tag * M2)
+    word = load_word(data, start)
+    if size > _WORD_BYTES:
+        h = (h ^ word) * M1
+        h ^= h >> _32
+        word = load_word(data, stop - _WORD_BYTES)
+        word >>= np.uint64(8 * (_TWO_WORDS - size))
+    else:
+        word &= _ALL >> np.uint64(8 * (_WORD_BYTES - size))
+    h = (h ^ word) * M1
+    h ^= h >> _32
     h *= M2
     return h ^ (h >> _32)

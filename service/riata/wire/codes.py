@@ -36,6 +36,7 @@ QID_NOT_SUPPORTED: Final = 26
 BAD_INDEX: Final = 27
 DUPLICATE_INDEX: Final = 28
 BAD_NUMBER: Final = 29
+LENGTHS_DIFFER: Final = 30
 
 SLUGS: Final[dict[int, tuple[str, str]]] = {
     SYNTAX: ("malformed", "not well-formed"),
@@ -67,6 +68,7 @@ SLUGS: Final[dict[int, tuple[str, str]]] = {
     BAD_INDEX: ("bad_index", "expected a decimal index from 0 to 9223372036854775807 without leading zeros"),
     DUPLICATE_INDEX: ("duplicate_index", "this index comes twice"),
     BAD_NUMBER: ("bad_number", "not a decimal number"),
+    LENGTHS_DIFFER: ("lengths_differ", "the row has more names than values, or fewer"),
 }
 
 LABEL_HINTS: Final[tuple[str, str, str]] = (

@@ -12,11 +12,13 @@ Theory of operation
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from riata.base.arrays import F64, I64, U8
 from riata.maths.borrow import borrow
-from riata.maths.kernel import kernel
+from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.codes import (
     BY_PREDICTION,
     DUPLICATE_KEY,
@@ -56,6 +58,7 @@ from riata.wire.json_scan import (
     skip_space,
     skip_value,
 )
+from riata.wire.marks import JSON, mark_row
 from riata.wire.rows import (
     AT,
     FIELD_START,
@@ -85,8 +88,12 @@ from riata.wire.text_words import (
     MARKS,
     SIDE,
     STOPPED,
+    WINDOW,
     fail,
 )
+from riata.wire.usual_json import usual_example
+
+_WINDOW_MIN: Final = 4096
 
 
 @kernel
@@ -176,7 +183,7 @@ def read_example(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64,
     return p + 1
 
 
-@kernel
+@inline_kernel
 def take_row(
     data: U8, start: int, stop: int, row: Row, sink: Sink, rules: Rules, mark: I64, number: int, depth: int
 ) -> int:  # fmt: skip
@@ -198,8 +205,18 @@ def take_row(
     mark[COUNT] = 0
     mark[BLAME_START:MARKS] = start
     mark[BLAME_INSIDE] = 0
-    out = np.array([np.nan, 1.0])
-    end = read_example(data, start, stop, row, rules, mark, out)
+    out = row.pair
+    out[0], out[1] = np.nan, 1.0
+    end = -1
+    if mark_row(data, start, stop if depth == 0 else min(stop, start + mark[WINDOW]), JSON, row.position) > 0:
+        end = usual_example(data, start, row, rules, mark)
+    if end < 0:
+        mark[COUNT] = 0
+        mark[BLAME_START:MARKS] = start
+        mark[BLAME_INSIDE] = 0
+        out[0], out[1] = np.nan, 1.0
+        end = read_example(data, start, stop, row, rules, mark, out)
+    mark[WINDOW] = 2 * max(end - start, _WINDOW_MIN)
     code = -end if end < 0 else OK
     if code == OK and depth == 0 and skip_space(data, end, stop) != stop:
         code = SYNTAX
@@ -279,7 +296,7 @@ def read_json(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
     """
     data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
     mark = row.mark
-    mark[SIDE] = ends[1]
+    mark[SIDE], mark[WINDOW] = ends[1], _WINDOW_MIN
     stop = ends[1] - 1
     p = skip_space(data, ends[0], stop)
     listed = p < stop and data[p] == OPEN_LIST

@@ -129,7 +129,7 @@ def open_row(sink: Sink, number: int, start: int, stop: int) -> None:
     place[FIELD_STOP] = start
 
 
-@kernel
+@inline_kernel
 def close_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> int:
     """Finish and file row `number`, whatever became of its reading.
 

@@ -18,6 +18,7 @@ from riata.base.arrays import I64, U8
 from riata.base.errors import Malformed, TooLarge, Unsupported
 from riata.base.limits import BODY_BYTES_MAX, FEATURES_PER_REQUEST_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.maths.hashing import NUMBER
+from riata.wire.arrow_rows import read_arrow, warm_up_arrow
 from riata.wire.codes import (
     DUPLICATE_KEY,
     HANDOVER,
@@ -33,6 +34,7 @@ from riata.wire.codes import (
 from riata.wire.encoder import EncoderConfig
 from riata.wire.joins import read_joins
 from riata.wire.json_text import read_json, read_ndjson
+from riata.wire.marks import PADDING, line_ends
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.numbers import NOT_A_NUMBER, parse_number
 from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
@@ -57,6 +59,7 @@ from riata.wire.rows import (
 from riata.wire.strict_json import Record, Refused, feature_records, hash_of, slow_json
 from riata.wire.svmlight import read_svmlight, slow_svmlight
 from riata.wire.vw_text import read_vw, slow_vw
+from riata.wire.workspace import workspace
 
 Labels = Literal["0/1", "-1/+1", "real"]
 _LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real")
@@ -82,18 +85,20 @@ class Format(NamedTuple):
     by_line: bool
 
 
+ARROW: Final = "application/vnd.apache.arrow.stream"
 _JSON: Final = Format(read_json, slow_json, by_line=False)
-_NDJSON: Final = Format(read_ndjson, slow_json, by_line=True)
+NDJSON: Final = Format(read_ndjson, slow_json, by_line=True)
 _VW: Final = Format(read_vw, slow_vw, by_line=True)
 _SVMLIGHT: Final = Format(read_svmlight, slow_svmlight, by_line=True)
-FORMATS: Final[dict[str, Format]] = {
+FORMATS: Final[dict[str, Format | None]] = {  # None: Arrow, whose rows are columns
     "application/json": _JSON,
-    "application/x-ndjson": _NDJSON,
-    "application/ndjson": _NDJSON,
-    "application/jsonl": _NDJSON,
+    "application/x-ndjson": NDJSON,
+    "application/ndjson": NDJSON,
+    "application/jsonl": NDJSON,
     "text/x-vw": _VW,
     "text/x-svmlight": _SVMLIGHT,
     "text/x-libsvm": _SVMLIGHT,
+    ARROW: None,
 }
 
 
@@ -111,7 +116,7 @@ def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[
     )
 
 
-def format_of(content_type: str) -> Format:
+def format_of(content_type: str) -> Format | None:
     """Find the reader of a Content-Type header. Raises `Unsupported`."""
     kind, *parameters = (part.strip() for part in content_type.split(";"))
     for parameter in parameters:
@@ -169,6 +174,7 @@ def warm_up() -> None:
         ("text/x-svmlight", b"1 1:1.5 2:2\n"),
     ):
         parse_examples(body, content_type, context, labelled=True)
+    warm_up_arrow(make_rules(context, labelled=True, seen=EVERY_NAME))
     parse_query([("a", "1"), ("b", "c")], context)
     if context.names is not None:
         context.names.add([1])
@@ -179,30 +185,43 @@ def _space_end(body: bytes) -> int:
     return found.end() if found else 0
 
 
-def read_body(body: bytes, form: Format, rules: Rules) -> Reading:
+def read_body(body: bytes, form: Format | None, rules: Rules) -> Reading:
     """Let the readers of `form` walk the whole body; every row then has its code. Raises as `parse_examples` does."""
+    reading, row, slow = read_arrow(body, rules) if form is None else _read_text(body, form, rules)
+    for number in np.flatnonzero(reading.sink.code[: reading.rows] == HANDOVER).tolist():
+        row = _take_slow(reading, row, number, slow(number))
+    return reading
+
+
+def _read_text(body: bytes, form: Format, rules: Rules) -> tuple[Reading, Row, Callable[[int], SlowRow | Refusal]]:
     if len(body) > BODY_BYTES_MAX:
         raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
     if body.startswith(_BYTE_ORDER_MARK):
         raise Malformed("the body begins with a byte order mark; send UTF-8 without one", "byte_order_mark")
     if form is _JSON and not body.isascii():
         _check_utf8(body)
+    work = workspace(len(body), rules.ngrams)
     # The side area takes the lower-case words of texts; they are never longer than what they were read from.
     side = len(body) + 1 if len(rules.text) else 0
-    data = np.empty(len(body) + 1 + side, np.uint8)
+    data, row = work.data[: len(body) + 1 + side + PADDING], work.row
     data[: len(body)] = np.frombuffer(body, np.uint8)
     data[len(body)] = _NEWLINE
-    ends = _line_ends(data[: len(body) + 1]) if form.by_line else np.array([0, len(body) + 1])
-    lines = len(ends) - 1 if form.by_line else len(body) // 2 + 1
-    row = make_row(row_capacity(len(body), rules.ngrams))
-    reading = Reading(data, make_sink(len(body), min(lines, ROWS_PER_REQUEST_MAX), rules.ngrams), rules)
+    ends, lines = work.ends, len(body) // 2 + 1
+    if form.by_line:
+        ends = ends[: line_ends(data, len(body) + 1, ends)]
+        lines = len(ends) - 1
+    else:
+        ends[0], ends[1] = 0, len(body) + 1
+    reading = Reading(data, work.cleared(min(lines, ROWS_PER_REQUEST_MAX)), rules)
     _raise_for(form.read(data, ends, row, reading.sink, rules), reading)
     if reading.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")
-    for number in np.flatnonzero(reading.sink.code[: reading.rows] == HANDOVER):
+
+    def slow(number: int) -> SlowRow | Refusal:
         start, stop = reading.sink.place[number, ROW_START], reading.sink.place[number, ROW_STOP]
-        row = _take_slow(reading, row, int(number), form.slow(data[start:stop].tobytes(), rules))
-    return reading
+        return form.slow(data[start:stop].tobytes(), rules)
+
+    return reading, row, slow
 
 
 def _check_utf8(body: bytes) -> None:
@@ -210,13 +229,6 @@ def _check_utf8(body: bytes) -> None:
         body.decode()
     except UnicodeDecodeError as error:
         raise Malformed(f"not valid UTF-8 at byte {error.start}", SLUGS[INVALID_UTF8][0]) from None
-
-
-def _line_ends(data: U8) -> I64:
-    newlines = np.flatnonzero(data == _NEWLINE)
-    ends = np.zeros(len(newlines) + 1, np.int64)
-    ends[1:] = newlines + 1
-    return ends
 
 
 def _raise_for(code: int, reading: Reading) -> None:

@@ -11,9 +11,10 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.maths.kernel import inline_kernel
-from riata.maths.words import leading_digits, load_word
-from riata.wire.numbers import EXACT, round_decimal
+from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.raw import peek
+from riata.maths.words import ONES, TOPS, leading_digits, load_word, trailing_zeros
+from riata.wire.numbers import EXACT, parse_number, round_decimal
 
 PLAIN_NUMBER_REACH: Final = 34  # 7 digits, the point, 3 words, and the byte after them, which is the caller's to look at
 _WORD_BYTES: Final = 8
@@ -66,3 +67,113 @@ def usual_number(data: U8, p: int) -> tuple[float, int, int]:
         if end >= 0 and (data[end] == _E_LOWER or data[end] == _E_UPPER):
             end = -1
     return value, EXACT, end
+
+
+_ZEROS = np.uint64(0x3030303030303030)
+_POINTS = np.uint64(0x1E1E1E1E1E1E1E1E)  # "." ^ "0"
+_BEYOND_NINE = np.uint64(0x7676767676767676)
+_0, _1, _7, _8, _16, _32 = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(8), np.uint64(16), np.uint64(32)
+_10, _255, _LOW = np.uint64(10), np.uint64(255), np.uint64(0xFFFFFFFF)
+_PAIRS = np.uint64(0x000000FF000000FF)
+_HUNDRED_AND_MILLION = np.uint64(100 + (1_000_000 << 32))
+_ONE_AND_TEN_THOUSAND = np.uint64(1 + (10_000 << 32))
+_HUNDRED_MILLION = np.uint64(100_000_000)
+
+
+@inline_kernel
+def join_digits(word: np.uint64) -> np.uint64:
+    """The number whose eight digits, each 0 to 9, are the bytes of `word`. Source: Lemire 2018, as `leading_digits`."""
+    pairs = word * _10 + (word >> _8)
+    return (((pairs & _PAIRS) * _HUNDRED_AND_MILLION + ((pairs >> _16) & _PAIRS) * _ONE_AND_TEN_THOUSAND) >> _32) & _LOW
+
+
+@inline_kernel
+def number_of_8(data: U8, start: int, stop: int) -> tuple[float, bool]:
+    """Read the bytes start:stop, 1 to 8 of them, as digits with at most one point inside: (value, whether they are that).
+
+    No sign, and no zero in front of another digit; for both grammars. PADDING bytes must be there from `stop` on.
+    Source: the digits are moved to the end of one word, the point is closed up, and one division rounds (Clinger 1990).
+    """
+    size = stop - start
+    word = (load_word(data, start) ^ _ZEROS) << (np.uint64(8 * (8 - size)) & np.uint64(63))
+    other = word ^ _POINTS
+    point = (other - ONES) & ~other & TOPS
+    has = point != _0
+    low = ((point & (~point + _1)) >> _7) - _1  # the bits below the point
+    word = ((word & low) << _8) | (word & ~((low << _8) | _255)) if has else word
+    places = 7 - np.int64(trailing_zeros(point) >> np.uint64(3)) if has else 0
+    first, second = peek(data, start), peek(data, start + 1)
+    good = (((word + _BEYOND_NINE) | word) & TOPS) == _0
+    good = good & (first != _DOT) & (has == (places > 0)) & ((first != _ZERO) | (second == _DOT) | (size == 1))
+    return float(np.int64(join_digits(word))) / peek(_POWERS_OF_TEN, places), good
+
+
+@inline_kernel
+def number_of_16(data: U8, start: int, stop: int) -> tuple[float, bool]:
+    """`number_of_8` for 9 to 16 bytes, whose digits are a number of at most 2^53. Source: as there, with two words."""
+    high = (load_word(data, start) ^ _ZEROS) << (np.uint64(8 * (16 - (stop - start))) & np.uint64(63))
+    low = load_word(data, stop - _WORD_BYTES) ^ _ZEROS
+    other = low ^ _POINTS
+    point = (other - ONES) & ~other & TOPS
+    places = 0
+    has = point != _0
+    if has:
+        below = ((point & (~point + _1)) >> _7) - _1
+        low = ((low & below) << _8) | (low & ~((below << _8) | _255)) | (high >> np.uint64(56))
+        high <<= _8
+        places = 7 - np.int64(trailing_zeros(point) >> np.uint64(3))
+    else:
+        other = high ^ _POINTS
+        point = (other - ONES) & ~other & TOPS
+        if point != _0:
+            below = ((point & (~point + _1)) >> _7) - _1
+            high = ((high & below) << _8) | (high & ~((below << _8) | _255))
+            places = 15 - np.int64(trailing_zeros(point) >> np.uint64(3))
+    first, second = peek(data, start), peek(data, start + 1)
+    good = ((((low + _BEYOND_NINE) | low) | ((high + _BEYOND_NINE) | high)) & TOPS) == _0
+    good = good & (first != _DOT) & (has == (0 < places < _WORD_BYTES)) & ((first != _ZERO) | (second == _DOT))
+    digits = join_digits(high) * _HUNDRED_MILLION + join_digits(low)
+    return float(np.int64(digits)) / peek(_POWERS_OF_TEN, places), good & (digits <= _EXACT_INTEGER)
+
+
+@kernel
+def any_number(data: U8, start: int, stop: int, json: bool) -> tuple[float, bool]:
+    """Read the bytes start:stop as `parse_number` does, the usual ones faster.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    start, stop : int  the number, all of it
+    json : bool        which grammar
+
+    Returns            (value, whether it is a number and exact)
+    Cost               one look at each byte
+    Source             as `parse_number`
+    """
+    value, _, end = usual_number(data, start)
+    if end == stop:
+        return value, True
+    value, status = parse_number(data, start, stop, json)
+    return value, status == EXACT
+
+
+@inline_kernel
+def number_between(data: U8, start: int, stop: int, json: bool) -> tuple[float, bool]:
+    """Read the bytes start:stop as `parse_number` does: (value, whether it is a number and exact).
+
+    PADDING bytes must be there from `stop` on, and 8 before it. Source: as for `parse_number`.
+    """
+    negative = peek(data, start) == _MINUS
+    first = start + np.int64(negative)
+    size = stop - first
+    if 0 < size <= _WORD_BYTES:
+        value, good = number_of_8(data, first, stop)
+    elif _WORD_BYTES < size <= 2 * _WORD_BYTES:
+        value, good = number_of_16(data, first, stop)
+    else:
+        value, good = 0.0, False
+    if good:
+        return (-value if negative else value), True
+    if size <= 0:
+        return 0.0, False
+    return any_number(data, start, stop, json)

@@ -36,14 +36,17 @@ from riata.base.arrays import F64, I64, U8, U32, U64
 from riata.base.limits import FEATURES_PER_REQUEST_MAX, FEATURES_PER_ROW_MAX, VALUE_ABS_MAX
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.raw import peek, poke
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.length import SMALLEST_NORMAL, normalise_l2
 from riata.wire.names import lacks
-from riata.wire.sorting import sort_keys, sort_range
+from riata.wire.sorting import RANKED_MAX, rank_keys, sort_keys, sort_range
 
 RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words of a text repeat
 
-MARKS_MAX: Final = 8
+MARKS_MAX: Final = 9
+_POSITIONS_MAX: Final = 2**18  # of delimiters; a row with more is read without
+_POSITIONS_SPARE: Final = 128
 
 # Kinds of record. The low two bits say how the name is shown, as the tags of the feature hash do.
 PLAIN: Final = 0  # name
@@ -82,6 +85,10 @@ class Row(NamedTuple):
     order: U64  # u64[m] scratch
     bucket: U64  # u64[m] scratch
     mark: I64  # i64[MARKS_MAX] small scratch of the reader, whose own module names its places
+    pair: F64  # f64[2] label and weight of the row being read
+    position: U32  # u32[...] delimiters of the row (wire.marks)
+    ranked: U32  # u32[RANKED_MAX] hashes of a short row
+    rank: U32  # u32[RANKED_MAX] where they belong
 
 
 class Sink(NamedTuple):
@@ -132,6 +139,10 @@ def make_row(capacity: int) -> Row:
         order=np.empty(capacity, np.uint64),
         bucket=np.empty(capacity, np.uint64),
         mark=np.zeros(MARKS_MAX, np.int64),
+        pair=np.empty(2),
+        position=np.empty(min(2 * capacity, _POSITIONS_MAX) + _POSITIONS_SPARE, np.uint32),
+        ranked=np.empty(RANKED_MAX, np.uint32),
+        rank=np.empty(RANKED_MAX, np.uint32),
     )
 
 
@@ -165,6 +176,10 @@ def borrow_row(row: Row) -> Row:
         borrow(row.order),
         borrow(row.bucket),
         borrow(row.mark),
+        borrow(row.pair),
+        borrow(row.position),
+        borrow(row.ranked),
+        borrow(row.rank),
     )
 
 
@@ -194,6 +209,7 @@ def borrow_rules(rules: Rules) -> Rules:
 
 
 _32 = np.uint64(32)
+_EMPTY = np.uint64(0)  # of a table of names
 _LOW = np.uint64(0xFFFFFFFF)
 
 
@@ -224,6 +240,46 @@ def repeated_key(row: Row, first: int, last: int) -> int:
                 if row.fingerprint[i] == row.bucket[k] and row.kind[i] & KEY:
                     return int(i)
     return -1
+
+
+@kernel
+def place_row(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, hashes: U32, sums: F64, start: int) -> int:
+    """Do what `sum_row` does for a short row whose hashes are all different and whose values are all within bounds.
+
+    Parameters
+    ----------
+    fingerprints : u64[>= n], values : f64[>= n]   of the records; read only
+    scratch : u32[RANKED_MAX], u32[RANKED_MAX]     overwritten
+    n : int              at most RANKED_MAX
+    hashes : u32[c], sums : f64[c]   written from `start`; room for n
+    start : int
+
+    Returns              features written; -1 where the row is of another kind, and what was written means nothing
+    Cost                 as `rank_keys`, and a few operations for each record
+    Source               this module's theory of operation
+    """
+    keys, rank = scratch
+    for i in range(n):
+        poke(keys, i, np.uint32(peek(fingerprints, i) >> _32))
+    if not rank_keys(keys, rank, n):
+        return -1
+    inside, normal = True, True
+    for i in range(n):
+        at, value = start + np.int64(peek(rank, i)), peek(values, i)
+        inside &= abs(value) <= VALUE_ABS_MAX  # false for what is not a number
+        normal &= abs(value) >= SMALLEST_NORMAL
+        poke(hashes, at, peek(keys, i))
+        poke(sums, at, value)
+    if not inside:
+        return -1
+    if normal:
+        return n
+    done = start
+    for i in range(start, start + n):
+        poke(hashes, done, peek(hashes, i))
+        poke(sums, done, peek(sums, i))
+        done += int(abs(peek(sums, i)) >= SMALLEST_NORMAL)
+    return done - start
 
 
 @kernel
@@ -274,6 +330,41 @@ def sum_row(row: Row, n: int, hashes: U32, sums: F64, start: int) -> tuple[int, 
 
 
 @kernel
+def list_new(row: Row, n: int, sink: Sink, seen: U64, number: int, lift: float, norm: float) -> None:
+    """List the records of a row whose names are not in the table of names seen.
+
+    Parameters
+    ----------
+    row : Row            n records; read only
+    n : int
+    sink : Sink          found_… and count[FOUND] are written
+    seen : u64[2^k]      the table
+    number : int         which row this is
+    lift, norm : float   what the row's values were multiplied with, and divided by
+
+    Returns              nothing
+    Cost                 one probe of the table for each record
+    Source               this module's theory of operation
+    """
+    fingerprints, values = borrow(row.fingerprint), borrow(row.value)
+    found, room, mask = int(sink.count[FOUND]), len(sink.found_value), np.uint64(len(seen) - 1)
+    for i in range(n):
+        # Most names are known, and at the first place where they can be.
+        fingerprint = peek(fingerprints, i)
+        if peek(seen, np.int64(fingerprint & mask)) == fingerprint and fingerprint != _EMPTY:
+            continue
+        if values[i] != 0.0 and found < room and lacks(seen, fingerprint):
+            sink.found_fingerprint[found] = fingerprint
+            sink.found_value[found] = values[i] * lift / norm
+            sink.found_row[found] = number
+            sink.found_kind[found] = row.kind[i]
+            for k in range(4):
+                sink.found_span[found, k] = row.span[i, k]
+            found += 1
+    sink.count[FOUND] = found
+
+
+@inline_kernel
 def finish_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> tuple[int, int]:
     """Turn the n records of `row` into features of row `number` and append them to `sink`.
 
@@ -290,7 +381,11 @@ def finish_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> tuple
     Source               this module's theory of operation
     """
     start = int(sink.count[FEATURES])
-    code, done = sum_row(row, n, sink.hash, sink.value, start)
+    code, done = OK, -1
+    if n <= RANKED_MAX and start + n <= len(sink.hash):
+        done = place_row(row.fingerprint, row.value, (row.ranked, row.rank), n, sink.hash, sink.value, start)
+    if done < 0:
+        code, done = sum_row(row, n, sink.hash, sink.value, start)
     if code != OK:
         return code, done
     stop = start + done
@@ -301,18 +396,7 @@ def finish_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> tuple
     sink.place[number, BEGIN] = start
     sink.place[number, END] = stop
     if len(rules.seen) > 0:
-        found = int(sink.count[FOUND])
-        fingerprints, values, seen, room = row.fingerprint, row.value, rules.seen, len(sink.found_value)
-        for i in range(n):
-            if values[i] != 0.0 and found < room and lacks(seen, fingerprints[i]):
-                sink.found_fingerprint[found] = fingerprints[i]
-                sink.found_value[found] = values[i] * lift / norm
-                sink.found_row[found] = number
-                sink.found_kind[found] = row.kind[i]
-                for k in range(4):
-                    sink.found_span[found, k] = row.span[i, k]
-                found += 1
-        sink.count[FOUND] = found
+        list_new(row, n, sink, rules.seen, number, lift, norm)
     return OK, 0
 
 

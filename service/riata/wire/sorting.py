@@ -10,9 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import U64
+from riata.base.arrays import U32, U64
 from riata.maths.kernel import kernel
+from riata.maths.raw import peek, poke
 
+RANKED_MAX: Final = 160  # keys that are compared each with each; a multiple of _AT_ONCE
+_AT_ONCE: Final = 16
+_LAST = np.uint32(0xFFFFFFFF)
+_NONE = np.uint32(0)
 _BUCKETS: Final = 256
 _TOP_BYTE = np.uint64(56)
 _INSERT_MAX: Final = 32  # insertion sort wins below about this length
@@ -130,3 +135,37 @@ def sort_keys(keys: U64, scratch: U64, n: int) -> None:
             start = ends[b]
     for i in range(n):
         keys[i] = scratch[i]
+
+
+@kernel
+def rank_keys(keys: U32, rank: U32, n: int) -> bool:
+    """Count, for each of n keys, how many are below it: where it belongs, if all are different.
+
+    Parameters
+    ----------
+    keys : u32[RANKED_MAX]   overwritten from n
+    rank : u32[RANKED_MAX]   written
+    n : int                  at most RANKED_MAX
+
+    Returns              whether all keys are different
+    Cost                 n * n comparisons without a branch, many at a time: for up to RANKED_MAX keys less than sorting them
+    Source               sorting by counting comparisons (Knuth 1998, section 5.2, Algorithm C)
+    """
+    size = (n + _AT_ONCE - 1) // _AT_ONCE * _AT_ONCE
+    for i in range(n, size):
+        poke(keys, i, _LAST)
+    for i in range(size):
+        poke(rank, i, _NONE)
+    for j in range(0, size, 8):
+        a, b, c, d = peek(keys, j), peek(keys, j + 1), peek(keys, j + 2), peek(keys, j + 3)
+        e, f, g, h = peek(keys, j + 4), peek(keys, j + 5), peek(keys, j + 6), peek(keys, j + 7)
+        for i in range(size):
+            key = peek(keys, i)
+            below = np.uint32(a < key) + np.uint32(b < key) + np.uint32(c < key) + np.uint32(d < key)
+            below += np.uint32(e < key) + np.uint32(f < key) + np.uint32(g < key) + np.uint32(h < key)
+            poke(rank, i, np.uint32(peek(rank, i) + below))
+    total = 0
+    for i in range(n):
+        total += np.int64(peek(rank, i))
+    # Keys that are equal share the lowest of their ranks, so the sum tells.
+    return bool(2 * total == n * (n - 1))

@@ -21,7 +21,7 @@ import numpy as np
 from riata.base.arrays import I64, U8
 from riata.maths.borrow import borrow
 from riata.maths.hashing import NUMBER, hash_name
-from riata.maths.kernel import kernel
+from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.words import leading_digits, load_word
 from riata.wire.codes import (
     BAD_INDEX,
@@ -37,11 +37,13 @@ from riata.wire.codes import (
     TOO_MANY_IN_ROW,
     TOO_MANY_ROWS,
 )  # fmt: skip
-from riata.wire.lines import COLON, blame, close_row, is_space, line_span, open_row, read_label, skip_spaces, word_end
+from riata.wire.lines import COLON, SPACE, blame, close_row, is_space, line_span, open_row, read_label, skip_spaces, word_end
+from riata.wire.marks import SVMLIGHT, mark_row
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_prefix, take_digits
 from riata.wire.plain_numbers import usual_number
 from riata.wire.rows import AT, KEY, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
 from riata.wire.slow_lines import slow_svmlight as slow_svmlight
+from riata.wire.usual_lines import LEFT, usual_svmlight
 
 HASH: Final = 35
 _WORD_BYTES: Final = 8
@@ -75,12 +77,16 @@ def read_svmlight(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> in
         if number >= len(sink.code):
             return TOO_MANY_ROWS
         open_row(sink, number, start, stop)
-        comment = stop
-        if holds_hash(data, start, stop):
-            comment = start
-            while data[comment] != HASH:
-                comment += 1
-        n = read_pairs(data, start, comment, row, sink, rules, number)
+        n = LEFT
+        if mark_row(data, start, stop, SVMLIGHT, row.position) > 0:
+            n = read_usual(data, start, stop, row, sink, rules, number)
+        if n == LEFT:
+            comment = stop
+            if holds_hash(data, start, stop):
+                comment = start
+                while data[comment] != HASH:
+                    comment += 1
+            n = read_pairs(data, start, comment, row, sink, rules, number)
         code = close_row(row, n, sink, rules, number)
         if code == TOO_MANY_FEATURES:
             return TOO_MANY_FEATURES
@@ -89,6 +95,36 @@ def read_svmlight(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> in
         number += 1
         sink.count[ROWS] = number
     return OK
+
+
+@inline_kernel
+def read_usual(data: U8, start: int, stop: int, row: Row, sink: Sink, rules: Rules, number: int) -> int:
+    """Read the label and the features of a usual line.
+
+    Parameters
+    ----------
+    data : u8[...]     the body
+    start, stop : int  first byte that is no space; end of the line
+    row : Row          `position` as for `usual_svmlight`; records are written
+    sink : Sink        label[number] is written
+    rules : Rules      key, labels and labelled
+    number : int
+
+    Returns            how many records, or LEFT
+    Cost               as `usual_svmlight`
+    Source             this module's theory of operation
+    """
+    end = np.int64(row.position[0])
+    if end < stop and data[end] == COLON:
+        return LEFT if rules.labelled else usual_svmlight(data, start, stop, row, 0, rules)
+    if end < stop and data[end] != SPACE:
+        return LEFT
+    if rules.labelled:
+        label, fault = read_label(data, start, end, rules)
+        if fault != OK:
+            return LEFT
+        sink.label[number] = label
+    return usual_svmlight(data, end + 1, stop, row, 1, rules)
 
 
 @kernel

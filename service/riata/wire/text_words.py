@@ -29,6 +29,7 @@ IDENTITY_START: Final = 5
 IDENTITY_STOP: Final = 6
 BLAME_INSIDE: Final = 7  # 1 while the name to blame is a feature's
 MARKS: Final = 8
+WINDOW: Final = 8  # how far ahead delimiters are looked for where no newline ends a row
 
 
 @inline_kernel

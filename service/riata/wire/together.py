@@ -22,7 +22,7 @@ from riata.base.arrays import I64
 from riata.base.errors import Unsupported
 from riata.wire.batch import Batch, select_rows
 from riata.wire.names import NO_NAMES, Names
-from riata.wire.parse import FORMATS, Context, Format, format_of, make_rules, read_body
+from riata.wire.parse import NDJSON, Context, Format, format_of, make_rules, read_body
 from riata.wire.parsed import ID_BYTES, accepted, make_batch, new_names
 from riata.wire.rows import ROW_START
 
@@ -30,7 +30,6 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n"
 _TYPES_KEPT: Final = 64  # ways to write a Content-Type
 _OBJECT: Final = 0x7B  # {
-_LINES: Final = FORMATS["application/x-ndjson"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def lines_of(body: bytes, content_type: str) -> tuple[Format, bytes] | None:
     text = body.strip(_SPACE)
     if not text or text[0] != _OBJECT or b"\n" in text or not _is_utf8(text):
         return None
-    return _LINES, text
+    return NDJSON, text
 
 
 def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Together:

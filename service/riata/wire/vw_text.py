@@ -32,7 +32,7 @@ from riata.base.arrays import I64, U8
 from riata.base.limits import WEIGHT_MAX
 from riata.maths.borrow import borrow
 from riata.maths.hashing import FIELD_NAMESPACE, hash_name
-from riata.maths.kernel import kernel
+from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.codes import (
     BAD_WEIGHT,
     BASE_NOT_SUPPORTED,
@@ -45,9 +45,11 @@ from riata.wire.codes import (
     TOO_MANY_ROWS,
 )  # fmt: skip
 from riata.wire.lines import blame, close_row, is_ascii, is_space, line_span, open_row, read_label, skip_spaces, word_end
+from riata.wire.marks import VW, mark_row
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
 from riata.wire.rows import AT, EQUALS, NAMESPACE, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
 from riata.wire.slow_lines import slow_vw as slow_vw
+from riata.wire.usual_lines import LEFT, usual_vw
 from riata.wire.vw_tokens import BAR, read_feature, read_namespace
 
 QUOTE: Final = 39
@@ -79,14 +81,17 @@ def read_vw(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
         if number >= len(sink.code):
             return TOO_MANY_ROWS
         open_row(sink, number, start, stop)
-        n = -HANDOVER
-        if is_ascii(data, start, stop):
-            bar = start
-            while bar < stop and data[bar] != BAR:
-                bar += 1
-            n = read_front(data, start, bar, sink, rules, number)
-            if n == 0:
-                n = read_namespaces(data, bar, stop, row, rules, sink.place[number])
+        bar = start
+        while bar < stop and data[bar] != BAR:
+            bar += 1
+        n = LEFT
+        if mark_row(data, start, stop, VW, row.position) > 0:
+            n = usual_vw(data, bar, stop, row, rules)
+            if n >= 0:
+                code = read_front(data, start, bar, sink, rules, number)
+                n = code if code < 0 else n
+        if n == LEFT:
+            n = read_any(data, start, bar, stop, row, sink, rules, number)
         if close_row(row, n, sink, rules, number) == TOO_MANY_FEATURES:
             return TOO_MANY_FEATURES
         number += 1
@@ -95,6 +100,29 @@ def read_vw(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
 
 
 @kernel
+def read_any(data: U8, start: int, bar: int, stop: int, row: Row, sink: Sink, rules: Rules, number: int) -> int:
+    """Read one line, whatever it is.
+
+    Parameters
+    ----------
+    data : u8[...]     the body
+    start, bar, stop : int   first byte of the line; its first bar; its end
+    row : Row          records are written
+    sink : Sink        label[number] and weight[number] are written, and who is to blame
+    rules : Rules
+    number : int
+
+    Returns            how many records, or minus a code
+    Cost               two looks at each byte, one hash for each feature
+    Source             this module's theory of operation
+    """
+    if not is_ascii(data, start, stop):
+        return -HANDOVER
+    n = read_front(data, start, bar, sink, rules, number)
+    return n if n < 0 else read_namespaces(data, bar, stop, row, rules, sink.place[number])
+
+
+@inline_kernel
 def read_front(data: U8, start: int, bar: int, sink: Sink, rules: Rules, number: int) -> int:
     """Read what stands before the first bar.
 

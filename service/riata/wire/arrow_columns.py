@@ -1,0 +1,203 @@
+"""The columns of examples in an Arrow stream: which there are, of which types, and their values as arrays of ours.
+
+    names    list<string>                 or   indices   list<uint32 | uint64>       exactly one of the two
+    values   list<float | double>
+    label    any number or bool           asked for where rows are learnt; null is absent
+    weight   any number                   may be left out; null is absent
+    event_id string                       may be left out; null is absent
+
+Lists and strings may be the large ones. Lists hold no nulls. Offsets are checked here: increasing, and inside what they point to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, I64, U64
+from riata.base.errors import Malformed, TooLarge, nearest
+from riata.base.limits import ROWS_PER_REQUEST_MAX
+from riata.wire.arrow_message import Field, Frame, bad, read_stream
+
+COLUMNS: Final = ("names", "indices", "values", "label", "weight", "event_id")
+_SLUG: Final = "arrow_columns"
+_INT, _FLOAT, _TEXT, _BOOL, _LIST, _LARGE_TEXT, _LARGE_LIST = 2, 3, 5, 6, 12, 20, 21
+_FLOATS: Final = {1: "<f4", 2: "<f8"}
+_SHOWN_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Strings: string i is body[ends[i]:ends[i + 1]], ends being i64[n + 1]; null where not given."""
+
+    ends: I64
+    given: BOOL
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of n rows.
+
+    name_list, value_list : i64[n + 1]   row i has the items list[i]:list[i + 1]
+    names   : i64[k + 1] or None         name i is body[names[i]:names[i + 1]]
+    indices : u64[k] or None             in place of names
+    values  : f64[m]
+    label, weight : f64[n] or None       NaN where null
+    event_id : Texts or None
+    """
+
+    rows: int
+    name_list: I64
+    value_list: I64
+    names: I64 | None
+    indices: U64 | None
+    values: F64
+    label: F64 | None
+    weight: F64 | None
+    event_id: Texts | None
+
+
+def read_columns(body: bytes) -> Columns:
+    """Read a stream's columns. Raises `Malformed` and `TooLarge`."""
+    fields, frame = read_stream(body)
+    names = [field.name for field in fields]
+    for name in names:
+        if name not in COLUMNS:
+            raise _wrong(name, f"unknown column; {nearest(name[:_SHOWN_MAX], COLUMNS)}")
+        if names.count(name) > 1:
+            raise _wrong(name, "this column comes twice")
+    if ("names" in names) == ("indices" in names) or "values" not in names:
+        raise Malformed("expected the columns names or indices, and values", _SLUG)
+    if frame.rows > ROWS_PER_REQUEST_MAX:
+        raise TooLarge(f"a request has at most {ROWS_PER_REQUEST_MAX} rows", "too_many_rows")
+    reader = _Reader(body, frame)
+    read = {field.name: reader.column(field) for field in fields}
+    reader.end()
+    first, items = read["names" if "names" in names else "indices"]
+    value_list, values = read["values"]
+    return Columns(
+        rows=frame.rows,
+        name_list=first,
+        value_list=value_list,
+        names=items if "names" in names else None,
+        indices=items if "indices" in names else None,
+        values=values,
+        label=read.get("label"),
+        weight=read.get("weight"),
+        event_id=read.get("event_id"),
+    )
+
+
+def _wrong(name: str, why: str) -> Malformed:
+    shown = "".join(c if c.isprintable() else "\ufffd" for c in name[:_SHOWN_MAX])
+    return Malformed(f"{shown}: {why}", _SLUG)
+
+
+class _Reader:
+    """Takes nodes and buffers off a frame, in the order in which the format lists them."""
+
+    def __init__(self, body: bytes, frame: Frame) -> None:
+        self._body = body
+        self._frame = frame
+        self._node = 0
+        self._buffer = 0
+
+    def end(self) -> None:
+        if self._node != len(self._frame.nodes) or self._buffer != len(self._frame.buffers):
+            raise bad("more arrays than its schema has columns")
+
+    def column(self, field: Field) -> Any:
+        """The values of a column: lists as (offsets, items), strings as `Texts`, numbers as f64[n]."""
+        if field.name in ("names", "indices", "values"):
+            return self._list(field)
+        length, nulls = self._take_node(field.name, self._frame.rows)
+        given = self._validity(field.name, length, nulls)
+        if field.name == "event_id":
+            if field.kind not in (_TEXT, _LARGE_TEXT):
+                raise _wrong(field.name, "expected strings")
+            return Texts(self._ends(field, length), given)
+        values = self._numbers(field, length).astype(np.float64)
+        values[np.isnan(values)] = np.inf  # no number is refused like one out of bounds; NaN stands for null from here on
+        values[~given] = np.nan
+        return values
+
+    def _list(self, field: Field) -> tuple[I64, Any]:
+        if field.kind not in (_LIST, _LARGE_LIST) or len(field.children) != 1:
+            raise _wrong(field.name, "expected lists")
+        length, nulls = self._take_node(field.name, self._frame.rows)
+        self._validity(field.name, length, 0)
+        offsets = self._offsets(field, length)
+        item = field.children[0]
+        count, item_nulls = self._take_node(field.name, None)
+        if nulls or item_nulls:
+            raise _wrong(field.name, "its lists hold no nulls; leave the feature out")
+        self._validity(field.name, count, 0)
+        if length and not (offsets[0] >= 0 and offsets[-1] <= count and bool((offsets[1:] >= offsets[:-1]).all())):
+            raise bad(f"the offsets of {field.name} do not increase, or point outside")
+        if field.name == "names":
+            if item.kind not in (_TEXT, _LARGE_TEXT):
+                raise _wrong(field.name, "expected lists of strings")
+            return offsets, self._ends(item._replace(name="names"), count)
+        if field.name == "values":
+            if item.kind != _FLOAT:
+                raise _wrong(field.name, "expected lists of float or double")
+            return offsets, self._numbers(item._replace(name="values"), count).astype(np.float64)
+        if item.kind != _INT or item.detail not in ((32, 0), (64, 0)):
+            raise _wrong(field.name, "expected lists of uint32 or uint64")
+        return offsets, self._numbers(item._replace(name="indices"), count).astype(np.uint64)
+
+    def _take_node(self, name: str, rows: int | None) -> tuple[int, int]:
+        if self._node == len(self._frame.nodes):
+            raise bad("fewer arrays than its schema has columns")
+        length, nulls = self._frame.nodes[self._node]
+        self._node += 1
+        if length < 0 or not 0 <= nulls <= length or (rows is not None and length != rows):
+            raise bad(f"the length of {name} does not fit")
+        return length, nulls
+
+    def _take(self, name: str, item: str, count: int) -> np.ndarray[Any, Any]:
+        """`count` items of the next buffer, which may be longer; what it points to is in the body."""
+        if self._buffer == len(self._frame.buffers):
+            raise bad("fewer buffers than its columns have")
+        start, size = self._frame.buffers[self._buffer]
+        self._buffer += 1
+        if count * np.dtype(item).itemsize > size:
+            raise bad(f"a buffer of {name} is too short")
+        return np.frombuffer(self._body, item, count, start)
+
+    def _validity(self, name: str, length: int, nulls: int) -> BOOL:
+        bits = self._take(name, "u1", (length + 7) // 8 if nulls else 0)
+        if not nulls:
+            return np.ones(length, bool)
+        given = np.unpackbits(bits, count=length, bitorder="little").astype(bool)
+        if int(given.sum()) != length - nulls:
+            raise bad(f"the nulls of {name} are not as many as it says")
+        return given
+
+    def _offsets(self, field: Field, length: int) -> I64:
+        """i64[length + 1]; a column without rows may have no offsets at all."""
+        item = "<i8" if field.kind in (_LARGE_LIST, _LARGE_TEXT) else "<i4"
+        if length == 0:
+            self._take(field.name, item, 0)
+            return np.zeros(1, np.int64)
+        return self._take(field.name, item, length + 1).astype(np.int64)
+
+    def _ends(self, field: Field, length: int) -> I64:
+        offsets = self._offsets(field, length)
+        self._take(field.name, "u1", 0)
+        start, size = self._frame.buffers[self._buffer - 1]
+        if not (offsets[0] >= 0 and offsets[-1] <= size and bool((offsets[1:] >= offsets[:-1]).all())):
+            raise bad(f"the offsets of {field.name} do not increase, or point outside")
+        return offsets + start
+
+    def _numbers(self, field: Field, count: int) -> np.ndarray[Any, Any]:
+        if field.kind == _BOOL and field.name == "label":
+            bits = self._take(field.name, "u1", (count + 7) // 8)
+            return np.unpackbits(bits, count=count, bitorder="little")
+        if field.kind == _FLOAT and field.detail[0] in _FLOATS:
+            return self._take(field.name, _FLOATS[field.detail[0]], count)
+        if field.kind == _INT and field.detail[0] in (8, 16, 32, 64):
+            return self._take(field.name, f"<{'i' if field.detail[1] else 'u'}{field.detail[0] // 8}", count)
+        raise _wrong(field.name, "expected numbers: int, float or double")

@@ -1,0 +1,188 @@
+"""The two messages of an Arrow stream that this house reads: a schema, and one record batch.
+
+Theory of operation
+    A stream is a row of messages, each 0xFFFFFFFF, the length of its metadata as i32, the metadata, and a body whose length the
+    metadata tells. Metadata is a FlatBuffer: tables that say, in a table of their own, where each of their fields is, and
+    vectors with their length in front. Every read below names its place and is checked against the bytes that are there, so
+    nothing that a stream claims is believed, and nothing is allocated by its word.
+
+    What is refused: big-endian streams, dictionaries, compressed buffers (a few bytes of one can claim any length), more than one
+    record batch, and anything behind the stream.
+
+Source: Apache Arrow columnar format 1.5, "Serialization and interprocess communication"; FlatBuffers internals.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from riata.base.errors import Malformed
+
+SLUG: Final = "bad_arrow"
+_MARK: Final = b"\xff\xff\xff\xff"
+_END: Final = _MARK + bytes(4)
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+_INT: Final = 2  # the type whose table has a second field that matters: whether it is signed
+_COLUMNS_MAX: Final = 16
+_HEAD_BYTES: Final = 8
+_BUFFER_BYTES: Final = 16  # of a Buffer, and of a FieldNode: two i64
+
+
+def bad(why: str) -> Malformed:
+    """The error of a stream that cannot be read."""
+    return Malformed(f"not an Arrow stream that is read here: {why}", SLUG)
+
+
+class Field(NamedTuple):
+    """A column, or the items of one: its name, the number of its type in the format, what else the type says, its children."""
+
+    name: str
+    kind: int
+    detail: tuple[int, int]  # Int: bits and whether signed; FloatingPoint: precision (1 single, 2 double)
+    children: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A record batch: its rows; (length, nulls) of every array, depth first; (start, bytes) of every buffer in the stream."""
+
+    rows: int
+    nodes: list[tuple[int, int]]
+    buffers: list[tuple[int, int]]
+
+
+class _Metadata:
+    """Checked reads from one message's metadata."""
+
+    def __init__(self, held: bytes) -> None:
+        self.held = held
+
+    def read(self, form: str, at: int) -> int:
+        """One number. Raises `Malformed` where it is not there."""
+        if not 0 <= at <= len(self.held) - struct.calcsize(form):
+            raise bad("metadata points outside itself")
+        return int(struct.unpack_from(form, self.held, at)[0])
+
+    def jump(self, at: int) -> int:
+        """Where the offset at `at` points."""
+        return at + self.read("<I", at)
+
+    def place(self, table: int, field: int) -> int:
+        """Where a field of a table is; 0 where it is absent."""
+        vtable = table - self.read("<i", table)
+        entry = 4 + 2 * field
+        if entry + 2 > self.read("<H", vtable):
+            return 0
+        offset = self.read("<H", vtable + entry)
+        return table + offset if offset else 0
+
+    def number(self, table: int, field: int, form: str, otherwise: int = 0) -> int:
+        """A number in a table."""
+        at = self.place(table, field)
+        return self.read(form, at) if at else otherwise
+
+    def table(self, table: int, field: int) -> int:
+        """A table in a table; 0 where it is absent."""
+        at = self.place(table, field)
+        return self.jump(at) if at else 0
+
+    def vector(self, table: int, field: int, item_bytes: int) -> tuple[int, int]:
+        """Where the items of a vector begin, and how many there are."""
+        at = self.place(table, field)
+        if not at:
+            return 0, 0
+        at = self.jump(at)
+        count = self.read("<I", at)
+        if count * item_bytes > len(self.held) - at - 4:
+            raise bad("a vector is longer than its metadata")
+        return at + 4, count
+
+    def text(self, table: int, field: int) -> str:
+        """A string, shown as far as it is UTF-8."""
+        at, count = self.vector(table, field, 1)
+        return self.held[at : at + count].decode("utf-8", "replace")
+
+
+def read_stream(body: bytes) -> tuple[list[Field], Frame]:
+    """Read a stream of one record batch. Raises `Malformed`."""
+    metadata, header, at, size = _message(body, 0, _SCHEMA, "a schema")
+    fields = _schema(metadata, header)
+    metadata, header, at, size = _message(body, at + size, _BATCH, "a record batch")
+    frame = _batch(metadata, header, at, size)
+    rest = body[at + size :]
+    if rest[: len(_END)] == _END and len(rest) > len(_END):
+        raise bad("there are bytes behind its end")
+    if rest and rest[: len(_END)] != _END:
+        raise bad("more than one record batch, or bytes behind it; send one batch a request")
+    return fields, frame
+
+
+def _message(body: bytes, at: int, wanted: int, called: str) -> tuple[_Metadata, int, int, int]:
+    """Metadata, its header table, and where the message's body begins and how long it is."""
+    head = body[at : at + _HEAD_BYTES]
+    if len(head) < _HEAD_BYTES or head[:4] != _MARK:
+        raise bad(f"expected {called} at byte {at}")
+    size = int.from_bytes(head[4:], "little", signed=True)
+    start = at + _HEAD_BYTES
+    if size <= 0 or size > len(body) - start:
+        raise bad(f"the stream ends inside {called}" if size > 0 else f"expected {called} at byte {at}")
+    metadata = _Metadata(body[start : start + size])
+    message = metadata.jump(0)
+    kind, length = metadata.number(message, 1, "<B"), metadata.number(message, 3, "<q")
+    if kind == _DICTIONARY:
+        raise bad("dictionaries are not read; cast the column to its values")
+    header = metadata.table(message, 2)
+    if kind != wanted or not header:
+        raise bad(f"expected {called} at byte {at}")
+    if not 0 <= length <= len(body) - start - size:
+        raise bad(f"the stream ends inside {called}")
+    return metadata, header, start + size, length
+
+
+def _schema(metadata: _Metadata, schema: int) -> list[Field]:
+    if metadata.number(schema, 0, "<h") != 0:
+        raise bad("big-endian")
+    return [_field(metadata, at, 0) for at in _tables(metadata, schema, 1)]
+
+
+def _tables(metadata: _Metadata, table: int, field: int) -> list[int]:
+    at, count = metadata.vector(table, field, 4)
+    if count > _COLUMNS_MAX:
+        raise bad(f"more than {_COLUMNS_MAX} columns")
+    return [metadata.jump(at + 4 * i) for i in range(count)]
+
+
+def _field(metadata: _Metadata, field: int, depth: int) -> Field:
+    name = metadata.text(field, 0)
+    if metadata.table(field, 4):
+        raise bad(f"column {name[:64]!r} is a dictionary; cast it to its values")
+    kind, about = metadata.number(field, 2, "<B"), metadata.table(field, 3)
+    detail = (0, 0)
+    if about:
+        detail = (metadata.number(about, 0, "<h"), metadata.number(about, 1, "<B") if kind == _INT else 0)
+    children = tuple(_field(metadata, at, depth + 1) for at in _tables(metadata, field, 5)) if depth < 1 else ()
+    return Field(name, kind, detail, children)
+
+
+def _batch(metadata: _Metadata, batch: int, start: int, size: int) -> Frame:
+    if metadata.table(batch, 3):
+        raise bad("its buffers are compressed; send them as they are")
+    nodes_at, nodes = metadata.vector(batch, 1, _BUFFER_BYTES)
+    buffers_at, buffers = metadata.vector(batch, 2, _BUFFER_BYTES)
+    spans = [(metadata.read("<q", at), metadata.read("<q", at + 8)) for at in _places(buffers_at, buffers)]
+    for offset, length in spans:
+        if offset < 0 or length < 0 or offset + length > size:
+            raise bad("a buffer lies outside its message")
+    return Frame(
+        rows=metadata.number(batch, 0, "<q"),
+        nodes=[(metadata.read("<q", at), metadata.read("<q", at + 8)) for at in _places(nodes_at, nodes)],
+        buffers=[(start + offset, length) for offset, length in spans],
+    )
+
+
+def _places(at: int, count: int) -> range:
+    if count > 4 * _COLUMNS_MAX:
+        raise bad("more buffers than its columns have")
+    return range(at, at + _BUFFER_BYTES * count, _BUFFER_BYTES)

@@ -1,0 +1,285 @@
+"""Arrow bodies to features: what the columns hold becomes the records that every reader leaves, in one compiled pass.
+
+Theory of operation
+    Names stand in the body one behind another, so the records' spans point there. An index is the feature that svmlight calls
+    so: its decimal digits are its name. They are written into the side area behind the body first, and from there on they
+    are names.
+
+    A row is refused for its label, its weight or its event id, in this order, before its features are looked at. Rows
+    with a name that is not plain ASCII are left to `slow_row`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, I64, U8, U64
+from riata.base.errors import Malformed, TooLarge
+from riata.base.limits import (
+    BODY_BYTES_MAX,
+    EVENT_ID_BYTES_MAX,
+    FEATURES_PER_REQUEST_MAX,
+    LABEL_ABS_MAX,
+    NAME_BYTES_MAX,
+    WEIGHT_MAX,
+)
+from riata.maths.borrow import borrow
+from riata.maths.hashing import NUMBER, hash_usual
+from riata.maths.kernel import kernel
+from riata.wire.arrow_columns import Columns, Texts, read_columns
+from riata.wire.codes import (
+    BAD_EVENT_ID,
+    BAD_INDEX,
+    BAD_LABEL,
+    BAD_NAME,
+    BAD_WEIGHT,
+    DUPLICATE_INDEX,
+    DUPLICATE_KEY,
+    HANDOVER,
+    INVALID_UTF8,
+    LABEL_NOT_ALLOWED,
+    LENGTHS_DIFFER,
+    MISSING_LABEL,
+    NAME_TOO_LONG,
+    OK,
+    TOO_MANY_FEATURES,
+    TOO_MANY_IN_ROW,
+)  # fmt: skip
+from riata.wire.json_scan import DELETE, SPACE
+from riata.wire.marks import PADDING
+from riata.wire.parsed import Reading
+from riata.wire.rows import (
+    FIELD_START,
+    FIELD_STOP,
+    ID_START,
+    ID_STOP,
+    IN_FEATURES,
+    KEY,
+    PLAIN,
+    ROW_START,
+    ROWS,
+    Refusal,
+    Row,
+    Rules,
+    Sink,
+    SlowRow,
+    borrow_row,
+    borrow_rules,
+    borrow_sink,
+    finish_row,
+    make_row,
+    make_sink,
+    row_capacity,
+)  # fmt: skip
+from riata.wire.strict_json import Record, Refused, feature_records
+
+_DIGITS_MAX = 20  # of a number below 2^64
+_INDEX_MAX = np.uint64(2**63 - 1)
+_10 = np.uint64(10)
+_HIGH = 0x80
+
+
+@kernel
+def write_digits(indices: U64, data: U8, at: int, ends: I64) -> None:
+    """Write numbers in decimal, one behind another.
+
+    Parameters
+    ----------
+    indices : u64[k]     read only
+    data : u8[...]       written from `at`; 20 bytes of room for each
+    at : int
+    ends : i64[k + 1]    written: number i is data[ends[i]:ends[i + 1]]
+
+    Returns              nothing
+    Cost                 one division a digit
+    Source               place values
+    """
+    ends[0] = at
+    for i in range(len(indices)):
+        left, size = indices[i], 1
+        while left >= _10:
+            left //= _10
+            size += 1
+        left = indices[i]
+        for p in range(at + size - 1, at - 1, -1):
+            data[p] = np.uint8(48 + left % _10)
+            left //= _10
+        at += size
+        ends[i + 1] = at
+
+
+@kernel
+def name_code(data: U8, start: int, stop: int) -> int:
+    """Say what is wrong with a name.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    start, stop : int
+
+    Returns            OK, BAD_NAME, NAME_TOO_LONG, or HANDOVER where it is not plain ASCII
+    Cost               one look at each byte
+    Source             the rule of names, as wire.json_features has it
+    """
+    code = OK if start < stop else BAD_NAME
+    for p in range(start, stop):
+        if data[p] >= _HIGH:
+            return HANDOVER
+        if data[p] < SPACE or data[p] == DELETE:
+            code = BAD_NAME
+    return NAME_TOO_LONG if code == OK and stop - start > NAME_BYTES_MAX else code
+
+
+@kernel
+def read_lists(data: U8, lists: tuple[I64, I64, I64], values: F64, indexed: bool, row: Row, sink: Sink, rules: Rules) -> int:
+    """Read the features of every row that is not refused yet.
+
+    Parameters
+    ----------
+    data : u8[...]       the body, and the side area; PADDING bytes behind
+    lists : i64[n + 1] names of row i, i64[n + 1] its values, i64[k + 1] where names begin and end in `data`
+    values : f64[m]      read only
+    indexed : bool       whether names are digits: they are right then, and one that comes twice is an index
+    row : Row            scratch
+    sink : Sink          code[:n] is OK where a row is to be read
+    rules : Rules
+
+    Returns              OK, or TOO_MANY_FEATURES, which ends the reading
+    Cost                 one hash for each feature
+    Source               this module's theory of operation
+    """
+    data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
+    name_list, value_list, ends = borrow(lists[0]), borrow(lists[1]), borrow(lists[2])
+    fingerprint, value, kind, span = row.fingerprint, row.value, row.kind, row.span
+    for number in range(len(name_list) - 1):
+        sink.count[ROWS] = number + 1
+        if sink.code[number] != OK:
+            continue
+        first, n = name_list[number], name_list[number + 1] - name_list[number]
+        code = OK
+        if value_list[number + 1] - value_list[number] != n:
+            code = LENGTHS_DIFFER
+        elif n > len(value):
+            code = TOO_MANY_IN_ROW
+        i = 0
+        while i < n and code == OK:
+            start, stop = ends[first + i], ends[first + i + 1]
+            span[i, 0], span[i, 1], span[i, 2], span[i, 3] = start, start, start, stop
+            code = OK if indexed else name_code(data, start, stop)
+            fingerprint[i] = hash_usual(data, start, stop, rules.key, NUMBER)
+            value[i] = values[value_list[number] + i]
+            kind[i] = PLAIN | KEY
+            i += 1
+        if code == OK:
+            code, i = finish_row(row, n, sink, rules, number)
+            i += 1
+        if code == TOO_MANY_FEATURES:
+            return TOO_MANY_FEATURES
+        if code not in (OK, LENGTHS_DIFFER) and i > 0:
+            sink.place[number, FIELD_START], sink.place[number, FIELD_STOP] = span[i - 1, 2], span[i - 1, 3]
+            sink.place[number, IN_FEATURES] = 1
+        sink.code[number] = DUPLICATE_INDEX if indexed and code == DUPLICATE_KEY else code
+    return OK
+
+
+def read_arrow(body: bytes, rules: Rules) -> tuple[Reading, Row, Callable[[int], SlowRow | Refusal]]:
+    """Read a body: what became of it, the scratch of rows, and the slow lane of the rows that are left at HANDOVER.
+
+    Raises `Malformed` and `TooLarge`.
+    """
+    if len(body) > BODY_BYTES_MAX:
+        raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
+    columns = read_columns(body)
+    if columns.rows == 0:
+        raise Malformed("the body holds no rows", "empty_body")
+    items = len(columns.names) - 1 if columns.names is not None else len(columns.indices) if columns.indices is not None else 0
+    if items > FEATURES_PER_REQUEST_MAX:
+        raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
+    side = _DIGITS_MAX * items if columns.names is None else 0
+    data = np.zeros(len(body) + side + PADDING, np.uint8)
+    data[: len(body)] = np.frombuffer(body, np.uint8)
+    ends = columns.names
+    if ends is None:
+        ends = np.empty(items + 1, np.int64)
+        write_digits(columns.indices, data, len(body), ends)
+    reading = Reading(data, make_sink(2 * items, columns.rows, 1), rules)
+    _judge(reading, columns)
+    row = make_row(row_capacity(2 * items, 1))
+    lists = (columns.name_list, columns.value_list, ends)
+    if read_lists(data, lists, columns.values, columns.names is None, row, reading.sink, rules) == TOO_MANY_FEATURES:
+        raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
+    return reading, row, lambda number: slow_row(columns, ends, number, reading)
+
+
+def _judge(reading: Reading, columns: Columns) -> None:
+    """Labels, weights, event ids: into the sink, with the code of the first that is not acceptable."""
+    sink, rules = reading.sink, reading.rules
+    sink.place[:, ROW_START : ID_STOP + 1] = 0
+    if columns.names is None and columns.indices is not None and bool((columns.indices > _INDEX_MAX).any()):
+        wrong = np.flatnonzero(columns.indices > _INDEX_MAX)
+        at = np.searchsorted(columns.name_list, wrong, side="right") - 1
+        sink.code[at[(at >= 0) & (at < columns.rows)]] = BAD_INDEX
+    if columns.event_id is not None:
+        _identities(reading, columns.event_id)
+    if columns.weight is not None:
+        given = ~np.isnan(columns.weight)
+        sink.weight[given] = columns.weight[given]
+        sink.code[given & ~((sink.weight > 0.0) & (sink.weight <= WEIGHT_MAX))] = BAD_WEIGHT
+    label = np.full(columns.rows, np.nan) if columns.label is None else columns.label
+    missing = np.isnan(label)
+    if not rules.labelled:
+        sink.code[~missing] = LABEL_NOT_ALLOWED
+        return
+    good = np.abs(label) <= LABEL_ABS_MAX
+    if rules.labels == 0:
+        good = (label == 0.0) | (label == 1.0)
+    elif rules.labels == 1:
+        good = np.abs(label) == 1.0
+        label = np.where(label > 0.0, 1.0, 0.0)
+    sink.label[:] = label + 0.0  # no -0.0
+    sink.code[~good] = BAD_LABEL
+    sink.code[missing] = MISSING_LABEL
+
+
+def _identities(reading: Reading, texts: Texts) -> None:
+    sink, given = reading.sink, texts.given
+    sizes = np.diff(texts.ends)
+    sink.place[:, ID_START] = np.where(given, texts.ends[:-1], 0)
+    sink.place[:, ID_STOP] = np.where(given, texts.ends[1:], 0)
+    wrong: BOOL = given & ((sizes < 1) | (sizes > EVENT_ID_BYTES_MAX))
+    first, last = int(texts.ends[0]), int(texts.ends[-1])
+    if bool((reading.data[first:last] >= _HIGH).any() or (reading.data[first:last] == 0).any()):
+        for number in np.flatnonzero(given & ~wrong).tolist():
+            wrong[number] = not _is_text(reading.data[texts.ends[number] : texts.ends[number + 1]].tobytes())
+    sink.code[wrong] = BAD_EVENT_ID
+
+
+def _is_text(held: bytes) -> bool:
+    try:
+        return "\0" not in held.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def slow_row(columns: Columns, ends: I64, number: int, reading: Reading) -> SlowRow | Refusal:
+    """Read one row in plain Python; any UTF-8."""
+    records: list[Record] = []
+    first, value_first = int(columns.name_list[number]), int(columns.value_list[number])
+    try:
+        for i in range(int(columns.name_list[number + 1]) - first):
+            name = reading.data[ends[first + i] : ends[first + i + 1]].tobytes().decode()
+            records.extend(feature_records(name, float(columns.values[value_first + i]), reading.rules))
+    except UnicodeDecodeError:
+        return Refusal(INVALID_UTF8)
+    except Refused as refused:
+        return refused.refusal
+    return SlowRow(records, float(reading.sink.label[number]), float(reading.sink.weight[number]))
+
+
+def warm_up_arrow(rules: Rules) -> None:
+    """Compile, or load from the cache, the kernels of this module."""
+    data, ends, one = np.zeros(2 * _DIGITS_MAX + PADDING, np.uint8), np.empty(2, np.int64), np.array([0, 1])
+    write_digits(np.ones(1, np.uint64), data, 0, ends)
+    read_lists(data, (one, one, ends), np.ones(1), True, make_row(1), make_sink(2, 1, 1), rules)

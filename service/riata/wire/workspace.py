@@ -1,0 +1,77 @@
+"""Scratch that a thread keeps from one body to the next, so that reading touches no fresh memory.
+
+Fresh memory costs more than reading: the system hands it out page by page, and clears every page. What leaves this room is
+copied out of the scratch, so the next body may overwrite it. A body above KEPT_BYTES_MAX gets scratch of its own, which bounds
+what a thread holds on to.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import I64, U8
+from riata.base.limits import ROWS_PER_REQUEST_MAX
+from riata.wire.marks import PADDING
+from riata.wire.rows import Row, Sink, make_row, make_sink, row_capacity
+
+KEPT_BYTES_MAX: Final = 4 * 2**20
+_BYTES_MIN: Final = 2**14
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Scratch for bodies of at most `size` bytes, whose texts have n-grams of at most `ngrams` words."""
+
+    size: int
+    ngrams: int
+    data: U8  # the body, a newline, as much again for the words of texts, and PADDING
+    ends: I64
+    row: Row
+    sink: Sink
+
+    def cleared(self, rows: int) -> Sink:
+        """The sink, empty, with room for exactly `rows` rows."""
+        sink = self.sink
+        sink.count[:] = 0  # type: ignore[index]
+        sink.code[:rows] = 0
+        sink.place[:rows] = 0
+        sink.label[:rows] = np.nan
+        sink.weight[:rows] = 1.0
+        return sink._replace(code=sink.code[:rows], place=sink.place[:rows], label=sink.label[:rows], weight=sink.weight[:rows])
+
+
+def make_workspace(size: int, ngrams: int) -> Workspace:
+    """Allocate; pages that no body reaches are never touched."""
+    rows = min(size // 2 + 1, ROWS_PER_REQUEST_MAX)
+    return Workspace(
+        size=size,
+        ngrams=ngrams,
+        data=np.zeros(2 * size + 2 + PADDING, np.uint8),
+        ends=np.empty(size + 3, np.int64),
+        row=make_row(row_capacity(size, ngrams)),
+        sink=make_sink(size, rows, ngrams),
+    )
+
+
+class _Kept(threading.local):
+    held: Workspace | None = None
+
+
+_kept = _Kept()
+
+
+def workspace(size: int, ngrams: int) -> Workspace:
+    """Scratch of this thread for a body of `size` bytes, to be used before the thread asks again."""
+    held = _kept.held
+    if held is not None and size <= held.size and ngrams <= held.ngrams:
+        return held
+    if size > KEPT_BYTES_MAX:
+        return make_workspace(size, ngrams)
+    if held is not None:
+        size, ngrams = max(size, held.size), max(ngrams, held.ngrams)
+    _kept.held = make_workspace(max(_BYTES_MIN, 1 << (size - 1).bit_length()), ngrams)
+    return _kept.held
