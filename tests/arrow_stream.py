@@ -155,13 +155,13 @@ def numbers(name: str, values: Any) -> Column:
     if isinstance(values, np.ndarray):
         if values.dtype == bool:
             return Column(name, BOOL, [], len(values), [b"", np.packbits(values, bitorder="little").tobytes()])
-        float_detail: list[Slot] = [("<h", {2: 0, 4: 1, 8: 2}[values.dtype.itemsize])]
+        float_detail: list[Slot] = [("<h", {2: 0, 4: 1, 8: 2}.get(values.dtype.itemsize, 0))]
         int_detail: list[Slot] = [("<i", 8 * values.dtype.itemsize), ("<B", int(values.dtype.kind == "i"))]
         is_float = values.dtype.kind == "f"
         detail = float_detail if is_float else int_detail
         return Column(name, FLOAT if is_float else INT, detail, len(values), [b"", values.tobytes()])
     bits, nulls = _validity([value is not None for value in values])
-    held = np.array([0.0 if value is None else value for value in values])
+    held = np.array([0.0 if value is None else value for value in values], np.float64)
     return Column(name, FLOAT, [("<h", 2)], len(held), [bits, held.tobytes()], nulls)
 
 

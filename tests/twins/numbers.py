@@ -80,3 +80,13 @@ def multiply_wide(x: np.uint64, y: np.uint64) -> tuple[np.uint64, np.uint64]:
     """Multiply with Python's integers."""
     product = int(x) * int(y)
     return np.uint64(product >> 64), np.uint64(product & (2**64 - 1))
+
+
+def any_number(text: bytes, json: bool) -> float | None:
+    """As `parse_number`: the number, or None."""
+    pattern = (
+        rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+        if json
+        else rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    )
+    return float(text) if re.fullmatch(pattern, text) else None

@@ -82,3 +82,21 @@ def finish_row(records: list[Record], l2: bool) -> tuple[int, list[int], list[fl
     if code == OK and l2:
         hashes, values = normalise_l2(hashes, values)
     return code, hashes, values
+
+
+def rank_keys(keys: list[int]) -> tuple[bool, list[int]]:
+    """Whether all keys differ, and how many are below each."""
+    return len(set(keys)) == len(keys), [sum(other < key for other in keys) for key in keys]
+
+
+def place_row(records: list[Record]) -> tuple[list[int], list[float]] | None:
+    """As `sum_row` where all hashes differ and all values are within bounds, else None."""
+    if len({fingerprint >> 32 for fingerprint, _, _ in records}) < len(records):
+        return None
+    code, hashes, values = sum_row(records)
+    return (hashes, values) if code == OK else None
+
+
+def list_new(records: list[Record], seen: set[int]) -> list[int]:
+    """Fingerprints of the records that are features and not in the table."""
+    return [fingerprint for fingerprint, value, _ in records if value != 0.0 and fingerprint not in seen]

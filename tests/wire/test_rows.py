@@ -10,23 +10,10 @@ import pytest
 
 from riata.base.limits import FEATURES_PER_ROW_MAX
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
+from riata.wire.finish import finish_row, repeated_key, sum_row
 from riata.wire.length import normalise_l2
 from riata.wire.names import EVERY_NAME, NO_NAMES
-from riata.wire.rows import (
-    EQUALS,
-    FEATURES,
-    FOUND,
-    GHOST,
-    KEY,
-    Row,
-    Rules,
-    Sink,
-    finish_row,
-    make_row,
-    make_sink,
-    repeated_key,
-    sum_row,
-)  # fmt: skip
+from riata.wire.rows import EQUALS, FEATURES, FOUND, GHOST, KEY, Row, Rules, Sink, make_row, make_sink  # fmt: skip
 from riata.wire.sorting import heap_sort, insert_sort, sort_keys, sort_range
 from tests.twins import rows as twin
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numba
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -91,7 +90,7 @@ def _ones(_typing_context: Any, _word: Any) -> Any:
 @intrinsic  # type: ignore[untyped-decorator]
 def _spill(_typing_context: Any, positions: Any, _at: Any, _base: Any, _mask: Any) -> Any:
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        wide, narrow = ir.IntType(64), ir.IntType(32)
+        wide, narrow = cgutils.ir.IntType(64), cgutils.ir.IntType(32)
         first = _pointer(context, builder, positions, args[0], args[1])
         base, mask = builder.trunc(args[2], narrow), args[3]
         for k in range(SPILLED):
@@ -107,11 +106,13 @@ def _fast_marks(build: Callable[[Any, Any, Callable[[int], Any]], Any]) -> Any:
     @intrinsic  # type: ignore[untyped-decorator]
     def marks(_typing_context: Any, data: Any, _at: Any) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            block = ir.VectorType(ir.IntType(8), BLOCK)
+            block = cgutils.ir.VectorType(cgutils.ir.IntType(8), BLOCK)
             pointer = _pointer(context, builder, data, args[0], args[1])
             held = builder.load(builder.bitcast(pointer, block.as_pointer()))
             held.align = 1
-            mask = builder.bitcast(build(builder, held, lambda c: ir.Constant(block, [c] * BLOCK)), ir.IntType(BLOCK))
+            mask = builder.bitcast(
+                build(builder, held, lambda c: cgutils.ir.Constant(block, [c] * BLOCK)), cgutils.ir.IntType(BLOCK)
+            )
             return mask if sys.byteorder == "little" else builder.bitreverse(mask)
 
         return types.uint64(data, types.int64), codegen

@@ -127,13 +127,13 @@ class _Reader:
         if field.kind not in (_LIST, _LARGE_LIST) or len(field.children) != 1:
             raise _wrong(field.name, "expected lists")
         length, nulls = self._take_node(field.name, self._frame.rows)
-        self._validity(field.name, length, 0)
+        self._take(field.name, "u1", 0)  # who is null: nobody, as is checked below
         offsets = self._offsets(field, length)
         item = field.children[0]
         count, item_nulls = self._take_node(field.name, None)
         if nulls or item_nulls:
             raise _wrong(field.name, "its lists hold no nulls; leave the feature out")
-        self._validity(field.name, count, 0)
+        self._take(field.name, "u1", 0)
         if length and not (offsets[0] >= 0 and offsets[-1] <= count and bool((offsets[1:] >= offsets[:-1]).all())):
             raise bad(f"the offsets of {field.name} do not increase, or point outside")
         if field.name == "names":

@@ -47,10 +47,11 @@ from riata.wire.codes import (
     TOO_MANY_FEATURES,
     TOO_MANY_IN_ROW,
 )  # fmt: skip
+from riata.wire.finish import finish_row
 from riata.wire.json_scan import DELETE, SPACE
 from riata.wire.marks import PADDING
 from riata.wire.parsed import Reading
-from riata.wire.rows import (
+from riata.wire.rows import (  # fmt: skip
     FIELD_START,
     FIELD_STOP,
     ID_START,
@@ -68,11 +69,10 @@ from riata.wire.rows import (
     borrow_row,
     borrow_rules,
     borrow_sink,
-    finish_row,
     make_row,
     make_sink,
     row_capacity,
-)  # fmt: skip
+)
 from riata.wire.strict_json import Record, Refused, feature_records
 
 _DIGITS_MAX = 20  # of a number below 2^64
@@ -194,16 +194,16 @@ def read_arrow(body: bytes, rules: Rules) -> tuple[Reading, Row, Callable[[int],
     columns = read_columns(body)
     if columns.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")
-    items = len(columns.names) - 1 if columns.names is not None else len(columns.indices) if columns.indices is not None else 0
+    ends, indices = columns.names, columns.indices
+    items = len(indices) if indices is not None else len(ends) - 1 if ends is not None else 0
     if items > FEATURES_PER_REQUEST_MAX:
         raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
-    side = _DIGITS_MAX * items if columns.names is None else 0
+    side = _DIGITS_MAX * items if ends is None else 0
     data = np.zeros(len(body) + side + PADDING, np.uint8)
     data[: len(body)] = np.frombuffer(body, np.uint8)
-    ends = columns.names
     if ends is None:
         ends = np.empty(items + 1, np.int64)
-        write_digits(columns.indices, data, len(body), ends)
+        write_digits(np.zeros(0, np.uint64) if indices is None else indices, data, len(body), ends)
     reading = Reading(data, make_sink(2 * items, columns.rows, 1), rules)
     _judge(reading, columns)
     row = make_row(row_capacity(2 * items, 1))

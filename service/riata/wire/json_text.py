@@ -33,6 +33,7 @@ from riata.wire.codes import (
     TOO_MANY_ROWS,
     UNKNOWN_KEY,
 )
+from riata.wire.finish import finish_row
 from riata.wire.json_features import read_features
 from riata.wire.json_members import (
     FEATURES,
@@ -76,7 +77,6 @@ from riata.wire.rows import (
     borrow_row,
     borrow_rules,
     borrow_sink,
-    finish_row,
 )
 from riata.wire.text_words import (
     BLAME_INSIDE,

@@ -10,8 +10,9 @@ from riata.base.arrays import I64, U8
 from riata.base.limits import LABEL_ABS_MAX
 from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK
+from riata.wire.finish import finish_row
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
-from riata.wire.rows import AT, FIELD_START, FIELD_STOP, PLAIN, ROW_START, ROW_STOP, Row, Rules, Sink, finish_row
+from riata.wire.rows import AT, FIELD_START, FIELD_STOP, PLAIN, ROW_START, ROW_STOP, Row, Rules, Sink
 
 SPACE: Final = 32
 TAB: Final = 9

@@ -15,7 +15,7 @@ import numpy as np
 
 from riata.base.arrays import I64, U8, U32
 from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.raw import BLOCK, SPILLED, json_marks, newline_marks, ones, poke, spill, svmlight_marks, vw_marks
+from riata.maths.raw import BLOCK, SPILLED, json_marks, newline_marks, ones, peek, poke, spill, svmlight_marks, vw_marks
 from riata.maths.words import trailing_zeros
 
 PADDING: Final = BLOCK + 8  # bytes that must be there behind the last one of a row
@@ -23,6 +23,12 @@ TAIL: Final = 8
 JSON, VW, SVMLIGHT = 0, 1, 2
 _ROOM: Final = BLOCK + 2 * SPILLED + TAIL
 _NOTHING, _ONE = np.uint64(0), np.uint64(1)
+
+
+@inline_kernel
+def position(positions: U32, k: int) -> int:
+    """Position k of a list of them, as a signed number. Source: this module's first paragraph."""
+    return int(np.int64(peek(positions, k)))
 
 
 @inline_kernel
@@ -61,7 +67,7 @@ def mark_row(data: U8, p: int, stop: int, form: int, positions: U32) -> int:
             rest = spill(positions, n + SPILLED, p, rest)
             k = n + 2 * SPILLED
             while rest != _NOTHING:
-                poke(positions, k, np.uint32(p + np.int64(trailing_zeros(rest))))
+                poke(positions, k, np.uint32(p + int(np.int64(trailing_zeros(rest)))))
                 rest &= rest - _ONE
                 k += 1
         n += ones(mask)
@@ -92,7 +98,7 @@ def line_ends(data: U8, size: int, ends: I64) -> int:
         if p + BLOCK > size:
             mask &= (_ONE << np.uint64(size - p)) - _ONE
         while mask != _NOTHING:
-            poke(ends, n, p + np.int64(trailing_zeros(mask)) + 1)
+            poke(ends, n, p + int(np.int64(trailing_zeros(mask))) + 1)
             mask &= mask - _ONE
             n += 1
         p += BLOCK

@@ -32,13 +32,14 @@ from riata.wire.codes import (
     TOO_MANY_ROWS,
 )  # fmt: skip
 from riata.wire.encoder import EncoderConfig
+from riata.wire.finish import finish_row
 from riata.wire.joins import read_joins
 from riata.wire.json_text import read_json, read_ndjson
 from riata.wire.marks import PADDING, line_ends
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.numbers import NOT_A_NUMBER, parse_number
 from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
-from riata.wire.rows import (
+from riata.wire.rows import (  # fmt: skip
     AT,
     FOUND,
     KEY,
@@ -51,11 +52,10 @@ from riata.wire.rows import (
     Rules,
     Sink,
     SlowRow,
-    finish_row,
     make_row,
     make_sink,
     row_capacity,
-)  # fmt: skip
+)
 from riata.wire.strict_json import Record, Refused, feature_records, hash_of, slow_json
 from riata.wire.svmlight import read_svmlight, slow_svmlight
 from riata.wire.vw_text import read_vw, slow_vw

@@ -101,7 +101,7 @@ def number_of_8(data: U8, start: int, stop: int) -> tuple[float, bool]:
     has = point != _0
     low = ((point & (~point + _1)) >> _7) - _1  # the bits below the point
     word = ((word & low) << _8) | (word & ~((low << _8) | _255)) if has else word
-    places = 7 - np.int64(trailing_zeros(point) >> np.uint64(3)) if has else 0
+    places = 7 - int(np.int64(trailing_zeros(point) >> np.uint64(3))) if has else 0
     first, second = peek(data, start), peek(data, start + 1)
     good = (((word + _BEYOND_NINE) | word) & TOPS) == _0
     good = good & (first != _DOT) & (has == (places > 0)) & ((first != _ZERO) | (second == _DOT) | (size == 1))
@@ -121,14 +121,14 @@ def number_of_16(data: U8, start: int, stop: int) -> tuple[float, bool]:
         below = ((point & (~point + _1)) >> _7) - _1
         low = ((low & below) << _8) | (low & ~((below << _8) | _255)) | (high >> np.uint64(56))
         high <<= _8
-        places = 7 - np.int64(trailing_zeros(point) >> np.uint64(3))
+        places = 7 - int(np.int64(trailing_zeros(point) >> np.uint64(3)))
     else:
         other = high ^ _POINTS
         point = (other - ONES) & ~other & TOPS
         if point != _0:
             below = ((point & (~point + _1)) >> _7) - _1
             high = ((high & below) << _8) | (high & ~((below << _8) | _255))
-            places = 15 - np.int64(trailing_zeros(point) >> np.uint64(3))
+            places = 15 - int(np.int64(trailing_zeros(point) >> np.uint64(3)))
     first, second = peek(data, start), peek(data, start + 1)
     good = ((((low + _BEYOND_NINE) | low) | ((high + _BEYOND_NINE) | high)) & TOPS) == _0
     good = good & (first != _DOT) & (has == (0 < places < _WORD_BYTES)) & ((first != _ZERO) | (second == _DOT))
@@ -164,7 +164,7 @@ def number_between(data: U8, start: int, stop: int, json: bool) -> tuple[float, 
     PADDING bytes must be there from `stop` on, and 8 before it. Source: as for `parse_number`.
     """
     negative = peek(data, start) == _MINUS
-    first = start + np.int64(negative)
+    first = start + int(negative)
     size = stop - first
     if 0 < size <= _WORD_BYTES:
         value, good = number_of_8(data, first, stop)

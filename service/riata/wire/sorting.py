@@ -166,6 +166,6 @@ def rank_keys(keys: U32, rank: U32, n: int) -> bool:
             poke(rank, i, np.uint32(peek(rank, i) + below))
     total = 0
     for i in range(n):
-        total += np.int64(peek(rank, i))
+        total += int(np.int64(peek(rank, i)))
     # Keys that are equal share the lowest of their ranks, so the sum tells.
     return bool(2 * total == n * (n - 1))

@@ -38,7 +38,7 @@ from riata.wire.codes import (
     TOO_MANY_ROWS,
 )  # fmt: skip
 from riata.wire.lines import COLON, SPACE, blame, close_row, is_space, line_span, open_row, read_label, skip_spaces, word_end
-from riata.wire.marks import SVMLIGHT, mark_row
+from riata.wire.marks import SVMLIGHT, mark_row, position
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_prefix, take_digits
 from riata.wire.plain_numbers import usual_number
 from riata.wire.rows import AT, KEY, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
@@ -114,7 +114,7 @@ def read_usual(data: U8, start: int, stop: int, row: Row, sink: Sink, rules: Rul
     Cost               as `usual_svmlight`
     Source             this module's theory of operation
     """
-    end = np.int64(row.position[0])
+    end = position(row.position, 0)
     if end < stop and data[end] == COLON:
         return LEFT if rules.labelled else usual_svmlight(data, start, stop, row, 0, rules)
     if end < stop and data[end] != SPACE:

@@ -21,6 +21,7 @@ from riata.maths.raw import peek, poke
 from riata.maths.words import load_word
 from riata.wire.json_members import EVENT_ID, FEATURES, LABEL, WEIGHT, known_key, read_number_member
 from riata.wire.json_scan import CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT, QUOTE, SPACE
+from riata.wire.marks import position
 from riata.wire.plain_numbers import number_between
 from riata.wire.rows import EQUALS, GHOST, KEY, PLAIN, Row, Rules
 from riata.wire.text_words import COUNT, IDENTITY_START, IDENTITY_STOP
@@ -33,7 +34,7 @@ _NUMBER_MARKS, _STRING_MARKS = 3, 5  # delimiters of a member: of its key, of it
 @inline_kernel
 def next_member(data: U8, after: int) -> int:
     """Where the member behind the comma at `after` begins, one space allowed. Source: RFC 8259, section 2."""
-    return after + 1 + np.int64(peek(data, after + 1) == SPACE)
+    return after + 1 + int(peek(data, after + 1) == SPACE)
 
 
 @inline_kernel
@@ -57,20 +58,20 @@ def usual_features(data: U8, p: int, k: int, row: Row, rules: Rules) -> tuple[in
     fingerprints, values, kinds, span = borrow(row.fingerprint), borrow(row.value), borrow(row.kind), borrow(row.span)
     key, words, n, room = rules.key, len(rules.text) > 0, 0, len(values) - 2
     while True:
-        end = np.int64(peek(at, k + 1))
+        end = position(at, k + 1)
         size = end - p - 1
         # Whatever a position is, it has to stand where this member wants it.
         if peek(at, k) != p or peek(data, p) != QUOTE or peek(data, end) != QUOTE or not 0 < size <= NAME_BYTES_MAX:
             return -1, 0, 0
-        begin = end + 2 + np.int64(peek(data, end + 2) == SPACE)
-        after = np.int64(peek(at, k + 2))
+        begin = end + 2 + int(peek(data, end + 2) == SPACE)
+        after = position(at, k + 2)
         if peek(data, end + 1) != COLON or n > room:
             return -1, 0, 0
         span[n, 0], span[n, 1], span[n, 2], span[n, 3] = p + 1, p + 1, p + 1, end
         poke(fingerprints, n, hash_usual(data, p + 1, end, key, NUMBER))
         if after == begin and peek(data, after) == QUOTE:
-            stop = np.int64(peek(at, k + 3))
-            after = np.int64(peek(at, k + 4))
+            stop = position(at, k + 3)
+            after = position(at, k + 4)
             if words or after != stop + 1 or peek(data, stop) != QUOTE or not 0 <= stop - begin - 1 <= NAME_BYTES_MAX:
                 return -1, 0, 0
             poke(values, n, 0.0)
@@ -119,17 +120,17 @@ def usual_example(data: U8, start: int, row: Row, rules: Rules, mark: I64) -> in
         return -1
     seen, k, p = 0, 0, start + 1
     while True:
-        end = np.int64(peek(at, k + 1))
+        end = position(at, k + 1)
         if peek(at, k) != p or peek(data, p) != QUOTE or end <= p or peek(data, end) != QUOTE or peek(data, end + 1) != COLON:
             return -1
-        begin = end + 2 + np.int64(peek(data, end + 2) == SPACE)
+        begin = end + 2 + int(peek(data, end + 2) == SPACE)
         which = FEATURES
         if end - p - 1 != _WORD_BYTES or load_word(data, p + 1) != _FEATURES_WORD:
             which = known_key(data, p + 1, end)
         if which < 0 or seen >> which & 1:
             return -1
         seen |= 1 << which
-        after = np.int64(peek(at, k + 2))
+        after = position(at, k + 2)
         if which == FEATURES:
             if peek(data, begin) != OPEN_OBJECT:
                 return -1
@@ -148,7 +149,7 @@ def usual_example(data: U8, start: int, row: Row, rules: Rules, mark: I64) -> in
                 return -1
             k += 2
         elif which == EVENT_ID:
-            stop = np.int64(peek(at, k + 3))
+            stop = position(at, k + 3)
             if after != begin or peek(data, after) != QUOTE or peek(data, stop) != QUOTE:
                 return -1
             if not 1 <= stop - begin - 1 <= EVENT_ID_BYTES_MAX or peek(at, k + 4) != stop + 1:

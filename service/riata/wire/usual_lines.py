@@ -19,6 +19,7 @@ from riata.maths.kernel import kernel
 from riata.maths.raw import peek, poke
 from riata.maths.words import leading_digits, load_word
 from riata.wire.lines import COLON, DELETE, SPACE
+from riata.wire.marks import position
 from riata.wire.plain_numbers import number_between
 from riata.wire.rows import KEY, NAMESPACE, PLAIN, Row, Rules
 
@@ -46,19 +47,19 @@ def usual_vw(data: U8, bar: int, stop: int, row: Row, rules: Rules) -> int:
     data, at = borrow(data), borrow(row.position)
     fingerprints, values, kinds, span = borrow(row.fingerprint), borrow(row.value), borrow(row.kind), borrow(row.span)
     k = 0
-    while np.int64(peek(at, k)) < bar:
-        if not SPACE <= peek(data, np.int64(peek(at, k))) < DELETE:
+    while position(at, k) < bar:
+        if not SPACE <= peek(data, position(at, k)) < DELETE:
             return LEFT
         k += 1
     n, p, key, room, start, named, kind = 0, bar, rules.key, len(values), bar, bar, PLAIN
     while p < stop:
-        end = np.int64(peek(at, k))
+        end = position(at, k)
         k += 1
         if end == p:  # nothing before the delimiter: a space too many, or the next namespace
             c = peek(data, p)
             p += 1
             if c == BAR:
-                start, named, key, kind = p, np.int64(peek(at, k)), rules.key, PLAIN
+                start, named, key, kind = p, position(at, k), rules.key, PLAIN
                 if named > p:
                     if named - p > NAME_BYTES_MAX or (named < stop and peek(data, named) != SPACE):
                         return LEFT
@@ -73,7 +74,7 @@ def usual_vw(data: U8, bar: int, stop: int, row: Row, rules: Rules) -> int:
         if end < p or end - p > NAME_BYTES_MAX or n >= room:
             return LEFT
         if peek(data, end) == COLON:
-            after = np.int64(peek(at, k))
+            after = position(at, k)
             k += 1
             value, good = number_between(data, end + 1, after, False)
         if not good or after > stop:
@@ -115,11 +116,11 @@ def usual_svmlight(data: U8, p: int, stop: int, row: Row, k: int, rules: Rules) 
     fingerprints, values, kinds, span = borrow(row.fingerprint), borrow(row.value), borrow(row.kind), borrow(row.span)
     n, room = 0, len(values)
     while p < stop:
-        colon = np.int64(peek(at, k))
+        colon = position(at, k)
         if colon == p and peek(data, p) == SPACE:
             p, k = p + 1, k + 1
             continue
-        after = np.int64(peek(at, k + 1))
+        after = position(at, k + 1)
         k += 2
         _, digits = leading_digits(load_word(data, p))
         usual = (p + digits == colon) & (0 < digits < _WORD_BYTES) & ((digits == 1) | (peek(data, p) != _ZERO))

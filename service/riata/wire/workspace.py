@@ -36,7 +36,7 @@ class Workspace:
     def cleared(self, rows: int) -> Sink:
         """The sink, empty, with room for exactly `rows` rows."""
         sink = self.sink
-        sink.count[:] = 0  # type: ignore[index]
+        sink.count[:] = 0
         sink.code[:rows] = 0
         sink.place[:rows] = 0
         sink.label[:rows] = np.nan

@@ -1,0 +1,27 @@
+"""Delimiters of a row, byte by byte."""
+
+from __future__ import annotations
+
+
+def _is_mark(c: int, form: int) -> bool:
+    if form == 0:
+        return c < 32 or c >= 127 or c in b'"\\,}'
+    return c <= 32 or c >= 127 or c == 58 or c == (124 if form == 1 else 35)
+
+
+def mark_row(data: bytes, p: int, stop: int, form: int) -> list[int]:
+    """Positions up to the first newline; or, in whole blocks of 64 bytes, up to `stop`."""
+    found = []
+    while p < stop:
+        for at in range(p, p + 64):
+            if _is_mark(data[at], form):
+                found.append(at)
+            if data[at] == 10:
+                return found
+        p += 64
+    return found
+
+
+def line_ends(data: bytes, size: int) -> list[int]:
+    """0, and the position after each newline."""
+    return [0, *(i + 1 for i in range(size) if data[i] == 10)]
