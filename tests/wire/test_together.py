@@ -11,7 +11,7 @@ from riata.base.errors import Malformed
 from riata.wire.batch import Batch, slice_rows
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
-from riata.wire.parse import FORMATS, Context, parse_examples
+from riata.wire.parse import NDJSON, Context, parse_examples
 from riata.wire.together import lines_of, names_in, read_together, with_keys
 
 JSON = "application/json"
@@ -111,18 +111,18 @@ def test_a_body_with_a_row_that_is_not_accepted_is_left_out_and_leaves_no_trace(
 )
 def test_what_has_to_be_read_by_itself_is_told_at_once(body: bytes, kind: str) -> None:
     assert lines_of(body, kind) is None
-    assert lines_of(row(1), JSON) == lines_of(row(1), "application/json; charset=utf-8") == (FORMATS[LINES], row(1))
+    assert lines_of(row(1), JSON) == lines_of(row(1), "application/json; charset=utf-8") == (NDJSON, row(1))
 
 
 def test_a_bad_body_alone_takes_nothing_or_is_refused_as_a_whole() -> None:
-    assert read_together([b"{}"], FORMATS[LINES], context()).taken == []
+    assert read_together([b"{}"], NDJSON, context()).taken == []
     with pytest.raises(Malformed):
-        read_together([b" "], FORMATS[LINES], context())
+        read_together([b" "], NDJSON, context())
 
 
 def test_rows_without_an_id_get_that_of_their_key_and_place() -> None:
     bodies = [row(1) + b"\n" + row(2, event_id="own"), row(3)]
-    batch = read_together(bodies, FORMATS[LINES], context()).batch
+    batch = read_together(bodies, NDJSON, context()).batch
     named = with_keys(batch, [("k", 0, 2), ("l", 2, 3)])
     assert named.has_id.all()
     assert named.event_id[1].tobytes() == batch.event_id[1].tobytes()
@@ -132,7 +132,7 @@ def test_rows_without_an_id_get_that_of_their_key_and_place() -> None:
 
 
 def test_names_of_other_rows_are_left_out() -> None:
-    together = read_together([row(1), b'{"features":{"only":1},"label":1}'], FORMATS[LINES], context())
+    together = read_together([row(1), b'{"features":{"only":1},"label":1}'], NDJSON, context())
     assert b"only" in dict(together.names).values()
     assert b"only" not in dict(names_in(together.names, slice_rows(together.batch, 0, 1))).values()
     assert np.array_equal(names_in(together.names, together.batch).fingerprint, together.names.fingerprint)

@@ -29,15 +29,18 @@ from riata.maths.links import answers
 from riata.predict.model import Model, Origin, empty_model
 from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
+from riata.wire.finish import finish_row
 from riata.wire.json_scan import OPEN_OBJECT, skip_space
 from riata.wire.json_text import read_json
 from riata.wire.numbers import EXACT, NOT_A_NUMBER, parse_number
 from riata.wire.parse import Context, make_rules
-from riata.wire.rows import EQUALS, FEATURES, GHOST, KEY, MARKS_MAX, PLACES, PLAIN, ROWS, Row, Rules, Sink, finish_row
+from riata.wire.rows import EQUALS, FEATURES, GHOST, KEY, MARKS_MAX, PLACES, PLAIN, ROWS, Row, Rules, Sink
+from riata.wire.sorting import RANKED_MAX
 
 BYTES_MAX: Final = 16 * 2**10  # of the row; longer ones take so long that the general way costs them little more
 NGRAMS_MAX: Final = 3
 RECORDS: Final = NGRAMS_MAX * (BYTES_MAX // 2) + 4  # `row_capacity` of such a row
+POSITIONS: Final = BYTES_MAX + 128  # delimiters of such a row, and the room that wire.marks wants behind them
 DATA_BYTES: Final = 2 * (BYTES_MAX + 64)  # the row, its newline, and the side area of `wire.json_text` behind it
 LEFT: Final = (False, 0.0, 0.0, 0.0, 0, 0)
 PLAN_SCALARS: Final = 7  # of a plan: see `plan_of`
@@ -48,11 +51,13 @@ _AMPERSAND, _EQUALS, _PERCENT, _PLUS, _UNDERSCORE, _FIRST, _LAST = 0x26, 0x3D, 0
 _SIZES: Final = (
     DATA_BYTES,
     *(8 * RECORDS, 8 * RECORDS, RECORDS, 32 * RECORDS, 8 * RECORDS, 8 * RECORDS, 8 * MARKS_MAX),  # Row
+    *(8 * 2, 4 * POSITIONS, 4 * RANKED_MAX, 4 * RANKED_MAX),  # what is left of it
     *(4 * RECORDS, 8 * RECORDS, 8 * 3, 8 * 1, 8 * PLACES, 8 * 1, 8 * 1),  # Sink, but for the names found, which nobody asks for
     *(8 * 2, 8 * 2, 8 * 1, 8 * 1, 8 * 1, 8 * 1),  # ends, row pointers, margin, known, probability, label
 )
 _AT: Final = tuple(sum(-(-size // 64) * 64 for size in _SIZES[:i]) for i in range(len(_SIZES) + 1))
-(_DATA, _FINGERPRINT, _VALUE, _KIND, _SPAN, _ORDER, _BUCKET, _MARK, _HASH, _SUM, _COUNT, _CODE, _PLACE, _LABEL, _WEIGHT,
+(_DATA, _FINGERPRINT, _VALUE, _KIND, _SPAN, _ORDER, _BUCKET, _MARK, _PAIR, _POSITION, _RANKED, _RANK,
+ _HASH, _SUM, _COUNT, _CODE, _PLACE, _LABEL, _WEIGHT,
  _ENDS, _POINTERS, _MARGIN, _KNOWN, _PROBABILITY, _ANSWER, BLOCK_BYTES) = _AT  # fmt: skip
 
 
@@ -85,6 +90,10 @@ def row_in(block: U8) -> Row:
         mixed(block, _ORDER, RECORDS),
         mixed(block, _BUCKET, RECORDS),
         whole(block, _MARK, MARKS_MAX),
+        real(block, _PAIR, 2),
+        block[_POSITION : _POSITION + 4 * POSITIONS].view(np.uint32),
+        block[_RANKED : _RANKED + 4 * RANKED_MAX].view(np.uint32),
+        block[_RANK : _RANK + 4 * RANKED_MAX].view(np.uint32),
     )
 
 

@@ -1,0 +1,309 @@
+"""From the bytes of a body to checked, hashed, sorted features: against Vowpal Wabbit, Python decoders, scikit-learn.
+
+Ours reads bodies of 1000 rows from memory, one after another, as requests come, names known; `vw --noop` reads the same rows
+from a file of the page cache, its time for a file of one row taken off. Before anything is timed the sides' rows, features and
+sums of values are compared, and the hashes of ours with those of the decoder that hashes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pydantic
+from sklearn.datasets import load_svmlight_file
+
+from riata.base.arrays import F64, I64, U8, U32, U64
+from riata.maths.hashing import NUMBER, hash_name
+from riata.maths.kernel import kernel
+from riata.wire.encoder import EncoderConfig
+from riata.wire.names import NamesSeen
+from riata.wire.parse import Context, Labels, parse_examples
+from tests.bench.contest import Claim, Measure, Side, arguments, contenders, contest, report_page, times_faster
+from tests.bench.rivals.vw import vw_run
+
+SEED: Final = 47_236
+NAMES: Final = 47_236
+BODY_ROWS: Final = 1000
+CODES: Final = 200  # values of a binary feature
+NDJSON, VW, SVMLIGHT = "application/x-ndjson", "text/x-vw", "text/x-svmlight"
+NOTE: Final = (
+    "Ours refuses what is not well-formed, hashes every name, looks it up among the names seen, sorts every row by hash, sums "
+    "what comes twice and checks bounds. `vw --noop` hashes; decoders make dictionaries, and are followed by hashing and "
+    "sorting where it says so."
+)
+Decode = Callable[[bytes], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The same rows in every format: lines, and how many features there are in all."""
+
+    json: list[bytes]
+    vw: list[bytes]
+    svmlight: list[bytes]
+    features: int
+
+
+class Example(pydantic.BaseModel):
+    """A row for pydantic."""
+
+    features: dict[str, float]
+    label: float
+
+
+class ExampleStruct(msgspec.Struct):
+    """A row for msgspec."""
+
+    features: dict[str, float]
+    label: float
+
+
+def real_rows(rows: int) -> Rows:
+    """75 real-valued features a row, Zipf's law over their names."""
+    rng = np.random.default_rng(SEED)
+    share = np.cumsum(1.0 / np.arange(1, NAMES + 1))
+    lines: tuple[list[bytes], list[bytes], list[bytes]] = ([], [], [])
+    features = 0
+    for _ in range(rows):
+        drawn = np.unique(np.searchsorted(share, rng.random(101) * share[-1]))
+        names = np.sort(rng.permutation(drawn)[:75]).tolist()
+        values = np.round(np.abs(rng.normal(size=len(names))) * 0.1 + 0.001, 6).tolist()
+        pairs, label = list(zip(names, values, strict=True)), int(rng.random() < 0.5)
+        features += len(pairs)
+        lines[0].append(b'{"features":{%s},"label":%d}' % (",".join(f'"f{n}":{v!r}' for n, v in pairs).encode(), label))
+        lines[1].append(b"%d | %s" % (2 * label - 1, " ".join(f"f{n}:{v!r}" for n, v in pairs).encode()))
+        lines[2].append(b"%d %s" % (2 * label - 1, " ".join(f"{n}:{v!r}" for n, v in pairs).encode()))
+    return Rows(*lines, features)
+
+
+def binary_rows(rows: int) -> Rows:
+    """12 binary features a row."""
+    drawn = np.random.default_rng(SEED).integers(0, CODES, (rows, 12)).tolist()
+    json_lines = [
+        b'{"features":{%s},"label":1}' % ",".join(f'"c{k}_v{c}":1' for k, c in enumerate(row)).encode() for row in drawn
+    ]
+    vw_lines = [b"1 | %s" % " ".join(f"c{k}_v{c}" for k, c in enumerate(row)).encode() for row in drawn]
+    return Rows(json_lines, vw_lines, [], 12 * rows)
+
+
+def bodies_of(lines: Sequence[bytes]) -> list[bytes]:
+    """Bodies of BODY_ROWS rows."""
+    return [b"\n".join(lines[i : i + BODY_ROWS]) + b"\n" for i in range(0, len(lines), BODY_ROWS)]
+
+
+def measured(run: Callable[[], dict[str, float]], units: int, size: int) -> Measure:
+    """Time one run in this process."""
+    start, cpu = time.perf_counter(), time.process_time()
+    facts = run()
+    used, passed = time.process_time() - cpu, time.perf_counter() - start
+    return Measure(passed, used, units, {"GB/s of CPU": size / used / 1e9, **facts})
+
+
+def ours(lines: Sequence[bytes], kind: str, labels: Labels, features: int) -> Side:
+    """This service's reader; every name is known."""
+    bodies, seen = bodies_of(lines), NamesSeen()
+    context = Context(EncoderConfig(), labels, seen)
+    for body in bodies:
+        seen.mark(parse_examples(body, kind, context, labelled=True).names.fingerprint)
+
+    def run() -> dict[str, float]:
+        rows, total, hashes = 0, 0.0, 0
+        for body in bodies:
+            batch = parse_examples(body, kind, context, labelled=True).batch
+            rows, total, hashes = rows + batch.n, total + float(batch.value.sum()), hashes ^ int(batch.hash[0])
+        return {"rows": rows, "sum": total, "hashes": hashes}
+
+    return Side(f"riata, {kind}", lambda: measured(run, features, sum(map(len, bodies))))
+
+
+def vowpal(lines: Sequence[bytes], folder: Path, features: int) -> Side:
+    """`vw --noop`, from a file, its start taken off."""
+    size = sum(len(line) + 1 for line in lines)
+    for name, held in (("rows.vw", lines), ("one.vw", lines[:1])):
+        (folder / name).write_bytes(b"\n".join(held) + b"\n")
+
+    def run() -> Measure:
+        start = vw_run(["--noop"], folder / "one.vw")
+        whole = vw_run(["--noop"], folder / "rows.vw")
+        cpu = max(whole.cpu_s - start.cpu_s, 1e-9)
+        facts = {"rows": float(whole.examples), "GB/s of CPU": size / cpu / 1e9}
+        return Measure(max(whole.seconds - start.seconds, 1e-9), cpu, features, facts)
+
+    return Side("vw --noop", run)
+
+
+@kernel
+def hash_and_sort(text: U8, ends: I64, rows: I64, values: F64, hashes: U32, sums: F64, keys: U64) -> None:
+    """Hash names that lie one behind another, and sort every row by hash.
+
+    Source    what `wire.finish` does for rows without equal hashes, by the sort of the standard library
+    """
+    for r in range(len(rows) - 1):
+        first, last = rows[r], rows[r + 1]
+        for i in range(first, last):
+            keys[i] = (hash_name(text, ends[i], ends[i + 1], np.uint64(0), NUMBER) >> np.uint64(32)) << np.uint64(32) | np.uint64(
+                i
+            )
+        keys[first:last].sort()
+        for i in range(first, last):
+            hashes[i] = np.uint32(keys[i] >> np.uint64(32))
+            sums[i] = values[np.int64(keys[i] & np.uint64(0xFFFFFFFF))]
+
+
+def hashed(rows: list[dict[str, Any]]) -> tuple[U32, F64]:
+    """Features of decoded rows as our readers would write them: names joined once, the rest compiled."""
+    names = [name for row in rows for name in row]
+    text = np.array(bytearray("".join(names).encode()), np.uint8)
+    ends = np.concatenate(([0], np.cumsum(np.fromiter(map(len, names), np.int64, len(names)))))
+    starts = np.concatenate(([0], np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))))
+    values = np.fromiter((value for row in rows for value in row.values()), np.float64, len(names))
+    hashes, sums = np.empty(len(names), np.uint32), np.empty(len(names))
+    hash_and_sort(text, ends, starts, values, hashes, sums, np.empty(len(names), np.uint64))
+    return hashes, sums
+
+
+def decoders() -> dict[str, Decode]:
+    """Every decoder that is installed: lines of a body to dictionaries of features."""
+    struct = msgspec.json.Decoder(ExampleStruct)
+    model = Example.model_validate_json
+    found: dict[str, Decode] = {
+        "json": lambda body: [json.loads(line)["features"] for line in body.splitlines()],
+        "msgspec": lambda body: [row.features for row in struct.decode_lines(body)],
+        "pydantic": lambda body: [model(line).features for line in body.splitlines()],
+    }
+    if importlib.util.find_spec("orjson") is not None:  # not among the requirements: measured where it is there
+        loads = importlib.import_module("orjson").loads
+        found["orjson"] = lambda body: [loads(line)["features"] for line in body.splitlines()]
+    return found
+
+
+def decoding(name: str, decode: Decode, lines: Sequence[bytes], features: int, to_features: bool) -> Side:
+    """A decoder alone, or followed by the hashing and sorting that are needed to learn."""
+    bodies = bodies_of(lines)
+
+    def run() -> dict[str, float]:
+        rows, total, hashes = 0, 0.0, 0
+        for body in bodies:
+            decoded = decode(body)
+            rows += len(decoded)
+            if to_features:
+                found, sums = hashed(decoded)
+                total, hashes = total + float(sums.sum()), hashes ^ int(found[0])
+        return {"rows": rows, "sum": total, "hashes": hashes} if to_features else {"rows": rows}
+
+    called = f"{name}, decoded and hashed" if to_features else f"{name}, decoded only"
+    return Side(called, lambda: measured(run, features, sum(map(len, bodies))))
+
+
+def sklearn_svmlight(lines: Sequence[bytes], folder: Path, features: int) -> Side:
+    """scikit-learn's reader of the file: no hashing, no names."""
+    path = folder / "rows.svmlight"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+    def run() -> dict[str, float]:
+        matrix, _ = load_svmlight_file(path, zero_based=True)
+        return {"rows": matrix.shape[0], "sum": float(matrix.data.sum())}
+
+    return Side("scikit-learn load_svmlight_file", lambda: measured(run, features, path.stat().st_size))
+
+
+def same(found: dict[str, Measure]) -> str:
+    """Why the sides did not read the same; '' where they did."""
+    first, *others = found.items()
+    for name, measure in others:
+        for fact in ("rows", "hashes", "sum"):
+            ours_, theirs = first[1].facts[fact], measure.facts.get(fact)
+            if theirs is not None and abs(ours_ - theirs) > (1e-9 * abs(ours_) if fact == "sum" else 0.0):
+                return f"{fact}: {name} has {theirs}, {first[0]} {ours_}"
+    return ""
+
+
+def sum_check(rows: Rows) -> None:
+    """The hashed decoder's features equal ours, every one. Raises `SystemExit`."""
+    body = bodies_of(rows.json)[0]
+    batch = parse_examples(body, NDJSON, Context(EncoderConfig()), labelled=True).batch
+    hashes, sums = hashed([json.loads(line)["features"] for line in body.splitlines()])
+    if hashes.tobytes() != batch.hash.tobytes() or sums.tobytes() != batch.value.tobytes():
+        sys.exit("the decoder that hashes and the reader do not agree on the features")
+
+
+def main() -> int:
+    """Run the contests and write the page."""
+    parser = arguments(__doc__ or "")
+    options = parser.parse_args()
+    rows, repeats = (4000, 2) if options.quick else (50_000, 7)
+    real, binary = real_rows(rows), binary_rows(2 * rows)
+    claims: list[Claim] = []
+    tables: list[str] = []
+    sum_check(real)
+    with tempfile.TemporaryDirectory() as held:
+        folder = Path(held)
+        (folder / "binary").mkdir()
+        decoding_sides = [
+            decoding(name, decode, real.json, real.features, hashing)
+            for name, decode in decoders().items()
+            for hashing in (False, True)
+        ]
+        contests = {
+            "VW text, 75 real features a row": [
+                ours(real.vw, VW, "-1/+1", real.features),
+                vowpal(real.vw, folder, real.features),
+            ],
+            "VW text, 12 binary features a row": [
+                ours(binary.vw, VW, "-1/+1", binary.features),
+                vowpal(binary.vw, folder / "binary", binary.features),
+            ],
+            "NDJSON, 75 real features a row": [ours(real.json, NDJSON, "0/1", real.features), *decoding_sides],
+            "svmlight, 75 real features a row": [
+                ours(real.svmlight, SVMLIGHT, "-1/+1", real.features),
+                sklearn_svmlight(real.svmlight, folder, real.features),
+            ],
+        }
+        for title, sides in contests.items():
+            found = contest(sides, repeats, same)
+            tables.append(f"## {title}\n\n{contenders(found, 'feature', ('GB/s of CPU',))}")
+            claims.extend(claims_of(title, found))
+    report_page(
+        "parse_speed",
+        "From text to features",
+        __doc__ or "",
+        claims,
+        tables,
+        [
+            NOTE,
+            "Ratios are of CPU time: `vw` reads with a thread of its own.",
+        ],
+        "python -m tests.bench.parse_speed",
+        ("numpy", "numba", "msgspec", "pydantic", "scikit-learn"),
+        not options.no_write,
+        options.quick,
+    )
+    return 0
+
+
+def claims_of(title: str, found: dict[str, list[Measure]]) -> list[Claim]:
+    """Ratios of CPU time to reach; against decoders, the fastest of each kind."""
+    us, *others = found
+    if title.startswith("VW"):
+        return [Claim(title, us, others[0], times_faster(found, us, others[0], "cpu_s"), 8.0)]
+    if title.startswith("svmlight"):
+        return [Claim(title, us, others[0], times_faster(found, us, others[0], "cpu_s"), 8.0)]
+    claims = []
+    for ending in ("decoded and hashed", "decoded only"):
+        best = min((name for name in others if name.endswith(ending)), key=lambda name: times_faster(found, us, name, "cpu_s"))
+        claims.append(Claim(title, us, best, times_faster(found, us, best, "cpu_s"), 15.0))
+    return claims
+
+
+if __name__ == "__main__":
+    sys.exit(main())
