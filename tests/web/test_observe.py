@@ -8,6 +8,7 @@ import json
 import pytest
 
 from riata.base.errors import Busy, Corrupt, Unavailable
+from tests.arrow_stream import ARROW, examples, stream
 from tests.web.asking import Client
 from tests.web.fake_service import FakeService
 
@@ -44,9 +45,10 @@ def test_the_short_route_speaks_to_the_default_model(client: Client, service: Fa
         ("application/x-ndjson; charset=utf-8", f"{ROW}\n{ROW}"),
         ("text/x-vw", "1 |user age:41.5\n0 |user age:2\n"),
         ("text/x-svmlight", "1 1:41.5\n0 2:1 # comment\n"),
+        (ARROW, stream(examples([["age"], ["b"]], [[41.5], [2.0]], [1, 0]), 2)),
     ],
 )
-def test_every_content_type_brings_its_rows(client: Client, kind: str, body: str) -> None:
+def test_every_content_type_brings_its_rows(client: Client, kind: str, body: str | bytes) -> None:
     answer = client.post("/observe", body, kind)
     assert (answer.status_code, answer.json()["accepted"]) == (202, 2)
 

@@ -24,6 +24,7 @@ TEXT_TYPES: Final = {
     "application/x-ndjson": "One object a line.",
     "text/x-vw": "The text format of Vowpal Wabbit.",
     "text/x-svmlight": "label index:value … # comment",
+    "application/vnd.apache.arrow.stream": "One record batch: names or indices, values, label, weight, event_id; not compressed.",
 }
 PROBLEMS: Final = {
     400: "The bytes are not what they claim to be.",

@@ -11,7 +11,7 @@ import numpy as np
 from riata.base.errors import BadInput, Malformed
 from riata.store.payload import decode_batch, encode_batch
 from riata.wire.encoder import EncoderConfig
-from riata.wire.parse import FORMATS, Context, explain_rows, make_rules, parse_examples
+from riata.wire.parse import ARROW, FORMATS, Context, explain_rows, make_rules, parse_examples
 from riata.wire.parsed import Parsed
 from tests.twins import json_text as json_twin
 
@@ -23,6 +23,7 @@ CONTEXTS: Final = (
 )
 MARK: Final = b"\xef\xbb\xbf"  # of byte order, which no body may begin with
 KINDS: Final = ("application/json", "application/x-ndjson", "text/x-vw", "text/x-svmlight")
+ARROW_FROM: Final = 0xF0  # first bytes from here on pick Arrow streams
 TOKENS: Final = (
     b'{"features":{', b'"label":', b'"weight":', b'"event_id":"', b'"ts":"2026-11-20T11:14:00Z"', b"true", b"null", b"1e999",
     b"5e-324", b"\\u0000", b"\\ud800", b"\\ud83d\\ude00", b"NaN", b"[[[[[[[[[", b'"t":"a b"', b"\xef\xbb\xbf", b"\r\n",
@@ -34,6 +35,7 @@ def one_input(data: bytes) -> None:
     """Row errors or a sound batch; the whole refused as `BadInput`; both lanes of JSON of one mind; nothing else."""
     head, body = (data[0] if data else 0), data[1:]
     kind, (context, labelled) = KINDS[head % 4], CONTEXTS[head // 4 % 4]
+    kind = ARROW if head >= ARROW_FROM else kind
     try:
         parsed = parse_examples(body, kind, context, labelled)
     except BadInput:
