@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import socket
 import time
@@ -269,17 +270,54 @@ def test_many_at_once_are_answered_in_order(pair: Pair) -> None:
     assert 16 <= fast < 40  # the rest has to wait until others had their turn
 
 
-def test_a_body_that_comes_in_parts_is_left(pair: Pair) -> None:
-    request = post(WIDE)
+def in_parts(port: int, parts: list[bytes]) -> bytes:
+    """Send a request so that each part comes by itself, and read until the other side closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in parts:
+            connection.sendall(part)
+            time.sleep(0.1)
+        connection.sendall(LAST)
+        heard = b""
+        while more := connection.recv(1 << 20):
+            heard += more
+    return DATE.sub(b"", heard)
+
+
+@pytest.mark.parametrize("query", [b"", b"explain=true", b"no=option"])
+def test_a_body_that_comes_after_its_head_is_waited_for(pair: Pair, query: bytes) -> None:
+    request = post(WIDE, b"/predict?" + query)
+    head = request.index(b"\r\n\r\n") + 4
     before = len(pair.fast.fast)
+    for cuts in ([0, head, len(request)], [0, 30, head + 1, head + 7, len(request)]):
+        parts = [request[at:to] for at, to in itertools.pairwise(cuts)]
+        heard = in_parts(pair.fast.port, parts)
+        assert heard == in_parts(pair.slow.port, parts) == in_parts(pair.slow.port, [request])
+    assert len(pair.fast.fast) == before + (0 if query else 2)
+
+
+def test_a_long_body_that_comes_after_its_head_is_left(pair: Pair) -> None:
+    request = post(b'{"features":{"a":1}}' + b" " * 20_000)
+    head = request.index(b"\r\n\r\n") + 4
+    before = len(pair.fast.fast)
+    parts = [request[:head], request[head:]]
+    assert in_parts(pair.fast.port, parts) == in_parts(pair.slow.port, parts)
+    assert len(pair.fast.fast) == before
+
+
+def test_a_body_that_is_not_sent_to_its_end_is_refused_by_both(pair: Pair) -> None:
+    request = post(WIDE)
+    heard = []
     for lane in (pair.fast, pair.slow):
         with socket.create_connection(("127.0.0.1", lane.port), timeout=10) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for part in (request[:300], request[300:]):
-                connection.sendall(part)
-                time.sleep(0.1)
-            assert connection.recv(1 << 20).startswith(b"HTTP/1.1 200 ")
-    assert len(pair.fast.fast) == before
+            connection.sendall(request[:-5])
+            connection.shutdown(socket.SHUT_WR)
+            parts = []
+            while more := connection.recv(1 << 20):
+                parts.append(more)
+        heard.append(DATE.sub(b"", b"".join(parts)))
+    assert heard[0] == heard[1]
+    assert heard[0].startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_model_that_is_too_old_is_not_answered_from(pair: Pair) -> None:

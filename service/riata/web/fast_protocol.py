@@ -1,9 +1,10 @@
 """The protocol with the fast lane: hot requests are answered from the parser's callback, all others as before.
 
-A hot request that is answered at once lives inside one call of `data_received`: its head and body came together, nothing else of
-its connection is under way, and when the call ends the answer is written. One that is answered later holds the place of uvicorn's
-cycle meanwhile (`Later`), so that deadlines, pipelined requests, a lost connection and the stop of the server see what they
-always see. Whatever does not fit becomes an ordinary cycle, in the order in which it came.
+A hot request that is answered at once mostly lives inside one call of `data_received`: its head and body came together, nothing
+else of its connection is under way, and when the call ends the answer is written. Where its body comes later, as many clients
+send it, or its answer does, it holds the place of uvicorn's cycle meanwhile (`StandIn`), so that deadlines, pipelined requests, a
+lost connection and the stop of the server see what they always see. Whatever does not fit becomes an ordinary cycle, in the order
+in which it came.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class _Unheard:
 _UNHEARD: Final = _Unheard()
 
 
-class Later:
-    """A request whose answer is on its way, as the rest of the protocol sees it: a cycle that runs."""
+class StandIn:
+    """A hot request whose body or answer is on its way, as the rest of the protocol sees it: a cycle that runs."""
 
     __slots__ = ("body", "disconnected", "keep_alive", "message_event", "more_body", "request", "response_complete",
                  "response_started")  # fmt: skip
@@ -53,8 +54,8 @@ class FastProtocol(BoundedProtocol):
     def __init__(self, front: Front, fast: FastLane, **named: Any) -> None:
         super().__init__(front, **named)
         self.fast = fast
-        self.hot: FastRequest | None = None  # under way in this call of `data_received`
-        self.later: Later | None = None
+        self.hot: FastRequest | None = None  # its head has come, and not all of its body
+        self.stand_in: StandIn | None = None
         self.caller = Caller()
 
     def on_body(self, body: bytes) -> None:
@@ -80,22 +81,21 @@ class FastProtocol(BoundedProtocol):
             self.at_once += 1
             self.server_state.total_requests += 1
             self.deadline = self.loop.time() + self.bounds.idle_s
-            self._write(hot, answer, keep_alive=True)
-        else:
-            self.later = Later(hot)
-            self.cycle = self.running = cast(RequestResponseCycle, self.later)
+            self._write(hot, answer, self._stand_aside())
+        elif self.stand_in is None:
+            self._stand_in(hot)
 
     def reply(self, answer: Answer) -> None:
         """Give the answer to the request that waits for it; nothing but the count where its connection is lost."""
-        later = self.later
-        if later is None:
+        waiting = self.stand_in
+        if waiting is None:
             raise RuntimeError("no request of this connection waits for an answer")
-        self.later = None
-        if later.disconnected:
-            self.fast.note(later.request, answer)
+        if waiting.disconnected:
+            self.stand_in = None
+            self.fast.note(waiting.request, answer)
             return
-        later.response_started = later.response_complete = True
-        self._write(later.request, answer, later.keep_alive)
+        waiting.response_started = True
+        self._write(waiting.request, answer, self._stand_aside())
         self.on_response_complete()
 
     # -- what the parts below it leave open
@@ -122,17 +122,41 @@ class FastProtocol(BoundedProtocol):
             self._make_cycle(self.headers)
 
     def _body_is_open(self, size: int) -> None:
-        """The body did not come with the head."""
-        self._take_the_other_way()
+        """The body did not come with the head: a short one is waited for here."""
+        if self.hot is not None and self.stand_in is None:
+            if self._announces_little(self.hot):
+                self._stand_in(self.hot)
+            else:
+                self._take_the_other_way()
         super()._body_is_open(size)
 
     # -- the rest
+
+    def _announces_little(self, request: FastRequest) -> bool:
+        announced = next((value for name, value in request.header_list if name == b"content-length"), b"")
+        return len(announced) <= len(str(INLINE_BYTES_MAX)) and int(announced or b"0") <= INLINE_BYTES_MAX
+
+    def _stand_in(self, request: FastRequest) -> None:
+        """Have the request hold the place of a cycle."""
+        self.stand_in = StandIn(request)
+        self.cycle = self.running = cast(RequestResponseCycle, self.stand_in)
+
+    def _stand_aside(self) -> bool:
+        """The answer is there: leave the place, if it was held. Returns whether the connection may be kept."""
+        waited, self.stand_in = self.stand_in, None
+        if waited is None:
+            return True
+        waited.response_complete = True
+        return waited.keep_alive
 
     def _take_the_other_way(self) -> None:
         """Make a cycle of the hot request, if there is one."""
         hot, self.hot = self.hot, None
         if hot is None:
             return
+        waited = self.stand_in
+        if waited is not None:
+            self._stand_aside()
         self._make_cycle(hot.header_list)
         self.headers = NO_TRAILERS
         if hot.admitted:
@@ -140,6 +164,8 @@ class FastProtocol(BoundedProtocol):
             scope[ADMITTED] = True
             if hot.key is not None:
                 scope[KEY] = hot.key
+        if waited is not None and not waited.keep_alive:
+            self.cycle.keep_alive = False  # the server was told to stop meanwhile
         if hot.body:
             HttpToolsProtocol.on_body(self, hot.body)
 
