@@ -12,7 +12,7 @@ import pytest
 
 from riata.base.errors import Conflict, Unavailable
 from riata.base.limits import RESTORE_BYTES_MAX_SHARED
-from riata.store.layout import checkpoint_digest
+from riata.store.layout import checkpoint_digest, split_chunks
 from riata.store.memory import MemoryStore
 from riata.store.payload import decode_batch
 from riata.store.records import encode_restore
@@ -340,6 +340,100 @@ def test_an_append_executed_after_its_sender_went_on_is_refused_as_stale(server:
     assert other.append([observe("m", batch_of([[(6, 1.0)]], [1.0]))])[0].seq == 1
     assert real(*held[0], 1000) == [b"STALE"]
     assert store.head("m").seq == 1
+    other.close()
+
+
+class Holding(Link):
+    """A link that keeps back the first call of script `late`, as if the network were slow, and lets its sender give up."""
+
+    def __init__(self, url: str, late: str, action: bytes = b"") -> None:
+        super().__init__(read_url(url), Credentials())
+        self.late = late
+        self.action = action
+        self.held: list[tuple[str, Sequence[bytes], Sequence[bytes]]] = []
+
+    def script(self, name: str, keys: Sequence[bytes], arguments: Sequence[bytes], timeout_ms: int) -> Reply:
+        if name == self.late and not self.held and (not self.action or self.action in arguments):
+            self.held.append((name, list(keys), list(arguments)))
+            raise Unavailable("gave up", "store_unreachable", "unknown")
+        return super().script(name, keys, arguments, timeout_ms)
+
+    def arrive(self) -> Reply:
+        """What was kept back is executed now."""
+        return super().script(*self.held[0], 1000)
+
+
+@pytest.mark.parametrize("size", [3, 300_000])
+@pytest.mark.parametrize("staged", [0, 1])
+def test_a_commit_that_was_given_up_takes_no_chunks_of_a_later_attempt(
+    server: RedisServer, store: RedisStore, size: int, staged: int
+) -> None:
+    """Both attempts are of as many bytes; the commit of the first arrives before the second has staged its chunks, or after."""
+    link = Holding(server.url, "commit")
+    other = RedisStore(link, RedisSettings(dedupe_events=1000))
+    other.attach()
+    head = other.create("m", LINEAGE)
+    owner = own(other)
+    first, second = b"1" * size, b"2" * size
+    with pytest.raises(Unavailable):
+        save(other, owner, "m", head, first)
+    chunks = list(split_chunks([second]))
+    for index in range(staged * len(chunks)):
+        assert other.stage(owner, "m", 1, index, chunks[index])
+    assert link.arrive() == ([b"MISSING"] if staged else [b"OK"])
+    if staged:
+        assert other.generations("m") == []
+        assert other.commit(owner, "m", 0, generation(1, 0, head.chain, second)) is Verdict.OK
+    assert store.open_generation("m", 1) == (second if staged else first)
+    other.close()
+
+
+def test_chunks_that_were_taken_back_with_the_end_of_the_file_are_not_committed(server: RedisServer, store: RedisStore) -> None:
+    """Those of an earlier attempt are there again, and they are of as many bytes."""
+    head = store.create("m", LINEAGE)
+    owner = own(store)
+    before: dict[str, bytes] = {}
+    with server.client() as client:
+        for chunk in (b"one", b"two"):
+            assert store.stage(owner, "m", 1, 0, chunk)
+            before = before or {str(key, "ascii"): client.dump(key) for key in client.keys(PREFIX + "m:*")}
+        for key, value in before.items():
+            client.restore(key, 0, value, replace=True)
+    assert store.commit(owner, "m", 0, generation(1, 0, head.chain, b"two")) is Verdict.MISSING
+    assert save(store, owner, "m", head, b"two") == 1
+    assert store.open_generation("m", 1) == b"two"
+
+
+def test_an_edition_that_was_given_up_takes_no_pieces_of_a_later_attempt(server: RedisServer, store: RedisStore) -> None:
+    link = Holding(server.url, "publish", b"FLIP")
+    other = RedisStore(link, RedisSettings(dedupe_events=1000))
+    other.attach()
+    head = other.create("m", LINEAGE)
+    owner = own(other)
+
+    def publish(content: bytes) -> Verdict:
+        return other.publish(
+            owner, "m", Edition(0, 0, head.chain, LINEAGE, 0, 3, 5, len(content), checkpoint_digest(content)), content
+        )
+
+    first, second = b"1" * 300_000, b"2" * 300_000
+    with pytest.raises(Unavailable):
+        publish(first)
+    assert store.open_edition("m") is None
+    real = link.script
+    came: list[Reply] = []
+
+    def in_between(name: str, keys: Sequence[bytes], arguments: Sequence[bytes], timeout_ms: int) -> Reply:
+        if name == "publish" and b"FLIP" in arguments and not came:
+            came.append(link.arrive())
+        return real(name, keys, arguments, timeout_ms)
+
+    link.script = in_between  # type: ignore[method-assign]
+    assert publish(second) is Verdict.OK
+    assert came == [[b"MISSING"]]
+    found = store.open_edition("m")
+    assert found is not None
+    assert found[1] == second
     other.close()
 
 

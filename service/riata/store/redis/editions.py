@@ -45,7 +45,7 @@ def _flip(models: Models, owner: Owner, model: str, edition: Edition, what: list
         number = edition.number
         keys = [models.keys.own, of.meta, of.log, of.gens, of.editions, of.pieces(number), of.pieces(max(number - 2, 0))]
         claimed = [b"%d" % number, b"%d" % edition.applied, edition.chain, edition.lineage, first_chain(edition.lineage)]
-        rest = [pieces, pack_edition(edition), AGAIN, action, piece]
+        rest = [pieces, pack_edition(edition), AGAIN, action, piece, models.last_turn("piece", of)]
         return models.session.run("publish", keys, [*token(owner), *claimed, *rest])
 
     return models.on(model, run)

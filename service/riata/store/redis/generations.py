@@ -58,7 +58,8 @@ def commit(models: Models, owner: Owner, model: str, base_gen: int, generation: 
 
     def run(of: ModelKeys) -> Answer:
         keys = [models.keys.own, of.meta, of.log, of.gens, of.stage, of.chunks(generation.gen)]
-        return models.session.run("commit", keys, [*token(owner), *claimed, b"%d" % DIGEST_BYTES, packed, AGAIN])
+        turn = [models.last_turn("stage", of)]
+        return models.session.run("commit", keys, [*token(owner), *claimed, b"%d" % DIGEST_BYTES, packed, *turn, AGAIN])
 
     return verdict(models.on(model, run))
 

@@ -23,17 +23,27 @@ class Models:
         self._version = b""
         self.last = 0  # the highest number ever given
         self._turn = 0  # numbers calls that must not be executed after later ones
+        self._turns: dict[tuple[str, bytes], int] = {}  # script and `meta` of a model -> number of the last call executed
 
     def in_turn(self, script: str, keys: list[bytes], arguments: list[bytes]) -> Answer:
         """Run a script of the owner that refuses a call which later ones have overtaken. Another object may have gone further in
-        counting them: then this one goes on from there."""
+        counting them: then this one goes on from there.
+
+        keys : own, `meta` of the model, ...
+        """
         for _ in range(TURNS_MAX):
             self._turn += 1
             answer = self.session.run(script, keys, [*arguments, b"%d" % self._turn, AGAIN])
             if answer.word != "STALE":
+                self._turns[script, keys[1]] = self._turn
                 return answer
             self._turn = max(self._turn, answer.number())
         raise Unavailable("the store is used by too many at once in the name of one owner", "store_contended", "unknown")
+
+    def last_turn(self, script: str, of: ModelKeys) -> bytes:
+        """Number of the last call that `in_turn` made for this model: what builds on it says so, and is refused once another
+        call took its place."""
+        return b"%d" % self._turns.get((script, of.meta), 0)
 
     def refresh(self) -> Mapping[str, int]:
         """Ask the store."""

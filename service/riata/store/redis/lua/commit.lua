@@ -2,7 +2,8 @@
 -- Make staged chunks the newest generation.
 -- KEYS   own, meta, log, gens, stage, chunks of the generation
 -- ARGV   identity, epoch, nonce, base generation, generation, parent, applied, chain, lineage, chain before the first event,
---        chunks, bytes, bytes stored with each chunk besides its own, description, 1 where this is sent again
+--        chunks, bytes, bytes stored with each chunk besides its own, description,
+--        number of the call that staged the last of the chunks, 1 where this is sent again
 -- Gives  OK  |  FENCED  |  CONFLICT  |  BEHIND  |  FORK  |  MISSING  |  MODEL  |  GONE  |  DAMAGED
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local meta = redis.call('HMGET', KEYS[2], 'lineage', 'first_seq', 'trimmed_chain', 'gen', 'gens')
@@ -12,7 +13,7 @@ local retained = generations_of(KEYS[4], meta[5])
 if not retained then return {'DAMAGED'} end
 local newest = retained[1]
 local gen, applied, chunks = tonumber(ARGV[5]), tonumber(ARGV[7]), tonumber(ARGV[11])
-if ARGV[15] == '1' and newest and newest.gen == gen and string.sub(redis.call('HGET', KEYS[4], ARGV[5]), 2) == string.sub(ARGV[14], 2)
+if ARGV[16] == '1' and newest and newest.gen == gen and string.sub(redis.call('HGET', KEYS[4], ARGV[5]), 2) == string.sub(ARGV[14], 2)
 then
   return {'OK'}
 end
@@ -22,6 +23,8 @@ if ARGV[9] ~= meta[1] then return {'FORK'} end
 if newest and applied < newest.applied then return {'BEHIND'} end
 local chain = chain_at(KEYS[3], applied, tonumber(meta[2]), meta[3])
 if not chain_is(applied, ARGV[8], retained, chain, ARGV[10]) then return {'FORK'} end
+-- What was staged since, by a later attempt, or is gone again with the end of the file, is not what this commit describes.
+if redis.call('HGET', KEYS[2], 'staged') ~= ARGV[15] then return {'MISSING'} end
 local total = 0
 for i = 0, chunks - 1 do
   local size = redis.call('HSTRLEN', KEYS[6], i)

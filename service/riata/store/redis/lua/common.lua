@@ -67,8 +67,8 @@ local function chain_is(applied, claimed, retained, chain, first_chain)
 end
 
 -- Where numbered calls of the owner stand, if this one was overtaken on its way: it must not undo what came after it.
-local function overtaken(own, kind, number, again)
-  local last = tonumber(redis.call('HGET', own, kind) or '0')
+local function overtaken(meta, kind, number, again)
+  local last = tonumber(redis.call('HGET', meta, kind) or '0')
   if tonumber(number) < last or (tonumber(number) == last and again ~= '1') then return str(last) end
   return nil
 end

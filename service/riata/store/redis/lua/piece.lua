@@ -9,9 +9,9 @@ local newest = redis.call('HGET', KEYS[2], 'edition')
 if not newest then return {'MODEL'} end
 if not owns(KEYS[1], ARGV[2], ARGV[3]) then return {'FENCED'} end
 if tonumber(newest) + 1 ~= tonumber(ARGV[4]) then return {'NUMBER'} end
-local last = overtaken(KEYS[1], 'pieces', ARGV[7], ARGV[8])
+local last = overtaken(KEYS[2], 'pieces', ARGV[7], ARGV[8])
 if last then return {'STALE', last} end
-redis.call('HSET', KEYS[1], 'pieces', ARGV[7])
+redis.call('HSET', KEYS[2], 'pieces', ARGV[7])
 if ARGV[5] == '0' then redis.call('UNLINK', KEYS[3]) end
 redis.call('HSET', KEYS[3], ARGV[5], ARGV[6])
 return {'OK'}

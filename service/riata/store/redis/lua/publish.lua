@@ -3,7 +3,7 @@
 -- KEYS   own, meta, log, gens, editions, pieces of the edition, pieces of the edition two before
 -- ARGV   identity, epoch, nonce, number, applied, chain, lineage, chain before the first event, pieces, description,
 --        1 where this is sent again, what to do: CHECK (write nothing), FLIP (the pieces are there), ALL (one piece comes along),
---        the piece
+--        the piece, number of the call that stored the last of the pieces
 -- Gives  OK  |  FENCED  |  BEHIND  |  FORK  |  MISSING  |  NUMBER, newest: another edition is next  |  MODEL  |  GONE  |  DAMAGED
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local meta = redis.call('HMGET', KEYS[2], 'lineage', 'first_seq', 'trimmed_chain', 'gens', 'edition', 'edition_applied')
@@ -25,7 +25,7 @@ if ARGV[12] == 'CHECK' then return {'OK'} end
 if ARGV[12] == 'ALL' then
   redis.call('UNLINK', KEYS[6])
   redis.call('HSET', KEYS[6], '0', ARGV[13])
-elseif redis.call('HLEN', KEYS[6]) ~= tonumber(ARGV[9]) then
+elseif redis.call('HLEN', KEYS[6]) ~= tonumber(ARGV[9]) or redis.call('HGET', KEYS[2], 'pieces') ~= ARGV[14] then
   return {'MISSING'}
 end
 redis.call('HSET', KEYS[5], ARGV[4], ARGV[10])

@@ -7,9 +7,9 @@ if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 if redis.call('EXISTS', KEYS[2]) == 0 then return {'MODEL'} end
 if not owns(KEYS[1], ARGV[2], ARGV[3]) then return {'FENCED'} end
 if redis.call('HEXISTS', KEYS[3], ARGV[4]) == 1 then return {'EXISTS'} end
-local last = overtaken(KEYS[1], 'staged', ARGV[7], ARGV[8])
+local last = overtaken(KEYS[2], 'staged', ARGV[7], ARGV[8])
 if last then return {'STALE', last} end
-redis.call('HSET', KEYS[1], 'staged', ARGV[7])
+redis.call('HSET', KEYS[2], 'staged', ARGV[7])
 redis.call('HSET', KEYS[5], ARGV[5], ARGV[6])
 redis.call('HSET', KEYS[4], ARGV[4] .. ':' .. ARGV[5], ARGV[2])
 return {'OK'}
