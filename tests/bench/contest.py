@@ -128,7 +128,8 @@ def contenders(found: Found, unit: str, facts: Sequence[str] = (), ours: str | N
         speeds = [measure.units / measure.seconds for measure in measures]
         own = [f"{fact(measures, label):.4g}" if label in measures[0].facts else "" for label in facts]
         wall, cpu = (per_unit(measures, of) * 1e9 for of in ("seconds", "cpu_s"))
-        ratios = [f"{times_faster(found, ours, name, of):.2f}×" for of in ("seconds", "cpu_s")] if cpu > 0 else ["", ""]
+        counted = all(measure.cpu_s > 0.0 for side in (ours, name) for measure in found[side])  # in ticks of 10 ms
+        ratios = [f"{times_faster(found, ours, name, of):.2f}×" for of in ("seconds", "cpu_s")] if counted else ["", ""]
         spread = [f"{statistics.median(speeds):,.0f}", f"{min(speeds):,.0f}-{max(speeds):,.0f}"]
         rows.append([name, *spread, f"{wall:,.3g}", f"{cpu:,.3g}", *own, *ratios])
     return report.table(heads, rows)

@@ -1,10 +1,11 @@
-"""Predictions over HTTP, against the Vowpal Wabbit daemon over TCP, FastAPI + pydantic + river, and ASGI that does nothing.
+"""Predictions over HTTP, against the Vowpal Wabbit daemon over TCP, FastAPI + pydantic + river, and servers that do nothing.
 
 Every server is a process of its own and has learnt the same rows: 75 real-valued features each, names drawn by Zipf's law. Two
 requests are asked: GET /predict with ten features in the query, and POST /predict with 75 as a JSON object; the daemon gets the
 same rows as lines of its own format. The client is a plain socket. With one connection a request is sent when the answer
 to the last has come, and every round trip is timed; with 64 every connection always has one request under way, driven by
-two processes, so that the server has always something to do. The service runs twice: as anybody on this machine may call
+two processes, so that the server has always something to do. The limits are ASGI that answers whatever is asked, and below
+it an event loop that does not even read the request. The service runs twice: as anybody on this machine may call
 it, and with keys asked for and rates counted. Bounds and metrics are in both.
 
 Before anything is timed: the service answers a request by itself as it answers the same rows as one body of lines, to the last
@@ -36,6 +37,7 @@ from tests.bench import contest
 from tests.bench.contest import Claim, Found, Measure, Side, fact
 from tests.bench.rivals.asgi import RawAsgi
 from tests.bench.rivals.fastapi_river import FastapiRiver
+from tests.bench.rivals.fixed import UvloopFixed
 from tests.bench.rivals.vw import VwDaemon
 from tests.running import Running
 
@@ -50,6 +52,7 @@ LOSS_DIFFERENCE_MAX: Final = 0.1
 READ_BYTES: Final = 1 << 16
 OK: Final = b"HTTP/1.1 200 "
 PLAIN, KEYED, VW, FASTAPI, ASGI = "riata", "riata, keys and rates", "VW daemon, TCP", "FastAPI + river", "ASGI doing nothing"
+FIXED: Final = "limit: uvloop, a fixed answer"
 HEAD: Final = "Host: 127.0.0.1\r\nAccept: */*\r\nUser-Agent: bench\r\n"
 
 
@@ -285,6 +288,13 @@ def asgi(asked: Rows) -> Iterator[Server]:
         yield Server(rival.port, http_requests(asked), b"}", rival.cpu_s)
 
 
+@contextmanager
+def fixed(asked: Rows) -> Iterator[Server]:
+    """What an event loop and the kernel take."""
+    with UvloopFixed() as limit:
+        yield Server(limit.port, http_requests(asked), b"}", limit.cpu_s)
+
+
 def log_loss(server: Server, which: int, labels: Sequence[int]) -> float:
     """Mean log loss over the rows that are asked."""
     found = [probability_of(answer) for answer in answers_of(server, which)]
@@ -319,8 +329,8 @@ def measure(servers: dict[str, Server], quick: bool) -> tuple[list[Claim], list[
     trips, many, repeats = (500, 2_000, 3) if quick else (10_000, 40_000, 7)
     claims, tables, notes = [], [], []
     for which, path in enumerate(("GET /predict, 10 features", "POST /predict, 75 features")):
-        one = compare(servers, (PLAIN, KEYED, VW, FASTAPI, ASGI), partial(round_trips, which=which, count=trips), repeats)
-        full = compare(servers, (PLAIN, KEYED, FASTAPI, ASGI), partial(saturated, which=which, count=many), repeats)
+        one = compare(servers, (PLAIN, KEYED, VW, FASTAPI, ASGI, FIXED), partial(round_trips, which=which, count=trips), repeats)
+        full = compare(servers, (PLAIN, KEYED, FASTAPI, ASGI, FIXED), partial(saturated, which=which, count=many), repeats)
         tables += [
             f"## {path}: one connection\n\n" + contest.contenders(one, "request", ("p50_us", "p99_us")),
             f"## {path}: {CONNECTIONS} connections\n\n" + contest.contenders(full, "request", ("p50_us", "p99_us", "cpu_us")),
@@ -333,7 +343,9 @@ def measure(servers: dict[str, Server], quick: bool) -> tuple[list[Claim], list[
         ]
         notes.append(
             f"{path}: keys and rates cost {fact(full[KEYED], 'cpu_us') - fact(full[PLAIN], 'cpu_us'):+.1f} µs of CPU a request. "
-            f"ASGI doing nothing takes {fact(full[ASGI], 'cpu_us'):.1f} µs, the service {fact(full[PLAIN], 'cpu_us'):.1f} µs."
+            f"ASGI doing nothing takes {fact(full[ASGI], 'cpu_us'):.1f} µs, the service {fact(full[PLAIN], 'cpu_us'):.1f} µs; "
+            f"{fact(full[FIXED], 'cpu_us'):.1f} µs of that an event loop takes that reads anything and writes a fixed answer, "
+            f"whose round trip is {fact(one[FIXED], 'p50_us'):.1f} µs where the service's is {fact(one[PLAIN], 'p50_us'):.1f} µs."
         )
     return claims, tables, notes
 
@@ -349,6 +361,7 @@ def main() -> int:
             VW: stack.enter_context(vw(learnt, asked)),
             FASTAPI: stack.enter_context(fastapi(learnt, asked)),
             ASGI: stack.enter_context(asgi(asked)),
+            FIXED: stack.enter_context(fixed(asked)),
         }
         why, losses = why_unequal(servers, asked)
         if why:

@@ -20,6 +20,7 @@ from riata.base.errors import Busy
 from riata.predict import one_row
 from riata.run.config import ModelConfig, read_config
 from riata.run.published import Published
+from riata.web import fast_protocol
 from riata.web.answers import Answer
 from riata.web.app import create_app
 from riata.web.buckets import Buckets
@@ -296,13 +297,35 @@ def test_a_body_that_comes_after_its_head_is_waited_for(pair: Pair, query: bytes
     assert len(pair.fast.fast) == before + (0 if query else 2)
 
 
-def test_a_long_body_that_comes_after_its_head_is_left(pair: Pair) -> None:
-    request = post(b'{"features":{"a":1}}' + b" " * 20_000)
+def test_a_long_body_that_comes_after_its_head_is_left(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_protocol, "INLINE_BYTES_MAX", BODY_BYTES_MAX // 2)
+    request = post(b'{"features":{"a":1}}' + b" " * (BODY_BYTES_MAX // 2))
     head = request.index(b"\r\n\r\n") + 4
     before = len(pair.fast.fast)
     parts = [request[:head], request[head:]]
     assert in_parts(pair.fast.port, parts) == in_parts(pair.slow.port, parts)
     assert len(pair.fast.fast) == before
+
+
+@pytest.mark.parametrize(("head", "status"), [(post(WIDE, of(b"nobody")), 404), (post(WIDE, of(b"loading")), 503)])
+def test_what_the_head_is_enough_to_refuse_is_not_waited_for(pair: Pair, head: bytes, status: int) -> None:
+    refused_at_once(pair, head, status)
+
+
+@pytest.mark.parametrize(("headers", "status"), [((), 401), ((bearer(OTHER),), 401), ((bearer(OBSERVER),), 403)])
+def test_whom_the_gate_refuses_is_not_waited_for(locked: Pair, headers: tuple[bytes, ...], status: int) -> None:
+    refused_at_once(locked, post(WIDE, b"/predict", *headers), status)
+
+
+def refused_at_once(pair: Pair, request: bytes, status: int) -> None:
+    """Send the head alone to both: the answer comes although no body does."""
+    heard = []
+    for lane in (pair.fast, pair.slow):
+        with socket.create_connection(("127.0.0.1", lane.port), timeout=5) as connection:
+            connection.sendall(request[: request.index(b"\r\n\r\n") + 4])
+            heard.append(DATE.sub(b"", connection.recv(1 << 20)))
+    assert heard[0] == heard[1]
+    assert heard[0].startswith(b"HTTP/1.1 %d " % status)
 
 
 def test_a_body_that_is_not_sent_to_its_end_is_refused_by_both(pair: Pair) -> None:

@@ -43,17 +43,19 @@ class Observed:
 def observe(rows: Rows, model: str, content_type: str, key: str, wait_applied: bool, atomic: bool) -> Call:
     """Send examples. `key` gives each row an id of its own, which is what makes the call repeatable."""
     params = ({"wait": "applied"} if wait_applied else {}) | ({"atomic": "true"} if atomic else {})
+    content, content_type = body_of(rows, content_type)
     headers = {"content-type": content_type, "idempotency-key": key}
-    return Call("POST", _model(model, "/observe"), params, headers, body_of(rows))
+    return Call("POST", _model(model, "/observe"), params, headers, content)
 
 
 def predict(rows: Rows, model: str, content_type: str, explain: bool, min_seq: int | None, remember: bool) -> Call:
-    """Ask for predictions, one a row; they come back as NDJSON. Not repeated where they are to be remembered: what was kept
+    """Ask for predictions, one a row; they come back one a line. Not repeated where they are to be remembered: what was kept
     before an answer got lost would wait for a label that nobody can send."""
     params = {name: "true" for name, wanted in (("explain", explain), ("remember", remember)) if wanted}
     params |= {} if min_seq is None else {"min_seq": str(min_seq)}
-    headers = {"content-type": content_type, "accept": NDJSON}
-    return Call("POST", _model(model, "/predict"), params, headers, body_of(rows), repeatable=not remember)
+    content, content_type = body_of(rows, content_type)
+    headers = {"content-type": content_type, "accept": "*/*" if content_type == JSON else NDJSON}
+    return Call("POST", _model(model, "/predict"), params, headers, content, repeatable=not remember)
 
 
 def label_row(prediction_id: str, label: float, weight: float | None) -> dict[str, Any]:
@@ -126,15 +128,19 @@ def read_observed(body: bytes) -> Observed:
 
 
 def read_predictions(body: bytes) -> list[dict[str, Any]]:
-    """Read the answer to `predict`: one object a line."""
-    return [read_json(line) for line in body.split(b"\n") if line.strip()]
+    """Read the answer to `predict`: one object a line, or an array where JSON was sent."""
+    found = [read_json(line) for line in body.split(b"\n") if line.strip()]
+    return found[0] if len(found) == 1 and isinstance(found[0], list) else found
 
 
-def body_of(rows: Rows) -> bytes:
-    """Write rows as NDJSON; bytes are sent as they are."""
+def body_of(rows: Rows, content_type: str) -> tuple[bytes, str]:
+    """Write rows as NDJSON, and one alone as a JSON object, which the service answers soonest. Bytes are sent as they are."""
     if isinstance(rows, bytes):
-        return rows
-    return b"".join(json.dumps(row, allow_nan=False, ensure_ascii=False).encode() + b"\n" for row in rows)
+        return rows, content_type
+    lines = [json.dumps(row, allow_nan=False, ensure_ascii=False).encode() for row in rows]
+    if len(lines) == 1 and content_type == NDJSON:
+        return lines[0], JSON
+    return b"".join(line + b"\n" for line in lines), content_type
 
 
 def _model(model: str, rest: str = "") -> str:

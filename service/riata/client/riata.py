@@ -185,7 +185,7 @@ class Riata:
         while True:
             try:
                 answer = self._http.request(
-                    call.method, call.path, params=call.params, headers=call.headers, content=call.content or None
+                    call.method, call.path, params=call.params or None, headers=call.headers, content=call.content or None
                 )
             except httpx.TransportError as error:
                 self._sleep(attempts.after_silence(self.url, error))

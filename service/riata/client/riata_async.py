@@ -171,7 +171,7 @@ class AsyncRiata:
         while True:
             try:
                 answer = await self._http.request(
-                    call.method, call.path, params=call.params, headers=call.headers, content=call.content or None
+                    call.method, call.path, params=call.params or None, headers=call.headers, content=call.content or None
                 )
             except httpx.TransportError as error:
                 await self._sleep(attempts.after_silence(self.url, error))

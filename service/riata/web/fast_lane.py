@@ -56,7 +56,7 @@ class FastRequest:
     query      : as it was sent, behind the question mark
     header_list: names in lower case; `headers` is the same to look up in, and set before a handler sees the request
     key        : what it was let through with; None where keys are not asked for
-    admitted   : whether the gate was asked, and said yes
+    admitted   : whether its head was looked at and let through, by the gate too where there is one
     """
 
     line: HotLine
@@ -124,6 +124,31 @@ class FastLane:
 
     def ask(self, request: FastRequest, reply: Reply, caller: Caller) -> Answer | Verdict:
         """Return the answer to a request of a connection that is whole, or why there is none yet."""
+        refusal = self._look_at(request, caller)
+        if refusal is not None:
+            return refusal
+        try:
+            return request.line.handler(request, reply)
+        except RiataError as error:
+            return answer_error(error)
+        except Exception:
+            log.exception("the fast lane failed; the request goes the other way")
+            return NOT_HERE
+
+    def awaits(self, request: FastRequest, caller: Caller) -> bool:
+        """Say whether the body of a request is waited for here: not where the head is enough to refuse it."""
+        if self._look_at(request, caller) is not None:
+            return False
+        try:
+            self.service.published(request.model)
+        except RiataError:
+            return False
+        return True
+
+    def _look_at(self, request: FastRequest, caller: Caller) -> Answer | Verdict | None:
+        """Look at a head, once: None where it is let through."""
+        if request.admitted:
+            return None
         line, found = request.line, dict(request.header_list)
         if len(found) != len(request.header_list) or b"content-encoding" in found:
             return NOT_HERE
@@ -133,14 +158,8 @@ class FastLane:
             refusal, request.key = self.gate.ask(line.route, request.model, authorization, self.service, caller)
             if refusal is not None:
                 return refusal
-            request.admitted = True
-        try:
-            return line.handler(request, reply)
-        except RiataError as error:
-            return answer_error(error)
-        except Exception:
-            log.exception("the fast lane failed; the request goes the other way")
-            return NOT_HERE
+        request.admitted = True
+        return None
 
     def note(self, request: FastRequest, answer: Answer) -> None:
         """Count an answered request."""

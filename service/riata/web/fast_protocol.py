@@ -21,6 +21,7 @@ from riata.web.heads import CODING_SEEN, NO_TRAILERS, UPGRADE_SEEN
 from riata.web.protocol import BoundedProtocol
 from riata.web.settings import INLINE_BYTES_MAX
 
+BODY_WAIT_S: Final = 1.0  # for a body that comes after its head; what takes longer goes to a route, which has a deadline for it
 AT_ONCE_MAX: Final = 16  # of one connection before others have their turn; further ones wait as pipelined requests do
 
 
@@ -38,10 +39,11 @@ class StandIn:
     """A hot request whose body or answer is on its way, as the rest of the protocol sees it: a cycle that runs."""
 
     __slots__ = ("body", "disconnected", "keep_alive", "message_event", "more_body", "request", "response_complete",
-                 "response_started")  # fmt: skip
+                 "response_started", "waits_until")  # fmt: skip
 
-    def __init__(self, request: FastRequest) -> None:
+    def __init__(self, request: FastRequest, waits_until: float) -> None:
         self.request = request
+        self.waits_until = waits_until
         self.body = b""
         self.more_body = self.disconnected = self.response_started = self.response_complete = False
         self.keep_alive = True
@@ -122,11 +124,12 @@ class FastProtocol(BoundedProtocol):
             self._make_cycle(self.headers)
 
     def _body_is_open(self, size: int) -> None:
-        """The body did not come with the head: a short one is waited for here."""
-        if self.hot is not None and self.stand_in is None:
-            if self._announces_little(self.hot):
+        """The body did not come with the head: a short one is waited for here, and not for long."""
+        waits = self.stand_in
+        if self.hot is not None:
+            if waits is None and self._announces_little(self.hot) and self.fast.awaits(self.hot, self.caller):
                 self._stand_in(self.hot)
-            else:
+            elif waits is None or self.loop.time() > waits.waits_until:
                 self._take_the_other_way()
         super()._body_is_open(size)
 
@@ -138,7 +141,7 @@ class FastProtocol(BoundedProtocol):
 
     def _stand_in(self, request: FastRequest) -> None:
         """Have the request hold the place of a cycle."""
-        self.stand_in = StandIn(request)
+        self.stand_in = StandIn(request, self.loop.time() + BODY_WAIT_S)
         self.cycle = self.running = cast(RequestResponseCycle, self.stand_in)
 
     def _stand_aside(self) -> bool:

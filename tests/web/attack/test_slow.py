@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from riata.web.fast_protocol import BODY_WAIT_S
 from tests.web.attack.conftest import QUICK, Start, Target
 from tests.web.attack.raw import ROW, Heard, get, listen_to, post, talk
 
@@ -84,11 +85,12 @@ def test_a_body_that_stalls_is_given_up(target: Target) -> None:
     assert target.appended == 0
 
 
-def test_a_body_that_trickles_is_given_up_at_its_whole_deadline(start: Start) -> None:
+@pytest.mark.parametrize("length", [2_000, 200_000], ids=["short", "long"])
+def test_a_body_that_trickles_is_given_up_at_its_whole_deadline(start: Start, length: int) -> None:
     target = start(body_s=0.8)
-    heard, took = trickle(target, post(b" ", length=200_000), [b" "] * 1000, 0.1)
+    heard, took = trickle(target, post(b" ", length=length), [b" "] * 1000, 0.1)
     assert heard.told == [(408, "body_too_slow")]
-    assert took < 0.8 + QUICK.linger_s + SLACK_S
+    assert took < BODY_WAIT_S + 0.8 + QUICK.linger_s + SLACK_S
     assert target.front.refused["body_too_slow"] == 0, "the route said it, not the connection"
 
 

@@ -1,0 +1,78 @@
+"""uvloop that writes one fixed answer for whatever comes: the limit of what a server of this interpreter can say on this machine.
+
+It parses nothing and decides nothing: what its round trip takes is the kernel, the event loop and the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from types import TracebackType
+from typing import Final, Self, cast
+
+import psutil
+import uvloop
+
+from tests.running import ROOT, free_port
+
+READY_S_MAX: Final = 30.0
+PROBE_S: Final = 0.02
+BODY: Final = b'{"probability":0.5,"margin":0.0,"label":1,"std_error":null,"known_features":9,"unknown_features":1}'
+ANSWER: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+
+
+class Fixed(asyncio.Protocol):
+    """One connection."""
+
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep it."""
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:  # noqa: ARG002 - it is not read
+        """Answer."""
+        self.transport.write(ANSWER)
+
+
+async def serve(port: int) -> None:
+    """Serve until the process is ended."""
+    server = await asyncio.get_running_loop().create_server(Fixed, "127.0.0.1", port)
+    await server.serve_forever()
+
+
+class UvloopFixed:
+    """Context manager: the server above as a process of its own, on `port` of 127.0.0.1."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+
+    def cpu_s(self) -> float:
+        """User and system seconds it has used."""
+        times = psutil.Process(self._process.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen([sys.executable, "-m", __name__, str(self.port)], cwd=ROOT)
+        deadline = time.monotonic() + READY_S_MAX
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+            except OSError:
+                if time.monotonic() > deadline:
+                    self._process.kill()
+                    raise
+                time.sleep(PROBE_S)
+            else:
+                return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(int(sys.argv[1])))
