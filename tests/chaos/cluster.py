@@ -231,6 +231,10 @@ class Load:
         """Requests acknowledged so far."""
         return self.history.read_text(encoding="utf-8").count('"outcome": "acked"')
 
+    def predicted(self) -> int:
+        """Predictions answered so far."""
+        return self.history.read_text(encoding="utf-8").count('"margin": ')
+
     def acked_since(self, moment: float) -> bool:
         """Whether a request that was sent after `moment`, of the monotonic clock, is acknowledged."""
         whole = self.history.read_text(encoding="utf-8").rpartition("\n")[0]
