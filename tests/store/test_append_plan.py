@@ -82,6 +82,27 @@ def test_what_was_made_ready_of_other_rows_or_for_another_time_is_not_taken() ->
     assert planned.appended.record == anew.appended.record
 
 
+def test_what_ids_stand_for_is_taken_from_what_was_made_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = observe("m", batch_of([ONE, TWO, TWO, ONE], [1, 1, 0, 1], [A, None, A, A]))
+    assert request.batch is not None
+    ready = write_ahead(request.batch, request.accepted_ms + 1)  # the time is none of what an id stands for
+    assert ready.contents == row_digests(request.batch, [0, 2, 3])
+    (anew,) = plan(request)
+    with monkeypatch.context() as patch:
+        patch.setattr(append_plan, "row_digests", None)
+        (planned,) = plan(dataclasses.replace(request, written=ready))
+    assert (planned.ids, planned.appended.record) == (anew.ids, anew.appended.record)
+    assert planned.appended.duplicate.tolist() == anew.appended.duplicate.tolist() == [False, False, False, True]
+    assert planned.appended.reused.tolist() == anew.appended.reused.tolist() == [False, False, True, False]
+
+
+def test_what_the_ids_of_other_rows_stand_for_is_not_taken() -> None:
+    request = observe("m", batch_of([ONE, TWO], [1, 1], [A, B]))
+    other = write_ahead(batch_of([TWO, TWO], [1, 1], [A, B]), request.accepted_ms)
+    assert plan(dataclasses.replace(request, written=other))[0].ids == plan(request)[0].ids
+    assert list(other.contents) != [content for _, _, content in plan(request)[0].ids]
+
+
 def test_a_repeat_inside_a_request_is_a_duplicate() -> None:
     (planned,) = plan(observe("m", batch_of([TWO, ONE, TWO, ONE], [0, 1, 0, 1], [None, A, None, A])))
     assert planned.appended.accepted.tolist() == [True, True, True, False]

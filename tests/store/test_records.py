@@ -60,6 +60,8 @@ def test_a_row_digest_depends_on_everything_an_id_stands_for() -> None:
     assert len(set(digests)) == 6
     assert all(len(digest) == 16 for digest in digests)
     assert records.row_digests(batch_of(rows[:1], [1]), [0]) == digests[:1]
+    said = struct.pack("<Idd", 2, 1.0, 1.0) + struct.pack("<II", 1, 3) + struct.pack("<dd", 2.0, 4.0)
+    assert digests[0] == hashlib.blake2b(said, digest_size=16).digest()  # what stores remember for ever
 
 
 def chained(n: int) -> list[Record]:

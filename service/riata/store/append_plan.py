@@ -11,9 +11,9 @@ import numpy as np
 
 from riata.base.arrays import BOOL
 from riata.base.errors import BadInput, NotFound
-from riata.store.records import first_chain, next_chain, record_digest, row_digests, write_ahead
+from riata.store.records import first_chain, next_chain, observe_record, record_digest, row_digests
 from riata.store.store import Append, Appended, Head, Record
-from riata.wire.batch import Batch, Written, select_rows
+from riata.wire.batch import Batch, select_rows
 
 ID_BYTES = 16
 Seen = tuple[int, bytes]  # (position of the event with this id, digest of its content)
@@ -66,10 +66,10 @@ def plan_one(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], lo
         return _nothing(request, rows, None)
     kept = select_rows(request.batch, rows.accepted)
     try:
-        written = _written(request, kept)
+        payload, digest = _payload(request, kept)
     except BadInput as error:
         return _nothing(request, _rows(n), error)
-    record = _record(request, head, kept.n, written.payload, written.digest)
+    record = _record(request, head, kept.n, payload, digest)
     appended = Appended(record, kept, rows.accepted, rows.duplicate, rows.reused, record.last)
     return Planned(request, appended, _after(head, record, floor), rows.ids)
 
@@ -109,7 +109,7 @@ def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]
     here: dict[bytes, Seen] = {}
     repeated = []  # rows that repeat a row of this very request
     highest = dropped = 0
-    for i, key, content in zip(with_id, keys, row_digests(batch, with_id), strict=True):
+    for i, key, content in zip(with_id, keys, _contents(request, batch, with_id), strict=True):
         found = stored.get(key) or here.get(key)
         if found is None:
             here[key] = (seq + 1 + i - dropped, content)
@@ -140,12 +140,18 @@ def _nothing(request: Append, rows: _Rows, refused: BadInput | None) -> Planned:
     return Planned(request, Appended(None, None, rows.accepted, rows.duplicate, rows.reused, rows.seq, refused), None, [])
 
 
-def _written(request: Append, kept: Batch) -> Written:
-    """Return what is to be stored of `kept`: what came with the request, where that is of these rows and this time."""
+def _contents(request: Append, batch: Batch, with_id: list[int]) -> Sequence[bytes]:
+    """Return what the ids of these rows stand for: what came with the request, where that is of these rows."""
+    ready = request.written
+    return ready.contents if ready is not None and ready.batch is batch else row_digests(batch, with_id)
+
+
+def _payload(request: Append, kept: Batch) -> tuple[bytes, bytes]:
+    """Return payload and digest of `kept`: what came with the request, where that is of these rows and this time."""
     ready = request.written
     if ready is not None and ready.batch is kept and ready.accepted_ms == request.accepted_ms:
-        return ready
-    return write_ahead(kept, request.accepted_ms)
+        return ready.payload, ready.digest
+    return observe_record(kept, request.accepted_ms)
 
 
 def _record(request: Append, head: Head, count: int, payload: bytes, digest: bytes) -> Record:

@@ -23,6 +23,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from riata.base.errors import Corrupt, LogFork, LogGap
 from riata.store.payload import ID_BYTES, encode_batch
 from riata.store.store import Head, Kind, Record
@@ -106,13 +108,16 @@ def read_json(text: bytes, what: str) -> dict[str, Any]:
 
 def row_digests(batch: Batch, rows: Iterable[int]) -> list[bytes]:
     """Return 16 bytes for each of `rows`: BLAKE2b of features, values, label and weight, which an id stands for."""
-    hashes, values = batch.hash.astype("<u4").tobytes(), batch.value.astype("<f8").tobytes()
+    hash_bytes = np.ascontiguousarray(batch.hash, "<u4").view(np.uint8).data
+    value_bytes = np.ascontiguousarray(batch.value, "<f8").view(np.uint8).data
     indptr, label, weight = batch.indptr.tolist(), batch.label.tolist(), batch.weight.tolist()
     digests = []
     for i in rows:
         start, stop = indptr[i], indptr[i + 1]
-        content = _ROW.pack(stop - start, label[i], weight[i]) + hashes[4 * start : 4 * stop] + values[8 * start : 8 * stop]
-        digests.append(hashlib.blake2b(content, digest_size=ID_BYTES).digest())
+        digest = hashlib.blake2b(_ROW.pack(stop - start, label[i], weight[i]), digest_size=ID_BYTES)
+        digest.update(hash_bytes[4 * start : 4 * stop])
+        digest.update(value_bytes[8 * start : 8 * stop])
+        digests.append(digest.digest())
     return digests
 
 
@@ -133,13 +138,20 @@ def record_digest(kind: Kind, count: int, accepted_ms: int, payload: bytes) -> b
     return digest.digest()
 
 
+def observe_record(batch: Batch, accepted_ms: int) -> tuple[bytes, bytes]:
+    """Return payload and digest of the record that holds `batch`. Raises `BadInput` as `encode_batch` does."""
+    payload = encode_batch(batch)
+    return payload, record_digest("observe", batch.n, accepted_ms, payload)
+
+
 def write_ahead(batch: Batch, accepted_ms: int) -> Written:
-    """Make what the log will hold of `batch`, should every row be accepted: so that the one thread of the store need not.
+    """Make what the log will hold of `batch`, should every row be accepted, and what its ids stand for: so that the one thread
+    of the store need not.
 
     Raises `BadInput` as `encode_batch` does.
     """
-    payload = encode_batch(batch)
-    return Written(batch, accepted_ms, payload, record_digest("observe", batch.n, accepted_ms, payload))
+    payload, digest = observe_record(batch, accepted_ms)
+    return Written(batch, accepted_ms, payload, digest, row_digests(batch, np.flatnonzero(batch.has_id).tolist()))
 
 
 def names_digest(names: bytes) -> bytes:

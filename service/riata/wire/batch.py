@@ -52,12 +52,14 @@ class Written:
     accepted_ms : unix time, part of what `digest` covers
     payload     : as `store.payload` writes it
     digest      : as `store.records` makes it
+    contents    : 16 bytes for each row with an id, in their order: what the id stands for, as `store.records` makes it
     """
 
     batch: Batch
     accepted_ms: int
     payload: bytes
     digest: bytes
+    contents: Sequence[bytes]
 
 
 def select_rows(batch: Batch, keep: BOOL) -> Batch:
