@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riata.base.arrays import F64
-from riata.base.limits import FEATURES_PER_REQUEST_MAX
+from riata.base.arrays import F64, U32
 from riata.learn import pages
 from riata.learn.pages import Pages, zero_table
 
 LINES, WIDTH = 2**20, 4  # 32 MiB
 FEW = 2048  # a quarter of its pages of 4 KiB
+SIZE = 32 * 2**20
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system decides")
 
 
@@ -30,6 +30,12 @@ def test_a_table_is_zero_and_no_line_lies_across_two_cache_lines(lines: int, wid
         assert not table.any()
         assert table.ctypes.data % 64 == 0
         table[:] = 1.0  # the next one is zero all the same
+
+
+def some(features: int, lines: int = 1) -> U32:
+    """Hashes of so many features, which fall on so many lines, each in a small page of its own as far as there are any."""
+    line = np.arange(features) % lines * (LINES // lines)
+    return (line * (2**32 // LINES)).astype(np.uint32)
 
 
 def resident(table: F64) -> int:
@@ -49,9 +55,9 @@ def resident(table: F64) -> int:
 def test_a_table_with_few_used_lines_takes_their_small_pages_only() -> None:
     table = zero_table(LINES, WIDTH)
     kept = Pages(table)
-    kept.tend(0, 100)
+    kept.tend(0, some(100, 100))
     table[:: LINES // 100, 0] = 1.0
-    kept.tend(100, 100)
+    kept.tend(100, some(100, 100))
     assert resident(table) <= 102 * 4096
 
 
@@ -73,12 +79,18 @@ class Asked:
 def test_large_pages_are_asked_for_once_many_lines_are_used_and_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     kept = Pages(zero_table(LINES, WIDTH))
-    kept.tend(FEW, 10)
+    kept.tend(FEW, some(10))
     assert asked.calls == []
     for _ in range(5):
-        kept.tend(FEW + 1, 10)
-    size = 32 * 2**20
-    assert asked.calls == [(0, size), (0, size // 2), (size // 2, size // 2)]
+        kept.tend(FEW + 1, some(10))
+    assert asked.calls == [(0, SIZE), (0, SIZE // 2), (SIZE // 2, SIZE // 2)]
+
+
+@LINUX
+def test_a_large_batch_moves_all_pages_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    Pages(zero_table(LINES, WIDTH)).tend(FEW + 1, some(16 * 256))
+    assert asked.calls == [(0, SIZE), (0, SIZE)]
 
 
 @LINUX
@@ -87,23 +99,40 @@ def test_what_is_about_to_be_full_begins_with_large_pages(monkeypatch: pytest.Mo
     for lines, calls in ((FEW, 0), (FEW + 1, 1)):
         kept = Pages(zero_table(LINES, WIDTH))
         kept.expect(lines)
-        kept.tend(FEW, 10)
+        kept.tend(FEW, some(10))
         assert len(asked.calls) == calls
-    whole_file = Pages(zero_table(LINES, WIDTH))
-    whole_file.tend(0, FEATURES_PER_REQUEST_MAX)
-    assert len(asked.calls) == 1
-    whole_file.tend(0, FEATURES_PER_REQUEST_MAX + 1)
-    whole_file.tend(10, 10)
-    assert len(asked.calls) == 2
 
 
 @LINUX
-def test_a_system_that_refuses_to_move_pages_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_reaches_many_pages_finds_them_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    kept = Pages(zero_table(LINES, WIDTH))
+    kept.tend(0, some(FEW + 1, FEW))  # a page too few
+    assert asked.calls == []
+    kept.tend(0, some(FEW + 1, FEW + 1))
+    kept.tend(FEW + 1, some(10))
+    assert asked.calls == [(0, SIZE)]  # nothing was there to be moved
+
+
+@LINUX
+def test_many_features_of_a_model_that_stays_small_are_not_counted_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    kept = Pages(zero_table(LINES, WIDTH))
+    large = some(2 * FEW, 2 * FEW)
+    kept.tend(50, some(2 * FEW, 50))
+    kept.tend(100, large)
+    assert asked.calls == []
+    kept.tend(101, large)
+    assert asked.calls == [(0, SIZE), (0, SIZE)]  # what the 101 lines lie in is moved
+
+
+@LINUX
+def test_a_system_that_refuses_to_move_pages_is_asked_once_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch, refuses=True)
     kept = Pages(zero_table(LINES, WIDTH))
     for _ in range(5):
-        kept.tend(FEW + 1, 10)
-    assert len(asked.calls) == 2
+        kept.tend(FEW + 1, some(10))
+    assert asked.calls == [(0, SIZE), (0, SIZE // 2), (SIZE // 2, SIZE // 2)]
 
 
 @LINUX
@@ -114,6 +143,6 @@ def test_a_table_keeps_its_numbers_when_its_pages_change() -> None:
     at = rng.integers(0, LINES, 3 * FEW)
     table[at, 1] = at
     for _ in range(4):
-        kept.tend(len(at), 10)
+        kept.tend(len(at), some(10))
     assert (table[at, 1] == at).all()
     assert np.count_nonzero(table) == np.count_nonzero(np.unique(at))

@@ -53,7 +53,7 @@ class FtrlProximal:
         longest = int(np.diff(batch.indptr).max(initial=0))
         if longest > len(self._scratch.x):
             self._scratch = _scratch(2 * longest)
-        self._make_room(batch.nnz)
+        self._make_room(batch.hash)
         margin = np.empty(batch.n)
         refused = np.empty(batch.n, np.bool_)
         learn_rows(self._table, self._settings, rows, self._scratch, margin, refused)
@@ -135,18 +135,19 @@ class FtrlProximal:
         )
         self._pages = Pages(self._table.line)
 
-    def _make_room(self, features: int) -> None:
+    def _make_room(self, hashes: U32) -> None:
         """See to it that the lists can take every feature of a batch.
 
         Slots that fell to zero and came back are listed twice among the living, so that list is put in order before it
         grows; that pays, since it is then left with as much room as it holds.
         """
+        features = len(hashes)
         if not self._alive.has_room(features):
             self.weights()
             self._alive.make_room(max(features, len(self._alive)))
         self._seen.make_room(features)
         self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
-        self._pages.tend(len(self._seen), features)
+        self._pages.tend(len(self._seen), hashes)
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""

@@ -52,6 +52,7 @@ class TaylorSketch:
         rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
         self._make_scratch(int(np.diff(batch.indptr).max(initial=0)))
         self._state.make_room(batch.n, batch.nnz)
+        self._state.pages.tend(len(self._state.seen), batch.hash)
         answers = Answers(np.empty(batch.n), np.empty(batch.n, np.bool_), np.empty(batch.n, np.bool_))
         at, why = 0, GROW
         while why != DONE:

@@ -115,7 +115,6 @@ class TaylorState:
         """See to it that lists and held rows can take so many rows with so many features in all."""
         counts, held = self.arrays.counts, self.arrays.held
         if self.settings.outside != NOTHING:
-            self.pages.tend(len(self.seen), features)
             self.seen.make_room(features)
             if self.settings.exchanges:
                 # No slot waits twice, so those seen are the most that can.

@@ -63,7 +63,7 @@ class TruncatedGradient:
             longest = int(np.diff(batch.indptr).max(initial=0))
             if longest > len(self._room.slot):
                 self._room = _room(2 * longest)
-        self._make_room(batch.nnz)
+        self._make_room(batch.hash)
         margin = np.empty(batch.n)
         refused = np.empty(batch.n, np.bool_)
         learn_rows(self._table, self._settings, rows, self._room, margin, refused)
@@ -184,12 +184,13 @@ class TruncatedGradient:
         )
         self._pages = Pages(self._table.line)
 
-    def _make_room(self, features: int) -> None:
+    def _make_room(self, hashes: U32) -> None:
         """See to it that the lists can take every feature of a batch.
 
         Slots that died and came back are listed twice, so the first list is put in order before it grows; that pays,
         since it is then left with as much room as it holds.
         """
+        features = len(hashes)
         if not self._alive.has_room(features):
             self.weights()
             self._alive.make_room(max(features, len(self._alive)))
@@ -197,7 +198,7 @@ class TruncatedGradient:
             self._seen.make_room(features)
         if self._table.alive is not self._alive.slot or self._table.seen is not self._seen.slot:
             self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
-        self._pages.tend(len(self._seen if self._settings.adaptive else self._alive), features)
+        self._pages.tend(len(self._seen if self._settings.adaptive else self._alive), hashes)
 
     def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
         """Copies of two neighbouring columns of the table, for some slots."""
