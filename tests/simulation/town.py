@@ -203,8 +203,10 @@ class Town:
 
     @staticmethod
     def looked_again(looks: list[tuple[House, int | None]]) -> bool:
-        """Whether all who followed then have looked once more, or follow no more."""
-        return all(before is None or house.heard_ms() != before for house, before in looks)
+        """Whether all who followed then have looked once more, or follow no more; and whether one who slept through the loss of
+        its lease has found that out: two who believe that they lead are one too many."""
+        leaders = sum(house.alive and house.leads() for house, _ in looks)
+        return leaders <= 1 and all(before is None or house.heard_ms() != before for house, before in looks)
 
     def check_noticed(self, first_seq: int) -> None:
         """Nobody who knew events that were taken back goes on as if nothing had happened; but where the log has been trimmed
