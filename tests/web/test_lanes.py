@@ -271,6 +271,41 @@ def test_many_at_once_are_answered_in_order(pair: Pair) -> None:
     assert 16 <= fast < 40  # the rest has to wait until others had their turn
 
 
+ODD = [
+    *(
+        b"_",
+        b"%5F",
+        b"%5f",
+        b"=",
+        b"&",
+        b"+",
+        b"%00",
+        b"%C3%A9",
+        b"%c3",
+        b"%",
+        b"%zz",
+        b"^",
+        b";",
+        b"|",
+        b"/",
+        b"?",
+        b"'",
+        b"%20",
+    ),
+    *(b"explain", b"_explain", b"_min_seq", b"true", b"a", b"1", b"-0", b"1e5", b"nan", b"[0]", b"%25", b"\x7e", b'"'),
+]
+
+
+def test_both_lanes_say_the_same_of_odd_names(pair: Pair) -> None:
+    draw = np.random.default_rng(11)
+    statuses = set()
+    for _ in range(150):
+        query = b"".join(ODD[k] for k in draw.integers(0, len(ODD), draw.integers(1, 7)))
+        heard, _ = pair.same(get(b"?" + query, of(b"texts") if draw.random() < 0.2 else b"/predict"))
+        statuses.add(heard.split(b" ", 2)[1])
+    assert statuses >= {b"200", b"400", b"422"}
+
+
 def in_parts(port: int, parts: list[bytes]) -> bytes:
     """Send a request so that each part comes by itself, and read until the other side closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
