@@ -345,7 +345,7 @@ def measure(servers: dict[str, Server], quick: bool) -> tuple[list[Claim], list[
             f"{path}: keys and rates cost {fact(full[KEYED], 'cpu_us') - fact(full[PLAIN], 'cpu_us'):+.1f} µs of CPU a request. "
             f"ASGI doing nothing takes {fact(full[ASGI], 'cpu_us'):.1f} µs, the service {fact(full[PLAIN], 'cpu_us'):.1f} µs; "
             f"{fact(full[FIXED], 'cpu_us'):.1f} µs of that an event loop takes that reads anything and writes a fixed answer, "
-            f"whose round trip is {fact(one[FIXED], 'p50_us'):.1f} µs where the service's is {fact(one[PLAIN], 'p50_us'):.1f} µs. "
+            f"whose round trip is {fact(one[FIXED], 'p50_us'):.1f} µs, the service's {fact(one[PLAIN], 'p50_us'):.1f} µs. "
             f"So the most that such a server and this client can reach is {ratio(one, FIXED, VW, 'p50_us'):.2f} of the daemon's "
             f"round trip, and {contest.times_faster(full, FIXED, FASTAPI):.1f} times the requests of {FASTAPI}."
         )
