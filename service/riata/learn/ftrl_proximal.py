@@ -13,7 +13,7 @@ from riata.learn.learner import Shadow, Sketch, Stepped, Weights
 from riata.learn.pages import Pages, zero_table
 from riata.learn.slot_list import SlotList
 from riata.maths import ftrl_row
-from riata.maths.ftrl_row import Scratch, Table, intercept_of
+from riata.maths.ftrl_row import FtrlTable, Scratch, intercept_of
 from riata.maths.ftrl_step import collect, learn_rows
 from riata.maths.rows import Rows
 from riata.maths.slots import pick
@@ -126,7 +126,7 @@ class FtrlProximal:
     def _start_empty(self) -> None:
         counts = np.zeros(ftrl_row.COUNTS, np.int64)
         self._alive, self._seen = SlotList(counts, ftrl_row.N_ALIVE), SlotList(counts, ftrl_row.N_SEEN)
-        self._table = Table(
+        self._table = FtrlTable(
             line=zero_table(2**self.bits, 2),
             alive=self._alive.slot,
             seen=self._seen.slot,

@@ -11,9 +11,9 @@ from riata.maths.ftrl_row import (
     INTERCEPT_Z,
     LEARNT,
     SQUARES,
+    FtrlTable,
     Scratch,
     Settings,
-    Table,
     Z,
     gather_row,
     gradient_of,
@@ -30,12 +30,12 @@ from riata.maths.rows import Rows
 
 
 @inline_kernel
-def learn_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> tuple[float, bool]:
+def learn_row(table: FtrlTable, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> tuple[float, bool]:
     """Predict row i, then learn it.
 
     Parameters
     ----------
-    table : Table          overwritten, unless the row is refused
+    table : FtrlTable          overwritten, unless the row is refused
     settings : Settings    the configuration
     rows : Rows            read only
     i : int                which row
@@ -69,12 +69,12 @@ def learn_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scr
 
 
 @kernel
-def learn_rows(table: Table, settings: Settings, rows: Rows, scratch: Scratch, margin: F64, refused: BOOL) -> None:
+def learn_rows(table: FtrlTable, settings: Settings, rows: Rows, scratch: Scratch, margin: F64, refused: BOOL) -> None:
     """Predict and learn every row in order.
 
     Parameters
     ----------
-    table : Table          overwritten; alive and seen must have room for every feature of the rows
+    table : FtrlTable          overwritten; alive and seen must have room for every feature of the rows
     settings : Settings    the configuration
     rows : Rows            read only
     scratch : Scratch      room for the longest row; overwritten
@@ -87,7 +87,7 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, scratch: Scratch, m
     """
     # Counting references to some twenty arrays in every row would take as long as learning it.
     t, r, s = table, rows, scratch
-    table = Table(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
+    table = FtrlTable(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
     scratch = Scratch(
         borrow(s.slot), borrow(s.x), borrow(s.z), borrow(s.squares), borrow(s.root), borrow(s.beta)
