@@ -39,9 +39,8 @@ def draw_claims(claims: Sequence[Drawable], path: Path) -> None:
     with plt.rc_context(NUMBERS):
         figure, axes = plt.subplots(figsize=(9.6, 1.1 + BAR_INCHES * len(claims)), layout="constrained")
         places = range(len(claims))
-        ends = [
-            value for claim in claims for value in (claim.ratio, claim.reach) if value > 0
-        ]  # nothing at all has no place on the axis
+        # Nothing at all has no place on the axis.
+        ends = [value for claim in claims for value in (claim.ratio, claim.reach) if value > 0]
         left, right = min(*ends, 1.0) / 1.6, max(*ends, 1.0) * 2.4
         for place, claim in zip(places, claims, strict=True):
             colour = REACHED if claim.reached else MISSED
