@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import numpy as np
@@ -42,26 +42,15 @@ def bodies(names: int) -> list[bytes]:
 def fill(port: int, model: str, made: Sequence[bytes], events: int) -> int:
     """Send `events` rows to `model`, in whole bodies, all of them in turn; wait until learnt. Returns the last event."""
     count = -(-events // ROWS)
-    failed: list[Exception] = []
-    last = [0] * CONNECTIONS
 
-    def send(lane: int) -> None:
-        try:
-            link = connect(port)
-            for k in range(lane, count, CONNECTIONS):
-                last[lane] = max(last[lane], _sent(link, model, made[k % len(made)]))
-        except (ServiceFailed, OSError, http.client.HTTPException) as error:
-            failed.append(error)
+    def send(lane: int) -> int:
+        link = connect(port)
+        return max((_sent(link, model, made[k % len(made)]) for k in range(lane, count, CONNECTIONS)), default=0)
 
-    senders = [threading.Thread(target=send, args=(lane,)) for lane in range(CONNECTIONS)]
-    for sender in senders:
-        sender.start()
-    for sender in senders:
-        sender.join()
-    if failed:
-        raise failed[0]
-    wait_served(port, model, max(last))
-    return max(last)
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        last = max(pool.map(send, range(CONNECTIONS)))
+    wait_served(port, model, last)
+    return last
 
 
 def wait_served(port: int, model: str, seq: int) -> None:

@@ -20,9 +20,9 @@ import json
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -91,28 +91,19 @@ class Served:
 
 def send_all(port: int, model: str, bodies: Sequence[bytes], kind: str, connections: int) -> int:
     """Send the bodies over so many connections at once; returns the last event. Raises what went wrong on any of them."""
-    last = [0] * connections
-    failed: list[Exception] = []
 
-    def send(c: int) -> None:
-        try:
-            lane = connect(port)
-            for body in bodies[c::connections]:
-                answer = lane.call("POST", f"/models/{model}/observe", body, kind)
-                if answer["accepted"] != ROWS:
-                    raise ServiceFailed(f"{answer['accepted']} rows accepted of {ROWS}")
-                last[c] = answer["seq"]
-        except Exception as error:
-            failed.append(error)
+    def send(c: int) -> int:
+        last = 0
+        link = connect(port)
+        for body in bodies[c::connections]:
+            answer = link.call("POST", f"/models/{model}/observe", body, kind)
+            if answer["accepted"] != ROWS:
+                raise ServiceFailed(f"{answer['accepted']} rows accepted of {ROWS}")
+            last = answer["seq"]
+        return last
 
-    senders = [threading.Thread(target=send, args=(c,)) for c in range(connections)]
-    for sender in senders:
-        sender.start()
-    for sender in senders:
-        sender.join()
-    if failed:
-        raise failed[0]
-    return max(last)
+    with ThreadPoolExecutor(connections) as pool:
+        return max(pool.map(send, range(connections)))
 
 
 def from_file(path: Path, rows: int) -> Measure:
