@@ -246,7 +246,7 @@ def test_no_more_wait_than_there_is_room_for() -> None:
     async def work(house: House) -> None:
         answers = await ask_at_once(house, [Asked(row(at)) for at in range(8)])
         full = [answer for answer in answers if isinstance(answer, Busy)]
-        assert 3 <= len(full) < 8  # more than three where a work of the service itself, as a checkpoint, has one of the five places
+        assert 3 <= len(full) < 8  # over three where a work of the service itself, as a checkpoint, has one of the places
         assert {answer.code for answer in full} == {"queue_full"}
         assert sum(isinstance(answer, Observed) for answer in answers) == 8 - len(full)
 
