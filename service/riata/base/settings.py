@@ -119,6 +119,12 @@ class Settings(BaseSettings):
     docs: bool = _setting(
         True, "Who may call", "serve /docs and /openapi.json", "the contract is public and the page works without a network"
     )
+    busy_poll_us: Annotated[int, Ge(0), Le(10_000)] = _setting(
+        100, "Requests", "how long the event loop looks for the next request after an answer before it sleeps, microseconds; "
+        "0 sleeps at once, as does a process that may use one core only",
+        "waking a core takes longer than a prediction; a client that asks again at once is mostly back by then, and a "
+        "hundred predictions a second cost one hundredth of a core more at most",
+    )  # fmt: skip
     body_bytes_max: Annotated[int, Ge(1024), Le(limits.BODY_BYTES_MAX)] = _setting(
         limits.BODY_BYTES_MAX, "Requests", "largest body of one request, bytes",
         "about ten requests of 1000 rows with 75 features; memory stays bounded",

@@ -103,7 +103,9 @@ def create_app(
     acting = gate if gate and gate.acts else None
     app.add_middleware(Shell, meters=meters, lane=Lane(hot), service=service, gate=acting)
     app.state.meters = meters
-    app.state.fast_lane = FastLane(hot_lines(observe, predict), meters, service, acting) if settings.fast_lane else None
+    hot_ones = hot_lines(observe, predict)
+    fast = FastLane(hot_ones, meters, service, acting, settings.busy_poll_us) if settings.fast_lane else None
+    app.state.fast_lane = fast
     return app
 
 

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from riata.base.errors import RiataError
 from riata.web.answers import STANDING_HEADERS, Answer
+from riata.web.busy_poll import BusyPoll
 from riata.web.gate import Caller, Gate
 from riata.web.hot import MODELS
 from riata.web.keys import Key
@@ -92,9 +93,15 @@ class HotLine:
 
 
 class FastLane:
-    """The hot lines of an application, and what every answer of theirs goes through: gate, meters, head."""
+    """The hot lines of an application, and what every answer of theirs goes through: gate, meters, head.
 
-    def __init__(self, lines: Iterable[HotLine], meters: Meters, service: ServiceProtocol, gate: Gate | None) -> None:
+    `awake` keeps the event loop from sleeping for a moment after each.
+    """
+
+    def __init__(
+        self, lines: Iterable[HotLine], meters: Meters, service: ServiceProtocol, gate: Gate | None, busy_poll_us: int = 0
+    ) -> None:
+        self.awake = BusyPoll(busy_poll_us)
         self.meters = meters
         self.service = service
         self.gate = gate

@@ -185,3 +185,4 @@ class FastProtocol(BoundedProtocol):
         if closing:
             self.line.close()
         self.fast.note(request, answer)
+        self.fast.awake.stay(self.loop)

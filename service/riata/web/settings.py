@@ -28,6 +28,7 @@ class WebSettings:
     parse_threads    : threads that parse and score large bodies, so that the event loop answers the small ones meanwhile
     docs             : whether /docs and /openapi.json are served
     fast_lane        : whether plain requests to hot routes are answered from the parser's callback; same bytes without
+    busy_poll_us     : µs for which the event loop does not sleep after an answer of the fast lane
     """
 
     body_bytes_max: int = BODY_BYTES_MAX
@@ -36,3 +37,4 @@ class WebSettings:
     parse_threads: int = 2
     docs: bool = True
     fast_lane: bool = True
+    busy_poll_us: int = 0

@@ -1,0 +1,90 @@
+"""The event loop looks for the next request for a while after an answer, and for no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from riata.web import busy_poll
+from riata.web.busy_poll import BusyPoll, cores
+
+
+class Loop:
+    """A loop whose time is set by hand; `soon` is what its next round will do."""
+
+    def __init__(self) -> None:
+        self.now_s = 5.0
+        self.soon: list[Callable[[], object]] = []
+
+    def call_soon(self, act: Callable[..., object], *given: object) -> None:
+        self.soon.append(lambda: act(*given))
+
+    def round(self) -> None:
+        """Do what is to be done soon."""
+        now, self.soon = self.soon, []
+        for act in now:
+            act()
+
+    def answer(self, poll: BusyPoll) -> None:
+        poll.stay(cast(asyncio.AbstractEventLoop, self))
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    found = Loop()
+    monkeypatch.setattr(busy_poll, "cores", lambda: 2)
+    monkeypatch.setattr("riata.web.busy_poll.time.perf_counter", lambda: found.now_s)
+    return found
+
+
+def test_it_looks_until_the_time_is_over_and_then_lets_the_loop_sleep(loop: Loop) -> None:
+    loop.answer(BusyPoll(100))
+    for _ in range(99):
+        loop.now_s += 1e-6
+        loop.round()
+        assert len(loop.soon) == 1
+    loop.now_s += 2e-6
+    loop.round()
+    assert not loop.soon
+
+
+def test_another_answer_begins_the_time_anew_and_adds_no_second_look(loop: Loop) -> None:
+    poll = BusyPoll(100)
+    loop.answer(poll)
+    loop.now_s += 80e-6
+    loop.answer(poll)
+    assert len(loop.soon) == 1
+    loop.now_s += 80e-6
+    loop.round()
+    assert len(loop.soon) == 1
+    loop.now_s += 30e-6
+    loop.round()
+    assert not loop.soon
+
+
+def test_after_it_has_slept_an_answer_wakes_it_again(loop: Loop) -> None:
+    poll = BusyPoll(100)
+    loop.answer(poll)
+    loop.now_s += 1.0
+    loop.round()
+    assert not loop.soon
+    loop.answer(poll)
+    assert len(loop.soon) == 1
+
+
+def test_zero_sleeps_at_once(loop: Loop) -> None:
+    loop.answer(BusyPoll(0))
+    assert not loop.soon
+
+
+def test_a_single_core_is_left_to_the_client(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(busy_poll, "cores", lambda: 1)
+    loop.answer(BusyPoll(100))
+    assert not loop.soon
+
+
+def test_there_are_cores() -> None:
+    assert cores() >= 1
