@@ -79,7 +79,8 @@ class TruncatedGradient:
         scalars = self._table.scalars
         clock = float(scalars[truncated_row.CLOCK] + scalars[truncated_row.CLOCK_LOST])
         if finalised and self.config.rule != "subgradient":
-            clock += event_size(self._table, self._settings, self.learnt)
+            norm, importance = (float(scalars[at]) for at in (truncated_row.NORM, truncated_row.IMPORTANCE))
+            clock += event_size(norm, importance, self._settings, self.learnt)
         alive = self._alive.sorted()
         slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
         kept = truncated_row.collect(self._table, self._settings, clock, alive, slot, beta)

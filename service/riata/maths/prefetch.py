@@ -9,7 +9,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from riata.base.arrays import F64
+from riata.base.arrays import F64, I64
 from riata.maths.kernel import inline_kernel
 
 AHEAD: Final = 96  # features; far enough to hide one memory access, near enough to stay in the first caches
@@ -43,8 +43,8 @@ _prefetch_address = _no_prefetch if numba.config.DISABLE_JIT else _emit_prefetch
 
 
 @inline_kernel
-def prefetch(table: F64, line: int) -> None:
-    """Start to fetch a line of a table whose lines are no longer than a cache line.
+def prefetch(table: F64 | I64, line: int) -> None:
+    """Start to fetch a line of a table whose lines are no longer than a cache line, or a number of an array.
 
     Source    the llvm.prefetch intrinsic; this package's measurements: 96 to 200 features ahead are equally good
     """

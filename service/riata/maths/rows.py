@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32
 from riata.maths.kernel import inline_kernel
+from riata.maths.prefetch import prefetch
+
+ROWS_AHEAD: Final = 16  # two cache lines of numbers of which a row has one
 
 
 class Rows(NamedTuple):
@@ -22,6 +25,18 @@ class Rows(NamedTuple):
     label: F64
     weight: F64
     skip: BOOL
+
+
+@inline_kernel
+def ask_row(rows: Rows, i: int) -> None:
+    """Start to fetch the numbers that row i has one of. They lie in order, but the machine does not see that by itself: it reads
+    one, and then learns a row.
+
+    Source    this package's measurements
+    """
+    prefetch(rows.indptr, i)
+    prefetch(rows.label, i)
+    prefetch(rows.weight, i)
 
 
 @inline_kernel

@@ -132,6 +132,7 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
     for j in range(0, k, WIDTH):
         if ahead + j + WIDTH <= len(rows.hash):
             ask(table.line, rows.hash, ahead + j, settings.shift)
+            prefetch(rows.value, ahead + j + AHEAD)  # the machine does not see by itself that rows lie in order
         x = load(s.x, j)
         scale = spread(1.0)
         squares = spread(0.0)

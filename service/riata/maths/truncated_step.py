@@ -11,7 +11,7 @@ from riata.maths.lanes import WIDTH
 from riata.maths.lines import ask
 from riata.maths.losses import invariant_travel, slope
 from riata.maths.prefetch import AHEAD
-from riata.maths.rows import Rows
+from riata.maths.rows import ROWS_AHEAD, Rows, ask_row
 from riata.maths.truncated_rate import Room, Scratch, Settings, add_squares, inverse_root
 from riata.maths.truncated_row import (
     CLOCK,
@@ -46,25 +46,25 @@ def eta_at(learnt: int, settings: Settings) -> float:
     return settings.eta * math.pow(settings.delay / (settings.delay + learnt), settings.power)
 
 
-@kernel
-def event_size(table: Table, settings: Settings, learnt: int) -> float:
+@inline_kernel
+def event_size(norm: float, importance: float, settings: Settings, learnt: int) -> float:
     """How far one truncation event moves the clock, when it comes after `learnt` rows.
 
     Parameters
     ----------
-    table : Table          read only
-    settings : Settings    the configuration
-    learnt : int           rows learnt, the event's own included
+    norm, importance : float   the scalars NORM and IMPORTANCE of the table; an array would be counted at each call
+    settings : Settings        the configuration
+    learnt : int               rows learnt, the event's own included
 
-    Returns                1 where events are counted, else the common factor of eta K g
-    Cost                   one square root and one pow at the most
-    Source                 Langford, Li & Zhang 2009, equation 6: eta_i K g
+    Returns                    1 where events are counted, else the common factor of eta K g
+    Cost                       one square root and one pow at the most
+    Source                     Langford, Li & Zhang 2009, equation 6: eta_i K g
     """
     if settings.counting or settings.rule == ROUND:
         return 1.0
     size = eta_at(max(learnt - 1, 0), settings) * (settings.gravity * settings.period)
-    if settings.normalised is not None and table.scalars[NORM] > 0.0:
-        size *= math.sqrt(table.scalars[IMPORTANCE] / table.scalars[NORM])
+    if settings.normalised is not None and norm > 0.0:
+        size *= math.sqrt(importance / norm)
     return on_grid(size) if settings.grid else size
 
 
@@ -95,7 +95,7 @@ def tick(table: Table, settings: Settings) -> None:
     table.counts[LEARNT] += 1
     learnt = table.counts[LEARNT]
     if settings.rule == SUBGRADIENT or learnt % settings.period == 0:
-        size = event_size(table, settings, learnt)
+        size = event_size(table.scalars[NORM], table.scalars[IMPORTANCE], settings, learnt)
         clock = table.scalars[CLOCK]
         total = clock + size
         table.scalars[CLOCK_LOST] += (clock - total) + size if clock >= size else (size - total) + clock
@@ -179,5 +179,6 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin:
     for p in range(0, min(AHEAD, len(rows.hash) - WIDTH + 1), WIDTH):
         ask(table.line, rows.hash, p, settings.shift)
     for i in range(len(rows.indptr) - 1):
+        ask_row(rows, i + ROWS_AHEAD)
         margin[i], learnt = learn_row(table, settings, rows, i, scratch)
         refused[i] = not learnt
