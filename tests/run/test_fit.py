@@ -13,7 +13,7 @@ import pytest
 from riata.base.errors import Malformed, TooLarge
 from riata.run.config import read_config
 from riata.run.exports import read_export
-from riata.run.fit import Block, Fit, ahead
+from riata.run.fit import Block, Fit
 from riata.store.memory import MemoryStore
 from tests.run.house import House, run_with
 
@@ -54,7 +54,7 @@ def fitted(body: bytes, document: dict[str, Any] | None = None, lines: int = 100
     return fit
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("learner", DOCUMENTS)
 def test_the_state_is_the_one_a_service_has_after_the_same_rows(learner: str, threads: int) -> None:
     document = {"encoder": {"bits": 12}, "publish_every_ms": 1, **DOCUMENTS[learner]}
@@ -155,33 +155,4 @@ def test_interrupted_it_is_the_model_after_the_rows_so_far(threads: int) -> None
     fit.run(cut(body, 100), threads, go_on)
     assert (fit.interrupted, fit.rows, len(told)) == (True, 300, 3)
     assert fit.digest == fitted(lines_of(some_rows(1000)[:300])).digest
-    assert not any(thread.name == "riata-fit-read" for thread in threading.enumerate())
-
-
-def test_what_is_made_ahead_comes_in_order_and_raises_where_it_raised() -> None:
-    assert list(ahead(iter(range(50)), 3)) == list(range(50))
-    assert list(ahead(iter(()), 3)) == []
-
-    def failing() -> Iterator[int]:
-        yield 1
-        raise Malformed("no more")
-
-    items = ahead(failing(), 3)
-    assert next(items) == 1
-    with pytest.raises(Malformed, match="no more"):
-        next(items)
-
-
-def test_closing_ends_the_thread_that_makes_more() -> None:
-    made: list[int] = []
-
-    def endless() -> Iterator[int]:
-        while True:
-            made.append(len(made))
-            yield made[-1]
-
-    items = ahead(endless(), 2)
-    assert next(items) == 0
-    items.close()
-    assert len(made) <= 5
-    assert not any(thread.name == "riata-fit-read" for thread in threading.enumerate())
+    assert not any(thread.name == "riata-in-order" for thread in threading.enumerate())

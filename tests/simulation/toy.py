@@ -51,6 +51,9 @@ class Toy:
         self.digest = hashlib.blake2b(self.digest + key + b"%d %d" % (hashed, label), digest_size=DIGEST_BYTES).digest()
         self.count += 1
 
+    def expect(self, _hashes: U32) -> None:
+        return
+
     def freeze(self) -> Arrays:
         return {
             "beta": np.array(self.beta),

@@ -59,6 +59,10 @@ class FtrlProximal:
         learn_rows(self._table, self._settings, rows, self._scratch, margin, refused)
         return Stepped(margin, refused)
 
+    def expect(self, hashes: U32) -> None:
+        """Choose the pages of the table by all of the features to come, where steps bring them a few at a time."""
+        self._pages.tend(len(self._seen), hashes)
+
     def weights(self) -> Weights:
         """Return the non-zero weights, without changing the state."""
         alive = self._alive.sorted()
@@ -147,7 +151,7 @@ class FtrlProximal:
             self._alive.make_room(max(features, len(self._alive)))
         self._seen.make_room(features)
         self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
-        self._pages.tend(len(self._seen), hashes)
+        self.expect(hashes)
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""

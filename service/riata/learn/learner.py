@@ -105,6 +105,10 @@ class Learner(Protocol):
         """Learn the events of `batch` in order. Rows where `skip` is true are refused."""
         ...
 
+    def expect(self, hashes: U32) -> None:
+        """Hear the hashes of the features that the next steps will bring, so that memory can be made ready. Changes no bit."""
+        ...
+
     def freeze(self) -> Arrays:
         """Return copies that determine every later answer to the last bit; keys are stable names."""
         ...

@@ -78,6 +78,9 @@ class TaylorSketch:
         self._state.alive.keep(0)
         solve_all(self._state.arrays, self._settings)
 
+    def expect(self, hashes: U32) -> None:
+        """Nothing: the sketch is as large from the start."""
+
     def weights(self) -> Weights:
         """Return the non-zero weights, without changing the state."""
         state = self._state

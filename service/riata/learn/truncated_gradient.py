@@ -69,6 +69,10 @@ class TruncatedGradient:
         learn_rows(self._table, self._settings, rows, self._room, margin, refused)
         return Stepped(margin, refused)
 
+    def expect(self, hashes: U32) -> None:
+        """Choose the pages of the table by all of the features to come, where steps bring them a few at a time."""
+        self._pages.tend(len(self._seen if self._settings.adaptive else self._alive), hashes)
+
     def weights(self, finalised: bool = False) -> Weights:
         """Return the non-zero weights, every truncation so far applied, without changing the state.
 
@@ -199,7 +203,7 @@ class TruncatedGradient:
             self._seen.make_room(features)
         if self._table.alive is not self._alive.slot or self._table.seen is not self._seen.slot:
             self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
-        self._pages.tend(len(self._seen if self._settings.adaptive else self._alive), hashes)
+        self.expect(hashes)
 
     def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
         """Copies of two neighbouring columns of the table, for some slots."""

@@ -1,18 +1,16 @@
 """Learn a file in one pass, without a service: the state is the one that observing the same rows in the same order leads to.
 
-Reading and learning are two stages. Either they take turns in one thread, or reading runs ahead in a second one: the kernels
-of both let go of the interpreter's lock. What is learnt is the same to the last bit, because rows are learnt in their order
-and no cut into blocks matters.
+Blocks are read in any number of threads and learnt in one, which reads as well while no block is ready: the kernels of both
+let go of the interpreter's lock. What is learnt is the same to the last bit, because rows are learnt in their order and no cut
+into blocks matters.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
-from queue import Empty, Full, Queue
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -21,23 +19,22 @@ from riata.base.limits import DEDUPE_EVENTS, ERRORS_SHOWN_MAX
 from riata.predict.name_book import NameBook
 from riata.run.config import ModelConfig, config_payload
 from riata.run.exports import write_export
+from riata.run.in_order import in_order
 from riata.run.model_state import ModelState
 from riata.store.store import Kind, Record
 from riata.wire.batch import Batch, select_rows
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
+from riata.wire.workspace import Workspace, Workspaces
 
 NO_LOG: Final = bytes(16)  # the lineage of a model behind which there is no log; the same rows make the same file
-BLOCKS_AHEAD: Final = 4  # enough that neither thread waits for one slow block of the other
+BLOCKS_AHEAD: Final = 3  # for each thread: enough that none waits for one slow block of another
 NO_PREDICTION: Final = (
     "prediction_id_unknown",
     "prediction_id: only the service that gave it remembers the features",
 )
-_LOOK_S: Final = 0.1  # how often a thread that waits for room looks whether it is still wanted
 _ID_BYTES: Final = 16
 _NEWLINE: Final = 10
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +57,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A block, parsed."""
+    """A block, parsed. The batch lies in `scratch`."""
 
     block: Block
     parsed: Parsed
+    scratch: Workspace
 
 
 class Fit:
@@ -86,6 +84,7 @@ class Fit:
         self.interrupted = False
         self._content_type = content_type
         self._context = Context(config.encoder, config.labels, self.names.seen)
+        self._scratch = Workspaces(config.encoder.ngrams)
         self._ids: dict[bytes, int] = {}
         self.state.apply(self._record("config", 1, config_payload(config, after=0)))
 
@@ -95,16 +94,18 @@ class Fit:
         return self.state.progressive.examples
 
     def run(self, blocks: Iterable[Block], threads: int = 1, on_block: Callable[[int], bool] = lambda _position: True) -> None:
-        """Learn every row of `blocks`, reading ahead in a second thread where `threads` is 2.
+        """Learn every row of `blocks` in this thread, reading them in it and `threads` - 1 others.
 
         on_block is told the position after each block; where it returns false, that was the last one, and `interrupted` is
         set. Raises `Malformed` or `TooLarge` where the file is none of rows; the state is then after the blocks before.
         """
-        found = self._read(blocks)
-        with closing(found if threads == 1 else ahead(found, BLOCKS_AHEAD)) as reads:
-            for read in reads:
-                self._learn(read)
-                if not on_block(read.block.position):
+        ahead = 1 if threads == 1 else BLOCKS_AHEAD * threads
+        with closing(in_order(iter(blocks), self._read, threads, ahead)) as reads:
+            for parts in reads:
+                for read in parts:
+                    self._learn(read)
+                    self._scratch.give(read.scratch)
+                if parts and not on_block(parts[-1].block.position):
                     self.interrupted = True
                     break
 
@@ -118,14 +119,11 @@ class Fit:
         """Digest of the state's content, as a generation of a service carries it."""
         return self.state.freeze().digest().hex()
 
-    def _read(self, blocks: Iterable[Block]) -> Generator[Read, None, None]:
-        for block in blocks:
-            yield from self._parse(block)
-
-    def _parse(self, block: Block) -> Iterator[Read]:
+    def _read(self, block: Block) -> list[Read]:
         """Parse a block; in two halves where it has more rows or features than are read at once."""
+        scratch = self._scratch.lend(len(block.body))
         try:
-            parsed = parse_examples(block.body, self._content_type, self._context, labelled=True)
+            return [Read(block, parse_examples(block.body, self._content_type, self._context, True, scratch), scratch)]
         except TooLarge:
             middle = block.body.find(b"\n", len(block.body) // 2) + 1
             if middle in (0, len(block.body)):
@@ -133,18 +131,16 @@ class Fit:
             if middle in (0, len(block.body)):
                 raise
             first = Block(block.body[:middle], block.line, block.position)
-            yield from self._parse(first)
-            yield from self._parse(Block(block.body[middle:], block.line + line_ends(first.body), block.position))
-            return
+            second = Block(block.body[middle:], block.line + line_ends(first.body), block.position)
+            return [*self._read(first), *self._read(second)]
         except Malformed as error:
             if error.code != "empty_body":
                 raise
-            return
-        self.names.add_all(parsed.names)
-        yield Read(block, parsed)
+            return []
 
     def _learn(self, read: Read) -> None:
         parsed = read.parsed
+        self.names.add_all(parsed.names)
         self.rows += parsed.rows
         if parsed.batch.n < parsed.rows:
             self._reject(read)
@@ -185,52 +181,6 @@ class Fit:
     def _record(self, kind: Kind, count: int, payload: bytes = b"") -> Record:
         """An entry for a log that nobody keeps: its digest and chain are never looked at."""
         return Record(self.state.name, kind, self.state.applied + 1, count, 0, payload, b"", self.state.chain)
-
-
-def ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
-    """Yield `items`, which a thread of its own makes up to `depth` ahead. What it raises is raised here; closing ends it."""
-    made: Queue[T | _End] = Queue(depth)
-    wanted = threading.Event()
-    wanted.set()
-
-    def put(item: T | _End) -> bool:
-        while wanted.is_set():
-            try:
-                made.put(item, timeout=_LOOK_S)
-            except Full:
-                continue
-            return True
-        return False
-
-    def work() -> None:
-        try:
-            for item in items:
-                if not put(item):
-                    return
-            put(_End(None))
-        except BaseException as error:
-            put(_End(error))
-
-    thread = threading.Thread(target=work, name="riata-fit-read", daemon=True)
-    thread.start()
-    try:
-        while not isinstance(item := made.get(), _End):
-            yield item
-        if item.error is not None:
-            raise item.error
-    finally:
-        wanted.clear()
-        try:
-            while True:
-                made.get_nowait()
-        except Empty:
-            pass
-        thread.join()
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    error: BaseException | None = field(default=None)
 
 
 def line_ends(body: bytes) -> int:

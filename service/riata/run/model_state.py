@@ -172,6 +172,8 @@ class ModelState:
         skip = _skip_mask(first, batch.n, skips)
         refused: dict[int, str] = {}
         start = 0
+        if batch.n > self.progressive.until_count:
+            self.learner.expect(batch.hash)
         while start < batch.n:
             stop = min(batch.n, start + self.progressive.until_count)
             mask = None if skip is None else skip[start:stop]

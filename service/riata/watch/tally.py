@@ -18,8 +18,9 @@ from typing import Final
 
 from riata.base.arrays import F64, I64
 from riata.maths.auc import margin_bin
+from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL, normal_cdf, sigma
+from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL, normal_cdf
 from riata.maths.taylor import log_likelihood
 
 Judged = tuple[float, float, float, float, float, float]  # what `judge` returns
@@ -84,6 +85,17 @@ def base_prediction(link: int, weight: float, observed: float) -> float:
 
 
 @inline_kernel
+def both_sides(margin: float) -> tuple[float, float]:
+    """sigma(margin) and sigma(-margin), to the last bit, for one exponential.
+
+    Source             `maths.links.sigma`
+    """
+    e = math.exp(-abs(margin))
+    near, far = 1.0 / (1.0 + e), e / (1.0 + e)
+    return (near if margin >= 0.0 else far), (near if margin <= 0.0 else far)
+
+
+@inline_kernel
 def judge(link: int, margin: float, label: float, base: float) -> Judged:
     """Return probability, log loss, log loss of `base`, 1 where the label was right, own loss, own loss of `base`.
 
@@ -96,8 +108,8 @@ def judge(link: int, margin: float, label: float, base: float) -> Judged:
     of_label = 1.0
     above = margin > 0.0
     if link == LOGISTIC:
-        probability = sigma(margin)
-        of_label = sigma(sign * margin)
+        probability, of_other = both_sides(margin)
+        of_label = probability if label == 1.0 else of_other
         above = probability > 0.5
     elif link == PROBIT:
         probability = normal_cdf(margin)
@@ -183,7 +195,10 @@ def tally(
     Cost               two logarithms and an exponential (probit: two erfc) for each event; no allocation
     Source             this module's theory of operation
     """
+    # Rows of these arrays are passed on, and counting references to them would take as long as the sums.
+    sums, histogram, calibration, window = borrow(sums), borrow(histogram), borrow(calibration), borrow(window)
     w = window.shape[1]
+    at = examples[0] % w
     for i in range(margin.shape[0]):
         m = margin[i]
         y = label[i]
@@ -201,16 +216,16 @@ def tally(
             accumulate(row, share, y, judged)
             histogram[horizon, side, bin_] += share
         calibrate(calibration[min(int(probability * CELLS), CELLS - 1)], h, probability, y)
-        at = examples[0] % w
         window[PAST_MARGIN, at] = m
         window[PAST_LABEL, at] = y
         window[PAST_WEIGHT, at] = h
         window[PAST_BASE, at] = base
         window[PAST_LOSS, at] = cost if link in (LOGISTIC, PROBIT, IDENTITY) else own
-        examples[0] += 1
+        at = at + 1 if at + 1 < w else 0
         if sums[FADED, SCALE] > RENORMALISE_ABOVE:
             sums[FADED] *= RENORMALISE_BY
             histogram[FADED] *= RENORMALISE_BY
+    examples[0] += margin.shape[0]
 
 
 @kernel

@@ -59,7 +59,7 @@ from riata.wire.rows import (  # fmt: skip
 from riata.wire.strict_json import Record, Refused, feature_records, hash_of, slow_json
 from riata.wire.svmlight import read_svmlight, slow_svmlight
 from riata.wire.vw_text import read_vw, slow_vw
-from riata.wire.workspace import workspace
+from riata.wire.workspace import Workspace, workspace
 
 Labels = Literal["0/1", "-1/+1", "real"]
 _LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real")
@@ -128,15 +128,16 @@ def format_of(content_type: str) -> Format | None:
     return FORMATS[kind.lower()]
 
 
-def parse_examples(body: bytes, content_type: str, context: Context, labelled: bool) -> Parsed:
+def parse_examples(body: bytes, content_type: str, context: Context, labelled: bool, scratch: Workspace | None = None) -> Parsed:
     """Read a body of examples; rows that are at fault become row errors, the others a `Batch`.
 
+    scratch : with room for the body; the batch may then lie in it, and is good until it is used for another
     Raises `Unsupported` for an unknown content type, `TooLarge` beyond a limit of the request, and `Malformed` where there is
     no row at all or, in JSON, where the body is no document.
     """
     seen = NO_NAMES if context.names is None else context.names.table()
     form = format_of(content_type)
-    reading = read_body(body, form, make_rules(context, labelled, seen))
+    reading = read_body(body, form, make_rules(context, labelled, seen), scratch)
     return _parsed(reading, form is _JSON and body[_space_end(body) : _space_end(body) + 1] == b"{")
 
 
@@ -185,22 +186,24 @@ def _space_end(body: bytes) -> int:
     return found.end() if found else 0
 
 
-def read_body(body: bytes, form: Format | None, rules: Rules) -> Reading:
+def read_body(body: bytes, form: Format | None, rules: Rules, scratch: Workspace | None = None) -> Reading:
     """Let the readers of `form` walk the whole body; every row then has its code. Raises as `parse_examples` does."""
-    reading, row, slow = read_arrow(body, rules) if form is None else _read_text(body, form, rules)
+    reading, row, slow = read_arrow(body, rules) if form is None else _read_text(body, form, rules, scratch)
     for number in np.flatnonzero(reading.sink.code[: reading.rows] == HANDOVER).tolist():
         row = _take_slow(reading, row, number, slow(number))
     return reading
 
 
-def _read_text(body: bytes, form: Format, rules: Rules) -> tuple[Reading, Row, Callable[[int], SlowRow | Refusal]]:
+def _read_text(
+    body: bytes, form: Format, rules: Rules, scratch: Workspace | None
+) -> tuple[Reading, Row, Callable[[int], SlowRow | Refusal]]:
     if len(body) > BODY_BYTES_MAX:
         raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
     if body.startswith(_BYTE_ORDER_MARK):
         raise Malformed("the body begins with a byte order mark; send UTF-8 without one", "byte_order_mark")
     if form is _JSON and not body.isascii():
         _check_utf8(body)
-    work = workspace(len(body), rules.ngrams)
+    work = scratch or workspace(len(body), rules.ngrams)
     # The side area takes the lower-case words of texts; they are never longer than what they were read from.
     side = len(body) + 1 if len(rules.text) else 0
     data, row = work.data[: len(body) + 1 + side + PADDING], work.row
@@ -212,7 +215,7 @@ def _read_text(body: bytes, form: Format, rules: Rules) -> tuple[Reading, Row, C
         lines = len(ends) - 1
     else:
         ends[0], ends[1] = 0, len(body) + 1
-    reading = Reading(data, work.cleared(min(lines, ROWS_PER_REQUEST_MAX)), rules)
+    reading = Reading(data, work.cleared(min(lines, ROWS_PER_REQUEST_MAX)), rules, is_passing=scratch is None)
     _raise_for(form.read(data, ends, row, reading.sink, rules), reading)
     if reading.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")

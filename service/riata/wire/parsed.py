@@ -102,6 +102,7 @@ class Reading:
     fields: dict[int, str] = field(default_factory=dict)  # row -> name to blame, where a slow lane refused it
     identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, where a slow lane accepted it
     slow_names: list[bytes] = field(default_factory=list)  # shown names of found records whose span starts with -1
+    is_passing: bool = True  # the sink is scratch for the next body, so that what stays is copied
 
     @property
     def rows(self) -> int:
@@ -115,7 +116,7 @@ def accepted(reading: Reading) -> I64:
 
 
 def make_batch(reading: Reading, rows: I64) -> Batch:
-    """Copy the features of `rows` out of the sink; rows that a slow lane finished lie behind the others there."""
+    """The features of `rows`, copied out of a sink that passes; rows that a slow lane finished lie behind the others there."""
     sink = reading.sink
     begin, end = sink.place[rows, BEGIN], sink.place[rows, END]
     indptr = np.zeros(len(rows) + 1, np.int64)
@@ -126,10 +127,12 @@ def make_batch(reading: Reading, rows: I64) -> Batch:
     else:
         take = np.arange(indptr[-1]) + np.repeat(begin - indptr[:-1], end - begin)
     digest, has_id = _identities(reading, rows)
+    hashes, values = sink.hash[take], sink.value[take]
+    is_view = isinstance(take, slice) and reading.is_passing
     return Batch(
         indptr=indptr,
-        hash=sink.hash[take].copy(),
-        value=sink.value[take].copy(),
+        hash=hashes.copy() if is_view else hashes,
+        value=values.copy() if is_view else values,
         label=sink.label[rows],
         weight=sink.weight[rows],
         event_id=digest,
