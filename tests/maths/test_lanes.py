@@ -50,42 +50,42 @@ def test_eight_at_once_are_each_as_if_alone() -> None:
 
 
 @kernel
-def turn_over(line: F64, slot: U32, column: F64) -> None:
+def turn_over(line: F64, start: U32, column: F64) -> None:
     """Read eight lines of four, write them back with every column doubled. Source: this test."""
-    a, b, c, d = lines.read_four(line, slot, 1)
+    a, b, c, d = lines.read_four(line, start, 1)
     lanes.store(column, 0, a)
     lanes.store(column, 8, b)
     lanes.store(column, 16, c)
     lanes.store(column, 24, d)
-    lines.write_four(line, slot, 1, (a * 2.0, b * 2.0, c * 2.0, d * 2.0))
+    lines.write_four(line, start, 1, (a * 2.0, b * 2.0, c * 2.0, d * 2.0))
 
 
 @kernel
-def turn_over_two(line: F64, slot: U32, column: F64) -> None:
+def turn_over_two(line: F64, start: U32, column: F64) -> None:
     """The same with lines of two. Source: this test."""
-    a, b = lines.read_two(line, slot, 1)
+    a, b = lines.read_two(line, start, 1)
     lanes.store(column, 0, a)
     lanes.store(column, 8, b)
-    lines.write_two(line, slot, 1, (a * 2.0, b * 2.0))
+    lines.write_two(line, start, 1, (a * 2.0, b * 2.0))
 
 
 @pytest.mark.parametrize("width", [2, 4])
 def test_lines_become_columns_and_lines_again(width: int) -> None:
     line = zero_table(32, width)
     line[:] = RNG.normal(size=(32, width))
-    slot = np.array([9, 31, 0, 7, 8, 30, 2, 15, 4, 9], np.uint32)
+    start = np.array([9, 31, 0, 7, 8, 30, 2, 15, 4, 9], np.uint32) * np.uint32(width)
     before, column = line.copy(), np.empty(width * WIDTH)
-    (turn_over if width == 4 else turn_over_two)(line, slot, column)
-    expected = lines._plain_read(before, slot, 1)
+    (turn_over if width == 4 else turn_over_two)(line, start, column)
+    expected = lines._plain_read(before, start, 1)
     assert column.reshape(width, WIDTH).tolist() == [list(lane) for lane in expected]
-    lines._plain_write(before, slot, 1, tuple(lane * 2.0 for lane in expected))
+    lines._plain_write(before, start, 1, tuple(lane * 2.0 for lane in expected))
     assert line.tolist() == before.tolist()
 
 
 @kernel
 def lay_out(hashes: U32, left: int, shift: int, slot: U32, said: BOOL) -> None:
     """Copy the slots of hashes[2:10]. Source: this test."""
-    said[0] = lines.copy_slots(hashes, 2, (left, shift, 77), slot, 1)
+    said[0] = lines.copy_starts(hashes, 2, (left, shift, 4, 76), slot, 1)
 
 
 @pytest.mark.parametrize("left", [1, 2, 7, 8, 9, 20])
@@ -96,7 +96,7 @@ def test_slots_are_copied_and_two_of_one_slot_are_noticed(left: int, shift: int,
     hashes[same + 1] = hashes[same]
     slot, plain, said = np.zeros(10, np.uint32), np.zeros(10, np.uint32), np.zeros(1, np.bool_)
     lay_out(hashes, left, shift, slot, said)
-    again = lines._plain_copy_slots(hashes, 2, (left, shift, 77), plain, 1)
+    again = lines._plain_copy_starts(hashes, 2, (left, shift, 4, 76), plain, 1)
     assert slot.tolist() == plain.tolist()
     assert bool(said[0]) == again
     if shift == 0:

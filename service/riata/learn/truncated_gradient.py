@@ -59,9 +59,9 @@ class TruncatedGradient:
         """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
         rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
-        if batch.nnz > len(self._room.slot):  # no row is longer than all of them
+        if batch.nnz > len(self._room.start):  # no row is longer than all of them
             longest = int(np.diff(batch.indptr).max(initial=0))
-            if longest > len(self._room.slot):
+            if longest > len(self._room.start):
                 self._room = _room(2 * longest)
         self._make_room(batch.hash)
         margin = np.empty(batch.n)
@@ -140,6 +140,9 @@ class TruncatedGradient:
             table.line[seen, truncated_row.SQUARES] = arrays["squares"]
         if self._settings.normalised:
             table.line[seen, truncated_row.SCALE] = arrays["scale"]
+        elif self._settings.adaptive:
+            total = table.line[slot, truncated_row.SQUARES] + self._settings.accumulator
+            table.line[slot, truncated_row.RATE] = 1.0 / np.sqrt(np.where(total > 0.0, total, math.inf))
         table.scalars[:] = arrays["scalars"]
         table.counts[truncated_row.LEARNT] = arrays["counts"][0]
         self._alive.hold(slot)

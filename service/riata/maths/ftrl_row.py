@@ -153,7 +153,7 @@ def gather_row(table: FtrlTable, settings: Settings, rows: Rows, i: int, scratch
     for j in range(k):
         s.root[j] = math.sqrt(s.squares[j])
         s.beta[j] = weight_of(s.z[j], s.root[j], l1, damping, alpha)
-    return k, add_products(rows, i, settings.shift, k, s.slot, s.x, s.beta, intercept_of(table.scalars, settings))
+    return k, add_products(rows, i, settings.shift, 1, k, s.slot, s.x, s.beta, intercept_of(table.scalars, settings))
 
 
 @inline_kernel

@@ -36,24 +36,23 @@ _ODD: Final = (1, 9, 3, 11, 5, 13, 7, 15)
 _LOW: Final = (0, 1, 8, 9, 4, 5, 12, 13)
 _HIGH: Final = (2, 3, 10, 11, 6, 7, 14, 15)
 _LONG: Final = ir.IntType(64)
-_SLOT_BYTES: Final = 4
+_INDEX_BYTES: Final = 4
 
 
 def _start(context: Any, builder: Any, kind: Any, array: Any) -> Any:
     return context.make_array(kind)(context, builder, array).data
 
 
-def _slot_numbers(builder: Any, first: Any) -> list[Any]:
-    """The eight slots, or hashes, from a pointer on."""
+def _eight(builder: Any, first: Any) -> list[Any]:
+    """The eight whole numbers from a pointer on, one by one."""
     return [builder.zext(builder.load(builder.gep(first, [INDEX(lane)])), _LONG) for lane in range(WIDTH)]
 
 
-def _places(context: Any, builder: Any, kinds: Any, arguments: Any, width: int) -> list[Any]:
-    """Where the eight lines start whose slots are slot[at:at + 8]. The width is a constant, for multiplying is slow."""
-    line, slot, at = arguments[:3]
-    start = _start(context, builder, kinds[0], line)
-    numbers = _slot_numbers(builder, address(context, builder, kinds[1], slot, at))
-    return [builder.gep(start, [builder.mul(number, _LONG(width))]) for number in numbers]
+def _places(context: Any, builder: Any, kinds: Any, arguments: Any) -> list[Any]:
+    """Where the eight lines are that start[at:at + 8] says."""
+    line, start, at = arguments[:3]
+    table = _start(context, builder, kinds[0], line)
+    return [builder.gep(table, [number]) for number in _eight(builder, address(context, builder, kinds[1], start, at))]
 
 
 def _turn(builder: Any, two: Any, lanes: Any) -> Any:
@@ -64,63 +63,63 @@ def _parts(builder: Any, several: Any, count: int) -> list[Any]:
     return [builder.extract_value(several, part) for part in range(count)]
 
 
-def _plain_read(line: F64, slot: U32, at: int) -> tuple[Lanes, ...]:
-    return tuple(line[slot[at : at + WIDTH]].T.copy())
+def _plain_read(line: F64, start: U32, at: int) -> tuple[Lanes, ...]:
+    return tuple(line[start[at : at + WIDTH] // line.shape[1]].T.copy())
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _emit_read_two(_typing: Any, line: Any, slot: Any, _at: Any) -> Any:
+def _emit_read_two(_typing: Any, line: Any, start: Any, _at: Any) -> Any:
     def build(context: Any, builder: Any, wanted: Any, arguments: Any) -> Any:
         kind = ir.VectorType(NUMBER, 2)
-        places = _places(context, builder, (line, slot), arguments, 2)
+        places = _places(context, builder, (line, start), arguments)
         rows = [load_at(builder, kind, place, 2 * NUMBER_BYTES) for place in places]
         halves = [_turn(builder, (rows[j], rows[j + 2]), range(4)) for j in (0, 4, 1, 5)]
         whole = [_turn(builder, (halves[j], halves[j + 1]), range(8)) for j in (0, 2)]
         return context.make_tuple(builder, wanted.return_type, [_turn(builder, whole, lanes) for lanes in (_EVEN, _ODD)])
 
-    return types.UniTuple(LANES, 2)(line, slot, types.intp), build
+    return types.UniTuple(LANES, 2)(line, start, types.intp), build
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _emit_read_four(_typing: Any, line: Any, slot: Any, _at: Any) -> Any:
+def _emit_read_four(_typing: Any, line: Any, start: Any, _at: Any) -> Any:
     def build(context: Any, builder: Any, wanted: Any, arguments: Any) -> Any:
         kind = ir.VectorType(NUMBER, 4)
-        places = _places(context, builder, (line, slot), arguments, 4)
+        places = _places(context, builder, (line, start), arguments)
         rows = [load_at(builder, kind, place, 4 * NUMBER_BYTES) for place in places]
         whole = [_turn(builder, (rows[j], rows[j + 4]), range(8)) for j in range(4)]
         pairs = [[_turn(builder, (whole[j], whole[j + 1]), lanes) for j in (0, 2)] for lanes in (_EVEN, _ODD)]
         columns = [_turn(builder, pair, lanes) for lanes in (_LOW, _HIGH) for pair in pairs]
         return context.make_tuple(builder, wanted.return_type, columns)
 
-    return types.UniTuple(LANES, 4)(line, slot, types.intp), build
+    return types.UniTuple(LANES, 4)(line, start, types.intp), build
 
 
-def _plain_write(line: F64, slot: U32, at: int, columns: tuple[Lanes, ...]) -> None:
-    line[slot[at : at + WIDTH]] = np.stack(columns, axis=1)
+def _plain_write(line: F64, start: U32, at: int, columns: tuple[Lanes, ...]) -> None:
+    line[start[at : at + WIDTH] // line.shape[1]] = np.stack(columns, axis=1)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _emit_write_two(_typing: Any, line: Any, slot: Any, _at: Any, columns: Any) -> Any:
+def _emit_write_two(_typing: Any, line: Any, start: Any, _at: Any, columns: Any) -> Any:
     def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         both = _parts(builder, arguments[3], 2)
-        for lane, place in enumerate(_places(context, builder, (line, slot), arguments, 2)):
+        for lane, place in enumerate(_places(context, builder, (line, start), arguments)):
             store_at(builder, _turn(builder, both, (lane, lane + WIDTH)), place, 2 * NUMBER_BYTES)
         return context.get_dummy_value()
 
-    return types.void(line, slot, types.intp, columns), build
+    return types.void(line, start, types.intp, columns), build
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _emit_write_four(_typing: Any, line: Any, slot: Any, _at: Any, columns: Any) -> Any:
+def _emit_write_four(_typing: Any, line: Any, start: Any, _at: Any, columns: Any) -> Any:
     def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         a, b, c, d = _parts(builder, arguments[3], 4)
         pairs = [[_turn(builder, both, lanes) for both in ((a, b), (c, d))] for lanes in (_EVEN, _ODD)]
-        for lane, place in enumerate(_places(context, builder, (line, slot), arguments, 4)):
+        for lane, place in enumerate(_places(context, builder, (line, start), arguments)):
             at = lane - lane % 2
             store_at(builder, _turn(builder, pairs[lane % 2], (at, at + 1, at + 8, at + 9)), place, 4 * NUMBER_BYTES)
         return context.get_dummy_value()
 
-    return types.void(line, slot, types.intp, columns), build
+    return types.void(line, start, types.intp, columns), build
 
 
 def _plain_ask(_line: F64, _hash: U32, _at: int, _shift: int) -> None:
@@ -131,44 +130,45 @@ def _plain_ask(_line: F64, _hash: U32, _at: int, _shift: int) -> None:
 def _emit_ask(_typing: Any, line: Any, hashes: Any, _at: Any, _shift: Any) -> Any:
     def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         table, data, at, shift = arguments
-        view = context.make_array(line)(context, builder, table)
-        start = builder.bitcast(view.data, ir.IntType(8).as_pointer())
-        # 4 for a line of two numbers, 5 for one of four: the power of two that its bytes are.
-        power = builder.add(builder.lshr(builder.extract_value(view.shape, 1), _LONG(2)), _LONG(4))
-        kind = ir.FunctionType(ir.VoidType(), [start.type, INDEX, INDEX, INDEX])
+        start = _start(context, builder, line, table)
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, INDEX, INDEX, INDEX])
         prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        for number in _slot_numbers(builder, address(context, builder, hashes, data, at)):
-            place = builder.gep(start, [builder.shl(builder.lshr(number, shift), power)])
+        for number in _eight(builder, address(context, builder, hashes, data, at)):
+            place = builder.bitcast(builder.gep(start, [builder.lshr(number, shift)]), byte)
             builder.call(prefetch, [place, INDEX(1), INDEX(3), INDEX(1)])  # to be written, to be kept, data
         return context.get_dummy_value()
 
     return types.void(line, hashes, types.intp, types.intp), build
 
 
-def _plain_copy_slots(hashes: U32, at: int, place: tuple[int, int, int], slot: U32, to: int) -> bool:
-    left, shift, nowhere = place
-    these = hashes[at : at + WIDTH + 1] >> np.uint32(shift)
+def _plain_copy_starts(hashes: U32, at: int, where: tuple[int, int, int, int], start: U32, to: int) -> bool:
+    left, shift, width, nowhere = where
+    these = hashes[at : at + WIDTH + 1] >> np.uint32(shift) & np.uint32(2**32 - width)
     inside = np.arange(WIDTH + 1) < left
-    slot[to : to + WIDTH] = np.where(inside, these, nowhere)[:WIDTH]
+    start[to : to + WIDTH] = np.where(inside, these, nowhere)[:WIDTH]
     return bool(np.any((these[1:] == these[:-1]) & inside[1:]))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _emit_copy_slots(_typing: Any, hashes: Any, _at: Any, _place: Any, slot: Any, _to: Any) -> Any:
+def _emit_copy_starts(_typing: Any, hashes: Any, _at: Any, _where: Any, start: Any, _to: Any) -> Any:
     def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        data, at, place, slots, to = arguments
-        left, shift, nowhere = (everywhere(builder, builder.trunc(part, INDEX)) for part in _parts(builder, place, 3))
+        data, at, where, starts, to = arguments
+        left, shift, width, nowhere = (everywhere(builder, builder.trunc(part, INDEX)) for part in _parts(builder, where, 4))
         here = address(context, builder, hashes, data, at)
-        these = builder.lshr(load_at(builder, SLOTS, here, _SLOT_BYTES), shift)
-        after = builder.lshr(load_at(builder, SLOTS, builder.gep(here, [INDEX(1)]), _SLOT_BYTES), shift)
+        whole = builder.neg(width)
+        these, after = (
+            builder.and_(builder.lshr(load_at(builder, SLOTS, builder.gep(here, [INDEX(by)]), _INDEX_BYTES), shift), whole)
+            for by in (0, 1)
+        )
         inside = builder.icmp_signed("<", indices(*range(WIDTH)), left)
         next_inside = builder.icmp_signed("<", indices(*range(1, WIDTH + 1)), left)
-        store_at(builder, builder.select(inside, these, nowhere), address(context, builder, slot, slots, to), _SLOT_BYTES)
+        store_at(builder, builder.select(inside, these, nowhere), address(context, builder, start, starts, to), _INDEX_BYTES)
         again = builder.and_(builder.icmp_signed("==", these, after), next_inside)
         return builder.icmp_signed("!=", builder.bitcast(again, ir.IntType(WIDTH)), ir.IntType(WIDTH)(0))
 
-    place = types.UniTuple(types.int64, 3)
-    return types.boolean(hashes, types.intp, place, slot, types.intp), build
+    where = types.UniTuple(types.int64, 4)
+    return types.boolean(hashes, types.intp, where, start, types.intp), build
 
 
 def _plain_first_of(lanes: Lanes, count: int) -> Lanes:
@@ -185,14 +185,17 @@ def _emit_first_of(_typing: Any, _lanes: Any, _count: Any) -> Any:
     return LANES(LANES, types.intp), build
 
 
-# read_two(line, slot, at): the two columns of lines slot[at:at + 8]; read_four: the four. write_..(line, slot, at, columns).
+# Where a line starts is said by the place of its first number among all numbers of the table: the slot times the width. Then the
+# machine need not multiply for each feature, and from a hash it is one shift and a mask.
+# read_two(line, start, at): the columns of the lines at start[at:at + 8]; read_four too. write_..(line, start, at, columns).
 read_two = _plain_read if PLAIN else _emit_read_two
 read_four = _plain_read if PLAIN else _emit_read_four
 write_two = _plain_write if PLAIN else _emit_write_two
 write_four = _plain_write if PLAIN else _emit_write_four
-# ask(line, hash, at, shift): start to fetch the lines of hash[at:at + 8]. It is a hint.
+# ask(line, hash, at, shift): start to fetch the lines of hash[at:at + 8], in one of which number hash >> shift is. It is a hint.
 ask = _plain_ask if PLAIN else _emit_ask
-# copy_slots(hash, at, (left, shift, nowhere), slot, to): slots of hash[at:at + 8], `nowhere` for all but the first `left`;
-# says whether two of these and the one behind them are the same slot. hash[at:at + 9] must be there; nothing checks that.
-copy_slots = _plain_copy_slots if PLAIN else _emit_copy_slots
+# copy_starts(hash, at, (left, shift, width, nowhere), start, to): hash >> shift, rounded down to whole lines of `width` numbers,
+# of hash[at:at + 8]; `nowhere` for all but the first `left`; says whether two of these and the one behind them are the same.
+# hash[at:at + 9] must be there; nothing checks that.
+copy_starts = _plain_copy_starts if PLAIN else _emit_copy_starts
 first_of = _plain_first_of if PLAIN else _emit_first_of  # (lanes, count): zero in all lanes but the first `count`

@@ -40,7 +40,7 @@ def ask_row(rows: Rows, i: int) -> None:
 
 
 @inline_kernel
-def add_products(rows: Rows, i: int, shift: int, k: int, slot: U32, x: F64, beta: F64, margin: float) -> float:
+def add_products(rows: Rows, i: int, shift: int, width: int, k: int, start: U32, x: F64, beta: F64, margin: float) -> float:
     """Add the products of row i to a margin, one by one in the order of the hashes, as a served model does.
 
     Parameters
@@ -48,8 +48,9 @@ def add_products(rows: Rows, i: int, shift: int, k: int, slot: U32, x: F64, beta
     rows : Rows            read only
     i : int                which row
     shift : int            slot = hash >> shift
+    width : int            numbers in a line of the table
     k : int                number of slots that the row falls on
-    slot, x, beta : [k]    these slots in order, the sum of the row's values that fall on each, their weights
+    start, x, beta : [k]   these slots times the width, in order, the sum of the row's values that fall on each, their weights
     margin : float         what to add to
 
     Returns                the margin
@@ -64,7 +65,7 @@ def add_products(rows: Rows, i: int, shift: int, k: int, slot: U32, x: F64, beta
     else:
         j = 0
         for p in range(first, end):
-            if rows.hash[p] >> np.uint32(shift) != slot[j]:
+            if (rows.hash[p] >> np.uint32(shift)) * np.uint32(width) != start[j]:
                 j += 1
             margin += beta[j] * rows.value[p]
     return margin

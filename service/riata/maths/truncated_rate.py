@@ -13,7 +13,7 @@ import numpy as np
 
 from riata.base.arrays import F64, U32
 from riata.maths.kernel import inline_kernel
-from riata.maths.lanes import WIDTH, Lanes, add_up, load, root, size, spread, store, where
+from riata.maths.lanes import WIDTH, Lanes, add_up, flags, load, root, size, spread, store, where
 from riata.maths.truncation import SUBGRADIENT, TRUNCATE, after_gap, on_grid, shrink
 
 INFINITE: Final = math.inf
@@ -47,11 +47,11 @@ class Settings(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for one row, a column for each, in whole eights: slot; value; weight as it enters the margin; weight in units of the
-    scale after the row; sum of squared gradients; what is zero where the slot was never met: scale before the row, or sum of
-    squares; scale after it; rate of the step times value."""
+    """Room for one row, a column for each, in whole eights: where the line of the slot starts; value; weight as it enters the
+    margin; weight in units of the scale after the row; sum of squared gradients; what is zero where the slot was never met: scale
+    before the row, or sum of squares; last number of the line after it; rate of the step times value."""
 
-    slot: U32
+    start: U32
     x: F64
     plain: F64
     beta: F64
@@ -64,7 +64,7 @@ class Scratch(NamedTuple):
 class Room(NamedTuple):
     """The memory of a `Scratch`: two arrays, since each that a kernel is given costs a third of a microsecond a call."""
 
-    slot: U32
+    start: U32
     columns: F64
 
 
@@ -106,15 +106,22 @@ def weight_now(beta: float, gap: float, squares: float, scale: float, settings: 
 
 
 @inline_kernel
-def weights_now(beta: Lanes, gap: Lanes, squares: Lanes, scale: Lanes, settings: Settings) -> Lanes:
-    """`weight_now` of eight weights, to the last bit, for the rule of everyday use: a gap of 0 takes away 0.
+def inverse_roots(squares: Lanes, scale: Lanes, accumulator: float) -> Lanes:
+    """`inverse_root` of eight features, to the last bit.
+
+    Source    inverse_root
+    """
+    total = squares + accumulator * scale * scale
+    return 1.0 / root(where(total > 0.0, total, INFINITE))
+
+
+@inline_kernel
+def weights_now(beta: Lanes, gap: Lanes, unit: Lanes, scale: Lanes, settings: Settings) -> Lanes:
+    """`weight_now` of eight weights, to the last bit, for the rule of everyday use: a gap of 0 takes away 0. unit is the inverse
+    root, 1 where the rate is not adaptive.
 
     Source    weight_now
     """
-    unit = spread(1.0)
-    if settings.adaptive is not None:
-        total = squares + settings.accumulator * scale * scale
-        unit = 1.0 / root(where(total > 0.0, total, INFINITE))
     amount = (
         unit * (settings.eta * (settings.gravity * settings.period) if settings.counting else 1.0) * where(gap > 0.0, gap, 0.0)
     )
@@ -151,7 +158,7 @@ def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratc
     scratch : Scratch      x and scale are overwritten
 
     Returns                weights in units of the new scales, and values over scales
-    Cost                   two divisions for each feature, eight at once
+    Cost                   one division for each feature, eight at once, and another where a scale grows
     Source                 Ross, Mineiro & Langford 2013, algorithm 2 (NAG), with the margin taken before the rescaling
     """
     limit = where(old > 0.0, settings.reach * old, INFINITE)
@@ -162,7 +169,9 @@ def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratc
     store(scratch.x, j, x)
     store(scratch.scale, j, scale)
     whole = where(scale > 0.0, scale, INFINITE)
-    return beta * (old / whole), x / whole
+    if flags(scale > old):  # seldom: a scale divided by itself is 1, and where there is none there is no weight either
+        beta = beta * (old / whole)
+    return beta, x / whole
 
 
 @inline_kernel
@@ -174,7 +183,7 @@ def add_squares(settings: Settings, heat: float, k: int, scratch: Scratch) -> tu
     settings : Settings    the configuration, adaptive
     heat : float           importance times the square of the loss's slope
     k : int                number of gathered slots
-    scratch : Scratch      squares and step are overwritten
+    scratch : Scratch      squares and step are overwritten; scale, unless normalised: with the rate, for the next touch
 
     Returns                sum of rate * x^2 in the order of the slots, and a bound on every number made
     Cost                   one square root and one division for each feature, eight at once
@@ -188,7 +197,10 @@ def add_squares(settings: Settings, heat: float, k: int, scratch: Scratch) -> tu
         scale = load(s.scale, j) if settings.normalised is not None else spread(1.0)
         squares = load(s.squares, j) + heat * x * x
         whole = scale * root(squares + settings.accumulator * scale * scale)
-        step = 1.0 / where(whole > 0.0, whole, INFINITE) * x
+        rate = 1.0 / where(whole > 0.0, whole, INFINITE)
+        if settings.normalised is None:
+            store(s.scale, j, rate)
+        step = rate * x
         store(s.squares, j, squares)
         store(s.step, j, step)
         length = add_up(length, step * x)

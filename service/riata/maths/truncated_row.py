@@ -5,8 +5,11 @@ out what is new. Only the second writes, and it is called only when every number
 row leaves no trace.
 
 The table has one line of float64 for each slot: weight, clock at last touch, and for the adaptive rate the sum of squared
-gradients and the scale (largest |x| seen). Two hashes of a row that share a slot are neighbours, since slots are the top
-bits of sorted hashes; their products enter the margin one by one and their values add up to one feature of the gradient.
+gradients and the scale (largest |x| seen). Where features are not normalised there is no scale, and in its place is the rate: a
+function of the sum, kept because the next touch would have to take a root and divide for it.
+
+Two hashes of a row that share a slot are neighbours, since slots are the top bits of sorted hashes; their products enter the
+margin one by one and their values add up to one feature of the gradient.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ import numpy as np
 from riata.base.arrays import F64, I64, U32
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.lanes import WIDTH, Lanes, add_up, flags, load, size, spread, store
-from riata.maths.lines import ask, copy_slots, first_of, read_four, read_two, write_four, write_two
+from riata.maths.lines import ask, copy_starts, first_of, read_four, read_two, write_four, write_two
 from riata.maths.prefetch import AHEAD, prefetch
 from riata.maths.rows import Rows, add_products
 from riata.maths.truncated_rate import (
     Scratch,
     Settings,
+    inverse_roots,
     shrink_unit,
     stretch,
     weight_now,
@@ -37,6 +41,7 @@ BETA: Final = 0  # columns of the table
 TAU: Final = 1
 SQUARES: Final = 2
 SCALE: Final = 3
+RATE: Final = 3
 
 CLOCK: Final = 0  # entries of Table.scalars
 CLOCK_LOST: Final = 1  # what rounding has kept out of CLOCK (Neumaier)
@@ -64,8 +69,17 @@ class Table(NamedTuple):
 
 
 @inline_kernel
+def width_of(settings: Settings) -> int:
+    """Numbers in a line of the table, a power of two, so that no line lies across two cache lines.
+
+    Source    this module
+    """
+    return 2 if settings.adaptive is None else 4
+
+
+@inline_kernel
 def lay_out(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> int:
-    """Write down the slots and values of row i, in whole eights.
+    """Write down where the lines of row i start and its values, in whole eights.
 
     Parameters
     ----------
@@ -73,7 +87,7 @@ def lay_out(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scrat
     settings : Settings    the configuration
     rows : Rows            read only
     i : int                which row
-    scratch : Scratch      slot and x are overwritten
+    scratch : Scratch      start and x are overwritten
 
     Returns                number of slots
     Cost                   O(features of the row), eight at once unless two share a slot
@@ -82,25 +96,26 @@ def lay_out(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scrat
     s = scratch
     first = rows.indptr[i]
     k = int(rows.indptr[i + 1] - first)
-    nowhere = len(table.line) - 1
-    again = first + k + WIDTH >= len(rows.hash)  # copy_slots would read beyond the end
+    width = width_of(settings)
+    shift = settings.shift - (width >> 1)  # of 2 and 4 that is the logarithm
+    nowhere = (len(table.line) - 1) * width
+    again = first + k + WIDTH >= len(rows.hash)  # copy_starts would read beyond the end
     if not again:
         for j in range(0, k, WIDTH):
-            again |= copy_slots(rows.hash, first + j, (k - j, settings.shift, nowhere), s.slot, j)
+            again |= copy_starts(rows.hash, first + j, (k - j, shift, width, nowhere), s.start, j)
             store(s.x, j, first_of(load(rows.value, first + j), k - j))
     if again:
-        shift = np.uint32(settings.shift)
         k = 0
         for p in range(first, rows.indptr[i + 1]):
-            slot = rows.hash[p] >> shift
-            if k > 0 and slot == s.slot[k - 1]:
+            start = (rows.hash[p] >> np.uint32(settings.shift)) * np.uint32(width)
+            if k > 0 and start == s.start[k - 1]:
                 s.x[k - 1] += rows.value[p]
             else:
-                s.slot[k] = slot
+                s.start[k] = start
                 s.x[k] = rows.value[p]
                 k += 1
         for j in range(k, (k + WIDTH - 1) // WIDTH * WIDTH):
-            s.slot[j] = nowhere
+            s.start[j] = nowhere
             s.x[j] = 0.0
     return k
 
@@ -131,22 +146,23 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
     ahead = rows.indptr[i] + AHEAD
     for j in range(0, k, WIDTH):
         if ahead + j + WIDTH <= len(rows.hash):
-            ask(table.line, rows.hash, ahead + j, settings.shift)
+            ask(table.line, rows.hash, ahead + j, settings.shift - (width_of(settings) >> 1))
             prefetch(rows.value, ahead + j + AHEAD)  # the machine does not see by itself that rows lie in order
         x = load(s.x, j)
         scale = spread(1.0)
-        squares = spread(0.0)
+        unit = scale
         if settings.adaptive is not None:
-            beta, tau, squares, known = read_four(table.line, s.slot, j)
-            if settings.normalised is not None:
-                scale = known
+            beta, tau, squares, unit = read_four(table.line, s.start, j)
             store(s.squares, j, squares)
-            store(s.known, j, known if settings.normalised is not None else squares)
+            if settings.normalised is not None:
+                scale = unit
+                unit = inverse_roots(squares, scale, settings.accumulator)
+            store(s.known, j, scale if settings.normalised is not None else squares)
         else:
-            beta, tau = read_two(table.line, s.slot, j)
+            beta, tau = read_two(table.line, s.start, j)
         gap = clock - tau
         if settings.odd is None:
-            beta = weights_now(beta, gap, squares, scale, settings)
+            beta = weights_now(beta, gap, unit, scale, settings)
             store(s.plain, j, beta)
         else:
             beta = weights_one_by_one(beta, gap, j, settings, scratch)
@@ -159,19 +175,20 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
             store(s.step, j, x)
             bound = bound + (size(beta) + size(x))
     if k < rows.indptr[i + 1] - rows.indptr[i]:
-        margin = add_products(rows, i, settings.shift, k, s.slot, s.x, s.plain, table.scalars[INTERCEPT])
+        margin = add_products(rows, i, settings.shift, width_of(settings), k, s.start, s.x, s.plain, table.scalars[INTERCEPT])
     return k, margin, length, add_up(0.0, bound)
 
 
 @inline_kernel
-def write_down(slots: U32, count: int, found: int, j: int, scratch: Scratch) -> int:
+def write_down(slots: U32, count: int, found: int, settings: Settings, j: int, scratch: Scratch) -> int:
     """Append those of the eight slots from j on whose flag is up to a list of `count`; returns how many it has then.
 
     Source    this module
     """
     if found:
+        width = np.uint32(width_of(settings))
         for lane in range(WIDTH):
-            slots[count] = scratch.slot[j + lane]  # no machine can guess: each is written, and the next one may go over it
+            slots[count] = scratch.start[j + lane] // width  # no machine can guess: each is written, the next may go over it
             count += found >> lane & 1
     return count
 
@@ -217,20 +234,23 @@ def write_row(table: Table, settings: Settings, move: float, k: int, scratch: Sc
     seen = table.counts[N_SEEN]
     for j in range(0, k, WIDTH):
         old = load(s.beta, j)
-        beta = old + move * load(s.step, j)
+        step = load(s.step, j)
+        beta = old + move * step
         if settings.odd is not None:
             beta = settle(beta, j, settings, scratch)
         beta = beta + 0.0  # turns -0.0 into +0.0, the zero that a weight absent from a checkpoint comes back as
-        alive = write_down(table.alive, alive, flags((old == 0.0) & (beta != 0.0)), j, scratch)
+        # Whether there may be any is known before `move` is: a wrong guess at it is found out while the loss is worked out.
+        if flags((old == 0.0) & (step != 0.0)):
+            alive = write_down(table.alive, alive, flags((old == 0.0) & (beta != 0.0)), settings, j, scratch)
         if settings.adaptive is not None:
             squares = load(s.squares, j)
-            scale = load(s.scale, j) if settings.normalised is not None else spread(0.0)
+            scale = load(s.scale, j)
             # A scale or a sum of squares never returns to zero, so each slot is listed once.
             fresh = (load(s.known, j) == 0.0) & ((scale if settings.normalised is not None else squares) != 0.0)
-            seen = write_down(table.seen, seen, flags(fresh), j, scratch)
-            write_four(table.line, s.slot, j, (beta, tau, squares, scale))
+            seen = write_down(table.seen, seen, flags(fresh), settings, j, scratch)
+            write_four(table.line, s.start, j, (beta, tau, squares, scale))
         else:
-            write_two(table.line, s.slot, j, (beta, tau))
+            write_two(table.line, s.start, j, (beta, tau))
     table.counts[N_ALIVE] = alive
     table.counts[N_SEEN] = seen
 

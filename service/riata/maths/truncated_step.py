@@ -23,6 +23,7 @@ from riata.maths.truncated_row import (
     NORM,
     Table,
     gather_row,
+    width_of,
     write_row,
 )
 from riata.maths.truncation import ROUND, SUBGRADIENT, on_grid
@@ -175,9 +176,9 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin:
     table = Table(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
     c = borrow(room.columns)
-    scratch = Scratch(borrow(room.slot), c[0], c[1], c[2], c[3], c[4], c[5], c[6])
+    scratch = Scratch(borrow(room.start), c[0], c[1], c[2], c[3], c[4], c[5], c[6])
     for p in range(0, min(AHEAD, len(rows.hash) - WIDTH + 1), WIDTH):
-        ask(table.line, rows.hash, p, settings.shift)
+        ask(table.line, rows.hash, p, settings.shift - (width_of(settings) >> 1))
     for i in range(len(rows.indptr) - 1):
         ask_row(rows, i + ROWS_AHEAD)
         margin[i], learnt = learn_row(table, settings, rows, i, scratch)
