@@ -1,13 +1,16 @@
-"""What models take of memory: at rest, for each non-zero weight, a thousand of them in one process, and under a steady load.
+"""What models take of memory: at rest, for each non-zero weight, a thousand of them in one process; where they are learnt and
+in a replica that only serves them.
 
 Figures are the anonymous resident memory of the process (RssAnon), which counts what was written and not the files it reads.
 
 - At rest: a model that has learnt nothing beyond what a service without it takes.
 - A non-zero weight: one model under a growing number of them; the slope, in the process that learns, and in a replica, which is
-  counted by the arrays of what is served (slots, weights and the index over them), since that is all that it holds of a model.
+  a process of its own that follows the first over a Redis. Beside it, what is served as it says itself (slots, weights and the
+  index over them).
 - A thousand models of the default configuration (tables of 2^22 slots), each with a hundred rows learnt: memory, how long a new
-  start takes, what a prediction and a single row take beside one model.
-- Steady load: predictions and bulk rows over the same names for some minutes; the slope of the memory over its second half.
+  start takes, what a prediction and a single row take beside one model; and what they take of a replica.
+
+Whether memory grows over time is measured by `python -m tests.bench.steady`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,18 +30,19 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tests.bench import contest, report
-from tests.bench.contest import Claim
-from tests.bench.filling import VW_TEXT, bodies, fill, make_model, non_zeros
-from tests.bench.measured import MIB, cpu_s, memory, service, start
+from tests.bench.filling import VW_TEXT, bodies, fill, make_model, non_zeros, wait_served
+from tests.bench.measured import MIB, NORMAL, cpu_s, memory, service, start
 from tests.bench.service import Connection, connect
+from tests.redis_server import RedisServer
 from tests.running import Running
 
 NAMES: Final = (100_000, 300_000, 1_000_000)
 MODELS: Final = 999  # with the one that is there from the beginning: the most there can be
 SMALL: Final = "".join(f"{j % 2} |f n{j} n{j + 7} n{3 * j}\n" for j in range(100)).encode()
 ASKED: Final = 1000
-STEADY_MINUTES_MIN: Final = 1.0
-SLOPE_MAX: Final = 1.0  # MiB a minute, of a process that grows no more
+AT_REST_S: Final = 3.0  # memory that has not changed by a MiB for so long is at rest
+AT_REST_S_MAX: Final = 60.0
+FEW: Final = 50  # models of which one more is counted, besides the many
 WHY: Final = (
     "What decides it: a table of 2^22 slots is 128 MiB of address space, of which a page of 4 KiB takes memory once a feature "
     "falls on it, so a small model takes 4 KiB for each of its first features. With more than 8192 features a table goes over to "
@@ -52,26 +58,49 @@ class Found:
     base: int = 0
     at_rest: float = 0.0
     served: float = 0.0  # bytes a non-zero weight of what is served
-    weights: list[tuple[int, int]] = field(default_factory=list)  # non-zeros, memory of the process
+    weights: list[tuple[int, int, int]] = field(default_factory=list)  # non-zeros, memory of the process, of a replica
     many: dict[int, tuple[int, float, float, float, float]] = field(default_factory=dict)
-    steady: list[tuple[float, int]] = field(default_factory=list)  # minutes, memory
+    copies: dict[int, int] = field(default_factory=dict)  # models, memory of a replica of them
+
+    def a_weight(self, of: int) -> float:
+        """Bytes for one more non-zero weight, of the process that learns (1) or of a replica (2)."""
+        columns = np.array(self.weights, dtype=np.float64).T
+        return float(np.polyfit(columns[0], columns[of], 1)[0])
 
     @property
-    def a_weight(self) -> float:
-        """Bytes of the learning process for one more non-zero weight."""
-        count, taken = (np.array(column, dtype=np.float64) for column in zip(*self.weights, strict=True))
-        return float(np.polyfit(count, taken, 1)[0])
+    def a_copy(self) -> float:
+        """Bytes of a replica for one more small model."""
+        (few, less), (many, more) = sorted(self.copies.items())
+        return (more - less) / (many - few)
 
-    @property
-    def slope(self) -> float:
-        """MiB a minute over the second half of the steady load."""
-        minute, taken = (np.array(column, dtype=np.float64) for column in zip(*self.steady, strict=True))
-        late = minute >= minute[-1] / 2
-        return float(np.polyfit(minute[late], taken[late], 1)[0]) / MIB
+
+@contextmanager
+def fleet(folder: Path) -> Iterator[tuple[Running, Running]]:
+    """A process that learns and a replica of it, on a Redis of their own; the replica is not yet started."""
+    # Redis syncs once a second here: how fast it is durable is another bench's subject.
+    with RedisServer(folder / "redis", "--appendfsync", "everysec") as redis:
+        given = {**NORMAL, "RIATA_DURABILITY_ATTESTED": "true"}
+        learning = Running.of_role(folder / "learning", "all", redis.url, given)
+        replica = Running.of_role(folder / "replica", "replica", redis.url, given)
+        with learning, replica:
+            learning.start()
+            yield learning, replica
+            replica.stop()
+            learning.stop()
+
+
+def at_rest(pid: int) -> int:
+    """Memory of a process once it changes no more."""
+    deadline, begun, seen = time.monotonic() + AT_REST_S_MAX, time.monotonic(), memory(pid)
+    while time.monotonic() - begun < AT_REST_S and time.monotonic() < deadline:
+        time.sleep(0.1)
+        if abs(memory(pid) - seen) > MIB:
+            begun, seen = time.monotonic(), memory(pid)
+    return memory(pid)
 
 
 def measure_weights(folder: Path, found: Found, share: float) -> None:
-    """Memory by number of weights, one process each; what is served is counted by its arrays."""
+    """Memory by number of weights, two processes each."""
     for names in NAMES:
         with service(folder / f"weights-{names}") as running:
             running.start()
@@ -79,11 +108,31 @@ def measure_weights(folder: Path, found: Found, share: float) -> None:
             make_model(running.port, "m")
             fill(running.port, "m", bodies(int(names * share)), int(names * share))
             count = non_zeros(running.port, "m")
-            time.sleep(1.0)  # what the last bodies took is given back
-            found.weights.append((count, memory(running.process.pid)))
+            taken = at_rest(running.process.pid)  # what the last bodies took is given back
             parts = connect(running.port).call("GET", "/models/m")["memory_bytes"]
             found.served = parts["served"] / count
             running.stop()
+        with fleet(folder / f"fleet-{names}") as (running, replica):
+            make_model(running.port, "m")
+            last = fill(running.port, "m", bodies(int(names * share)), int(names * share))
+            replica.start()
+            wait_served(replica.port, "m", last)
+            if non_zeros(replica.port, "m") != count:
+                raise RuntimeError("the replica serves other weights than one process learnt from the same rows")
+            found.weights.append((count, taken, at_rest(replica.process.pid)))
+
+
+def measure_copies(folder: Path, found: Found, models: int) -> None:
+    """So many small models in a replica."""
+    with fleet(folder / f"copies-{models}") as (running, replica):
+        link = connect(running.port)
+        for k in range(models):
+            link.call("PUT", f"/models/m{k}", b"{}")
+            link.call("POST", f"/models/m{k}/observe", SMALL, VW_TEXT)
+        replica.start()
+        for k in range(models):
+            wait_served(replica.port, f"m{k}", len(SMALL.splitlines()))
+        found.copies[models] = at_rest(replica.process.pid)
 
 
 def ask(link: Connection, models: int) -> float:
@@ -128,27 +177,11 @@ def measure_many(folder: Path, found: Found, models: int) -> None:
         running.stop()
 
 
-def measure_steady(folder: Path, found: Found, minutes: float) -> None:
-    """One bulk body and a hundred predictions, again and again."""
-    with service(folder / "steady", RIATA_LOG_KEEP_EVENTS="100000") as running:
-        running.start()
-        make_model(running.port, "m")
-        made = bodies(50_000)
-        link, begun = connect(running.port), time.monotonic()
-        turn = 0
-        while (minute := (time.monotonic() - begun) / 60) < minutes or len(found.steady) < 5:
-            fill(running.port, "m", made[turn % len(made) :][:1], 1)
-            for k in range(100):
-                link.call("GET", f"/models/m/predict?n{k}=1")
-            found.steady.append((minute, memory(running.process.pid)))
-            turn += 1
-        running.stop()
-
-
-def page(found: Found, minutes: float, options: Any) -> None:
+def page(found: Found, options: Any) -> None:
     """Write the report."""
-    rows = [[f"{count:,}", f"{taken / MIB:,.0f}"] for count, taken in found.weights]
-    weights = "## Non-zero weights\n\n" + report.table(["non-zero weights", "MiB of the process"], rows)
+    rows = [[f"{count:,}", f"{taken / MIB:,.0f}", f"{copied / MIB:,.0f}"] for count, taken, copied in found.weights]
+    heads = ["non-zero weights", "MiB of the process that learns", "MiB of a replica"]
+    weights = "## Non-zero weights\n\n" + report.table(heads, rows)
     rows = [
         [f"{count:,}", f"{taken / MIB:,.0f}", f"{taken / count / 1024:,.0f}", f"{1e6 * asked:,.0f}", f"{1e3 * single:.2f}",
          f"{seconds:.2f}", f"{cpu:.2f}"]
@@ -156,24 +189,17 @@ def page(found: Found, minutes: float, options: Any) -> None:
     ]  # fmt: skip
     heads = ["small models", "MiB", "KiB each", "µs a prediction", "CPU ms a single row", "s of a new start", "CPU s of it"]
     many = "## Many models\n\n" + report.table(heads, rows)
-    first, last = found.steady[0][1], found.steady[-1][1]
-    whole = statistics.median(taken for _, taken in found.steady) / MIB
-    ratio = max(found.slope, 0.01) / SLOPE_MAX
-    slope, most = f"{found.slope:.2f} MiB a minute", f"{SLOPE_MAX:g} MiB a minute"
-    growth = Claim("growth under steady load", slope, most, ratio, 1.0, at_most=True)
-    claims = [growth] if minutes >= STEADY_MINUTES_MIN else []  # a process needs a moment before it is steady
+    rows = [[f"{count:,}", f"{taken / MIB:,.0f}"] for count, taken in sorted(found.copies.items())]
+    copies = report.table(["small models", "MiB of a replica"], rows)
+    learnt, served = found.a_weight(1), found.a_weight(2)
     rest = (
-        f"A model at rest takes **{found.at_rest / 1024:,.0f} KiB**. One more non-zero weight takes "
-        f"**{found.a_weight:.0f} bytes** where it is learnt and **{found.served:.0f} bytes** in a replica, which holds two "
-        f"of each while an edition changes. The service before any event takes {found.base / MIB:,.0f} MiB."
+        f"A model takes **{found.at_rest / 1024:,.0f} KiB** at rest, a small one **{found.a_copy / 1024:,.0f} KiB** of a "
+        f"replica. One more non-zero weight takes **{learnt:.0f} bytes** where it is learnt and **{served:.0f} bytes** in a "
+        f"replica, of which {found.served:.0f} are what is served; the others are its name, and what an edition took while it "
+        f"came. The service before any event takes {found.base / MIB:,.0f} MiB."
     )
-    steady = (
-        f"Steady load for {minutes:g} minutes, {len(found.steady)} rounds: {first / MIB:,.0f} MiB after the first round, "
-        f"{last / MIB:,.0f} after the last, median {whole:,.0f}; slope {found.slope:+.2f} MiB a minute over its second half."
-    )
-    notes = [rest, steady, WHY]
     contest.report_page(
-        "memory", "Memory", (__doc__ or "").split("\n", 1)[1], claims, [weights, many], notes,
+        "memory", "Memory", (__doc__ or "").split("\n", 2)[2], [], [weights, many, copies], [rest, WHY],
         "python -m tests.bench.memory", ["numpy", "numba"], not options.no_write, options.quick,
     )  # fmt: skip
 
@@ -181,23 +207,19 @@ def page(found: Found, minutes: float, options: Any) -> None:
 def main() -> int:
     """Measure and report."""
     parser = contest.arguments(__doc__ or "")
-    parser.add_argument("--minutes", type=float, help="of steady load (default 2, of a trial 0.05; 60 for the full figure)")
-    parser.add_argument("--models", type=int, help=f"small models in one process (default {MODELS}, of a trial 50)")
+    parser.add_argument("--models", type=int, help=f"small models in one process (default {MODELS}, of a trial 60)")
     options = parser.parse_args()
-    minutes = options.minutes or (0.05 if options.quick else 2.0)
-    models = min(options.models or (50 if options.quick else MODELS), MODELS)
+    models = min(options.models or (FEW + 10 if options.quick else MODELS), MODELS)
     found = Found()
     with tempfile.TemporaryDirectory(prefix="riata-memory-") as name, Progress(console=Console(stderr=True)) as progress:
         folder = Path(name)
-        task = progress.add_task("weights", total=4)
+        task = progress.add_task("weights", total=5)
         measure_weights(folder, found, 0.05 if options.quick else 1.0)
-        for count in (models, 1):
+        for measure, count in ((measure_many, models), (measure_many, 1), (measure_copies, models), (measure_copies, FEW)):
             progress.update(task, description=f"{count} models", advance=1)
-            measure_many(folder, found, count)
-        progress.update(task, description="steady load", advance=1)
-        measure_steady(folder, found, minutes)
+            measure(folder, found, count)
         progress.advance(task)
-    page(found, minutes, options)
+    page(found, options)
     return 0
 
 
