@@ -181,6 +181,7 @@ FAST: dict[str, tuple[bytes, int]] = {
     "vw": (post(b"|f a:1 b\n", kind=b"text/x-vw"), 200),
     "charset": (post(WIDE, b"/predict", kind=b"application/json; charset=utf-8"), 200),
     "accepts lines": (post(WIDE, b"/predict", b"Accept: application/x-ndjson, */*;q=0.1"), 200),
+    "accepts columns": (post(b"[" + WIDE + b"]", b"/predict", b"Accept: application/vnd.apache.arrow.stream"), 200),
     "accepts all": (post(WIDE, b"/predict", b"Accept: */*"), 200),
     "text object": (post(b'{"features":{"subject":"One two","x":[ "y" ]}}', of(b"texts")), 200),
     "escape": (post(b'{"features":{"\\u0061":1}}'), 200),

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
+from riata.web.answers import JSON, NDJSON
+from riata.web.predictions import wanted_form
+from riata.wire.arrow_message import read_stream
+from tests.arrow_stream import ARROW, INT, TEXT
 from tests.web.asking import Client, hear, post_scope
 
 TEACH = '[{"features":{"age":41.5,"country":"de"},"label":1},{"features":{"country":"fr"},"label":0}]'
+
+
+ROW = '{"features":{"country":"de"}}'
 
 
 @pytest.fixture
@@ -67,6 +76,63 @@ def test_lines_are_answered_where_they_are_asked_for(taught: Client) -> None:
     assert answer.headers["content-type"] == "application/x-ndjson"
     lines = [json.loads(line) for line in answer.text.splitlines()]
     assert lines == taught.post("/predict", body).json()
+
+
+def read_columns(content: bytes) -> dict[str, list[Any]]:
+    """The columns of an answer; null is None."""
+    fields, frame = read_stream(content)
+    buffers = iter(content[start : start + size] for start, size in frame.buffers)
+    found: dict[str, list[Any]] = {}
+    for held in fields:
+        given = np.unpackbits(np.frombuffer(next(buffers) or b"\xff" * frame.rows, np.uint8), bitorder="little")
+        if held.kind == TEXT:
+            ends, text = np.frombuffer(next(buffers), np.int32).tolist(), next(buffers)
+            values: list[Any] = [text[a:b].decode() for a, b in itertools.pairwise(ends)]
+        else:
+            values = np.frombuffer(next(buffers), np.int64 if held.kind == INT else np.float64).tolist()
+        found[held.name] = [value if known else None for value, known in zip(values, given.tolist(), strict=False)]
+    return found
+
+
+@pytest.mark.parametrize(("body", "single"), [('[{"features":{"country":"de"}},{"features":{}}]', False), (ROW, True)])
+@pytest.mark.parametrize("accept", [ARROW, f"{ARROW}, application/json;q=0.5", f"text/html, {ARROW.upper()};q=1"])
+def test_columns_are_answered_where_they_are_asked_for(taught: Client, body: str, single: bool, accept: str) -> None:
+    answer = taught.post("/predict", body, Accept=accept)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, ARROW)
+    documents = taught.post("/predict", body).json()
+    documents = [documents] if single else documents
+    model = documents[0]["model"]
+    assert read_columns(answer.content) == {
+        name: [document[name] for document in documents] for name in documents[0] if name != "model"
+    }
+    assert json.dumps(model).encode() in answer.content
+
+
+def test_what_is_remembered_has_its_ids_in_a_column(taught: Client) -> None:
+    answer = taught.post("/predict?remember=true", f"[{ROW},{ROW}]", Accept=ARROW)
+    assert read_columns(answer.content)["prediction_id"] == [f"{i:032x}" for i in range(2)]
+
+
+def test_columns_are_not_explained(taught: Client) -> None:
+    answer = taught.post("/predict?explain=true", ROW, Accept=ARROW)
+    assert (answer.status_code, answer.json()["code"]) == (422, "explained_in_columns")
+    assert taught.post("/predict?explain=true", ROW, Accept="application/x-ndjson").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        (None, JSON),
+        (b"*/*", JSON),
+        (b"application/json", JSON),
+        (b"application/json, application/jsonl", NDJSON),
+        (b"application/ndjson ;q=0.1, application/vnd.apache.arrow.stream", NDJSON),
+        (b"application/vnd.apache.arrow.stream,application/x-ndjson", ARROW.encode()),
+        (b"application/vnd.apache.arrow.file", JSON),
+    ],
+)
+def test_the_first_form_that_is_named_is_taken(accept: bytes | None, form: bytes) -> None:
+    assert wanted_form(accept) == form
 
 
 def test_a_bad_row_refuses_the_whole_prediction(taught: Client) -> None:

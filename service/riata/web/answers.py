@@ -9,6 +9,7 @@ from starlette.types import Send
 
 JSON: Final = b"application/json"
 NDJSON: Final = b"application/x-ndjson"
+ARROW: Final = b"application/vnd.apache.arrow.stream"
 STANDING_HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))  # of every answer
 
 

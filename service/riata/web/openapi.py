@@ -122,6 +122,7 @@ def _predictions(path: str, parameters: tuple[Schema, ...]) -> list[Operation]:
     content = {
         "application/json": {"schema": {"anyOf": [ref("Prediction"), array(ref("Prediction"))]}},
         "application/x-ndjson": {"schema": {"type": "string"}},
+        "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
     }
     explain = "add bias and contributions, which sum to the margin"
     min_seq = "wait until the served model includes this log position"
@@ -139,7 +140,10 @@ def _predictions(path: str, parameters: tuple[Schema, ...]) -> list[Operation]:
         },
     )
     body = _rows_body("UnlabelledExample", "UnlabelledExamples")
-    many = "Predict rows: an object for an object, an array for the rest, lines where Accept asks for application/x-ndjson."
+    many = (
+        "Predict rows: an object for an object, an array for the rest; lines where Accept asks for application/x-ndjson, columns "
+        "where it asks for application/vnd.apache.arrow.stream (which model answered is then metadata of the schema)."
+    )
     return [
         Operation(
             path,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 from starlette.types import Receive, Scope
 
 from riata.base.arrays import I64
-from riata.base.errors import TooLarge
+from riata.base.errors import BadInput, TooLarge
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.explain import explain
 from riata.predict.name_book import NameBook
@@ -22,13 +22,14 @@ from riata.predict.scoring import score
 from riata.run.config import ModelConfig
 from riata.run.labels.remembered_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
-from riata.web.answers import JSON, NDJSON, Answer
+from riata.web.answers import ARROW, JSON, Answer
 from riata.web.body import content_type, header, read_body
 from riata.web.fast_lane import NOT_HERE, FastRequest, Reply, Verdict
 from riata.web.gate import KEY
 from riata.web.hot import Tools
 from riata.web.keys import Forbidden, Key
 from riata.web.options import SEQ_MAX, check_options, flag, model_in_path, query_pairs, read_options, whole
+from riata.web.predictions import Predicted, row_document, source_document, wanted_form, write_answer
 from riata.web.problems import RowsNotPredicted
 from riata.web.scopes import OBSERVE
 from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX
@@ -38,10 +39,8 @@ from riata.wire.parsed import Parsed, RowError
 OPTIONS: Final = ("explain", "min_seq", "remember")
 QUERY_OPTIONS: Final = tuple(f"_{name}" for name in OPTIONS)
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # a row takes the event loop 50 µs to write down, however short it is
-NDJSON_TYPES: Final = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
 NO_PLAN: Final = (None, np.zeros(0, np.int64))
 PLANS_MAX: Final = 4096
-ANYTHING: Final = b"*/*"
 JSON_TYPE: Final = JSON.decode()
 NamedRows = list[list[tuple[int, float, str]]]
 
@@ -70,15 +69,6 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
-    """Predictions, not written yet. `rows` is what is to be remembered of them; empty where nothing is."""
-
-    answers: list[dict[str, Any]]
-    rows: list[bytes]
-    single: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Predict:
     """The handler of the predict routes. Its methods belong to the event loop's thread."""
 
@@ -98,25 +88,27 @@ class Predict:
             if question == PLAIN and (answer := self._one(model, scope["query_string"], json=False)) is not None:
                 return answer
             predicted = predict_query(features, question, await self._served(model, question))
-            return write_answer(await self._remembered(model, predicted), ndjson=False)
+            return write_answer(await self._remembered(model, predicted), JSON)
         question = read_question(read_options(scope["query_string"], OPTIONS), "")
         require_allowed(scope, question)
         self.tools.service.published(model)  # an unknown model is refused before its body is read
         settings = self.tools.settings
         body = await read_body(scope, receive, settings.body_bytes_max, settings.body_deadline_s)
-        kind, ndjson = content_type(scope), wants_ndjson(header(scope, b"accept"))
-        if question == PLAIN and kind == JSON_TYPE and not ndjson and (answer := self._one(model, body, json=True)) is not None:
+        kind, form = content_type(scope), wanted_form(header(scope, b"accept"))
+        if question == PLAIN and kind == JSON_TYPE and form == JSON and (answer := self._one(model, body, json=True)) is not None:
             return answer
+        if question.explain and form == ARROW:
+            raise BadInput("explain: columns have no place for contributions; ask for JSON", "explained_in_columns")
         served = await self._served(model, question)
         arguments = (body, kind, question, served)
         inline_bytes_max = REMEMBERED_INLINE_BYTES_MAX if question.remember else INLINE_BYTES_MAX
         if len(body) <= inline_bytes_max and not question.explain:
-            return write_answer(await self._remembered(model, predict_body(*arguments)), ndjson)
+            return write_answer(await self._remembered(model, predict_body(*arguments)), form)
         aside = partial(asyncio.get_running_loop().run_in_executor, self.tools.pool)
         if question.remember:
             predicted = await self._remembered(model, await aside(predict_body, *arguments))
-            return await aside(write_answer, predicted, ndjson)
-        return await aside(lambda: write_answer(predict_body(*arguments), ndjson))
+            return await aside(write_answer, predicted, form)
+        return await aside(lambda: write_answer(predict_body(*arguments), form))
 
     def at_once(self, request: FastRequest, _reply: Reply) -> Answer | Verdict:
         """Answer in the fast lane: what neither waits for an event nor is kept, and is not to be explained."""
@@ -128,13 +120,13 @@ class Predict:
             pairs = query_pairs(query)
             if any(name.startswith("_") for name, _ in pairs):
                 return NOT_HERE
-            return write_answer(predict_query(pairs, PLAIN, self._now(model)), ndjson=False)
+            return write_answer(predict_query(pairs, PLAIN, self._now(model)), JSON)
         if query or len(body) > self.tools.settings.body_bytes_max:
             return NOT_HERE
         kind = request.headers.get(b"content-type", b"").decode("latin-1")
-        ndjson = wants_ndjson(request.headers.get(b"accept"))
-        answer = self._one(model, body, json=True) if kind == JSON_TYPE and not ndjson else None
-        return answer or write_answer(predict_body(body, kind, PLAIN, self._now(model)), ndjson)
+        form = wanted_form(request.headers.get(b"accept"))
+        answer = self._one(model, body, json=True) if kind == JSON_TYPE and form == JSON else None
+        return answer or write_answer(predict_body(body, kind, PLAIN, self._now(model)), form)
 
     def _one(self, model: str, row: bytes, json: bool) -> Answer | None:
         """Answer one plain row without an array made for it; None where it has to go the general way."""
@@ -161,11 +153,7 @@ class Predict:
 
     async def _remembered(self, model: str, predicted: Predicted) -> Predicted:
         """Give every answer the id under which its row is kept; from here on a label may come."""
-        if predicted.rows:
-            ids = await self.tools.service.remember(model, predicted.rows)
-            for answer, prediction_id in zip(predicted.answers, ids, strict=True):
-                answer["prediction_id"] = prediction_id
-        return predicted
+        return replace(predicted, ids=await self.tools.service.remember(model, predicted.rows)) if predicted.rows else predicted
 
     async def _served(self, model: str, question: Question) -> Served:
         service = self.tools.service
@@ -199,19 +187,12 @@ def require_allowed(scope: Scope, question: Question) -> None:
         )
 
 
-def wants_ndjson(accept: bytes | None) -> bool:
-    """Say whether the client asks for one JSON object a line. Else it gets an array."""
-    if accept is None or accept == ANYTHING:
-        return False
-    return any(part.split(b";")[0].strip().lower() in NDJSON_TYPES for part in accept.split(b","))
-
-
 def predict_query(features: list[tuple[str, str]], question: Question, served: Served) -> Predicted:
     """Predict the one row of a query."""
     parsed = parse_query(features, served.context)
     refuse_errors(parsed)
     named = explain_query(features, served.context) if question.explain else None
-    return Predicted(predictions(parsed, served, named), rows_to_remember(parsed, question), single=True)
+    return predictions(parsed, served, named, rows_to_remember(parsed, question))
 
 
 def predict_body(body: bytes, kind: str, question: Question, served: Served) -> Predicted:
@@ -224,15 +205,7 @@ def predict_body(body: bytes, kind: str, question: Question, served: Served) -> 
             detail = f"explain: at most {EXPLAINED_FEATURES_MAX} features a request, got {parsed.batch.nnz}"
             raise TooLarge(detail, "too_many_features_to_explain")
         named = explain_rows(body, kind, served.context)
-    return Predicted(predictions(parsed, served, named), rows_to_remember(parsed, question), parsed.single)
-
-
-def write_answer(predicted: Predicted, ndjson: bool) -> Answer:
-    """Write predictions: an object for an object, else an array or lines."""
-    answers = predicted.answers
-    if ndjson:
-        return Answer(200, b"\n".join(map(msgspec.json.encode, answers)) + b"\n", NDJSON)
-    return Answer(200, msgspec.json.encode(answers[0] if predicted.single else answers), JSON)
+    return predictions(parsed, served, named, rows_to_remember(parsed, question))
 
 
 def rows_to_remember(parsed: Parsed, question: Question) -> list[bytes]:
@@ -258,37 +231,11 @@ def refuse_errors(parsed: Parsed) -> None:
         raise RowsNotPredicted(detail, parsed.errors)
 
 
-def predictions(parsed: Parsed, served: Served, named: NamedRows | None) -> list[dict[str, Any]]:
-    """Score the rows and write one answer each."""
+def predictions(parsed: Parsed, served: Served, named: NamedRows | None, rows: list[bytes]) -> Predicted:
+    """Score the rows; explain them where their features are `named`."""
     published = served.published
     model = published.model
-    scores = score(model, parsed.batch)
     source = source_document(published, served.age_s, served.stale_s)
+    explained = [explain(model, row, served.names.in_slot).answer() for row in named or ()]
     whole_labels = published.config.labels != "real"
-    columns = (scores.probability, scores.margin, scores.label, scores.std_error, scores.known, scores.unknown)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    answers = [row_document(row, whole_labels, source) for row in rows]
-    if named is not None:
-        for answer, row in zip(answers, named, strict=True):
-            answer.update(explain(model, row, served.names.in_slot).answer())
-    return answers
-
-
-def row_document(row: tuple[float, float, float, float, int, int], whole_labels: bool, source: dict[str, Any]) -> dict[str, Any]:
-    """Write the answer to one row: probability, margin, label, standard error, known and unknown features. NaN becomes null."""
-    probability, margin, label, error, known, unknown = row
-    return {
-        "probability": None if math.isnan(probability) else probability,
-        "margin": margin,
-        "label": int(label) if whole_labels else label,
-        "std_error": None if math.isnan(error) else error,
-        "known_features": known,
-        "unknown_features": unknown,
-        "model": source,
-    }
-
-
-def source_document(published: Published, age_s: float, stale_s: float) -> dict[str, Any]:
-    """Write which model answered."""
-    model = published.model
-    return {"name": model.name, "version": published.version, "seq": model.seq, "age_s": age_s, "stale_s": stale_s}
+    return Predicted(score(model, parsed.batch), source, whole_labels, parsed.single, explained, rows)

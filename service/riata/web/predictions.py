@@ -1,0 +1,109 @@
+"""Predictions as they are written: an object, an array, lines or columns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from riata.predict.scoring import Scores
+from riata.run.published import Published
+from riata.web.answers import ARROW, JSON, NDJSON, Answer
+from riata.wire.arrow_writer import floats, integers, texts, write_stream
+
+FORMS: Final = {
+    b"application/x-ndjson": NDJSON, b"application/ndjson": NDJSON, b"application/jsonl": NDJSON, ARROW: ARROW,
+}  # fmt: skip
+ANYTHING: Final = b"*/*"
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Predictions, not written yet.
+
+    explained : what explains each of them; empty where nobody asked
+    rows      : what is to be remembered of them; empty where nothing is
+    ids       : the ids under which those are kept
+    """
+
+    scores: Scores
+    source: dict[str, Any]
+    whole_labels: bool
+    single: bool
+    explained: list[dict[str, Any]]
+    rows: list[bytes]
+    ids: list[str] = field(default_factory=list)
+
+
+def wanted_form(accept: bytes | None) -> bytes:
+    """Say as what many predictions are to be written: lines or columns where the client names one of them, the first it names;
+    else an array."""
+    if accept is None or accept == ANYTHING:
+        return JSON
+    kinds = (part.split(b";")[0].strip().lower() for part in accept.split(b","))
+    return next((FORMS[kind] for kind in kinds if kind in FORMS), JSON)
+
+
+def write_answer(predicted: Predicted, form: bytes) -> Answer:
+    """Write predictions: an object for an object, else an array, lines or columns."""
+    if form == ARROW:
+        return Answer(200, columns(predicted), ARROW)
+    answers = documents(predicted)
+    if form == NDJSON:
+        return Answer(200, b"\n".join(map(msgspec.json.encode, answers)) + b"\n", NDJSON)
+    return Answer(200, msgspec.json.encode(answers[0] if predicted.single else answers), JSON)
+
+
+def columns(predicted: Predicted) -> bytes:
+    """Write one column for each member of a prediction; which model answered is metadata of the schema."""
+    scores = predicted.scores
+    label = integers("label", scores.label.astype(np.int64)) if predicted.whole_labels else floats("label", scores.label)
+    made = [
+        floats("probability", scores.probability),
+        floats("margin", scores.margin),
+        label,
+        floats("std_error", scores.std_error),
+        integers("known_features", scores.known),
+        integers("unknown_features", scores.unknown),
+    ]
+    if predicted.ids:
+        made.append(texts("prediction_id", predicted.ids))
+    return write_stream(made, {"model": predicted.source})
+
+
+def documents(predicted: Predicted) -> list[dict[str, Any]]:
+    """Write one document for each prediction."""
+    scores = predicted.scores
+    members = (scores.probability, scores.margin, scores.label, scores.std_error, scores.known, scores.unknown)
+    rows = zip(*(column.tolist() for column in members), strict=True)
+    answers = [row_document(row, predicted.whole_labels, predicted.source) for row in rows]
+    if predicted.explained:
+        for answer, explanation in zip(answers, predicted.explained, strict=True):
+            answer.update(explanation)
+    if predicted.ids:
+        for answer, prediction_id in zip(answers, predicted.ids, strict=True):
+            answer["prediction_id"] = prediction_id
+    return answers
+
+
+def row_document(row: tuple[float, float, float, float, int, int], whole_labels: bool, source: dict[str, Any]) -> dict[str, Any]:
+    """Write the answer to one row: probability, margin, label, standard error, known and unknown features. NaN becomes null."""
+    probability, margin, label, error, known, unknown = row
+    return {
+        "probability": None if math.isnan(probability) else probability,
+        "margin": margin,
+        "label": int(label) if whole_labels else label,
+        "std_error": None if math.isnan(error) else error,
+        "known_features": known,
+        "unknown_features": unknown,
+        "model": source,
+    }
+
+
+def source_document(published: Published, age_s: float, stale_s: float) -> dict[str, Any]:
+    """Write which model answered."""
+    model = published.model
+    return {"name": model.name, "version": published.version, "seq": model.seq, "age_s": age_s, "stale_s": stale_s}

@@ -1,0 +1,65 @@
+"""Arrow streams that are written: the same bytes as the tests' own writer leaves, and what was put in comes out."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from riata.wire.arrow_message import read_stream
+from riata.wire.arrow_writer import Column, floats, integers, texts, write_stream
+from tests import arrow_stream as twin
+
+HOLES = np.array([0.5, np.nan, -1e300, np.nan, 5e-324, 0.0, 1.0, 2.0, 3.0, np.nan])
+WHOLE = np.array([1.0, -0.0, 2.5])
+COUNTS = np.array([0, -1, 2**62], np.int64)
+
+
+def _twin_of(column: Column) -> twin.Column:
+    """The same column of the tests' writer."""
+    made = {
+        "holes": twin.numbers("holes", [None if np.isnan(value) else value for value in HOLES.tolist()]),
+        "whole": twin.numbers("whole", WHOLE),
+        "counts": twin.numbers("counts", COUNTS),
+        "ids": twin.strings("ids", ["a", "", "ü" * 30]),
+    }
+    return made[column.name]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [floats("holes", HOLES)],
+        [floats("whole", WHOLE), integers("counts", COUNTS), texts("ids", ["a", "", "ü" * 30])],
+        [integers("counts", COUNTS)],
+    ],
+)
+def test_a_stream_is_what_the_slow_writer_writes(columns: list[Column]) -> None:
+    assert write_stream(columns) == twin.stream([_twin_of(column) for column in columns], columns[0].length)
+
+
+def test_a_column_without_rows_is_a_stream_too() -> None:
+    fields, frame = read_stream(write_stream([floats("a", np.zeros(0)), texts("b", [])]))
+    assert ([field.name for field in fields], frame.rows) == (["a", "b"], 0)
+
+
+@pytest.mark.parametrize("about", [{}, {"model": {"name": "m", "seq": 3}}, {"a": 1, "bb": [None], "ü": "x" * 70}])
+def test_what_is_said_about_the_columns_moves_nothing_else(about: dict[str, object]) -> None:
+    columns = [floats("holes", HOLES), integers("n", np.arange(10))]
+    body = write_stream(columns, about)
+    fields, frame = read_stream(body)
+    assert [(field.name, field.kind, field.detail) for field in fields] == [("holes", 3, (2, 0)), ("n", 2, (64, 1))]
+    assert (frame.rows, frame.nodes) == (10, [(10, 3), (10, 0)])
+    held = [body[start : start + size] for start, size in frame.buffers]
+    given = np.unpackbits(np.frombuffer(held[0], np.uint8), bitorder="little")[:10].astype(bool)
+    assert given.tolist() == (~np.isnan(HOLES)).tolist()
+    assert np.array_equal(np.frombuffer(held[1])[given], HOLES[given])
+    assert np.frombuffer(held[3], np.int64).tolist() == list(range(10))
+    assert all(key.encode() in body and json.dumps(value).encode() in body for key, value in about.items())
+
+
+def test_every_number_stands_where_its_size_asks() -> None:
+    body = write_stream([floats("holes", HOLES), texts("t", ["abc"] * 10)], {"k": "v"})
+    assert len(body) % 8 == 0
+    assert all(start % 8 == 0 for start, _ in read_stream(body)[1].buffers)
