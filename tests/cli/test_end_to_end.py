@@ -96,7 +96,7 @@ def test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every
     running.kill()
     assert streaming.poll() is None, "the demonstration was over before the service was killed"
     running.start()
-    shown, _ = streaming.communicate(timeout=60)
+    shown, _ = streaming.communicate(timeout=240)
     assert streaming.returncode == 0, shown.decode()
     with Riata(running.url) as client:
         assert client.metrics("demo")["cumulative"]["examples"] == rows

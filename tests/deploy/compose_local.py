@@ -24,6 +24,7 @@ from typing import Any, Final, Self
 
 import yaml  # type: ignore[import-untyped]
 
+from tests.redis_server import machine_path
 from tests.running import free_port
 
 ROOT: Final = Path(__file__).parents[2]
@@ -131,7 +132,7 @@ class Compose:
                 (folder / file.name).write_text(self.local(service, file.read_text(encoding="utf-8")), encoding="utf-8")
 
     def _environment(self, service: Service) -> dict[str, str]:
-        outside = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
+        outside = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")} | {"PATH": machine_path()}
         given = {name: str(value) for name, value in service.spec.get("environment", {}).items()}
         if service.image == "riata":
             of_image = {name: value for name, value in self._image_environment.items() if name.startswith("RIATA_")}
@@ -264,4 +265,4 @@ class Compose:
 
 def missing_programs(document: dict[str, Any]) -> list[str]:
     """Programs that the services need and this machine does not have."""
-    return sorted(program for program in required_programs(document) if shutil.which(program) is None)
+    return sorted(program for program in required_programs(document) if shutil.which(program, path=machine_path()) is None)

@@ -42,8 +42,8 @@ class FakeState:
 
 
 async def soon(holds: Callable[[], bool]) -> None:
-    """Wait a few seconds for something that has to become true by itself."""
-    for _ in range(300):
+    """Wait a while for something that has to become true by itself."""
+    for _ in range(3000):
         if holds():
             return
         await asyncio.sleep(0.02)

@@ -66,7 +66,7 @@ def test_the_owner_gives_default_labels_and_the_next_owner_goes_on() -> None:
                 await until(lambda: "m" in first.service.remembered() and first.service.remembered()["m"].defaulted == 2)
                 assert left(store) == 0
                 assert web.service.remembered()["m"].rows is None  # whoever does not own does not look
-                await remember(web, RED)
+            await remember(web, RED)
             await asyncio.sleep(1.2)
             assert left(store) == 1  # nobody owns the store
             async with running(store, "writer") as second:

@@ -21,7 +21,7 @@ from tests.running import Running
 
 pytestmark = pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 NDJSON = {"Content-Type": "application/x-ndjson"}
 DOCUMENT = {"encoder": {"bits": 12}, "publish_every_ms": 20}
 

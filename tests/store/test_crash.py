@@ -35,7 +35,7 @@ def environment() -> dict[str, str]:
 def run(directory: Path, first_key: int, groups: int, *before: str) -> list[str]:
     """Run the appender to its end, behind `before`; return what it said."""
     full = [*before, *command(directory, first_key, groups)]
-    return subprocess.run(full, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60).stdout.splitlines()
+    return subprocess.run(full, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=240).stdout.splitlines()
 
 
 def run_and_kill(directory: Path, first_key: int, after_s: float) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -25,14 +26,18 @@ def test_probes_answer_while_the_service_starts(monkeypatch: pytest.MonkeyPatch)
     service = FakeService(ManualClock())
     service.is_ready = False
 
+    asked = threading.Event()
+
     async def slow() -> None:
-        await asyncio.sleep(0.2)
+        while not asked.is_set():
+            await asyncio.sleep(0.01)
         service.is_ready = True
 
     monkeypatch.setattr(service, "start", slow)
     with asking(create_app(service, service, WebSettings(), service.clock)) as client:
         assert client.get("/livez").status_code == 200
         assert client.get("/startupz").status_code == 503
+        asked.set()
     assert (service.is_ready, service.stopped) == (True, 1)
 
 

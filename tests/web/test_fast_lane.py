@@ -26,7 +26,7 @@ from tests.web.attack.raw import listen_to, read_replies
 from tests.web.fake_service import FakeService
 
 BODY = b'{"features":{"a":1},"label":1}'
-WAIT_S = 5.0
+WAIT_S = 30.0
 
 
 @dataclass

@@ -153,6 +153,14 @@ def held(house: House) -> threading.Event:
     return free
 
 
+def until_it_waits(house: House) -> None:
+    """Return once a row waits for the store's thread."""
+    deadline = time.monotonic() + 9.0  # the thread is held for no longer than ten seconds
+    while not house.engine.common.keeper.waiting():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 def test_a_prediction_waits_behind_a_row_of_its_connection_and_not_of_another(houses: tuple[House, House]) -> None:
     for house in houses:
         free = held(house)
@@ -176,8 +184,8 @@ def test_a_connection_that_is_lost_while_its_row_waits_loses_its_answer_only(hou
         free = held(house)
         with socket.create_connection(("127.0.0.1", house.port), 10) as link:
             link.sendall(request(row(1)))
-            time.sleep(0.05)
-        time.sleep(0.05)
+            until_it_waits(house)
+        time.sleep(0.05)  # the end of the connection is noticed, or is not
         free.set()
         told = json.loads(ask(house, request(row(2)))[0].partition(b"\r\n\r\n")[2])
         assert told["seq"] == before + 2
@@ -193,7 +201,7 @@ def test_a_stop_waits_for_rows_that_are_on_their_way() -> None:
         free = held(house)
         asking = threading.Thread(target=lambda: found.extend(ask(house, request(row(1)))))
         asking.start()
-        time.sleep(0.05)
+        until_it_waits(house)
         threading.Timer(0.2, free.set).start()
     asking.join(10)
     assert found

@@ -41,10 +41,11 @@ def exchange(port: int, request: bytes, last: bool = False) -> bytes:
         if last:
             connection.shutdown(socket.SHUT_WR)
         heard = b""
-        connection.settimeout(1.0)
+        connection.settimeout(20.0)  # until it begins to answer; a busy machine takes its time
         try:
             while part := connection.recv(65_536):
                 heard += part
+                connection.settimeout(1.0)
         except (TimeoutError, ConnectionResetError):
             pass
         return heard

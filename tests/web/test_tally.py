@@ -48,12 +48,12 @@ def test_another_thread_may_read_while_it_counts() -> None:
     read: list[bytes] = []
 
     def reading() -> None:
-        read.extend(generate_latest(registry) for _ in range(30))
+        read.extend(generate_latest(registry) for _ in range(10))
 
     reader = threading.Thread(target=reading)
     reader.start()
-    for k in range(3000):
+    for k in range(1000):
         tally.add("GET", f"/{k}", 200, 0.001)
     reader.join()
-    assert len(read) == 30
-    assert generate_latest(registry).count(b"riata_requests_total{") == 3000
+    assert len(read) == 10
+    assert generate_latest(registry).count(b"riata_requests_total{") == 1000

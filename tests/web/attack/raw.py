@@ -6,6 +6,7 @@ import json
 import socket
 from dataclasses import dataclass
 
+PATIENCE_S = 20.0
 ROW = b'{"features":{"a":1},"label":1}'
 
 
@@ -52,13 +53,16 @@ def read_replies(heard: bytes) -> list[Reply]:
     return replies
 
 
-def listen_to(connection: socket.socket, silence_s: float = 3.0) -> Heard:
-    """Read until the other side closes, or says nothing for `silence_s`."""
+def listen_to(connection: socket.socket, silence_s: float = 3.0, awaited: int = 1) -> Heard:
+    """Read until the other side closes, or says nothing for `silence_s` once it has given the answers that are `awaited`: how
+    long these take is the machine's affair."""
     heard, closed = b"", False
-    connection.settimeout(silence_s)
     try:
+        connection.settimeout(max(silence_s, PATIENCE_S) if awaited else silence_s)
         while part := connection.recv(1 << 20):
             heard += part
+            if awaited and whole_replies(heard) >= awaited:
+                connection.settimeout(silence_s)
         closed = True
     except TimeoutError:
         pass
@@ -67,7 +71,15 @@ def listen_to(connection: socket.socket, silence_s: float = 3.0) -> Heard:
     return Heard(read_replies(heard), closed)
 
 
-def talk(port: int, *parts: bytes, silence_s: float = 3.0, half_close: bool = False) -> Heard:
+def whole_replies(heard: bytes) -> int:
+    """How many answers have come, as far as they are whole."""
+    try:
+        return len(read_replies(heard))
+    except (AssertionError, KeyError, ValueError):  # the last of them is on its way
+        return 0
+
+
+def talk(port: int, *parts: bytes, silence_s: float = 3.0, half_close: bool = False, awaited: int = 1) -> Heard:
     """Send bytes, each part on its own, and listen."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -78,7 +90,7 @@ def talk(port: int, *parts: bytes, silence_s: float = 3.0, half_close: bool = Fa
                 connection.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, ConnectionResetError):
             pass
-        return listen_to(connection, silence_s)
+        return listen_to(connection, silence_s, awaited)
 
 
 def post(body: bytes, *headers: bytes, path: bytes = b"/observe", length: int | None = None) -> bytes:

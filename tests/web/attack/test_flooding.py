@@ -27,9 +27,9 @@ def seconds_to_parse(body: bytes) -> float:
     times = []
     for _ in range(5):
         context = Context(EncoderConfig())
-        begun = time.perf_counter()
+        begun = time.thread_time()
         parsed = parse_examples(body, "application/json", context, labelled=True)
-        times.append(time.perf_counter() - begun)
+        times.append(time.thread_time() - begun)
         assert parsed.batch.n == ROWS
     return min(times)
 

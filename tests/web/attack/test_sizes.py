@@ -13,7 +13,7 @@ import pytest
 
 from riata.web import shell
 from tests.running import Running
-from tests.web.attack.conftest import BODY_BYTES_MAX, QUICK, Start, Target
+from tests.web.attack.conftest import BODY_BYTES_MAX, CALM, Start, Target
 from tests.web.attack.raw import ROW, get, listen_to, post, talk
 
 MIB = 2**20
@@ -85,12 +85,12 @@ def test_a_refusal_reaches_a_client_that_sends_its_whole_body_first(target: Targ
 
 def test_bodies_together_are_bounded_and_the_room_is_given_back(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell, "BODIES_BYTES_MAX", BODY_BYTES_MAX)
-    target = start(replace(QUICK, body_idle_s=20.0), body_s=30.0)
+    target = start(replace(CALM), body_s=30.0)
     half = post(b" " * (BODY_BYTES_MAX - 4096), length=BODY_BYTES_MAX)
     with socket.create_connection(("127.0.0.1", target.port), timeout=10) as first:
         first.sendall(half)
         until = time.monotonic() + 10
-        while (told := talk(target.port, half, silence_s=0.2).told) != [(503, "bodies_full")]:
+        while (told := talk(target.port, half, silence_s=0.2, awaited=0).told) != [(503, "bodies_full")]:
             assert time.monotonic() < until, told
         assert talk(target.port, post(ROW), silence_s=0.3).told == [(202, "")], "small bodies go on"
         first.sendall(b" " * 4096)
@@ -115,7 +115,7 @@ def test_a_client_that_has_said_all_is_answered(target: Target) -> None:
 
 @pytest.mark.parametrize("encoding", [b"gzip", b"br", b"zstd", b"deflate", b"gzip, gzip", b"GZIP"])
 def test_compressed_bodies_are_refused_before_they_are_read(target: Target, encoding: bytes) -> None:
-    heard = talk(target.port, post(b"", b"Content-Encoding: " + encoding, length=BODY_BYTES_MAX), silence_s=QUICK.linger_s + 1)
+    heard = talk(target.port, post(b"", b"Content-Encoding: " + encoding, length=BODY_BYTES_MAX), silence_s=CALM.linger_s + 1)
     assert heard.told == [(415, "unsupported_encoding")]
     assert heard.closed
 

@@ -118,18 +118,21 @@ def test_a_thousand_pipelined_requests_are_answered_in_order_up_to_it(target: Ta
 
 
 def test_as_many_as_the_bound_are_answered_and_the_connection_is_kept(target: Target) -> None:
-    heard = talk(target.port, get(b"/livez") * (target.front.bounds.pipelined_max + 1), silence_s=0.4)
-    assert heard.told == [(200, "")] * (target.front.bounds.pipelined_max + 1)
+    count = target.front.bounds.pipelined_max
+    heard = talk(target.port, get(b"/livez") * (count + 1), silence_s=0.4, awaited=count + 1)
+    assert heard.told == [(200, "")] * (count + 1)
     assert not heard.closed
 
 
 def test_asking_for_another_protocol_without_a_body_is_answered_in_this_one(target: Target) -> None:
-    heard = talk(target.port, get(b"/livez", b"Connection: Upgrade", b"Upgrade: websocket") + get(b"/models"), silence_s=0.3)
+    heard = talk(
+        target.port, get(b"/livez", b"Connection: Upgrade", b"Upgrade: websocket") + get(b"/models"), silence_s=0.3, awaited=2
+    )
     assert heard.told == [(200, ""), (200, "")]
 
 
 def test_what_was_answered_without_its_body_does_not_turn_the_body_into_a_request(target: Target) -> None:
-    heard = talk(target.port, post(SMUGGLED, path=b"/models/none/observe") + get(b"/livez"), silence_s=0.3)
+    heard = talk(target.port, post(SMUGGLED, path=b"/models/none/observe") + get(b"/livez"), silence_s=0.3, awaited=2)
     assert heard.told == [(404, "model_not_found"), (200, "")]
     assert target.appended == 0
 
