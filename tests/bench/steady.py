@@ -137,7 +137,7 @@ class Load:
         self._call("PUT", f"/models/{name}", {"encoder": {"bits": 16}})
         seq = self._call("POST", f"/models/{name}/observe", next(self._bulk), VW_TEXT)["seq"]
         self._call("GET", f"/models/{name}/predict?n1=1&_min_seq={seq}")
-        self._call("DELETE", f"/models/{name}")
+        self._call("DELETE", f"/models/{name}?confirm={name}")
 
 
 def measure(folder: Path, minutes: float, cores: float) -> Seen:
