@@ -42,10 +42,9 @@ def lines_of(rows: list[dict[str, Any]]) -> bytes:
 
 def cut(body: bytes, lines: int) -> Iterator[Block]:
     """Blocks of `lines` lines each."""
-    whole, number = body.splitlines(keepends=True), 1
+    whole = body.splitlines(keepends=True)
     for start in range(0, len(whole), lines):
-        yield Block(b"".join(whole[start : start + lines]), number)
-        number += lines
+        yield Block(b"".join(whole[start : start + lines]), start + lines)
 
 
 def fitted(body: bytes, document: dict[str, Any] | None = None, lines: int = 100, threads: int = 1) -> Fit:

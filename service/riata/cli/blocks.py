@@ -14,6 +14,7 @@ from riata.run.fit import Block, line_ends
 
 BLOCK_BYTES: Final = 2**20  # stays in the cache from reading to learning
 ROWS_AIMED_AT: Final = 8000  # a block of more than 10,000 rows is read twice
+_SAMPLE_BYTES: Final = 2**16  # of a block, whose rows are counted to guess how many the next one has
 _COMMENT: Final = re.compile(rb"(?m)^[ \t]*#.*$")
 
 
@@ -23,10 +24,10 @@ def blocks(source: BufferedReader, block_bytes: int = BLOCK_BYTES) -> Iterator[B
     Raises `Malformed` where a line is longer than the largest body of the service.
     """
     room = bytearray(block_bytes)
-    held, line, wanted = 0, 1, block_bytes  # held: bytes of an unfinished line at the start of `room`
+    held, before, wanted = 0, 0, block_bytes  # held: bytes of an unfinished line at the start of `room`
     while True:
         if held > LINE_BYTES_MAX:
-            raise Malformed(f"line {line} is longer than {LINE_BYTES_MAX} bytes")
+            raise Malformed(f"the line that begins after {before} bytes is longer than {LINE_BYTES_MAX} bytes")
         room += bytes(max(held + wanted - len(room), 0))
         with memoryview(room) as view, view[held : held + wanted] as free:
             got = source.readinto(free)
@@ -35,10 +36,10 @@ def blocks(source: BufferedReader, block_bytes: int = BLOCK_BYTES) -> Iterator[B
         if stop:
             with memoryview(room) as view:
                 body = bytes(view[:stop])
-            rows = line_ends(body)
-            yield Block(_without_comments(body), line, position(source))
-            line += rows
-            wanted = min(block_bytes, max(stop * ROWS_AIMED_AT // max(rows, 1), 1))
+            yield Block(_without_comments(body), position(source))
+            before += stop
+            sample = body[:_SAMPLE_BYTES]
+            wanted = min(block_bytes, max(len(sample) * ROWS_AIMED_AT // max(line_ends(sample), 1), 1))
             room[: held - stop] = room[stop:held]
             held -= stop
         if not got:

@@ -28,7 +28,7 @@ from riata.wire.parsed import Parsed
 from riata.wire.workspace import Workspace, Workspaces
 
 NO_LOG: Final = bytes(16)  # the lineage of a model behind which there is no log; the same rows make the same file
-BLOCKS_AHEAD: Final = 3  # for each thread: enough that none waits for one slow block of another
+BLOCKS_AHEAD: Final = 2  # for each thread: enough that none waits for one slow block of another
 NO_PREDICTION: Final = (
     "prediction_id_unknown",
     "prediction_id: only the service that gave it remembers the features",
@@ -39,10 +39,9 @@ _NEWLINE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of a file. line: number of the first of them, from 1; position: bytes of the file read up to its end."""
+    """Whole lines of a file. position: bytes of the file read up to its end."""
 
     body: bytes
-    line: int
     position: int = 0
 
 
@@ -57,10 +56,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A block, parsed. The batch lies in `scratch`."""
+    """A block, parsed; None where it holds no rows. The batch lies in `scratch`. ends: newlines in it."""
 
     block: Block
-    parsed: Parsed
+    parsed: Parsed | None
+    ends: int
     scratch: Workspace
 
 
@@ -82,6 +82,7 @@ class Fit:
         self.rows = self.features = self.rejected = self.duplicate = self.refused = 0
         self.problems: list[Problem] = []
         self.interrupted = False
+        self._line = 1  # number of the first line of the block to be learnt next
         self._content_type = content_type
         self._context = Context(config.encoder, config.labels, self.names.seen)
         self._scratch = Workspaces(config.encoder.ngrams)
@@ -103,9 +104,11 @@ class Fit:
         with closing(in_order(iter(blocks), self._read, threads, ahead)) as reads:
             for parts in reads:
                 for read in parts:
-                    self._learn(read)
+                    if read.parsed is not None:
+                        self._learn(read.parsed, read.block.body)
+                    self._line += read.ends
                     self._scratch.give(read.scratch)
-                if parts and not on_block(parts[-1].block.position):
+                if not on_block(parts[-1].block.position):
                     self.interrupted = True
                     break
 
@@ -121,29 +124,28 @@ class Fit:
 
     def _read(self, block: Block) -> list[Read]:
         """Parse a block; in two halves where it has more rows or features than are read at once."""
-        scratch = self._scratch.lend(len(block.body))
+        body, scratch = block.body, self._scratch.lend(len(block.body))
         try:
-            return [Read(block, parse_examples(block.body, self._content_type, self._context, True, scratch), scratch)]
+            parsed = parse_examples(body, self._content_type, self._context, True, scratch)
         except TooLarge:
-            middle = block.body.find(b"\n", len(block.body) // 2) + 1
-            if middle in (0, len(block.body)):
-                middle = block.body.find(b"\n") + 1
-            if middle in (0, len(block.body)):
+            self._scratch.give(scratch)
+            middle = body.find(b"\n", len(body) // 2) + 1
+            if middle in (0, len(body)):
+                middle = body.find(b"\n") + 1
+            if middle in (0, len(body)):
                 raise
-            first = Block(block.body[:middle], block.line, block.position)
-            second = Block(block.body[middle:], block.line + line_ends(first.body), block.position)
-            return [*self._read(first), *self._read(second)]
+            return [*self._read(Block(body[:middle], block.position)), *self._read(Block(body[middle:], block.position))]
         except Malformed as error:
             if error.code != "empty_body":
                 raise
-            return []
+            return [Read(block, None, line_ends(body), scratch)]
+        return [Read(block, parsed, parsed.lines - 1, scratch)]
 
-    def _learn(self, read: Read) -> None:
-        parsed = read.parsed
+    def _learn(self, parsed: Parsed, body: bytes) -> None:
         self.names.add_all(parsed.names)
         self.rows += parsed.rows
         if parsed.batch.n < parsed.rows:
-            self._reject(read)
+            self._reject(parsed, body)
         batch = self._without_known_ids(parsed.batch)
         if batch.n == 0:
             return
@@ -151,14 +153,13 @@ class Fit:
         self.features += batch.nnz
         self.refused += len(refused)
 
-    def _reject(self, read: Read) -> None:
-        parsed = read.parsed
+    def _reject(self, parsed: Parsed, body: bytes) -> None:
         self.rejected += parsed.rows - parsed.batch.n
         wrong = [(error.index, error.code, error.detail) for error in parsed.errors]
         wrong += [(int(row), *NO_PREDICTION) for row in parsed.joins.row]
         room = ERRORS_SHOWN_MAX - len(self.problems)
         if room > 0:
-            numbers = _row_lines(read.block)
+            numbers = _row_lines(body, self._line)
             self.problems += [Problem(numbers[index], code, detail) for index, code, detail in sorted(wrong)[:room]]
 
     def _without_known_ids(self, batch: Batch) -> Batch:
@@ -188,7 +189,6 @@ def line_ends(body: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(body, np.uint8) == _NEWLINE))
 
 
-def _row_lines(block: Block) -> list[int]:
-    """The line of each row of a block: blank lines are no rows."""
-    lines = block.body.split(b"\n")
-    return [number for number, line in enumerate(lines, block.line) if line.strip(b" \t\r")]
+def _row_lines(body: bytes, first: int) -> list[int]:
+    """The line of each row of a block whose first line has the number `first`: blank lines are no rows."""
+    return [number for number, line in enumerate(body.split(b"\n"), first) if line.strip(b" \t\r")]

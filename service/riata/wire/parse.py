@@ -215,7 +215,7 @@ def _read_text(
         lines = len(ends) - 1
     else:
         ends[0], ends[1] = 0, len(body) + 1
-    reading = Reading(data, work.cleared(min(lines, ROWS_PER_REQUEST_MAX)), rules, is_passing=scratch is None)
+    reading = Reading(data, work.cleared(min(lines, ROWS_PER_REQUEST_MAX)), rules, lines, is_passing=scratch is None)
     _raise_for(form.read(data, ends, row, reading.sink, rules), reading)
     if reading.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")
@@ -284,7 +284,7 @@ def _parsed(reading: Reading, single: bool) -> Parsed:
     rows = accepted(reading)
     errors: list[RowError] = row_errors(reading) if len(rows) < reading.rows else []
     joins, errors = read_joins(reading, errors) if errors else (NO_JOINS, errors)
-    return Parsed(make_batch(reading, rows), rows, errors, reading.rows, new_names(reading), single, joins)
+    return Parsed(make_batch(reading, rows), rows, errors, reading.rows, new_names(reading), single, joins, reading.lines)
 
 
 def _explained(reading: Reading) -> list[list[tuple[int, float, str]]]:

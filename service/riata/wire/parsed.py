@@ -79,6 +79,7 @@ class Parsed:
     names  : Names               fingerprints, and names as shown, of the names not seen before, each once
     single : bool                true where the body was one JSON object rather than a list of them
     joins  : Joins               the rows that label a prediction
+    lines  : int                 lines of a body that was read by lines: newlines, and one for what lies behind the last
     written : Written            what the log is to hold of them, where that is made already
     """
 
@@ -89,6 +90,7 @@ class Parsed:
     names: Names
     single: bool
     joins: Joins = NO_JOINS
+    lines: int = 0
     written: Written | None = None
 
 
@@ -99,6 +101,7 @@ class Reading:
     data: U8
     sink: Sink
     rules: Rules
+    lines: int = 0
     fields: dict[int, str] = field(default_factory=dict)  # row -> name to blame, where a slow lane refused it
     identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, where a slow lane accepted it
     slow_names: list[bytes] = field(default_factory=list)  # shown names of found records whose span starts with -1
