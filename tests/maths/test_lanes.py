@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from riata.base.arrays import BOOL, F64, U32
+from riata.base.arrays import BOOL, F64, I64, U32
 from riata.learn.pages import zero_table
 from riata.maths import lanes, lines
 from riata.maths.kernel import kernel
@@ -101,3 +101,21 @@ def test_slots_are_copied_and_two_of_one_slot_are_noticed(left: int, shift: int,
     assert bool(said[0]) == again
     if shift == 0:
         assert again == (same - 2 + 1 < left and same < 10)
+
+
+@kernel
+def list_starts(slot: U32, start: U32, copied: U32, said: I64) -> None:
+    """Work out the starts of slot[1:9], and copy these slots. Source: this test."""
+    said[0] = lines.starts_of(slot, 1, 4, start, 2)
+    lines.copy_eight(slot, 1, copied, 0)
+
+
+def test_the_lines_of_listed_slots_are_found_and_the_last_of_equal_ones_is_flagged() -> None:
+    slot = np.array([3, 3, 5, 5, 5, 2**26 - 1, 7, 8, 9, 9, 11], np.uint32)
+    start, plain, said = np.zeros(10, np.uint32), np.zeros(10, np.uint32), np.zeros(1, np.int64)
+    copied = slot.copy()
+    list_starts(slot, start, copied, said)
+    assert said[0] == lines._plain_starts_of(slot, 1, 4, plain, 2) == 0b01111001
+    assert start.tolist() == plain.tolist() == [0, 0, *(4 * slot[1:9]).tolist()]
+    lines._plain_copy_eight(slot, 1, slot, 0)
+    assert copied.tolist() == slot.tolist() == [3, 5, 5, 5, 2**26 - 1, 7, 8, 9, 9, 9, 11]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from riata.base.arrays import BOOL, U32, Arrays
@@ -15,15 +17,15 @@ from riata.learn.slot_list import SlotList
 from riata.maths import ftrl_row
 from riata.maths.ftrl_row import FtrlTable, Scratch, intercept_of
 from riata.maths.ftrl_step import collect, learn_rows
+from riata.maths.row_lines import room_for
 from riata.maths.rows import Rows
 from riata.maths.slots import pick
 from riata.wire.batch import Batch
 
 __all__ = ["FtrlProximal", "FtrlProximalConfig"]
 
-
-def _scratch(features: int) -> Scratch:
-    return Scratch(np.empty(features, np.uint32), *(np.empty(features) for _ in range(5)))
+_FEATURES_USUAL: Final = 128  # room for rows of so many from the start
+_COLUMNS: Final = len(Scratch._fields) - 1
 
 
 class FtrlProximal:
@@ -38,7 +40,7 @@ class FtrlProximal:
         self.config = config
         self.bits = bits
         self._settings = kernel_settings(config, bits)
-        self._scratch = _scratch(1)
+        self._room = room_for(_FEATURES_USUAL, _COLUMNS)
         self._start_empty()
 
     @property
@@ -50,13 +52,14 @@ class FtrlProximal:
         """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
         rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
-        longest = int(np.diff(batch.indptr).max(initial=0))
-        if longest > len(self._scratch.x):
-            self._scratch = _scratch(2 * longest)
+        if batch.nnz > len(self._room.start):  # no row is longer than all of them
+            longest = int(np.diff(batch.indptr).max(initial=0))
+            if longest > len(self._room.start):
+                self._room = room_for(2 * longest, _COLUMNS)
         self._make_room(batch.hash)
         margin = np.empty(batch.n)
         refused = np.empty(batch.n, np.bool_)
-        learn_rows(self._table, self._settings, rows, self._scratch, margin, refused)
+        learn_rows(self._table, self._settings, rows, self._room, margin, refused)
         return Stepped(margin, refused)
 
     def expect(self, hashes: U32) -> None:
@@ -72,7 +75,9 @@ class FtrlProximal:
         beta.resize(kept, refcheck=False)
         alive[:kept] = slot
         self._alive.keep(kept)
-        return Weights(slot, beta, intercept_of(self._table.scalars, self._settings), "logistic", self.bits)
+        scalars = self._table.scalars
+        at = float(scalars[ftrl_row.INTERCEPT_Z]), float(scalars[ftrl_row.INTERCEPT_SQUARES])
+        return Weights(slot, beta, intercept_of(*at, self._settings), "logistic", self.bits)
 
     def freeze(self) -> Arrays:
         """Return copies of everything that decides later answers.
@@ -123,7 +128,7 @@ class FtrlProximal:
         return {
             "table": table.line.nbytes,
             "lists": self._alive.slot.nbytes + self._seen.slot.nbytes,
-            "scratch": sum(array.nbytes for array in self._scratch),
+            "scratch": sum(array.nbytes for array in self._room),
             "checkpoint": table.counts[:1].nbytes + table.scalars.nbytes + len(self._seen) * seen,
         }
 
@@ -131,7 +136,7 @@ class FtrlProximal:
         counts = np.zeros(ftrl_row.COUNTS, np.int64)
         self._alive, self._seen = SlotList(counts, ftrl_row.N_ALIVE), SlotList(counts, ftrl_row.N_SEEN)
         self._table = FtrlTable(
-            line=zero_table(2**self.bits, 2),
+            line=zero_table(2**self.bits + 1, ftrl_row.COLUMNS),
             alive=self._alive.slot,
             seen=self._seen.slot,
             counts=counts,

@@ -16,10 +16,10 @@ from riata.learn.pages import Pages, zero_table
 from riata.learn.slot_list import SlotList
 from riata.learn.truncated_gradient_config import TruncatedGradientConfig, kernel_settings
 from riata.maths import truncated_row
-from riata.maths.lanes import WIDTH
+from riata.maths.row_lines import room_for
 from riata.maths.rows import Rows
 from riata.maths.slots import pick
-from riata.maths.truncated_rate import Room, Scratch
+from riata.maths.truncated_rate import Scratch
 from riata.maths.truncated_row import Table
 from riata.maths.truncated_step import event_size, learn_rows
 from riata.wire.batch import Batch
@@ -27,12 +27,8 @@ from riata.wire.batch import Batch
 __all__ = ["TruncatedGradient", "TruncatedGradientConfig"]
 
 _FEATURES_USUAL: Final = 128  # room for rows of so many from the start
+_COLUMNS: Final = len(Scratch._fields) - 1
 _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity", "hinge": "hinge"}
-
-
-def _room(features: int) -> Room:
-    eights = -(-features // WIDTH)
-    return Room(np.empty(eights * WIDTH, np.uint32), np.empty((len(Scratch._fields) - 1, eights * WIDTH)))
 
 
 class TruncatedGradient:
@@ -47,7 +43,7 @@ class TruncatedGradient:
         self.config = config
         self.bits = bits
         self._settings = kernel_settings(config, bits)
-        self._room = _room(_FEATURES_USUAL)
+        self._room = room_for(_FEATURES_USUAL, _COLUMNS)
         self._start_empty()
 
     @property
@@ -62,7 +58,7 @@ class TruncatedGradient:
         if batch.nnz > len(self._room.start):  # no row is longer than all of them
             longest = int(np.diff(batch.indptr).max(initial=0))
             if longest > len(self._room.start):
-                self._room = _room(2 * longest)
+                self._room = room_for(2 * longest, _COLUMNS)
         self._make_room(batch.hash)
         margin = np.empty(batch.n)
         refused = np.empty(batch.n, np.bool_)

@@ -1,10 +1,9 @@
 """One row of FTRL-Proximal between the table and the scratch columns.
 
 The table has one line of two float64 for each slot: z, and the sum of squared gradients. A weight follows from them, so
-none is stored: a slot whose |z| is at most l1 has weight zero, and no row that does not hold it ever changes it. The
-arithmetic goes over the columns of a `Scratch`, one short loop after another without a branch in it, so that the compiler
-can take several features at once; divisions are `np.divide`, since Python's own looks for a zero each time. Only
-`write_row` writes, and it is called only when every number it would write is finite, so a refused row leaves no trace.
+none is stored: a slot whose |z| is at most l1 has weight zero, and no row that does not hold it ever changes it. Eight features
+are taken at once, in `Lanes`. Only `write_row` writes, and it is called only when every number it would write is finite, so a
+refused row leaves no trace.
 """
 
 from __future__ import annotations
@@ -16,11 +15,14 @@ import numpy as np
 
 from riata.base.arrays import F64, I64, U32
 from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.prefetch import AHEAD, prefetch
+from riata.maths.lanes import WIDTH, Lanes, add_up, flags, load, root, size, spread, store, where
+from riata.maths.lines import read_two, write_two
+from riata.maths.row_lines import ask_later, lay_out, write_down
 from riata.maths.rows import Rows, add_products
 
 Z: Final = 0  # columns of the table
 SQUARES: Final = 1
+COLUMNS: Final = 2
 
 INTERCEPT_Z: Final = 0  # entries of FtrlTable.scalars
 INTERCEPT_SQUARES: Final = 1
@@ -58,9 +60,10 @@ class FtrlTable(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for one row, a column for each: slot; value, later gradient; z; sum of squared gradients; its root; weight."""
+    """Room for one row, a column for each, in whole eights: where the line of the slot starts; value; z; sum of squared
+    gradients; its root before the row; weight."""
 
-    slot: U32
+    start: U32
     x: F64
     z: F64
     squares: F64
@@ -77,6 +80,17 @@ def weight_of(z: float, root: float, l1: float, damping: float, alpha: float) ->
     rest = abs(z) - l1
     size = np.divide(alpha * (rest if rest > 0.0 else 0.0), damping + root)
     return math.copysign(size, -z) + 0.0
+
+
+@inline_kernel
+def weights_of(z: Lanes, rooted: Lanes, settings: Settings) -> Lanes:
+    """`weight_of` of eight features, to the last bit.
+
+    Source    weight_of
+    """
+    rest = size(z) - settings.l1
+    beta = settings.alpha * where(rest > 0.0, rest, 0.0) / (settings.damping + rooted)
+    return where(z > 0.0, 0.0 - beta, beta) + 0.0
 
 
 @inline_kernel
@@ -101,19 +115,19 @@ def z_after(z: float, gradient: float, grown: float, beta: float, alpha: float) 
 
 
 @kernel
-def intercept_of(scalars: F64, settings: Settings) -> float:
+def intercept_of(z: float, squares: float, settings: Settings) -> float:
     """The weight of the intercept, which no penalty pulls at.
 
     Parameters
     ----------
-    scalars : f64[2]       its z and sum of squared gradients; read only
+    z, squares : float     its scalars of the table; an array would be counted at each call
     settings : Settings    the configuration
 
     Returns                the weight; 0 where no intercept is learnt
     Cost                   one root and one division
     Source                 weight_of
     """
-    return weight_of(scalars[INTERCEPT_Z], math.sqrt(scalars[INTERCEPT_SQUARES]), 0.0, settings.smoothing, settings.alpha)
+    return weight_of(z, math.sqrt(squares), 0.0, settings.smoothing, settings.alpha)
 
 
 @inline_kernel
@@ -122,38 +136,33 @@ def gather_row(table: FtrlTable, settings: Settings, rows: Rows, i: int, scratch
 
     Parameters
     ----------
-    table : FtrlTable          read only
+    table : FtrlTable      read only
     settings : Settings    the configuration
     rows : Rows            read only
     i : int                which row
     scratch : Scratch      overwritten
 
     Returns                number of slots, and the margin: intercept, then each product in the order of the hashes
-    Cost                   one random read for each feature, asked for some rows ahead; one root and one division
+    Cost                   one random read for each feature, asked for some rows ahead; one root and one division, eight at once
     Source                 this module
     """
     s = scratch
-    shift = np.uint32(settings.shift)
-    last = len(rows.hash) - 1
-    first = rows.indptr[i]
-    end = rows.indptr[i + 1]
-    k = 0
-    for p in range(first, end):
-        prefetch(table.line, int(rows.hash[min(p + AHEAD, last)] >> shift))
-        slot = rows.hash[p] >> shift
-        if k > 0 and slot == s.slot[k - 1]:
-            s.x[k - 1] += rows.value[p]
-        else:
-            s.slot[k] = slot
-            s.x[k] = rows.value[p]
-            s.z[k] = table.line[slot, Z]
-            s.squares[k] = table.line[slot, SQUARES]
-            k += 1
-    l1, damping, alpha = settings.l1, settings.damping, settings.alpha
-    for j in range(k):
-        s.root[j] = math.sqrt(s.squares[j])
-        s.beta[j] = weight_of(s.z[j], s.root[j], l1, damping, alpha)
-    return k, add_products(rows, i, settings.shift, 1, k, s.slot, s.x, s.beta, intercept_of(table.scalars, settings))
+    first = intercept_of(table.scalars[INTERCEPT_Z], table.scalars[INTERCEPT_SQUARES], settings)
+    margin = first
+    k = lay_out(rows, i, (settings.shift, COLUMNS, (len(table.line) - 1) * COLUMNS), s.start, s.x)
+    for j in range(0, k, WIDTH):
+        ask_later(table.line, rows, rows.indptr[i] + j, settings.shift, COLUMNS)
+        z, squares = read_two(table.line, s.start, j)
+        rooted = root(squares)
+        beta = weights_of(z, rooted, settings)
+        store(s.z, j, z)
+        store(s.squares, j, squares)
+        store(s.root, j, rooted)
+        store(s.beta, j, beta)
+        margin = add_up(margin, beta * load(s.x, j))
+    if k < rows.indptr[i + 1] - rows.indptr[i]:
+        margin = add_products(rows, i, settings.shift, COLUMNS, k, s.start, s.x, s.beta, first)
+    return k, margin
 
 
 @inline_kernel
@@ -165,25 +174,26 @@ def move_row(settings: Settings, pull: float, k: int, scratch: Scratch) -> float
     settings : Settings    the configuration
     pull : float           importance times the slope of the loss: the gradient of a feature of value 1
     k : int                number of gathered slots
-    scratch : Scratch      x, z and squares are overwritten
+    scratch : Scratch      z and squares are overwritten
 
     Returns                the sum of |z|, finite only if every new number is: a sum of squares that overflows takes z with it,
                            and no weight is larger than alpha times the rows learnt
-    Cost                   one root and one division for each feature, several at once
+    Cost                   one root and one division for each feature, eight at once
     Source                 McMahan et al. 2013, algorithm 1
     """
     s = scratch
-    alpha = settings.alpha
-    for j in range(k):
-        gradient, square = gradient_of(pull, s.x[j])
-        s.x[j] = gradient
-        s.squares[j] += square
-    for j in range(k):
-        s.z[j] = z_after(s.z[j], s.x[j], math.sqrt(s.squares[j]) - s.root[j], s.beta[j], alpha)
-    bound = 0.0
-    for j in range(k):
-        bound += abs(s.z[j])
-    return bound
+    bound = spread(0.0)
+    for j in range(0, k, WIDTH):
+        gradient = pull * load(s.x, j)
+        square = gradient * gradient
+        gradient = where(square > 0.0, gradient, 0.0)
+        squares = load(s.squares, j) + square
+        grown = root(squares) - load(s.root, j)
+        z = load(s.z, j) + (gradient - grown / settings.alpha * load(s.beta, j))
+        store(s.squares, j, squares)
+        store(s.z, j, z)
+        bound = bound + size(z)
+    return add_up(0.0, bound)
 
 
 @inline_kernel
@@ -192,7 +202,7 @@ def write_row(table: FtrlTable, settings: Settings, k: int, scratch: Scratch) ->
 
     Parameters
     ----------
-    table : FtrlTable          overwritten
+    table : FtrlTable      overwritten
     settings : Settings    the configuration
     k : int                number of gathered slots
     scratch : Scratch      read only
@@ -204,14 +214,11 @@ def write_row(table: FtrlTable, settings: Settings, k: int, scratch: Scratch) ->
     s = scratch
     alive = table.counts[N_ALIVE]
     seen = table.counts[N_SEEN]
-    for j in range(k):
-        slot = s.slot[j]
-        # No machine can guess these: each slot is written down, and the next one may go over it.
-        table.seen[seen] = slot
-        table.alive[alive] = slot
-        seen += int(table.line[slot, SQUARES] == 0.0) & int(s.squares[j] != 0.0)  # never to be zero again: listed once
-        alive += int(s.beta[j] == 0.0) & int(abs(s.z[j]) > settings.l1)
-        table.line[slot, Z] = s.z[j]
-        table.line[slot, SQUARES] = s.squares[j]
+    for j in range(0, k, WIDTH):
+        z, squares = load(s.z, j), load(s.squares, j)
+        fresh = (load(s.root, j) == 0.0) & (squares != 0.0)  # never to be zero again: listed once
+        seen = write_down(table.seen, seen, flags(fresh), s.start, j, COLUMNS)
+        alive = write_down(table.alive, alive, flags((load(s.beta, j) == 0.0) & (size(z) > settings.l1)), s.start, j, COLUMNS)
+        write_two(table.line, s.start, j, (z, squares))
     table.counts[N_ALIVE] = alive
     table.counts[N_SEEN] = seen

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Final
+
+import numpy as np
 
 from riata.base.arrays import BOOL, F64, U32
 from riata.maths.borrow import borrow
 from riata.maths.ftrl_row import (
+    COLUMNS,
     INTERCEPT_SQUARES,
     INTERCEPT_Z,
     LEARNT,
@@ -20,13 +24,19 @@ from riata.maths.ftrl_row import (
     intercept_of,
     move_row,
     weight_of,
+    weights_of,
     write_row,
     z_after,
 )
 from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.lanes import WIDTH, flags, root, store
+from riata.maths.lines import copy_eight, read_two, starts_of
 from riata.maths.losses import LOGISTIC, slope
 from riata.maths.prefetch import AHEAD, prefetch
-from riata.maths.rows import Rows
+from riata.maths.row_lines import Room, ask_first
+from riata.maths.rows import ROWS_AHEAD, Rows, ask_row
+
+ALL: Final = (1 << WIDTH) - 1  # every flag is up
 
 
 @inline_kernel
@@ -56,7 +66,7 @@ def learn_row(table: FtrlTable, settings: Settings, rows: Rows, i: int, scratch:
         if settings.intercept:
             gradient, square = gradient_of(pull, 1.0)
             grown = math.sqrt(squares + square) - math.sqrt(squares)
-            z = z_after(z, gradient, grown, intercept_of(table.scalars, settings), settings.alpha)
+            z = z_after(z, gradient, grown, intercept_of(z, squares, settings), settings.alpha)
             squares += square
             bound += abs(z)
         learnt = math.isfinite(bound)
@@ -69,7 +79,7 @@ def learn_row(table: FtrlTable, settings: Settings, rows: Rows, i: int, scratch:
 
 
 @kernel
-def learn_rows(table: FtrlTable, settings: Settings, rows: Rows, scratch: Scratch, margin: F64, refused: BOOL) -> None:
+def learn_rows(table: FtrlTable, settings: Settings, rows: Rows, room: Room, margin: F64, refused: BOOL) -> None:
     """Predict and learn every row in order.
 
     Parameters
@@ -77,7 +87,7 @@ def learn_rows(table: FtrlTable, settings: Settings, rows: Rows, scratch: Scratc
     table : FtrlTable          overwritten; alive and seen must have room for every feature of the rows
     settings : Settings    the configuration
     rows : Rows            read only
-    scratch : Scratch      room for the longest row; overwritten
+    room : Room            for the longest row, in whole eights; overwritten
     margin : f64[n]        overwritten: margins before learning
     refused : bool[n]      overwritten: rows that were skipped or would have left the finite range
 
@@ -86,13 +96,14 @@ def learn_rows(table: FtrlTable, settings: Settings, rows: Rows, scratch: Scratc
     Source                 learn_row
     """
     # Counting references to some twenty arrays in every row would take as long as learning it.
-    t, r, s = table, rows, scratch
+    t, r = table, rows
     table = FtrlTable(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
-    scratch = Scratch(
-        borrow(s.slot), borrow(s.x), borrow(s.z), borrow(s.squares), borrow(s.root), borrow(s.beta)
-    )  # fmt: skip
+    c = borrow(room.columns)
+    scratch = Scratch(borrow(room.start), c[0], c[1], c[2], c[3], c[4])
+    ask_first(table.line, rows, settings.shift)
     for i in range(len(rows.indptr) - 1):
+        ask_row(rows, i + ROWS_AHEAD)
         margin[i], learnt = learn_row(table, settings, rows, i, scratch)
         refused[i] = not learnt
 
@@ -103,25 +114,42 @@ def collect(line: F64, settings: Settings, listed: U32, slot: U32, beta: F64) ->
 
     Parameters
     ----------
-    line : f64[2^bits, 2]  z and sums of squared gradients; read only
+    line : f64[2^bits + 1, 2]  z and sums of squared gradients; read only
     settings : Settings    the configuration
     listed : u32[m]        non-decreasing; may be `slot` itself
     slot : u32[m]          overwritten with the slots kept, each once
     beta : f64[m]          overwritten with their weights
 
     Returns                how many were kept
-    Cost                   O(m)
+    Cost                   O(m); one root and one division for each, eight at once
     Source                 weight_of
     """
     kept = 0
-    last = len(listed) - 1
-    for p in range(len(listed)):
-        prefetch(line, int(listed[min(p + AHEAD, last)]))
+    whole = max(len(listed) - 1, 0) // WIDTH * WIDTH  # each of these has one behind it
+    start, now = np.empty(WIDTH, np.uint32), np.empty(WIDTH)
+    for p in range(0, whole, WIDTH):
+        if p + AHEAD + WIDTH <= len(listed):
+            for lane in range(WIDTH):
+                prefetch(line, int(listed[p + AHEAD + lane]))
+        new = starts_of(listed, p, COLUMNS, start, 0)
+        z, squares = read_two(line, start, 0)
+        weights = weights_of(z, root(squares), settings)
+        new &= flags(weights != 0.0)
+        if new == ALL:
+            copy_eight(listed, p, slot, kept)
+            store(beta, kept, weights)
+            kept += WIDTH
+        else:
+            store(now, 0, weights)
+            # No machine can guess which weights are zero: each is written down, and the next one may go over it.
+            for lane in range(WIDTH):
+                slot[kept] = listed[p + lane]
+                beta[kept] = now[lane]
+                kept += new >> lane & 1
+    for p in range(whole, len(listed)):
         at = listed[p]
-        now = weight_of(line[at, Z], math.sqrt(line[at, SQUARES]), settings.l1, settings.damping, settings.alpha)
-        again = p < last and listed[p + 1] == at
-        # No machine can guess which weights are zero: each is written down, and the next one may go over it.
         slot[kept] = at
-        beta[kept] = now
-        kept += int(now != 0.0) & int(not again)
+        beta[kept] = weight_of(line[at, Z], math.sqrt(line[at, SQUARES]), settings.l1, settings.damping, settings.alpha)
+        again = p + 1 < len(listed) and listed[p + 1] == at
+        kept += int(beta[kept] != 0.0) & int(not again)
     return kept

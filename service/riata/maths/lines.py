@@ -171,6 +171,41 @@ def _emit_copy_starts(_typing: Any, hashes: Any, _at: Any, _where: Any, start: A
     return types.boolean(hashes, types.intp, where, start, types.intp), build
 
 
+def _plain_starts_of(slots: U32, at: int, width: int, start: U32, to: int) -> int:
+    these = slots[at : at + WIDTH + 1]
+    start[to : to + WIDTH] = these[:-1] * np.uint32(width)
+    return int(np.packbits(these[:-1] != these[1:], bitorder="little")[0])
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_starts_of(_typing: Any, slots: Any, _at: Any, _width: Any, start: Any, _to: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        data, at, width, starts, to = arguments
+        here = address(context, builder, slots, data, at)
+        these, after = (load_at(builder, SLOTS, builder.gep(here, [INDEX(by)]), _INDEX_BYTES) for by in (0, 1))
+        whole = builder.mul(these, everywhere(builder, builder.trunc(width, INDEX)))
+        store_at(builder, whole, address(context, builder, start, starts, to), _INDEX_BYTES)
+        last = builder.bitcast(builder.icmp_signed("!=", these, after), ir.IntType(WIDTH))
+        return builder.zext(last, _LONG)
+
+    return types.int64(slots, types.intp, types.int64, start, types.intp), build
+
+
+def _plain_copy_eight(source: U32, at: int, target: U32, to: int) -> None:
+    target[to : to + WIDTH] = source[at : at + WIDTH].copy()
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_copy_eight(_typing: Any, source: Any, _at: Any, target: Any, _to: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        data, at, targets, to = arguments
+        these = load_at(builder, SLOTS, address(context, builder, source, data, at), _INDEX_BYTES)
+        store_at(builder, these, address(context, builder, target, targets, to), _INDEX_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(source, types.intp, target, types.intp), build
+
+
 def _plain_first_of(lanes: Lanes, count: int) -> Lanes:
     return np.where(np.arange(WIDTH) < count, lanes, 0.0)
 
@@ -198,4 +233,8 @@ ask = _plain_ask if PLAIN else _emit_ask
 # of hash[at:at + 8]; `nowhere` for all but the first `left`; says whether two of these and the one behind them are the same.
 # hash[at:at + 9] must be there; nothing checks that.
 copy_starts = _plain_copy_starts if PLAIN else _emit_copy_starts
+# starts_of(slot, at, width, start, to): where the lines of slot[at:at + 8] start; flags of those that differ from the one behind
+# them. slot[at:at + 9] must be there; nothing checks that. copy_eight(slot, at, slot, to): the two may overlap.
+starts_of = _plain_starts_of if PLAIN else _emit_starts_of
+copy_eight = _plain_copy_eight if PLAIN else _emit_copy_eight
 first_of = _plain_first_of if PLAIN else _emit_first_of  # (lanes, count): zero in all lanes but the first `count`

@@ -61,13 +61,6 @@ class Scratch(NamedTuple):
     step: F64
 
 
-class Room(NamedTuple):
-    """The memory of a `Scratch`: two arrays, since each that a kernel is given costs a third of a microsecond a call."""
-
-    start: U32
-    columns: F64
-
-
 @inline_kernel
 def inverse_root(squares: float, scale: float, accumulator: float) -> float:
     """What the adaptive rate divides by, inverted; 0 where there has been no gradient yet.

@@ -17,13 +17,12 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from riata.base.arrays import F64, I64, U32
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.lanes import WIDTH, Lanes, add_up, flags, load, size, spread, store
-from riata.maths.lines import ask, copy_starts, first_of, read_four, read_two, write_four, write_two
+from riata.maths.lines import read_four, read_two, write_four, write_two
 from riata.maths.prefetch import AHEAD, prefetch
+from riata.maths.row_lines import ask_later, lay_out, write_down
 from riata.maths.rows import Rows, add_products
 from riata.maths.truncated_rate import (
     Scratch,
@@ -78,49 +77,6 @@ def width_of(settings: Settings) -> int:
 
 
 @inline_kernel
-def lay_out(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> int:
-    """Write down where the lines of row i start and its values, in whole eights.
-
-    Parameters
-    ----------
-    table : Table          read only
-    settings : Settings    the configuration
-    rows : Rows            read only
-    i : int                which row
-    scratch : Scratch      start and x are overwritten
-
-    Returns                number of slots
-    Cost                   O(features of the row), eight at once unless two share a slot
-    Source                 this module
-    """
-    s = scratch
-    first = rows.indptr[i]
-    k = int(rows.indptr[i + 1] - first)
-    width = width_of(settings)
-    shift = settings.shift - (width >> 1)  # of 2 and 4 that is the logarithm
-    nowhere = (len(table.line) - 1) * width
-    again = first + k + WIDTH >= len(rows.hash)  # copy_starts would read beyond the end
-    if not again:
-        for j in range(0, k, WIDTH):
-            again |= copy_starts(rows.hash, first + j, (k - j, shift, width, nowhere), s.start, j)
-            store(s.x, j, first_of(load(rows.value, first + j), k - j))
-    if again:
-        k = 0
-        for p in range(first, rows.indptr[i + 1]):
-            start = (rows.hash[p] >> np.uint32(settings.shift)) * np.uint32(width)
-            if k > 0 and start == s.start[k - 1]:
-                s.x[k - 1] += rows.value[p]
-            else:
-                s.start[k] = start
-                s.x[k] = rows.value[p]
-                k += 1
-        for j in range(k, (k + WIDTH - 1) // WIDTH * WIDTH):
-            s.start[j] = nowhere
-            s.x[j] = 0.0
-    return k
-
-
-@inline_kernel
 def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> tuple[int, float, float, float]:
     """Look up row i: its slots, values and weights as they are now; let the scales grow to its values.
 
@@ -142,12 +98,10 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
     margin = table.scalars[INTERCEPT]
     length = 0.0
     bound = spread(0.0)
-    k = lay_out(table, settings, rows, i, scratch)
-    ahead = rows.indptr[i] + AHEAD
+    width = width_of(settings)
+    k = lay_out(rows, i, (settings.shift, width, (len(table.line) - 1) * width), s.start, s.x)
     for j in range(0, k, WIDTH):
-        if ahead + j + WIDTH <= len(rows.hash):
-            ask(table.line, rows.hash, ahead + j, settings.shift - (width_of(settings) >> 1))
-            prefetch(rows.value, ahead + j + AHEAD)  # the machine does not see by itself that rows lie in order
+        ask_later(table.line, rows, rows.indptr[i] + j, settings.shift, width)
         x = load(s.x, j)
         scale = spread(1.0)
         unit = scale
@@ -175,22 +129,8 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
             store(s.step, j, x)
             bound = bound + (size(beta) + size(x))
     if k < rows.indptr[i + 1] - rows.indptr[i]:
-        margin = add_products(rows, i, settings.shift, width_of(settings), k, s.start, s.x, s.plain, table.scalars[INTERCEPT])
+        margin = add_products(rows, i, settings.shift, width, k, s.start, s.x, s.plain, table.scalars[INTERCEPT])
     return k, margin, length, add_up(0.0, bound)
-
-
-@inline_kernel
-def write_down(slots: U32, count: int, found: int, settings: Settings, j: int, scratch: Scratch) -> int:
-    """Append those of the eight slots from j on whose flag is up to a list of `count`; returns how many it has then.
-
-    Source    this module
-    """
-    if found:
-        width = np.uint32(width_of(settings))
-        for lane in range(WIDTH):
-            slots[count] = scratch.start[j + lane] // width  # no machine can guess: each is written, the next may go over it
-            count += found >> lane & 1
-    return count
 
 
 @inline_kernel
@@ -241,13 +181,13 @@ def write_row(table: Table, settings: Settings, move: float, k: int, scratch: Sc
         beta = beta + 0.0  # turns -0.0 into +0.0, the zero that a weight absent from a checkpoint comes back as
         # Whether there may be any is known before `move` is: a wrong guess at it is found out while the loss is worked out.
         if flags((old == 0.0) & (step != 0.0)):
-            alive = write_down(table.alive, alive, flags((old == 0.0) & (beta != 0.0)), settings, j, scratch)
+            alive = write_down(table.alive, alive, flags((old == 0.0) & (beta != 0.0)), s.start, j, width_of(settings))
         if settings.adaptive is not None:
             squares = load(s.squares, j)
             scale = load(s.scale, j)
             # A scale or a sum of squares never returns to zero, so each slot is listed once.
             fresh = (load(s.known, j) == 0.0) & ((scale if settings.normalised is not None else squares) != 0.0)
-            seen = write_down(table.seen, seen, flags(fresh), settings, j, scratch)
+            seen = write_down(table.seen, seen, flags(fresh), s.start, j, width_of(settings))
             write_four(table.line, s.start, j, (beta, tau, squares, scale))
         else:
             write_two(table.line, s.start, j, (beta, tau))

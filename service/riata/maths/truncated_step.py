@@ -7,12 +7,10 @@ import math
 from riata.base.arrays import BOOL, F64
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.lanes import WIDTH
-from riata.maths.lines import ask
 from riata.maths.losses import invariant_travel, slope
-from riata.maths.prefetch import AHEAD
+from riata.maths.row_lines import Room, ask_first
 from riata.maths.rows import ROWS_AHEAD, Rows, ask_row
-from riata.maths.truncated_rate import Room, Scratch, Settings, add_squares, inverse_root
+from riata.maths.truncated_rate import Scratch, Settings, add_squares, inverse_root
 from riata.maths.truncated_row import (
     CLOCK,
     CLOCK_LOST,
@@ -23,7 +21,6 @@ from riata.maths.truncated_row import (
     NORM,
     Table,
     gather_row,
-    width_of,
     write_row,
 )
 from riata.maths.truncation import ROUND, SUBGRADIENT, on_grid
@@ -177,8 +174,7 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin:
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
     c = borrow(room.columns)
     scratch = Scratch(borrow(room.start), c[0], c[1], c[2], c[3], c[4], c[5], c[6])
-    for p in range(0, min(AHEAD, len(rows.hash) - WIDTH + 1), WIDTH):
-        ask(table.line, rows.hash, p, settings.shift - (width_of(settings) >> 1))
+    ask_first(table.line, rows, settings.shift)
     for i in range(len(rows.indptr) - 1):
         ask_row(rows, i + ROWS_AHEAD)
         margin[i], learnt = learn_row(table, settings, rows, i, scratch)

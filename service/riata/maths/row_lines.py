@@ -1,0 +1,107 @@
+"""What learners with a table of lines do alike with one row: lay it out in whole eights, and list the slots that are new.
+
+A row whose number of features is not a multiple of eight is filled up with features of value zero, in a line of the table behind
+those of all slots, which stands for none.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import F64, U32
+from riata.maths.kernel import inline_kernel
+from riata.maths.lanes import WIDTH, load, store
+from riata.maths.lines import ask, copy_starts, first_of
+from riata.maths.prefetch import AHEAD, prefetch
+from riata.maths.rows import Rows
+
+
+class Room(NamedTuple):
+    """Memory for one row in whole eights: where its lines start, and columns. Two arrays, since each that a kernel is given costs
+    a third of a microsecond a call."""
+
+    start: U32
+    columns: F64
+
+
+def room_for(features: int, columns: int) -> Room:
+    """Room for a row of so many features."""
+    eights = -(-features // WIDTH)
+    return Room(np.empty(eights * WIDTH, np.uint32), np.empty((columns, eights * WIDTH)))
+
+
+@inline_kernel
+def ask_first(line: F64, rows: Rows, shift: int) -> None:
+    """Start to fetch what the first features want, which no feature before them has asked for.
+
+    Source    this module
+    """
+    for p in range(0, min(AHEAD, len(rows.hash) - WIDTH + 1), WIDTH):
+        ask(line, rows.hash, p, shift - (line.shape[1] >> 1))
+
+
+@inline_kernel
+def ask_later(line: F64, rows: Rows, p: int, shift: int, width: int) -> None:
+    """Start to fetch what will be wanted some features after p: eight lines and, later still, values.
+
+    Source    this package's measurements
+    """
+    if p + AHEAD + WIDTH <= len(rows.hash):
+        ask(line, rows.hash, p + AHEAD, shift - (width >> 1))
+        prefetch(rows.value, p + 2 * AHEAD)  # the machine does not see by itself that rows lie in order
+
+
+@inline_kernel
+def lay_out(rows: Rows, i: int, place: tuple[int, int, int], start: U32, x: F64) -> int:
+    """Write down where the lines of row i start and its values, in whole eights.
+
+    Parameters
+    ----------
+    rows : Rows            read only
+    i : int                which row
+    place                  shift: slot = hash >> shift; width of a line, 2 or 4; where the line for no slot starts
+    start : u32            overwritten: the slots times the width
+    x : f64                overwritten: the sum of the row's values that fall on each
+
+    Returns                number of slots
+    Cost                   O(features of the row), eight at once unless two share a slot
+    Source                 this module
+    """
+    shift, width, nowhere = place
+    first = rows.indptr[i]
+    k = int(rows.indptr[i + 1] - first)
+    again = first + k + WIDTH >= len(rows.hash)  # copy_starts would read beyond the end
+    if not again:
+        for j in range(0, k, WIDTH):
+            # Half of 2 and 4 is their logarithm.
+            again |= copy_starts(rows.hash, first + j, (k - j, shift - (width >> 1), width, nowhere), start, j)
+            store(x, j, first_of(load(rows.value, first + j), k - j))
+    if again:
+        k = 0
+        for p in range(first, rows.indptr[i + 1]):
+            at = (rows.hash[p] >> np.uint32(shift)) * np.uint32(width)
+            if k > 0 and at == start[k - 1]:
+                x[k - 1] += rows.value[p]
+            else:
+                start[k] = at
+                x[k] = rows.value[p]
+                k += 1
+        for j in range(k, (k + WIDTH - 1) // WIDTH * WIDTH):
+            start[j] = nowhere
+            x[j] = 0.0
+    return k
+
+
+@inline_kernel
+def write_down(slots: U32, count: int, found: int, start: U32, j: int, width: int) -> int:
+    """Append those of the eight slots from j on whose flag is up to a list of `count`; returns how many it has then.
+
+    Source    this module
+    """
+    if found:
+        for lane in range(WIDTH):
+            slots[count] = start[j + lane] // np.uint32(width)  # no machine can guess: each is written, the next may go over it
+            count += found >> lane & 1
+    return count
