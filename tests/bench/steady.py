@@ -189,8 +189,8 @@ def page(seen: Seen, cores: float, options: Any) -> None:
         f"{minutes:.0f} minutes, {seen.rounds:,} rounds: {seen.requests:,} requests, {seen.rows:,} rows learnt from, "
         f"{seen.cpu_s / (60 * minutes):.2f} of one core in both processes together (asked: {cores:g}). Memory after the first "
         f"round {seen.taken[0] / MIB:,.0f} MiB; medians of the quarters: {', '.join(f'{taken:,.1f}' for taken in quarters)} MiB. "
-        f"Of what is added, {NEW_NAMES * seen.rounds:,} names that were new are there by right, at the bytes of a non-zero weight that "
-        "[memory](memory.md) tells."
+        f"Of what is added, {NEW_NAMES * seen.rounds:,} names that were new are there by right, at the bytes of a non-zero "
+        "weight that [memory](memory.md) tells."
     )
     notes = [text] if options.no_write else [text, "![memory against time](steady_curve.svg)"]
     command = f"python -m tests.bench.steady{' --quick' if options.quick else f' --minutes {options.minutes or MINUTES:g}'}"
