@@ -54,7 +54,7 @@ def test_an_event_that_kills_the_process_is_skipped_alone_after_three_starts(tmp
 def test_an_event_that_kills_the_writer_of_a_shared_store_is_skipped_alone_while_web_goes_on(tmp_path: Path) -> None:
     with ExitStack() as stack:
         redis = stack.enter_context(RedisServer(tmp_path / "redis"))
-        web = stack.enter_context(Running.of_role(tmp_path / "web", "web", redis.url))
+        web = stack.enter_context(Running.of_role(tmp_path / "web", "web", redis.url, {"RIATA_MIN_SEQ_WAIT_MS": "20000"}))
         short = {"RIATA_LEASE_TTL_MS": "1500", "RIATA_FOLLOW_EVERY_MS": "50"}
         role = ("--role", "writer", "--store", redis.url)
         writer = stack.enter_context(Running(tmp_path / "writer", short, module="tests.chaos.poisoned", arguments=role))

@@ -89,7 +89,7 @@ def build(store: SharedMemoryStore, role: Role, copies: Path | None = None, **se
             role=role,
             shared=True,
             copies=copies,
-            **{"lease_ttl_ms": 1500, "follow_every_ms": 20, **settings},
+            **{"lease_ttl_ms": 1500, "follow_every_ms": 20, "min_seq_wait_ms": 20_000, **settings},
         ),
         SystemClock(),
         lambda size: (number << 32 | next(draws)).to_bytes(size, "big"),
