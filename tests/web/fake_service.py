@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from riata.learn.learner import Shadow, Sketch, Weights
 from riata.predict.model import Model, Origin
 from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance, look_up
+from riata.run.awaited import Awaited, Told
 from riata.run.config import ModelConfig, check_change, read_config, with_changes
 from riata.run.health import Health, ModelHealth, Sharing
 from riata.run.labels.remembering import RememberedTally
@@ -23,7 +25,6 @@ from riata.run.looking import Looked, PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.published import Published
 from riata.watch.progressive import Progressive, ProgressiveConfig
-from riata.web.service import Told
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context
@@ -113,6 +114,17 @@ class FakeService:
         told: Told,  # noqa: ARG002
     ) -> bool:
         return False
+
+    def awaited(self, told: Told) -> Awaited:
+        return Awaited(asyncio.get_running_loop(), told, 5.0)
+
+    def observe_read(
+        self,
+        model: str,  # noqa: ARG002
+        read: Callable[[], Parsed],  # noqa: ARG002
+        awaited: Awaited,
+    ) -> None:
+        awaited.tell(None)
 
     async def observe_small(
         self,

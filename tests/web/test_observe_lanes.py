@@ -7,8 +7,8 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import httpx
 import pytest
@@ -18,6 +18,7 @@ from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.engine import Engine
 from riata.run.service import Service
+from riata.web import fast_protocol
 from riata.web.app import create_app
 from riata.web.settings import WebSettings
 from riata.wiring import build_engine
@@ -33,6 +34,7 @@ class House:
 
     port: int
     engine: Engine
+    app: FastAPI
 
 
 def built(fast: bool) -> tuple[FastAPI, Engine]:
@@ -51,7 +53,7 @@ def houses() -> Iterator[tuple[House, House]]:
         for port in (one, other):
             while httpx.get(f"http://127.0.0.1:{port}/readyz").status_code != 200:
                 time.sleep(0.01)
-        yield House(one, of_fast), House(other, of_slow)
+        yield House(one, of_fast, fast), House(other, of_slow, slow)
 
 
 def row(at: int, **more: object) -> bytes:
@@ -87,6 +89,33 @@ def ask(house: House, asked: bytes, count: int = 1) -> list[bytes]:
         return answers(link, count)
 
 
+def long(first: int, *others: bytes, rows: int = 800) -> bytes:
+    """A body that is read beside the event loop: more than INLINE_BYTES_MAX."""
+    wide = b"".join(row(at, event_id=f"{first}/{at}") + b" " * 64 + b"\n" for at in range(first, first + rows))
+    return wide + b"".join(other + b"\n" for other in others)
+
+
+NDJSON = "application/x-ndjson"
+LONG = [
+    request(long(1000), NDJSON),
+    request(long(1000), NDJSON),
+    request(long(1001), NDJSON),
+    request(long(3000, b"{}", b'{"features":{"a":1},"label":7}'), NDJSON),
+    request(long(3000, row(1), row(2)), NDJSON, more="Idempotency-Key: long\r\n"),
+    request(long(3000, row(1), row(2)), NDJSON, more="Idempotency-Key: long\r\n"),
+    request(b"{}\n" * 30_000, NDJSON),
+    request(b'{"features":{"a":3},"label":1,"event_id":"1000/1000"}\n' * 2000, NDJSON),
+    request(long(5000, b'{"prediction_id":"nobody","label":1}'), NDJSON),
+    request(b" " * 70_000, NDJSON),
+    request(b"[" + long(6000).strip().replace(b"\n", b",") + b"]"),
+    request(long(7000), "application/x-ndjson; charset=latin-1"),
+    request(long(7000), NDJSON, path="/observe?wait=applied"),
+    request(long(8000), NDJSON, path="/observe?atomic=true"),
+    request(long(9000), NDJSON, path="/models/nobody/observe"),
+    request(long(9000), NDJSON, more="Content-Encoding: gzip\r\n"),
+    request(long(9000), NDJSON, more="Connection: close\r\n"),
+    request(b"1 |a b c:2 d:3.5\n" * 5000, "text/x-vw"),
+]
 ASKED = [
     request(row(1)),
     request(row(2, event_id="a"), more="Idempotency-Key: k\r\n"),
@@ -120,7 +149,7 @@ ASKED = [
 
 def test_both_lanes_answer_with_the_same_bytes(houses: tuple[House, House]) -> None:
     fast, slow = houses
-    for asked in ASKED:
+    for asked in ASKED + LONG:
         assert ask(fast, asked) == ask(slow, asked), asked[:200]
 
 
@@ -138,6 +167,87 @@ def test_requests_sent_at_once_are_answered_in_their_order(houses: tuple[House, 
         before = house.engine.desks["default"].logged
         found = ask(house, b"".join(request(row(at)) for at in range(10)), 10)
         assert [json.loads(answer.partition(b"\r\n\r\n")[2])["seq"] for answer in found] == list(range(before + 1, before + 11))
+
+
+def bodies_under_way(house: House) -> int:
+    held: int = house.app.state.bodies.held
+    return held
+
+
+def test_a_long_body_in_pieces_is_taken_by_the_fast_lane_and_counted_until_it_is_answered(houses: tuple[House, House]) -> None:
+    asked = request(long(20_000), NDJSON)
+    found = []
+    for house in houses:
+        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+            for at in range(0, len(asked), 30_000):
+                link.sendall(asked[at : at + 30_000])
+                time.sleep(0.01)
+                if at + 30_000 < len(asked):
+                    wait_until(lambda: bodies_under_way(house) > at)  # noqa: B023
+            found += answers(link, 1)
+        assert bodies_under_way(house) == 0
+    assert all(answer.startswith(b"HTTP/1.1 202") for answer in found)
+    accepted = [json.loads(answer.partition(b"\r\n\r\n")[2])["accepted"] for answer in found]
+    assert accepted == [800, 800]
+
+
+def test_bodies_for_which_there_is_no_room_are_refused_in_both_lanes(houses: tuple[House, House]) -> None:
+    asked = request(long(21_000), NDJSON)
+    for house in houses:
+        bodies = house.app.state.bodies
+        for room in (20_000, 60_000):  # at the first part that is counted, and at a later one
+            assert bodies.take_bytes(bodies.bytes_max - room)
+            with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+                for at in range(0, len(asked), 50_000):
+                    link.sendall(asked[at : at + 50_000])
+                    time.sleep(0.02)
+                assert b"bodies_full" in answers(link, 1)[0]
+            bodies.give_bytes(bodies.bytes_max - room)
+        assert ask(house, asked)[0].startswith(b"HTTP/1.1 202")
+        assert bodies_under_way(house) == 0
+
+
+def test_a_long_body_that_breaks_off_is_not_counted_any_more(houses: tuple[House, House]) -> None:
+    asked = request(long(22_000), NDJSON)
+    for house in houses:
+        before = house.engine.desks["default"].logged
+        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+            link.sendall(asked[:-1])
+            wait_until(lambda: bodies_under_way(house) > 0)  # noqa: B023
+        wait_until(lambda: bodies_under_way(house) == 0)  # noqa: B023
+        assert house.engine.desks["default"].logged == before
+
+
+def test_a_long_body_that_is_late_goes_the_other_way(houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_protocol, "BODY_WAIT_S", 0.0)
+    asked = request(long(23_000), NDJSON)
+    for house in houses:
+        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+            for at in range(0, len(asked), 30_000):
+                link.sendall(asked[at : at + 30_000])
+                time.sleep(0.01)
+            assert answers(link, 1)[0].startswith(b"HTTP/1.1 202")
+        assert bodies_under_way(house) == 0
+
+
+def test_who_waits_for_a_log_that_is_silent_is_told_so(houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch) -> None:
+    for house, first in zip(houses, (24_000, 25_000), strict=True):
+        monkeypatch.setattr(house.engine, "settings", replace(house.engine.settings, observe_timeout_ms=100))
+        free = held(house)
+        found = ask(house, request(long(first), NDJSON))[0]
+        free.set()
+        assert found.startswith(b"HTTP/1.1 503")
+        assert b"log_timeout" in found
+        wait_until(lambda: bodies_under_way(house) == 0)  # noqa: B023
+        again = ask(house, request(long(first), NDJSON))[0]
+        assert json.loads(again.partition(b"\r\n\r\n")[2])["duplicate"] == 800
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def held(house: House) -> threading.Event:
@@ -197,7 +307,7 @@ def test_a_stop_waits_for_rows_that_are_on_their_way() -> None:
     with serving(app) as port:
         while httpx.get(f"http://127.0.0.1:{port}/readyz").status_code != 200:
             time.sleep(0.01)
-        house = House(port, engine)
+        house = House(port, engine, app)
         free = held(house)
         asking = threading.Thread(target=lambda: found.extend(ask(house, request(row(1)))))
         asking.start()

@@ -26,7 +26,7 @@ from riata.run.creating import create
 from riata.run.desk import Desk
 from riata.run.engine_settings import EngineSettings
 from riata.run.inbox import Logged, Nudge
-from riata.run.keeper import Keeper
+from riata.run.keeper import Done, Keeper
 from riata.run.learning import Learning
 from riata.run.looking import Looked
 from riata.run.outcome import not_in_time
@@ -228,16 +228,22 @@ class Engine:
         """Append in the next group. Raises `Unavailable` (outcome unknown) where the log does not answer in time."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Appended] = loop.create_future()
-        self._keeper.submit(append, lambda answer: later(loop, settle, future, answer))
+        self.append_soon(append, lambda answer: later(loop, settle, future, answer))
         try:
-            appended = await asyncio.wait_for(future, self.settings.observe_timeout_ms / 1000)
+            return await asyncio.wait_for(future, self.settings.observe_timeout_ms / 1000)
         except TimeoutError:
             raise not_in_time() from None
-        except RiataError as error:
-            raise self.why_not_logged(error) from None
-        if appended.refused is not None:
-            raise appended.refused
-        return appended
+
+    def append_soon(self, append: Append, done: Done) -> None:
+        """Append in the next group, from any thread; `done` is called in the store's with what became of it, or the error."""
+
+        def told(answer: Appended | RiataError) -> None:
+            if isinstance(answer, RiataError):
+                done(self.why_not_logged(answer))
+            else:
+                done(answer if answer.refused is None else answer.refused)
+
+        self._keeper.submit(append, told)
 
     def why_not_logged(self, error: RiataError) -> RiataError:
         """What whoever sent events is told of an error of the store."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
-from riata.base.errors import BadInput, Busy, Unavailable
+from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.predict.name_book import NameBook
 from riata.run.arena import Arena, Settle
+from riata.run.awaited import Awaited
 from riata.run.common import settle
 from riata.run.desk import Desk
 from riata.run.engine import Engine
@@ -27,6 +29,8 @@ from riata.run.vocabulary import LARGE, within
 from riata.store.store import Append, Appended
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed, RowError
+
+log = logging.getLogger("riata.run")
 
 
 class Service:
@@ -75,22 +79,39 @@ class Service:
         """
         if parsed.joins.n:
             return await self._remembering.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
-        self._engine.require_role("observe")
-        desk = self._engine.require_accepting(model)
+        self._require("observe", model)
         parsed = await self._within_vocabulary(model, parsed)
-        if parsed.batch.n == 0 or (atomic and parsed.errors):
-            raise self._refused(parsed, parsed.errors, atomic)
-        written = parsed.written
-        accepted_ms = self._engine.clock.unix_ms() if written is None else written.accepted_ms
-        append = Append(desk.name, "observe", accepted_ms, parsed.batch, names=parsed.names, atomic=atomic, written=written)
-        appended = await self._engine.append(append)
-        errors = _merge(parsed, appended)
-        accepted, duplicate = int(appended.accepted.sum()), int(appended.duplicate.sum())
-        if accepted == 0 and duplicate == 0:
-            raise self._refused(parsed, errors, atomic)
-        applied = wait_applied and await self._served(model, appended.seq)
-        again = tuple(parsed.row[appended.duplicate].tolist())
-        return Observed(accepted, duplicate, len(errors), appended.seq, errors, self._engine.settings.durability, applied, again)
+        appended = await self._engine.append(self._append_of(model, parsed, atomic))
+        observed = self._observed(parsed, appended, atomic)
+        return replace(observed, applied=True) if wait_applied and await self._served(model, appended.seq) else observed
+
+    def awaited(self, told: Settle) -> Awaited:
+        """One who waits for an answer of the log for as long as one waits here. Called in the event loop."""
+        return Awaited(asyncio.get_running_loop(), told, self._engine.settings.observe_timeout_ms / 1000)
+
+    def observe_read(self, model: str, read: Callable[[], Parsed], awaited: Awaited) -> None:
+        """`observe` what `read` reads, in the thread that calls this and then in the store's: the event loop hears of it once it
+        is durable. `awaited` is told what became of it, the error, or None where that takes `observe`."""
+        try:
+            parsed = read()
+            self._require("observe", model)
+            if parsed.joins.n or self.published(model).closed_vocabulary is not None:
+                awaited.tell(None)
+                return
+            append = self._append_of(model, parsed, False)
+        except RiataError as error:
+            awaited.tell(error)
+        except Exception:  # the outer edge of what is sent to us: tried once more where it is answered for
+            log.exception("rows could not be read beside the event loop")
+            awaited.tell(None)
+        else:
+            self._engine.append_soon(append, partial(self._landed, parsed, awaited))
+
+    def _landed(self, parsed: Parsed, awaited: Awaited, answer: Appended | RiataError) -> None:
+        try:
+            awaited.tell(answer if isinstance(answer, RiataError) else self._observed(parsed, answer, False))
+        except RowsRefused as error:
+            awaited.tell(error)
 
     def observe_soon(self, model: str, body: bytes, content_type: str, key: str | None, told: Settle) -> bool:
         """Take a small body of labelled rows as it came, together with others; `key` is an Idempotency-Key. False where it has to
@@ -98,8 +119,7 @@ class Service:
         durable, the error, or None where it has to go by itself after all. Raises as `context` and `observe` do before anything
         is logged."""
         published = self.published(model)
-        self._engine.require_role("observe")
-        self._engine.require_accepting(model)
+        self._require("observe", model)
         return self._arena.put(published, body, content_type, key, told)
 
     async def observe_small(
@@ -231,6 +251,23 @@ class Service:
     def _age_s(self, published: Published) -> float:
         return (self._engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
 
+    def _append_of(self, model: str, parsed: Parsed, atomic: bool) -> Append:
+        """What the log is asked for rows that were read. Raises `RowsRefused`."""
+        if parsed.batch.n == 0 or (atomic and parsed.errors):
+            raise self._refused(parsed, parsed.errors, atomic)
+        written = parsed.written
+        accepted_ms = self._engine.clock.unix_ms() if written is None else written.accepted_ms
+        return Append(model, "observe", accepted_ms, parsed.batch, names=parsed.names, atomic=atomic, written=written)
+
+    def _observed(self, parsed: Parsed, appended: Appended, atomic: bool) -> Observed:
+        """What became of rows that were read. Raises `RowsRefused`."""
+        errors = _merge(parsed, appended)
+        accepted, duplicate = int(appended.accepted.sum()), int(appended.duplicate.sum())
+        if accepted == 0 and duplicate == 0:
+            raise self._refused(parsed, errors, atomic)
+        again = tuple(parsed.row[appended.duplicate].tolist()) if duplicate else ()
+        return Observed(accepted, duplicate, len(errors), appended.seq, errors, self._engine.settings.durability, False, again)
+
     def _refused(self, parsed: Parsed, errors: list[RowError], atomic: bool) -> RowsRefused:
         observed = Observed(0, 0, parsed.rows, 0, errors, self._engine.settings.durability, False)
         if atomic and len(errors) < parsed.rows:
@@ -240,6 +277,8 @@ class Service:
 
 def _merge(parsed: Parsed, appended: Appended) -> list[RowError]:
     """Row errors of the wire and of the log, in the order of the rows."""
+    if not parsed.errors and not appended.reused.any():
+        return []
     reused = [
         RowError(int(parsed.row[i]), "id_reused", "event_id: seen before with other content; nothing was changed")
         for i in appended.reused.nonzero()[0]

@@ -17,7 +17,7 @@ from starlette.routing import Route
 import riata
 from riata.base.clock import Clock
 from riata.base.errors import RiataError
-from riata.web.body import ClientGone
+from riata.web.body import Bodies, ClientGone
 from riata.web.docs import docs_routes
 from riata.web.fast_lane import FastLane, HotLine
 from riata.web.gate import Gate
@@ -32,7 +32,7 @@ from riata.web.problems import Problem, answer_error, internal
 from riata.web.remembered import RememberedCollector
 from riata.web.responses import respond
 from riata.web.service import AdminProtocol, ServiceProtocol
-from riata.web.settings import WebSettings
+from riata.web.settings import BODIES_BYTES_MAX, WebSettings
 from riata.web.shell import Shell
 from riata.web.snapshots import snapshot_routes
 from riata.web.tuning import tuning_routes
@@ -55,7 +55,8 @@ def create_app(
 
     Starting goes on in the background, so that the probes answer while a long log is replayed; where it fails,
     `on_start_failed` is told, once. `gate` asks for keys and bounds rates; without one everybody may do everything.
-    `state.meters` of what is returned are its meters, `state.fast_lane` its fast lane, or None where the settings want none.
+    `state.meters` of what is returned are its meters, `state.bodies` the bodies under way, `state.fast_lane` its fast lane,
+    or None where the settings want none.
     """
     meters = Meters(service)
     meters.registry.register(RememberedCollector(service))
@@ -101,10 +102,12 @@ def create_app(
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(Exception, _on_fault)
     acting = gate if gate and gate.acts else None
-    app.add_middleware(Shell, meters=meters, lane=Lane(hot), service=service, gate=acting)
+    bodies = Bodies(BODIES_BYTES_MAX)
+    app.add_middleware(Shell, meters=meters, lane=Lane(hot), service=service, gate=acting, bodies=bodies)
     app.state.meters = meters
-    hot_ones = hot_lines(observe, predict)
-    fast = FastLane(hot_ones, meters, service, acting, settings.busy_poll_us) if settings.fast_lane else None
+    app.state.bodies = bodies
+    hot_ones = hot_lines(observe, predict, settings)
+    fast = FastLane(hot_ones, meters, service, acting, bodies, settings.busy_poll_us) if settings.fast_lane else None
     app.state.fast_lane = fast
     return app
 
@@ -118,11 +121,11 @@ def hot_routes(observe: Handler, predict: Handler) -> list[Route]:
     return found
 
 
-def hot_lines(observe: Observe, predict: Predict) -> list[HotLine]:
+def hot_lines(observe: Observe, predict: Predict, settings: WebSettings) -> list[HotLine]:
     """Build the lines of the fast lane. Each is one of the hot routes too, which take what a line does not."""
     found = []
     for prefix in ("", "/models/{model}"):
-        found.append(HotLine("POST", f"{prefix}/observe", observe.soon))
+        found.append(HotLine("POST", f"{prefix}/observe", observe.soon, settings.body_bytes_max))
         found += [HotLine(method, f"{prefix}/predict", predict.at_once) for method in ("GET", "POST")]
     return found
 

@@ -26,14 +26,24 @@ class Bodies:
 
     def take(self, scope: Scope, size: int) -> None:
         """Count `size` more bytes for a request. Raises `Busy` (bodies_full) where there would be too many."""
-        if self.held + size > self.bytes_max:
+        if not self.take_bytes(size):
             raise Busy("too many bytes of bodies are under way; nothing of this one was accepted", "bodies_full")
-        self.held += size
         scope[HELD] = scope.get(HELD, 0) + size
+
+    def take_bytes(self, size: int) -> bool:
+        """Count `size` more bytes, to be given back by `give_bytes`; false, and nothing done, where there would be too many."""
+        if self.held + size > self.bytes_max:
+            return False
+        self.held += size
+        return True
 
     def give_back(self, scope: Scope) -> None:
         """Forget the body of a request."""
-        self.held -= scope.pop(HELD, 0)
+        self.give_bytes(scope.pop(HELD, 0))
+
+    def give_bytes(self, size: int) -> None:
+        """Forget bytes that were counted without a scope."""
+        self.held -= size
 
 
 class ClientGone(Exception):

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from riata.base.errors import RiataError
 from riata.web.answers import STANDING_HEADERS, Answer
+from riata.web.body import Bodies
 from riata.web.busy_poll import BusyPoll
 from riata.web.gate import Caller, Gate
 from riata.web.hot import MODELS
@@ -29,6 +30,7 @@ from riata.web.options import is_model_name
 from riata.web.problems import answer_error
 from riata.web.scopes import DEFAULT_MODEL
 from riata.web.service import ServiceProtocol
+from riata.web.settings import INLINE_BYTES_MAX
 
 log = logging.getLogger("riata.web")
 Headers = list[tuple[bytes, bytes]]
@@ -51,13 +53,14 @@ LATER: Final = Verdict.LATER
 
 @dataclass(slots=True)
 class FastRequest:
-    """A request that is whole: at most INLINE_BYTES_MAX of body, no header line twice, sent as it is.
+    """A request that is whole: no more of a body than its line takes, no header line twice, sent as it is.
 
     template   : of its route; `model` is the model it speaks of
     query      : as it was sent, behind the question mark
     header_list: names in lower case; `headers` is the same to look up in, and set before a handler sees the request
     key        : what it was let through with; None where keys are not asked for
     admitted   : whether its head was looked at and let through, by the gate too where there is one
+    more       : the parts of a body behind its first, which are joined once the last has come
     """
 
     line: HotLine
@@ -69,6 +72,27 @@ class FastRequest:
     body: bytes = b""
     key: Key | None = None
     admitted: bool = False
+    more: list[bytes] | None = None
+
+    def add(self, part: bytes) -> None:
+        """Take the next part of the body."""
+        if not self.body:
+            self.body = part
+        elif self.more is None:
+            self.more = [part]
+        else:
+            self.more.append(part)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its body is read beside the event loop, which has other things to do meanwhile."""
+        return len(self.body) > INLINE_BYTES_MAX
+
+    def join(self) -> None:
+        """Make one of the parts."""
+        if self.more is not None:
+            self.body = b"".join([self.body, *self.more])
+            self.more = None
 
 
 Reply = Callable[[Answer], None]
@@ -79,12 +103,14 @@ FastHandler = Callable[[FastRequest, Reply], Answer | Verdict]
 class HotLine:
     """One route of the fast lane. `template` is that of the ASGI route that answers what the handler does not take.
 
-    The handler may raise errors of `riata.base.errors`, which are answered as on every route.
+    The handler may raise errors of `riata.base.errors`, which are answered as on every route; it is given bodies of at most
+    `bytes_max`.
     """
 
     method: str
     template: str
     handler: FastHandler
+    bytes_max: int = INLINE_BYTES_MAX
 
     @cached_property
     def route(self) -> tuple[str, str]:
@@ -95,13 +121,20 @@ class HotLine:
 class FastLane:
     """The hot lines of an application, and what every answer of theirs goes through: gate, meters, head.
 
-    `awake` keeps the event loop from sleeping for a moment after each.
+    `awake` keeps the event loop from sleeping for a moment after each. `bodies` counts those that come in parts, of both lanes.
     """
 
     def __init__(
-        self, lines: Iterable[HotLine], meters: Meters, service: ServiceProtocol, gate: Gate | None, busy_poll_us: int = 0
+        self,
+        lines: Iterable[HotLine],
+        meters: Meters,
+        service: ServiceProtocol,
+        gate: Gate | None,
+        bodies: Bodies,
+        busy_poll_us: int = 0,
     ) -> None:
         self.awake = BusyPoll(busy_poll_us)
+        self.bodies = bodies
         self.meters = meters
         self.service = service
         self.gate = gate

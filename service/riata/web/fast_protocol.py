@@ -15,11 +15,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from riata.web.answers import Answer
 from riata.web.bounds import Front
-from riata.web.fast_lane import CLOSE_HEADER, NOT_HERE, FastLane, FastRequest
+from riata.web.fast_lane import CLOSE_HEADER, NOT_HERE, FastLane, FastRequest, Verdict
 from riata.web.gate import ADMITTED, KEY, Caller
 from riata.web.heads import CODING_SEEN, NO_TRAILERS, UPGRADE_SEEN
 from riata.web.protocol import BoundedProtocol
-from riata.web.settings import INLINE_BYTES_MAX
 
 BODY_WAIT_S: Final = 1.0  # for a body that comes after its head; what takes longer goes to a route, which has a deadline for it
 AT_ONCE_MAX: Final = 16  # of one connection before others have their turn; further ones wait as pipelined requests do
@@ -38,12 +37,13 @@ _UNHEARD: Final = _Unheard()
 class StandIn:
     """A hot request whose body or answer is on its way, as the rest of the protocol sees it: a cycle that runs."""
 
-    __slots__ = ("body", "disconnected", "keep_alive", "message_event", "more_body", "request", "response_complete",
+    __slots__ = ("body", "disconnected", "held", "keep_alive", "message_event", "more_body", "request", "response_complete",
                  "response_started", "waits_until")  # fmt: skip
 
     def __init__(self, request: FastRequest, waits_until: float) -> None:
         self.request = request
         self.waits_until = waits_until
+        self.held = 0  # bytes of its body that were counted among all bodies under way
         self.body = b""
         self.more_body = self.disconnected = self.response_started = self.response_complete = False
         self.keep_alive = True
@@ -63,16 +63,23 @@ class FastProtocol(BoundedProtocol):
     def on_body(self, body: bytes) -> None:
         """Part of a body."""
         hot = self.hot
+        if hot is not None and self.stand_in is not None and not self._hold(self.stand_in, len(body)):
+            self._take_the_other_way()  # which says that there is no room
+            hot = None
         if hot is None:
             super().on_body(body)
         else:
             self.body_bytes += len(body)
-            hot.body = hot.body + body if hot.body else body
+            hot.add(body)
 
     def on_message_complete(self) -> None:
         """The request is whole: answer it, if it is hot."""
         hot = self.hot
-        answer = NOT_HERE if hot is None or self.body_bytes > INLINE_BYTES_MAX else self.fast.ask(hot, self.reply, self.caller)
+        if hot is None or self.body_bytes > hot.line.bytes_max:
+            answer: Answer | Verdict = NOT_HERE
+        else:
+            hot.join()
+            answer = self.fast.ask(hot, self.reply, self.caller)
         if answer is NOT_HERE or hot is None:
             self._take_the_other_way()
             super().on_message_complete()
@@ -94,11 +101,19 @@ class FastProtocol(BoundedProtocol):
             raise RuntimeError("no request of this connection waits for an answer")
         if waiting.disconnected:
             self.stand_in = None
+            self.fast.bodies.give_bytes(waiting.held)
             self.fast.note(waiting.request, answer)
             return
         waiting.response_started = True
         self._write(waiting.request, answer, self._stand_aside())
         self.on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it, and the part of a body that has come."""
+        if self.hot is not None and self.stand_in is not None:
+            self.hot = None
+            self.fast.bodies.give_bytes(self.stand_in.held)
+        super().connection_lost(exc)
 
     # -- what the parts below it leave open
 
@@ -124,10 +139,10 @@ class FastProtocol(BoundedProtocol):
             self._make_cycle(self.headers)
 
     def _body_is_open(self, size: int) -> None:
-        """The body did not come with the head: a short one is waited for here, and not for long."""
+        """The body did not come with the head, or not all of it: it is waited for here, and not for long."""
         waits = self.stand_in
         if self.hot is not None:
-            if waits is None and self._announces_little(self.hot) and self.fast.awaits(self.hot, self.caller):
+            if waits is None and self._fits(self.hot) and self.fast.awaits(self.hot, self.caller):
                 self._stand_in(self.hot)
             elif waits is None or self.loop.time() > waits.waits_until:
                 self._take_the_other_way()
@@ -135,20 +150,33 @@ class FastProtocol(BoundedProtocol):
 
     # -- the rest
 
-    def _announces_little(self, request: FastRequest) -> bool:
+    def _fits(self, request: FastRequest) -> bool:
+        """Whether the body that was announced is one that is waited for here, and there is room for what came of it."""
         announced = next((value for name, value in request.header_list if name == b"content-length"), b"")
-        return len(announced) <= len(str(INLINE_BYTES_MAX)) and int(announced or b"0") <= INLINE_BYTES_MAX
+        most = request.line.bytes_max
+        if len(announced) > len(str(most)) or int(announced or b"0") > most:
+            return False
+        return self.fast.bodies.held + self.body_bytes <= self.fast.bodies.bytes_max
+
+    def _hold(self, waiting: StandIn, size: int) -> bool:
+        """Count a part of a body; false where all bodies together would be too long."""
+        counted = self.fast.bodies.take_bytes(size)
+        waiting.held += size if counted else 0
+        return counted
 
     def _stand_in(self, request: FastRequest) -> None:
         """Have the request hold the place of a cycle."""
         self.stand_in = StandIn(request, self.loop.time() + BODY_WAIT_S)
         self.cycle = self.running = cast(RequestResponseCycle, self.stand_in)
+        if self.in_body:  # a body that came in one part is not counted
+            self._hold(self.stand_in, self.body_bytes)
 
     def _stand_aside(self) -> bool:
         """The answer is there: leave the place, if it was held. Returns whether the connection may be kept."""
         waited, self.stand_in = self.stand_in, None
         if waited is None:
             return True
+        self.fast.bodies.give_bytes(waited.held)
         waited.response_complete = True
         return waited.keep_alive
 
@@ -157,6 +185,7 @@ class FastProtocol(BoundedProtocol):
         hot, self.hot = self.hot, None
         if hot is None:
             return
+        hot.join()
         waited = self.stand_in
         if waited is not None:
             self._stand_aside()
@@ -185,4 +214,5 @@ class FastProtocol(BoundedProtocol):
         if closing:
             self.line.close()
         self.fast.note(request, answer)
-        self.fast.awake.stay(self.loop)
+        if not request.is_long:
+            self.fast.awake.stay(self.loop)

@@ -57,18 +57,25 @@ class Observe:
         return self._answer(model, observed, wait_applied)
 
     def soon(self, request: FastRequest, reply: Reply) -> Answer | Verdict:
-        """Take a small request of the fast lane, without options, to be answered with others once it is durable."""
+        """Take a request of the fast lane, without options, to be answered once it is durable: a small one with others."""
         if request.query or len(request.body) > self.tools.settings.body_bytes_max:
             return NOT_HERE
         key = idempotency_key(request.headers.get(b"idempotency-key"))
         kind = request.headers.get(b"content-type", b"").decode("latin-1")
         told = partial(self._told, request, kind, key, reply)
+        if request.is_long:
+            context = self.tools.service.context(request.model, labelled=True)
+            read = partial(parse_and_write, request.body, kind, context, key, self.tools.clock.unix_ms())
+            self.tools.pool.submit(self.tools.service.observe_read, request.model, read, self.tools.service.awaited(told))
+            return LATER
         return LATER if self.tools.service.observe_soon(request.model, request.body, kind, key, told) else NOT_HERE
 
     def _told(self, request: FastRequest, kind: str, key: str | None, reply: Reply, told: Observed | RiataError | None) -> None:
         if isinstance(told, Observed):
             reply(self._answer(request.model, told, False))
         elif told is not None:
+            if isinstance(told, RowsRefused):
+                self.meters.rows(request.model, told.observed)
             reply(answer_error(told))
         else:
             task = asyncio.get_running_loop().create_task(self._by_itself(request, kind, key, reply))
@@ -76,10 +83,10 @@ class Observe:
             task.add_done_callback(self.under_way.discard)
 
     async def _by_itself(self, request: FastRequest, kind: str, key: str | None, reply: Reply) -> None:
-        """Answer a request of the fast lane that could not be logged together with others."""
+        """Answer a request of the fast lane that could not go the short way."""
         model = request.model
         try:
-            parsed = parse_with_ids(request.body, kind, self.tools.service.context(model, labelled=True), key)
+            parsed = await self._parse(request.body, kind, self.tools.service.context(model, labelled=True), key)
             answer = self._answer(model, await self._append(model, parsed, False, False), False)
         except RiataError as error:
             answer = answer_error(error)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from riata.base.errors import RiataError
 from riata.predict.name_book import NameBook
+from riata.run.awaited import Awaited, Told
 from riata.run.config import ModelConfig
 from riata.run.health import Health
 from riata.run.labels.remembering import RememberedTally
@@ -15,8 +15,6 @@ from riata.run.outcome import Observed
 from riata.run.published import Published
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed
-
-Told = Callable[[Observed | RiataError | None], None]
 
 
 class ServiceProtocol(Protocol):
@@ -51,6 +49,14 @@ class ServiceProtocol(Protocol):
 
     def observe_soon(self, model: str, body: bytes, content_type: str, key: str | None, told: Told) -> bool:
         """Begin what `observe_small` does; `told` is called with what became of it. False where nothing was begun."""
+        ...
+
+    def awaited(self, told: Told) -> Awaited:
+        """Return one who waits for an answer of the log for as long as one waits here; called in the event loop."""
+        ...
+
+    def observe_read(self, model: str, read: Callable[[], Parsed], awaited: Awaited) -> None:
+        """Read rows and append them, in any thread; `awaited` is told what became of them, or None for `observe` to find out."""
         ...
 
     async def observe_small(

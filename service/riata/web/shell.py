@@ -14,7 +14,6 @@ from riata.web.hot import GONE_KEY, Lane, template
 from riata.web.meters import Meters
 from riata.web.scopes import TEMPLATES, place
 from riata.web.service import ServiceProtocol
-from riata.web.settings import BODIES_BYTES_MAX
 
 UNMATCHED: Final = "unmatched"
 CLIENT_GONE: Final = 499  # nobody was answered; the number is the one proxies use in their logs
@@ -24,13 +23,15 @@ METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OP
 class Shell:
     """ASGI middleware around the whole application. `gate`, where there is one, is asked before anything else is done."""
 
-    def __init__(self, app: ASGIApp, meters: Meters, lane: Lane, service: ServiceProtocol, gate: Gate | None) -> None:
+    def __init__(
+        self, app: ASGIApp, meters: Meters, lane: Lane, service: ServiceProtocol, gate: Gate | None, bodies: Bodies
+    ) -> None:
         self.app = app
         self.lane = lane
         self.meters = meters
         self.service = service
         self.gate = gate
-        self.bodies = Bodies(BODIES_BYTES_MAX)
+        self.bodies = bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
