@@ -5,6 +5,7 @@ import struct
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Corrupt
 from riata.store import payload as layout
-from riata.store.payload import decode_batch, encode_batch
-from riata.store.values import FORMS, pack_values, unpack_values
+from riata.store.payload import decode_batch, encode_batch, look_at, put_counts
+from riata.store.values import FORMS, POWERS, decimals, pack_values, put_whole, unpack_values
 from riata.wire.batch import Batch, slice_rows
 from tests.store.batches import batch_of, random_batch, same
+from tests.twins import payload as twin
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -285,3 +287,68 @@ def test_a_false_count_takes_no_memory() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**20
+
+
+ODD = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, 0.5, 2e6, -2e6, 1e6, 1001.0, -1.0]
+
+
+def some_values(rng: np.random.Generator, kind: int, count: int) -> F64:
+    drawn = rng.normal(0.0, 10.0 ** rng.integers(-3, 6), count).clip(-1e6, 1e6)
+    if kind < 10:
+        return np.array([float(f"{x:.{kind}f}") for x in drawn])
+    return drawn if kind == 10 else np.abs(drawn.round(3)) + 0.001
+
+
+def test_the_compiled_look_at_values_is_that_of_its_twin() -> None:
+    rng = np.random.default_rng(5)
+    powers = np.array(POWERS)
+    for trial in range(600):
+        value = some_values(rng, trial % 12, int(rng.integers(1, 700)))
+        if trial % 50 == 49:
+            value[rng.integers(len(value))] = -0.0
+        found, slow = np.zeros(3, np.int64), np.ones(3, np.int64)
+        decimals(value, powers, found)
+        twin.decimals(value, powers, slow)
+        assert found.tolist() == slow.tolist()
+        for width in (1, 2, 4):
+            power = 1.0 if found[0] < 0 else float(powers[found[0]])
+            small = value.clip(-100.0 / power, 100.0 / power)
+            stored, slowly = np.empty(width * len(value), np.uint8), np.empty(width * len(value), np.uint8)
+            put_whole(small, power, stored)
+            twin.put_whole(small, power, slowly)
+            assert stored.tobytes() == slowly.tobytes()
+
+
+def test_the_compiled_look_at_a_batch_is_that_of_its_twin() -> None:
+    rng = np.random.default_rng(6)
+    reasons = set()
+    for trial in range(600):
+        batch = random_batch(rng, int(rng.integers(1, 40)), 4)
+        parts: list[Any] = [batch.indptr, batch.hash, batch.value, batch.label, batch.weight]
+        spoilt = parts[trial % 5] = parts[trial % 5].copy()
+        if trial % 3 == 0 and len(spoilt) > 2:
+            spoilt[int(rng.integers(1, len(spoilt) - 1))] = (
+                rng.choice([0, 1, 2**31]) if spoilt.dtype != np.float64 else rng.choice(ODD)
+            )
+        found, slow = np.zeros(4, np.int64), np.zeros(4, np.int64)
+        indptr, hashes, value, label, weight = parts
+        said = twin.look_at(indptr, hashes, value, label, weight, batch.has_id, slow)
+        assert look_at(indptr, hashes, value, label, weight, batch.has_id, found) == said
+        reasons.add(said)
+        if said == 0:
+            assert found.tolist() == slow.tolist()
+    assert reasons == set(range(6))
+
+
+def test_counts_and_labels_are_written_as_the_twin_does() -> None:
+    rng = np.random.default_rng(7)
+    for n in (1, 7, 8, 9, 100):
+        indptr = np.concatenate(([0], np.cumsum(rng.integers(0, 60_000, n)))).astype(np.int64)
+        label = rng.integers(0, 2, n).astype(np.float64)
+        for width in (2, 4):
+            for bits in (0, (n + 7) // 8):
+                written = [np.full(width * n, 255, np.uint8), np.full(bits, 255, np.uint8)]
+                slowly = [part.copy() for part in written]
+                put_counts(indptr, label, *written)
+                twin.put_counts(indptr, label, *slowly)
+                assert [part.tobytes() for part in written] == [part.tobytes() for part in slowly]

@@ -23,7 +23,7 @@ from numba.core.runtime.nrt import rtsys
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PACKAGE: Final = Path(__file__).parents[1]
-_ROOMS_WITH_KERNELS: Final = ("maths", "wire", "learn", "predict", "watch")
+_ROOMS_WITH_KERNELS: Final = ("maths", "wire", "store", "learn", "predict", "watch")
 _DIGEST_BYTES: Final = 8
 _KERNEL: Final = re.compile(r"^@(?:inline_)?kernel$", re.MULTILINE)
 _IMPORTED: Final = re.compile(r"^from riata\.([a-z_.]+) import", re.MULTILINE)

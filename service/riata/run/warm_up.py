@@ -10,6 +10,7 @@ from riata.predict import one_row, scoring
 from riata.predict.model import Model, Origin
 from riata.predict.path import regularisation_path
 from riata.predict.uncertainty import Covariance, look_up
+from riata.store import payload
 from riata.watch import progressive
 from riata.wire import parse
 from riata.wire.encoder import EncoderConfig
@@ -23,6 +24,7 @@ def warm_up() -> None:
     parse.warm_up()
     one_row.warm_up()
     progressive.warm_up()
+    payload.warm_up()
 
 
 def warm_up_learner(config: LearnerConfig) -> None:

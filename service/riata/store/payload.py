@@ -33,9 +33,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64
+from riata.base.arrays import BOOL, F64, I64, U8, U32
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
+from riata.maths.kernel import kernel
 from riata.store.values import FORMS, known_form, narrowed, pack_values, stored_bytes, unpack_values
 from riata.wire.batch import Batch
 
@@ -49,8 +50,16 @@ ID_BYTES: Final = 16
 
 _HEAD = struct.Struct("<BBBBIII")
 _SHORT_MAX: Final = 2**16 - 1
-_ONE_BITS = np.float64(1.0).view(np.uint64)
-_SMALLEST = math.ulp(0.0)  # of the numbers above 0
+_FACTS: Final = 4
+_NOT_RISING, _NO_ORDER, _NO_VALUE, _NO_LABEL, _NO_WEIGHT = range(1, 6)
+_REASONS: Final = (
+    "",
+    "indptr does not rise from 0 to the number of features, over at least one event",
+    "hashes do not rise within an event",
+    f"a value is not a number within {VALUE_ABS_MAX:g}",
+    f"a label is not a number within {LABEL_ABS_MAX:g}",
+    f"a weight is not in (0, {WEIGHT_MAX:g}]",
+)
 
 
 class _Head(NamedTuple):
@@ -69,18 +78,17 @@ def encode_batch(batch: Batch) -> bytes:
     Raises `BadInput` (code `bad_batch`) where the batch is not one that `decode_batch` would give back: what could not
     be read again is never written.
     """
-    wrong = _wrong(batch)
+    wrong, found = _look(batch)
     if wrong:
         raise BadInput(f"batch: {wrong}", "bad_batch")
-    flags = _flags(batch)
-    form, digits, stored = pack_values(np.ascontiguousarray(batch.value))
+    flags = _flags(found)
     real, weighted, ids = flags & REAL, flags & WEIGHTED, flags & IDS
-    parts = [
-        np.diff(batch.indptr).astype("<u4" if flags & LONG else "<u2"),
-        np.ascontiguousarray(batch.hash, "<u4"),
-        stored,
-        np.ascontiguousarray(batch.label, "<f8") if real else np.packbits(batch.label == 1.0),
-    ]
+    form, digits, stored = pack_values(np.ascontiguousarray(batch.value))
+    length = np.empty(batch.n * (4 if flags & LONG else 2), np.uint8)
+    bits = np.empty(0 if real else (batch.n + 7) // 8, np.uint8)
+    put_counts(np.ascontiguousarray(batch.indptr), np.ascontiguousarray(batch.label), length, bits)
+    parts: list[np.ndarray[Any, Any]] = [length, np.ascontiguousarray(batch.hash, "<u4"), stored, bits]
+    parts += [np.ascontiguousarray(batch.label, "<f8")] if real else []
     parts += [np.ascontiguousarray(batch.weight, "<f8")] if weighted else []
     parts += [np.packbits(batch.has_id), np.ascontiguousarray(batch.event_id[batch.has_id])] if ids else []
     total = _HEAD.size + sum(part.nbytes for part in parts)
@@ -106,10 +114,10 @@ def decode_batch(payload: bytes) -> Batch:
     if room < 0 or room % ID_BYTES or (room and not head.flags & IDS):
         raise Corrupt(f"observe payload: {len(payload)} bytes cannot hold {head.n} events with {head.nnz} features")
     batch = _decode_parts(payload, head, room // ID_BYTES)
-    wrong = _wrong(batch)
+    wrong, found = _look(batch)
     if wrong:
         raise Corrupt(f"observe payload: {wrong}")
-    if (head.flags, head.form, head.digits) != _said(batch, version):
+    if (head.flags, head.form, head.digits) != _said(batch, _flags(found), version):
         raise Corrupt("observe payload: it has parts that say nothing, so it is not what was written")
     return batch
 
@@ -131,11 +139,20 @@ def _read_head(payload: bytes) -> _Head:
     return _Head(flags, form, digits, n, nnz)
 
 
-def _said(batch: Batch, version: int) -> tuple[int, int, int]:
+def _said(batch: Batch, flags: int, version: int) -> tuple[int, int, int]:
     """Return (flags, form, digits) that a payload of `batch` has, as `_read_head` tells them."""
     if version == 1:
-        return _flags(batch) | LONG, FORMS.index("<f8" if narrowed(batch.value) is None else "<f4"), 0
-    return (_flags(batch), *pack_values(batch.value)[:2])
+        return flags | LONG, FORMS.index("<f8" if narrowed(batch.value) is None else "<f4"), 0
+    return (flags, *pack_values(batch.value)[:2])
+
+
+def warm_up() -> None:
+    """Compile, or load from the cache, what writing and reading a payload takes."""
+    batch = Batch(
+        np.array([0, 1], np.int64), np.ones(1, np.uint32), np.full(1, 0.5), np.ones(1), np.ones(1),
+        np.zeros((1, ID_BYTES), np.uint8), np.zeros(1, np.bool_),
+    )  # fmt: skip
+    encode_batch(batch)
 
 
 def _decode_parts(payload: bytes, head: _Head, ids: int) -> Batch:
@@ -173,38 +190,98 @@ def _bits(packed: np.ndarray[Any, Any], n: int) -> BOOL:
     return bits[:n].astype(np.bool_)
 
 
-def _flags(batch: Batch) -> int:
-    """Return what the payload of `batch` has that not all have."""
-    bits = batch.label.view(np.uint64)  # by bits, so that -0.0 keeps its sign
-    real = bool(((bits != 0) & (bits != _ONE_BITS)).any())
-    long = int(np.diff(batch.indptr).max()) > _SHORT_MAX
-    return REAL * real | WEIGHTED * bool((batch.weight != 1.0).any()) | IDS * bool(batch.has_id.any()) | LONG * long
+def _flags(found: I64) -> int:
+    """Return what the payload of a batch has that not all have, by what `look_at` found."""
+    real, weighted, ids, longest = (int(count) for count in found)
+    return REAL * bool(real) | WEIGHTED * bool(weighted) | IDS * bool(ids) | LONG * (longest > _SHORT_MAX)
 
 
-def _within(numbers: F64, low: float, high: float) -> bool:
-    """Tell whether low <= numbers <= high; false where one is NaN, which is its own maximum."""
-    return not numbers.size or bool(numbers.min() >= low and numbers.max() <= high)
-
-
-def _wrong(batch: Batch) -> str:
-    """Say what `batch` breaks of its own contract; empty where nothing."""
-    lengths = np.diff(batch.indptr)
-    if batch.n < 1 or int(batch.indptr[0]) != 0 or bool((lengths < 0).any()) or len(batch.hash) != batch.nnz:
-        return "indptr does not rise from 0 to the number of features, over at least one event"
+def _look(batch: Batch) -> tuple[str, I64]:
+    """Say what `batch` breaks of its own contract, empty where nothing; and what `look_at` found."""
+    found = np.zeros(_FACTS, np.int64)
     n, nnz = batch.n, batch.nnz
+    if n < 1 or int(batch.indptr[0]) != 0 or len(batch.hash) != nnz:
+        return _REASONS[_NOT_RISING], found
     if (len(batch.value), len(batch.label), len(batch.weight), len(batch.has_id)) != (nnz, n, n, n):
-        return "arrays differ in length"
+        return "arrays differ in length", found
     if batch.event_id.shape != (n, ID_BYTES):
-        return f"event_id is not {n} x {ID_BYTES}"
-    rising = np.ones(nnz + 1, np.bool_)
-    rising[1:nnz] = batch.hash[1:] > batch.hash[:-1]
-    rising[batch.indptr] = True  # a row may begin anywhere
-    if not rising.all():
-        return "hashes do not rise within an event"
-    if not _within(batch.value, -VALUE_ABS_MAX, VALUE_ABS_MAX):
-        return f"a value is not a number within {VALUE_ABS_MAX:g}"
-    if not _within(batch.label, -LABEL_ABS_MAX, LABEL_ABS_MAX):
-        return f"a label is not a number within {LABEL_ABS_MAX:g}"
-    if not _within(batch.weight, _SMALLEST, WEIGHT_MAX):
-        return f"a weight is not in (0, {WEIGHT_MAX:g}]"
-    return ""
+        return f"event_id is not {n} x {ID_BYTES}", found
+    plain = np.ascontiguousarray
+    indptr, hashes, value = plain(batch.indptr), plain(batch.hash), plain(batch.value)
+    reason = look_at(indptr, hashes, value, plain(batch.label), plain(batch.weight), plain(batch.has_id), found)
+    return _REASONS[reason], found
+
+
+@kernel
+def look_at(indptr: I64, hashes: U32, value: F64, label: F64, weight: F64, has_id: BOOL, found: I64) -> int:
+    """Look for what a batch breaks of its own contract, and for what its payload need not say.
+
+    Parameters
+    ----------
+    indptr : i64[n + 1]     from 0 to nnz; the arrays behind it are of these lengths; all read only
+    hashes : u32[nnz], value : f64[nnz], label : f64[n], weight : f64[n], has_id : bool[n]
+    found : i64[4]          overwritten: labels that are neither 0 nor 1, weights that are not 1, events with an id, features
+                            of the longest event
+
+    Returns                 place of the reason in _REASONS; 0 where nothing is wrong
+    Cost                    one comparison or two for each number
+    Source                  this module's theory of operation
+    """
+    n, nnz = len(indptr) - 1, len(value)
+    longest = 0
+    for i in range(n):
+        length = indptr[i + 1] - indptr[i]
+        if length < 0:
+            return _NOT_RISING
+        longest = max(longest, length)
+    falls = 0
+    for k in range(1, nnz):
+        falls += hashes[k] <= hashes[k - 1]
+    for i in range(1, n):  # an event may begin anywhere
+        k = indptr[i]
+        if indptr[i - 1] < k < nnz:
+            falls -= hashes[k] <= hashes[k - 1]
+    outside = 0
+    for k in range(nnz):
+        outside += not abs(value[k]) <= VALUE_ABS_MAX  # so written that what is not a number is outside too
+    no_label, no_weight, real, weighted, ids = 0, 0, 0, 0, 0
+    for i in range(n):
+        no_label += not abs(label[i]) <= LABEL_ABS_MAX
+        no_weight += not 0.0 < weight[i] <= WEIGHT_MAX
+        real += label[i] != 1.0 and (label[i] != 0.0 or math.copysign(1.0, label[i]) < 0.0)  # -0.0 keeps its sign
+        weighted += weight[i] != 1.0
+        ids += has_id[i]
+    found[0], found[1], found[2], found[3] = real, weighted, ids, longest
+    if falls:
+        return _NO_ORDER
+    if outside:
+        return _NO_VALUE
+    if no_label:
+        return _NO_LABEL
+    return _NO_WEIGHT if no_weight else 0
+
+
+@kernel
+def put_counts(indptr: I64, label: F64, length: U8, bits: U8) -> None:
+    """Write how many features events have, the lowest byte first, and labels as bits, the first event's highest.
+
+    Parameters
+    ----------
+    indptr : i64[n + 1], label : f64[n]   0 or 1; read only
+    length : u8[2 n] or u8[4 n]           overwritten
+    bits : u8[ceil(n / 8)] or u8[0]       overwritten, unless it is empty
+
+    Returns                               nothing
+    Cost                                  a few operations for each event
+    Source                                this module's theory of operation
+    """
+    n = len(label)
+    width = len(length) // n
+    for i in range(n):
+        count = indptr[i + 1] - indptr[i]
+        for byte in range(width):
+            length[width * i + byte] = np.uint8(count >> (8 * byte))
+    if len(bits):
+        bits[:] = 0
+        for i in range(n):
+            bits[i >> 3] |= np.uint8(np.int64(label[i] == 1.0) << (7 - (i & 7)))

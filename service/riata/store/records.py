@@ -106,8 +106,10 @@ def read_json(text: bytes, what: str) -> dict[str, Any]:
     return document
 
 
-def row_digests(batch: Batch, rows: Iterable[int]) -> list[bytes]:
+def row_digests(batch: Batch, rows: Sequence[int]) -> list[bytes]:
     """Return 16 bytes for each of `rows`: BLAKE2b of features, values, label and weight, which an id stands for."""
+    if not rows:
+        return []
     hash_bytes = np.ascontiguousarray(batch.hash, "<u4").view(np.uint8).data
     value_bytes = np.ascontiguousarray(batch.value, "<f8").view(np.uint8).data
     indptr, label, weight = batch.indptr.tolist(), batch.label.tolist(), batch.weight.tolist()
