@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from riata.base.errors import Busy
 from riata.predict import one_row
 from riata.run.config import ModelConfig, read_config
 from riata.run.published import Published
-from riata.web import fast_protocol
 from riata.web.answers import Answer
 from riata.web.app import create_app
 from riata.web.buckets import Buckets
@@ -69,6 +68,7 @@ class Lane:
     port: int
     service: LoadingService
     fast: list[int] = field(default_factory=list)
+    lines: FastLane | None = None
     metrics: bytes = b""
 
 
@@ -94,6 +94,7 @@ def begin(stack: ExitStack, fast: bool, file: KeysFile | None) -> tuple[Lane, Me
     app = create_app(service, service, settings, service.clock, gate=asked)
     lane = Lane(0, service)
     if fast:
+        lane.lines = app.state.fast_lane
         note(app.state.fast_lane, lane.fast)
     lane.port = stack.enter_context(serving(app))
     return lane, app.state.meters
@@ -334,7 +335,9 @@ def test_a_body_that_comes_after_its_head_is_waited_for(pair: Pair, query: bytes
 
 
 def test_a_long_body_that_comes_after_its_head_is_left(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_protocol, "INLINE_BYTES_MAX", BODY_BYTES_MAX // 2)
+    assert pair.fast.lines is not None
+    lines, here = pair.fast.lines._short, (b"POST", b"/predict")
+    monkeypatch.setitem(lines, here, replace(lines[here], bytes_max=BODY_BYTES_MAX // 2))
     request = post(b'{"features":{"a":1}}' + b" " * (BODY_BYTES_MAX // 2))
     head = request.index(b"\r\n\r\n") + 4
     before = len(pair.fast.fast)
