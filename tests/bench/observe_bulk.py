@@ -12,6 +12,9 @@ Nobody's rows are prepared inside the clock.
 
 A first pass over a new model meets every feature name for the first time and keeps it, which Vowpal Wabbit does not do, and
 takes up the memory of its table. `again` is a second pass over the same model: what a service does all day.
+
+What there is to reach is shown by two servers of the same event loop that are given the same bodies over the same connections:
+one throws them away, the other appends them to a file, synced before the answer. Neither reads or learns a row.
 """
 
 from __future__ import annotations
@@ -36,11 +39,13 @@ from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
-from riata.wire.parse import Context, parse_examples
+from riata.wire.parse import ARROW, Context, parse_examples
+from tests.arrow_stream import examples, stream
 from tests.bench import contest
 from tests.bench.bulk_rows import FEATURES, NDJSON, ROWS, VW_TEXT, Rows, make_rows
 from tests.bench.contest import Claim, Measure, Side
 from tests.bench.peers import log_loss
+from tests.bench.rivals.sink import UvloopSink
 from tests.bench.rivals.vw import VwDaemon, vw_run
 from tests.bench.service import ServiceFailed, connect
 from tests.running import Running
@@ -50,8 +55,10 @@ GROUP: Final = 4  # records of a group in the comparison with the disk: as many 
 LOSS_DIFFERENCE_MAX: Final = 0.05  # both learn the same rows, each by its own rule: their losses are near, not equal
 FIRST, AGAIN = "riata, NDJSON", "riata, NDJSON, again"
 VW_FIRST, VW_AGAIN = "riata, VW text", "riata, VW text, again"
+ARROW_FIRST, ARROW_AGAIN = "riata, Arrow", "riata, Arrow, again"
 MEMORY, FILE, DAEMON = "riata, no log, again", "vw from a file", "vw daemon, pipelined"
 STORE, DISK = "the store alone", "the disk alone"
+THROWN, KEPT = "bodies taken and thrown away", "bodies taken and kept in a file, synced"
 
 
 @dataclass(slots=True)
@@ -104,6 +111,20 @@ def send_all(port: int, model: str, bodies: Sequence[bytes], kind: str, connecti
 
     with ThreadPoolExecutor(connections) as pool:
         return max(pool.map(send, range(connections)))
+
+
+def taken(server: UvloopSink, bodies: Sequence[bytes]) -> Measure:
+    """Send every body to a server that does not read it."""
+    begun, cpu_s = time.perf_counter(), server.cpu_s()
+    send_all(server.port, "m", bodies, NDJSON, CONNECTIONS)
+    return Measure(time.perf_counter() - begun, server.cpu_s() - cpu_s, len(bodies) * ROWS)
+
+
+def arrow_body(body: bytes) -> bytes:
+    """The rows of an NDJSON body as a stream of Arrow columns."""
+    rows = [json.loads(line) for line in body.splitlines()]
+    names, values = [list(row["features"]) for row in rows], [list(row["features"].values()) for row in rows]
+    return stream(examples(names, values, [row["label"] for row in rows]), len(rows))
 
 
 def from_file(path: Path, rows: int) -> Measure:
@@ -172,8 +193,9 @@ def unequal(first: dict[str, Measure], label: np.ndarray[tuple[int], np.dtype[np
     return ""
 
 
-def all_sides(durable: Served, forgetful: Served, rows: Rows, folder: Path) -> list[Side]:
+def all_sides(durable: Served, forgetful: Served, sinks: tuple[UvloopSink, UvloopSink], rows: Rows, folder: Path) -> list[Side]:
     """Every contender."""
+    columns = [arrow_body(body) for body in rows.bodies]
     n = len(rows.lines)
     text = rows.vw_bodies()
     lines = b"".join(text)
@@ -187,6 +209,8 @@ def all_sides(durable: Served, forgetful: Served, rows: Rows, folder: Path) -> l
         Side(AGAIN, lambda: durable.learn(rows.bodies, NDJSON, CONNECTIONS, 2)),
         Side(VW_FIRST, lambda: durable.learn(text, VW_TEXT, CONNECTIONS)),
         Side(VW_AGAIN, lambda: durable.learn(text, VW_TEXT, CONNECTIONS, 2)),
+        Side(ARROW_FIRST, lambda: durable.learn(columns, ARROW, CONNECTIONS)),
+        Side(ARROW_AGAIN, lambda: durable.learn(columns, ARROW, CONNECTIONS, 2)),
         Side(MEMORY, lambda: forgetful.learn(rows.bodies, NDJSON, CONNECTIONS, 2)),
     ]
     for count in (1, 2):
@@ -194,6 +218,8 @@ def all_sides(durable: Served, forgetful: Served, rows: Rows, folder: Path) -> l
         sides.append(Side(name, lambda count=count: durable.learn(rows.bodies, NDJSON, count, 2)))  # type: ignore[misc]
     return [
         *sides,
+        Side(THROWN, lambda: taken(sinks[0], rows.bodies)),
+        Side(KEPT, lambda: taken(sinks[1], rows.bodies)),
         Side(FILE, lambda: from_file(path, n)),
         Side(DAEMON, lambda: from_daemon(lines, n)),
         Side(STORE, lambda: store_alone(folder, batches)),
@@ -204,8 +230,8 @@ def all_sides(durable: Served, forgetful: Served, rows: Rows, folder: Path) -> l
 def claims(found: contest.Found) -> list[Claim]:
     """What is to be reached."""
     wanted = [
-        *((ours, FILE, 1.5) for ours in (FIRST, AGAIN, VW_FIRST, VW_AGAIN)),
-        *((ours, DAEMON, 12.0) for ours in (FIRST, AGAIN, VW_FIRST, VW_AGAIN)),
+        *((ours, FILE, 1.5) for ours in (FIRST, AGAIN, VW_FIRST, VW_AGAIN, ARROW_AGAIN)),
+        *((ours, DAEMON, 12.0) for ours in (FIRST, AGAIN, VW_FIRST, VW_AGAIN, ARROW_AGAIN)),
         (AGAIN, MEMORY, 0.8),
         (STORE, DISK, 0.7),
     ]
@@ -243,10 +269,15 @@ def main() -> int:
     rows = make_rows(bodies)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        with Running(folder / "durable") as durable, Running(folder / "forgetful", arguments=("--store", "memory:")) as forgetful:
+        with (
+            Running(folder / "durable") as durable,
+            Running(folder / "forgetful", arguments=("--store", "memory:")) as forgetful,
+            UvloopSink() as thrown,
+            UvloopSink(str(folder / "kept")) as kept,
+        ):
             durable.start()
             forgetful.start()
-            sides = all_sides(Served(durable), Served(forgetful), rows, folder)
+            sides = all_sides(Served(durable), Served(forgetful), (thrown, kept), rows, folder)
             found = contest.contest(sides, repeats, lambda first: unequal(first, rows.label))
             durable.stop()
             forgetful.stop()

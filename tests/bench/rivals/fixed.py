@@ -47,6 +47,9 @@ async def serve(port: int) -> None:
 class UvloopFixed:
     """Context manager: the server above as a process of its own, on `port` of 127.0.0.1."""
 
+    MODULE = __name__
+    arguments: tuple[str, ...] = ()
+
     def __init__(self) -> None:
         self.port = free_port()
 
@@ -56,7 +59,7 @@ class UvloopFixed:
         return float(times.user + times.system)
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen([sys.executable, "-m", __name__, str(self.port)], cwd=ROOT)
+        self._process = subprocess.Popen([sys.executable, "-m", self.MODULE, str(self.port), *self.arguments], cwd=ROOT)
         deadline = time.monotonic() + READY_S_MAX
         while True:
             try:
