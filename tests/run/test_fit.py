@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import mmap
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Malformed, TooLarge
+from riata.learn import pages
 from riata.run.config import read_config
 from riata.run.exports import read_export
 from riata.run.fit import Block, Fit
@@ -155,3 +158,20 @@ def test_interrupted_it_is_the_model_after_the_rows_so_far(threads: int) -> None
     assert (fit.interrupted, fit.rows, len(told)) == (True, 300, 3)
     assert fit.digest == fitted(lines_of(some_rows(1000)[:300])).digest
     assert not any(thread.name == "riata-in-order" for thread in threading.enumerate())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system decides")
+def test_a_block_that_reaches_many_pages_of_the_table_finds_them_large_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def advise(_table: Any, _at: int, _length: int, advice: int) -> bool:
+        asked.append(advice)
+        return True
+
+    monkeypatch.setattr(pages, "_advise", advise)
+    body, document = lines_of(some_rows(1000, names=5000)), {"encoder": {"bits": 20}}
+    whole = fitted(body, document, lines=1000)
+    assert asked == [mmap.MADV_NOHUGEPAGE, mmap.MADV_HUGEPAGE]  # nothing was there to be moved
+    asked.clear()
+    assert fitted(body, document, lines=10).digest == whole.digest
+    assert pages.COLLAPSE in asked

@@ -24,7 +24,8 @@ def blocks(source: BufferedReader, block_bytes: int = BLOCK_BYTES) -> Iterator[B
     Raises `Malformed` where a line is longer than the largest body of the service.
     """
     room = bytearray(block_bytes)
-    held, before, wanted = 0, 0, block_bytes  # held: bytes of an unfinished line at the start of `room`
+    held, before = 0, 0  # held: bytes of an unfinished line at the start of `room`
+    wanted = _wanted(source.peek(1), block_bytes)
     while True:
         if held > LINE_BYTES_MAX:
             raise Malformed(f"the line that begins after {before} bytes is longer than {LINE_BYTES_MAX} bytes")
@@ -38,12 +39,16 @@ def blocks(source: BufferedReader, block_bytes: int = BLOCK_BYTES) -> Iterator[B
                 body = bytes(view[:stop])
             yield Block(_without_comments(body), position(source))
             before += stop
-            sample = body[:_SAMPLE_BYTES]
-            wanted = min(block_bytes, max(len(sample) * ROWS_AIMED_AT // max(line_ends(sample), 1), 1))
+            wanted = _wanted(body[:_SAMPLE_BYTES], block_bytes)
             room[: held - stop] = room[stop:held]
             held -= stop
         if not got:
             return
+
+
+def _wanted(sample: bytes, most: int) -> int:
+    """Bytes of a block that has not too many rows, if they are as long as those of `sample`."""
+    return min(most, max(len(sample) * ROWS_AIMED_AT // max(line_ends(sample), 1), 1))
 
 
 def position(source: BufferedReader) -> int:

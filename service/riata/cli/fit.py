@@ -42,7 +42,7 @@ def fit(
     model_file: Annotated[
         Path | None, typer.Option(help="The model's configuration, JSON or TOML, as PUT /models/{model} takes it.")
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, max=2, help="2: the file is read while what was read is learnt.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, max=16, help="One learns, all of them read; more than 3 seldom pay.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Write the model here; POST /models/{model}/import takes the file.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that cannot be read; write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Say what came of it as one JSON object.")] = False,
