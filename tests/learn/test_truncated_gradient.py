@@ -358,3 +358,31 @@ def test_thaw_refuses_a_weight_without_a_scale() -> None:
         with pytest.raises(Corrupt):
             learner.thaw(broken)
     learner.thaw(frozen)
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+@pytest.mark.parametrize("config", [_config(gravity=0.5), _config(rate="adaptive", eta=0.3, gravity=0.5)], ids=_name)
+def test_a_weight_that_dies_and_comes_back_is_listed_and_listed_once(config: TruncatedGradientConfig, looked_at: bool) -> None:
+    learner = TruncatedGradient(config, BITS)
+    seldom, often = to_batch([Event([(1 << 24, 1.0)], 1.0)]), to_batch([Event([(9 << 24, 1.0)], 0.0)] * 21)
+    for _ in range(50):
+        learner.step(seldom)
+        assert 1 in learner._alive.slot[: len(learner._alive)]
+        learner.step(often)
+        if looked_at:
+            assert 1 not in learner.weights().slot
+            assert 1 not in learner._alive.slot[: len(learner._alive)]
+    learner.step(seldom)
+    assert learner.weights().slot.tolist().count(1) == 1
+    assert learner._alive.slot[: len(learner._alive)].tolist().count(1) == 1
+
+
+def test_a_list_does_not_grow_by_weights_that_die_and_come_back() -> None:
+    learner = TruncatedGradient(_config(gravity=0.5), BITS)
+    seldom, often = to_batch([Event([(1 << 24, 1.0)], 1.0)]), to_batch([Event([(9 << 24, 1.0)], 0.0)] * 21)
+    lengths = []
+    for _ in range(20):
+        learner.step(seldom)
+        learner.step(often)
+        lengths.append(len(learner._alive))
+    assert lengths == [2] * 20

@@ -23,10 +23,15 @@ def test_collect_keeps_what_truncation_has_left_and_each_slot_once() -> None:
     table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), np.zeros(SCALARS))
     listed = np.array([0, 0, 3, 7, 8, 8, 8, 15], np.uint32)
     slot, beta = np.empty_like(listed), np.empty(len(listed))
-    kept = collect(table, _settings(gravity=0.25), 2.0, listed, slot, beta)  # two events of 0.25
-    expected = twin.collect({j: np.sign(b) * max(0.0, abs(b) - 0.5) for j, b in enumerate(line[:, 0]) if j in (0, 3, 7, 8, 15)})
+    before = line.copy()
+    assert collect(table, _settings(gravity=0.25), 2.0, False, listed, slot, beta) == 3
+    assert line.tolist() == before.tolist()
+    kept = collect(table, _settings(gravity=0.25), 2.0, True, listed, slot, beta)  # two events of 0.25
+    expected = twin.collect({j: np.sign(b) * max(0.0, abs(b) - 0.5) for j, b in enumerate(before[:, 0]) if j in (0, 3, 7, 8, 15)})
     assert dict(zip(slot[:kept].tolist(), beta[:kept].tolist(), strict=True)) == expected
     assert list(expected) == [0, 3, 15]
+    assert np.flatnonzero(line[:, 0] != before[:, 0]).tolist() == [7, 8]
+    assert line[[7, 8], 0].tolist() == [0.0, 0.0]
 
 
 def test_collisions_inside_a_row_add_up_and_do_not_overwrite() -> None:

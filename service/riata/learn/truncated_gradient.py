@@ -81,9 +81,10 @@ class TruncatedGradient:
         if finalised and self.config.rule != "subgradient":
             norm, importance = (float(scalars[at]) for at in (truncated_row.NORM, truncated_row.IMPORTANCE))
             clock += event_size(norm, importance, self._settings, self.learnt)
+        # A weight that truncation has brought to zero is written as zero, and its slot struck off the list: no answer changes.
         alive = self._alive.sorted()
         slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
-        kept = truncated_row.collect(self._table, self._settings, clock, alive, slot, beta)
+        kept = truncated_row.collect(self._table, self._settings, clock, not finalised, alive, slot, beta)
         slot.resize(kept, refcheck=False)  # gives the rest back without a copy
         beta.resize(kept, refcheck=False)
         if not finalised:

@@ -48,15 +48,14 @@ class Settings(NamedTuple):
 
 class Scratch(NamedTuple):
     """Room for one row, a column for each, in whole eights: where the line of the slot starts; value; weight as it enters the
-    margin; weight in units of the scale after the row; sum of squared gradients; what is zero where the slot was never met: scale
-    before the row, or sum of squares; last number of the line after it; rate of the step times value."""
+    margin; weight in units of the scale after the row; sum of squared gradients; last number of the line, after the row; rate of
+    the step times value."""
 
     start: U32
     x: F64
     plain: F64
     beta: F64
     squares: F64
-    known: F64
     scale: F64
     step: F64
 
@@ -125,7 +124,7 @@ def weights_now(beta: Lanes, gap: Lanes, unit: Lanes, scale: Lanes, settings: Se
 
 
 @inline_kernel
-def weights_one_by_one(beta: Lanes, gap: Lanes, j: int, settings: Settings, scratch: Scratch) -> Lanes:
+def weights_one_by_one(beta: Lanes, gap: Lanes, scale: Lanes, j: int, settings: Settings, scratch: Scratch) -> Lanes:
     """`weight_now` of the eight features from j on, for the odd rules.
 
     Source    weight_now
@@ -133,9 +132,9 @@ def weights_one_by_one(beta: Lanes, gap: Lanes, j: int, settings: Settings, scra
     s = scratch
     store(s.plain, j, beta)
     store(s.step, j, gap)
+    store(s.scale, j, scale)
     for feature in range(j, j + WIDTH):
-        scale = s.known[feature] if settings.normalised is not None else 1.0
-        s.plain[feature] = weight_now(s.plain[feature], s.step[feature], s.squares[feature], scale, settings)
+        s.plain[feature] = weight_now(s.plain[feature], s.step[feature], s.squares[feature], s.scale[feature], settings)
     return load(s.plain, j)
 
 

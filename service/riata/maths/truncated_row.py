@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from riata.base.arrays import F64, I64, U32
 from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.lanes import WIDTH, Lanes, add_up, flags, load, size, spread, store
+from riata.maths.lanes import WIDTH, Lanes, add_up, flags, load, size, spread, store, where
 from riata.maths.lines import read_four, read_two, write_four, write_two
 from riata.maths.prefetch import AHEAD, prefetch
 from riata.maths.row_lines import ask_later, lay_out, write_down
@@ -57,8 +57,9 @@ COUNTS: Final = 3
 
 
 class Table(NamedTuple):
-    """The state. alive lists every slot whose weight may be non-zero, seen every slot with an accumulator. The last line stands
-    for no slot: features that fill a row up to whole eights are in it, and leave it all zero but for the clock."""
+    """The state. alive lists every slot whose line has a weight, be it one that truncation has brought to zero since; seen lists
+    every slot with an accumulator. The last line stands for no slot: features that fill a row up to whole eights are in it, and
+    leave it all zero but for the clock."""
 
     line: F64
     alive: U32
@@ -77,7 +78,7 @@ def width_of(settings: Settings) -> int:
 
 
 @inline_kernel
-def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> tuple[int, float, float, float]:
+def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> tuple[int, bool, float, float, float]:
     """Look up row i: its slots, values and weights as they are now; let the scales grow to its values.
 
     Parameters
@@ -88,8 +89,9 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
     i : int                which row
     scratch : Scratch      overwritten; step only where the rate is not adaptive
 
-    Returns                number of slots; the margin: intercept, then each product in the order of the hashes; sum of x^2, of
-                           (x / scale)^2 where normalised; without the adaptive rate, a bound on every number made
+    Returns                number of slots; whether one of them may have to be listed; the margin: intercept, then each product in
+                           the order of the hashes; sum of x^2, of (x / scale)^2 where normalised; without the adaptive rate, a
+                           bound on every number made
     Cost                   one random read for each feature, asked for some rows ahead
     Source                 this module
     """
@@ -98,6 +100,7 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
     margin = table.scalars[INTERCEPT]
     length = 0.0
     bound = spread(0.0)
+    fresh = spread(0.0)
     width = width_of(settings)
     k = lay_out(rows, i, (settings.shift, width, (len(table.line) - 1) * width), s.start, s.x)
     for j in range(0, k, WIDTH):
@@ -111,15 +114,17 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
             if settings.normalised is not None:
                 scale = unit
                 unit = inverse_roots(squares, scale, settings.accumulator)
-            store(s.known, j, scale if settings.normalised is not None else squares)
+            # Neither a sum of squares nor a scale ever returns to zero.
+            fresh = fresh + where((scale if settings.normalised is not None else squares) == 0.0, size(x), 0.0)
         else:
             beta, tau = read_two(table.line, s.start, j)
+        fresh = fresh + where(beta == 0.0, size(x), 0.0)
         gap = clock - tau
         if settings.odd is None:
             beta = weights_now(beta, gap, unit, scale, settings)
             store(s.plain, j, beta)
         else:
-            beta = weights_one_by_one(beta, gap, j, settings, scratch)
+            beta = weights_one_by_one(beta, gap, scale, j, settings, scratch)
         margin = add_up(margin, beta * x)
         if settings.normalised is not None:
             beta, x = stretch(beta, scale, j, settings, scratch)
@@ -130,7 +135,7 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
             bound = bound + (size(beta) + size(x))
     if k < rows.indptr[i + 1] - rows.indptr[i]:
         margin = add_products(rows, i, settings.shift, width, k, s.start, s.x, s.plain, table.scalars[INTERCEPT])
-    return k, margin, length, add_up(0.0, bound)
+    return k, flags(fresh > 0.0) != 0, margin, length, add_up(0.0, bound)
 
 
 @inline_kernel
@@ -152,7 +157,27 @@ def settle(moved: Lanes, j: int, settings: Settings, scratch: Scratch) -> Lanes:
 
 
 @inline_kernel
-def write_row(table: Table, settings: Settings, move: float, k: int, scratch: Scratch) -> None:
+def list_new(table: Table, settings: Settings, j: int, beta: Lanes, scratch: Scratch) -> None:
+    """List those of the eight slots from j on that this row is the first to give a weight or an accumulator; the table is still
+    as it was before the row. A weight that truncation has brought to zero since it was written is in the list.
+
+    Source    this module
+    """
+    s = scratch
+    width = width_of(settings)
+    if settings.adaptive is not None:
+        old, _, squares, scale = read_four(table.line, s.start, j)
+        unmet, met = (scale, load(s.scale, j)) if settings.normalised is not None else (squares, load(s.squares, j))
+        found = flags((unmet == 0.0) & (met != 0.0))
+        table.counts[N_SEEN] = write_down(table.seen, table.counts[N_SEEN], found, s.start, j, width)
+    else:
+        old, _ = read_two(table.line, s.start, j)
+    found = flags((old == 0.0) & (beta != 0.0))
+    table.counts[N_ALIVE] = write_down(table.alive, table.counts[N_ALIVE], found, s.start, j, width)
+
+
+@inline_kernel
+def write_row(table: Table, settings: Settings, move: float, k: int, fresh: bool, scratch: Scratch) -> None:
     """Write the k gathered features back, each moved by move * step, and list those that are new or have come alive.
 
     Parameters
@@ -161,6 +186,7 @@ def write_row(table: Table, settings: Settings, move: float, k: int, scratch: Sc
     settings : Settings    the configuration
     move : float           the common factor of the row
     k : int                number of gathered slots
+    fresh : bool           whether one of them may have to be listed; hardly ever once the features have been met
     scratch : Scratch      plain is overwritten
 
     Returns                nothing
@@ -170,40 +196,30 @@ def write_row(table: Table, settings: Settings, move: float, k: int, scratch: Sc
     s = scratch
     clock = table.scalars[CLOCK] + table.scalars[CLOCK_LOST]
     tau = spread(clock + 1.0 if settings.rule == SUBGRADIENT else clock)
-    alive = table.counts[N_ALIVE]
-    seen = table.counts[N_SEEN]
     for j in range(0, k, WIDTH):
-        old = load(s.beta, j)
-        step = load(s.step, j)
-        beta = old + move * step
+        beta = load(s.beta, j) + move * load(s.step, j)
         if settings.odd is not None:
             beta = settle(beta, j, settings, scratch)
         beta = beta + 0.0  # turns -0.0 into +0.0, the zero that a weight absent from a checkpoint comes back as
-        # Whether there may be any is known before `move` is: a wrong guess at it is found out while the loss is worked out.
-        if flags((old == 0.0) & (step != 0.0)):
-            alive = write_down(table.alive, alive, flags((old == 0.0) & (beta != 0.0)), s.start, j, width_of(settings))
+        if fresh:
+            list_new(table, settings, j, beta, scratch)
         if settings.adaptive is not None:
-            squares = load(s.squares, j)
-            scale = load(s.scale, j)
-            # A scale or a sum of squares never returns to zero, so each slot is listed once.
-            fresh = (load(s.known, j) == 0.0) & ((scale if settings.normalised is not None else squares) != 0.0)
-            seen = write_down(table.seen, seen, flags(fresh), s.start, j, width_of(settings))
-            write_four(table.line, s.start, j, (beta, tau, squares, scale))
+            write_four(table.line, s.start, j, (beta, tau, load(s.squares, j), load(s.scale, j)))
         else:
             write_two(table.line, s.start, j, (beta, tau))
-    table.counts[N_ALIVE] = alive
-    table.counts[N_SEEN] = seen
 
 
 @kernel
-def collect(table: Table, settings: Settings, clock: float, listed: U32, slot: U32, beta: F64) -> int:
+def collect(table: Table, settings: Settings, clock: float, forget: bool, listed: U32, slot: U32, beta: F64) -> int:
     """Write down the non-zero weights of the slots of a sorted list.
 
     Parameters
     ----------
-    table : Table          read only
+    table : Table          read only, but for what `forget` says
     settings : Settings    the configuration
     clock : float          the moment to evaluate them at
+    forget : bool          whether to write a zero where truncation has left none, which changes no later answer: whoever
+                           strikes a slot off the list has to, for a line with a weight is taken to be listed
     listed : u32[m]        non-decreasing; may be `slot` itself
     slot : u32[m]          overwritten with the slots kept, each once
     beta : f64[m]          overwritten with their weights
@@ -225,4 +241,6 @@ def collect(table: Table, settings: Settings, clock: float, listed: U32, slot: U
         slot[kept] = at
         beta[kept] = now
         kept += int(now != 0.0) & int(not again)
+        if forget and now == 0.0:
+            table.line[at, BETA] = 0.0
     return kept

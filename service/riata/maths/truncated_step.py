@@ -116,7 +116,7 @@ def learn_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scr
     Cost                   O(features of the row)
     Source                 Langford, Li & Zhang 2009, algorithm 1; Karampatziakis & Langford 2011 for the importance
     """
-    k, margin, length, bound = gather_row(table, settings, rows, i, scratch)
+    k, fresh, margin, length, bound = gather_row(table, settings, rows, i, scratch)
     label = rows.label[i]
     importance = rows.weight[i]
     learnt = not rows.skip[i] and math.isfinite(margin) and math.isfinite(label)
@@ -140,7 +140,7 @@ def learn_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scr
         # Every new number is at most bound * (1 + |move|) in size, so one test stands for all of them.
         learnt = math.isfinite(bound * (1.0 + abs(common * move)) + abs(intercept) + squares + norm + length)
         if learnt:
-            write_row(table, settings, common * move, k, scratch)
+            write_row(table, settings, common * move, k, fresh, scratch)
             if settings.intercept:
                 table.scalars[INTERCEPT] = on_grid(intercept) if settings.grid else intercept
                 table.scalars[INTERCEPT_SQUARES] = squares
@@ -173,7 +173,7 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin:
     table = Table(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
     c = borrow(room.columns)
-    scratch = Scratch(borrow(room.start), c[0], c[1], c[2], c[3], c[4], c[5], c[6])
+    scratch = Scratch(borrow(room.start), c[0], c[1], c[2], c[3], c[4], c[5])
     ask_first(table.line, rows, settings.shift)
     for i in range(len(rows.indptr) - 1):
         ask_row(rows, i + ROWS_AHEAD)
