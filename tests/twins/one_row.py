@@ -36,5 +36,4 @@ def answer_row(model: Model, context: Context, row: bytes, json: bool) -> RowAns
     if parsed.errors:
         return None
     scores = score(model, parsed.batch)
-    columns = (scores.margin, scores.probability, scores.label, scores.known, scores.unknown)
-    return RowAnswer(*(column[0] for column in columns))
+    return (scores.margin[0], scores.probability[0], scores.label[0], scores.known[0], scores.unknown[0])

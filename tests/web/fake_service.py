@@ -98,6 +98,9 @@ class FakeService:
         history = [{"seq": n, "examples": n} for n in range(1, m.learnt + 1)]
         return Published(served, m.config, figures, history, {"state": 8}, m.seq, 0, m.version, 0, self.clock.now_ms - 1500)
 
+    def now(self, model: str) -> tuple[Published, float]:
+        return self.published(model), self.stale_s(model)
+
     def context(self, model: str, labelled: bool) -> Context:
         m = self.model(model)
         return Context(m.config.encoder, m.config.labels, m.seen if labelled else None)

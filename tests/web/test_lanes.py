@@ -20,7 +20,6 @@ from riata.base.errors import Busy
 from riata.predict import one_row
 from riata.run.config import ModelConfig, read_config
 from riata.run.published import Published
-from riata.web.answers import Answer
 from riata.web.app import create_app
 from riata.web.buckets import Buckets
 from riata.web.fast_lane import FastLane, FastRequest
@@ -104,9 +103,9 @@ def note(lane: FastLane, found: list[int]) -> None:
     """Have the lane tell what it answered."""
     tell = lane.note
 
-    def noting(request: FastRequest, answer: Answer) -> None:
-        found.append(answer.status)
-        tell(request, answer)
+    def noting(request: FastRequest, status: int) -> None:
+        found.append(status)
+        tell(request, status)
 
     lane.note = noting  # type: ignore[method-assign]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class Model:
     created_ms : monotonic clock, for its age
     uncertainty : how margins and weights scatter; None where the learner keeps no curvature, or it could not be inverted
     bucket     : u32[2^k + 1], the index over `weights.slot`; built here
+    plan       : what `predict.one_row` found out about it, once it was asked; goes when it goes
     """
 
     origin: Origin
@@ -52,6 +53,7 @@ class Model:
     created_ms: int
     uncertainty: Uncertainty | None = None
     bucket: U32 = field(init=False)
+    plan: Any = field(init=False, default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         weights = self.weights

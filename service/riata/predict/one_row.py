@@ -3,7 +3,7 @@
 Theory of operation
     What `wire.parse.parse_examples`, or `parse_query`, and `predict.scoring.score` do for a row is a few microseconds of work in
     tens of calls, and handing over some twenty arrays costs more than the work. So their kernels are called from another one
-    here, on arrays that are cut out of one block of memory, which is used again for every row. What comes out is what they
+    here, on arrays that lie in one block of memory, which is used again for every row. What comes out is what they
     give, to the last bit: nothing is parsed, summed or scored anywhere else.
 
     Only the usual is taken: one JSON object, or a query in plain characters, that is accepted without a slow lane, and a margin
@@ -15,13 +15,13 @@ A `OneRow` belongs to one thread.
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, U8, U32, U64
+from riata.base.arrays import I64, U8
 from riata.base.limits import NAME_BYTES_MAX
-from riata.maths.borrow import borrow
+from riata.maths.at import array_at
 from riata.maths.dot import margins
 from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
 from riata.maths.kernel import inline_kernel, kernel
@@ -34,7 +34,7 @@ from riata.wire.json_scan import OPEN_OBJECT, skip_space
 from riata.wire.json_text import read_json
 from riata.wire.numbers import EXACT, NOT_A_NUMBER, parse_number
 from riata.wire.parse import Context, make_rules
-from riata.wire.rows import EQUALS, FEATURES, GHOST, KEY, MARKS_MAX, PLACES, PLAIN, ROWS, Row, Rules, Sink
+from riata.wire.rows import EQUALS, FEATURES, FOUND, GHOST, KEY, MARKS_MAX, PLACES, PLAIN, ROWS, Row, Rules, Sink
 from riata.wire.sorting import RANKED_MAX
 
 BYTES_MAX: Final = 16 * 2**10  # of the row; longer ones take so long that the general way costs them little more
@@ -42,10 +42,15 @@ NGRAMS_MAX: Final = 3
 RECORDS: Final = NGRAMS_MAX * (BYTES_MAX // 2) + 4  # `row_capacity` of such a row
 POSITIONS: Final = BYTES_MAX + 128  # delimiters of such a row, and the room that wire.marks wants behind them
 DATA_BYTES: Final = 2 * (BYTES_MAX + 64)  # the row, its newline, and the side area of `wire.json_text` behind it
-LEFT: Final = (False, 0.0, 0.0, 0.0, 0, 0)
-PLAN_SCALARS: Final = 7  # of a plan: see `plan_of`
+RowAnswer = tuple[float, float, float, int, int]  # margin, probability, label, known and unknown features
+LEFT: Final = (0.0, 0.0, 0.0, -1, 0)
+# Words of a `Plan`; behind them the hashes of the fields that are texts.
+KEY_WORD, LABELS, L2, NGRAMS, TEXTS, BITS, LINK, NEGATIVE, NON_ZEROS, BUCKETS = range(10)
+SLOT_AT, BETA_AT, BUCKET_AT, INTERCEPT = range(10, 14)
+PLAN_SCALARS: Final = 14
+_KNOWN_FEATURES: Final = 3  # of a RowAnswer
 _NEWLINE: Final = 0x0A
-_AMPERSAND, _EQUALS, _PERCENT, _PLUS, _UNDERSCORE, _FIRST, _LAST = 0x26, 0x3D, 0x25, 0x2B, 0x5F, 0x21, 0x7E
+_HASH_SIGN, _PERCENT, _AMPERSAND, _PLUS, _EQUALS, _UNDERSCORE, _FIRST, _LAST = 0x23, 0x25, 0x26, 0x2B, 0x3D, 0x5F, 0x21, 0x7E
 
 # Where each array begins in the block, in bytes; every one at a multiple of a cache line.
 _SIZES: Final = (
@@ -62,74 +67,57 @@ _AT: Final = tuple(sum(-(-size // 64) * 64 for size in _SIZES[:i]) for i in rang
 
 
 @inline_kernel
-def whole(block: U8, at: int, count: int) -> I64:
-    """`count` integers of the block. Source: this module's theory of operation."""
-    return block[at : at + 8 * count].view(np.int64)
-
-
-@inline_kernel
-def real(block: U8, at: int, count: int) -> F64:
-    """`count` doubles of the block. Source: this module's theory of operation."""
-    return block[at : at + 8 * count].view(np.float64)
-
-
-@inline_kernel
-def mixed(block: U8, at: int, count: int) -> U64:
-    """`count` words of the block. Source: this module's theory of operation."""
-    return block[at : at + 8 * count].view(np.uint64)
-
-
-@inline_kernel
-def row_in(block: U8) -> Row:
+def row_in(block_at: int) -> Row:
     """The scratch of a row. Source: wire.rows, `make_row`."""
     return Row(
-        mixed(block, _FINGERPRINT, RECORDS),
-        real(block, _VALUE, RECORDS),
-        block[_KIND : _KIND + RECORDS],
-        whole(block, _SPAN, 4 * RECORDS).reshape((RECORDS, 4)),
-        mixed(block, _ORDER, RECORDS),
-        mixed(block, _BUCKET, RECORDS),
-        whole(block, _MARK, MARKS_MAX),
-        real(block, _PAIR, 2),
-        block[_POSITION : _POSITION + 4 * POSITIONS].view(np.uint32),
-        block[_RANKED : _RANKED + 4 * RANKED_MAX].view(np.uint32),
-        block[_RANK : _RANK + 4 * RANKED_MAX].view(np.uint32),
+        array_at(block_at + _FINGERPRINT, (RECORDS,), np.uint64),
+        array_at(block_at + _VALUE, (RECORDS,), np.float64),
+        array_at(block_at + _KIND, (RECORDS,), np.uint8),
+        array_at(block_at + _SPAN, (RECORDS, 4), np.int64),
+        array_at(block_at + _ORDER, (RECORDS,), np.uint64),
+        array_at(block_at + _BUCKET, (RECORDS,), np.uint64),
+        array_at(block_at + _MARK, (MARKS_MAX,), np.int64),
+        array_at(block_at + _PAIR, (2,), np.float64),
+        array_at(block_at + _POSITION, (POSITIONS,), np.uint32),
+        array_at(block_at + _RANKED, (RANKED_MAX,), np.uint32),
+        array_at(block_at + _RANK, (RANKED_MAX,), np.uint32),
     )
 
 
 @inline_kernel
-def sink_in(block: U8) -> Sink:
+def sink_in(block_at: int) -> Sink:
     """An empty sink for one row. Source: wire.rows, `make_sink`."""
     sink = Sink(
-        block[_HASH : _HASH + 4 * RECORDS].view(np.uint32),
-        real(block, _SUM, RECORDS),
-        whole(block, _COUNT, 3),
-        mixed(block, _FINGERPRINT, 0),
-        real(block, _VALUE, 0),
-        whole(block, _SPAN, 0),
-        block[_KIND:_KIND],
-        whole(block, _SPAN, 0).reshape((0, 4)),
-        whole(block, _CODE, 1),
-        whole(block, _PLACE, PLACES).reshape((1, PLACES)),
-        real(block, _LABEL, 1),
-        real(block, _WEIGHT, 1),
+        array_at(block_at + _HASH, (RECORDS,), np.uint32),
+        array_at(block_at + _SUM, (RECORDS,), np.float64),
+        array_at(block_at + _COUNT, (3,), np.int64),
+        array_at(block_at, (0,), np.uint64),
+        array_at(block_at, (0,), np.float64),
+        array_at(block_at, (0,), np.int64),
+        array_at(block_at, (0,), np.uint8),
+        array_at(block_at, (0, 4), np.int64),
+        array_at(block_at + _CODE, (1,), np.int64),
+        array_at(block_at + _PLACE, (1, PLACES), np.int64),
+        array_at(block_at + _LABEL, (1,), np.float64),
+        array_at(block_at + _WEIGHT, (1,), np.float64),
     )
-    sink.count[:] = 0
-    sink.code[:] = OK
+    sink.count[FEATURES], sink.count[FOUND], sink.count[ROWS] = 0, 0, 0
+    sink.code[0] = OK
     return sink
 
 
 @inline_kernel
-def rules_in(plan: I64) -> Rules:
+def rules_in(plan: I64, plan_at: int) -> Rules:
     """How to read a row to be predicted. Source: wire.parse, `make_rules`."""
-    words = plan.view(np.uint64)
-    return Rules(words[0], plan[1], 0, plan[2], plan[3], words[PLAN_SCALARS:], words[0:0])
+    key = array_at(plan_at, (PLAN_SCALARS,), np.uint64)[KEY_WORD]
+    texts = array_at(plan_at + 8 * PLAN_SCALARS, (plan[TEXTS],), np.uint64)
+    return Rules(key, plan[LABELS], 0, plan[L2], plan[NGRAMS], texts, array_at(plan_at, (0,), np.uint64))
 
 
 @inline_kernel
 def is_plain(c: int) -> bool:
     """Whether a byte of a query stands for itself. Source: the encoding of forms in the URL standard."""
-    return _FIRST <= c <= _LAST and c != _PERCENT and c != _PLUS and c != _AMPERSAND
+    return _FIRST <= c <= _LAST and c != _PERCENT and c != _PLUS and c != _AMPERSAND and c != _HASH_SIGN
 
 
 @kernel
@@ -181,29 +169,26 @@ def query_records(data: U8, stop: int, row: Row, rules: Rules) -> int:
 
 
 @kernel
-def answer_row(
-    block: U8, length: int, json: bool, plan: I64, slot: U32, beta: F64, bucket: U32, intercept: float
-) -> tuple[bool, float, float, float, int, int]:
-    """Answer the row in the first `length` bytes of the block.
+def answer_row(block_at: int, length: int, json: bool, plan_at: int) -> RowAnswer:
+    """Answer the row in the first `length` bytes of the block. Arrays come by their addresses (`maths.at`).
 
     Parameters
     ----------
-    block : u8[BLOCK_BYTES]  overwritten but for the row
-    length : int             at most BYTES_MAX
+    block_at : int           where u8[BLOCK_BYTES] is, which is overwritten but for the row
+    length : int             of the row in bytes, at most BYTES_MAX
     json : bool              whether it is JSON, in ASCII; else a query
-    plan : i64[PLAN_SCALARS + f]  see `plan_of`
-    slot, beta, bucket, intercept : of the model, as for `margins`; read only
+    plan_at : int            where the words of a `Plan` are; read only, as are the weights they name
 
-    Returns                  (taken, margin, probability, label, known features, features); of no meaning where not taken
+    Returns                  margin, probability, label, known features, unknown features; LEFT where the row is left
     Cost                     that of `read_json`, `margins` and `answers`
     Source                   this module's theory of operation
     """
-    block = borrow(block)
-    plan = borrow(plan)
-    data, row, sink, rules = block[:DATA_BYTES], row_in(block), sink_in(block), rules_in(plan)
+    plan = array_at(plan_at, (PLAN_SCALARS,), np.int64)
+    data = array_at(block_at + _DATA, (DATA_BYTES,), np.uint8)
+    row, sink, rules = row_in(block_at), sink_in(block_at), rules_in(plan, plan_at)
     data[length] = _NEWLINE
     if json:
-        ends = whole(block, _ENDS, 2)
+        ends = array_at(block_at + _ENDS, (2,), np.int64)
         ends[0], ends[1] = 0, length + 1
         begin = skip_space(data, 0, length)
         if begin == length or data[begin] != OPEN_OBJECT:
@@ -214,33 +199,59 @@ def answer_row(
         n = query_records(data, length, row, rules)
         if n < 0 or finish_row(row, n, sink, rules, 0)[0] != OK:
             return LEFT
-    pointers, margin, known = whole(block, _POINTERS, 2), real(block, _MARGIN, 1), whole(block, _KNOWN, 1)
+    pointers = array_at(block_at + _POINTERS, (2,), np.int64)
     pointers[0], pointers[1] = 0, sink.count[FEATURES]
-    margins(pointers, sink.hash, sink.value, slot, beta, bucket, plan[4], intercept, margin, known)
+    margin, known = array_at(block_at + _MARGIN, (1,), np.float64), array_at(block_at + _KNOWN, (1,), np.int64)
+    slot = array_at(plan[SLOT_AT], (plan[NON_ZEROS],), np.uint32)
+    beta = array_at(plan[BETA_AT], (plan[NON_ZEROS],), np.float64)
+    bucket = array_at(plan[BUCKET_AT], (plan[BUCKETS],), np.uint32)
+    intercept = array_at(plan_at, (PLAN_SCALARS,), np.float64)[INTERCEPT]
+    margins(pointers, sink.hash, sink.value, slot, beta, bucket, plan[BITS], intercept, margin, known)
     if not math.isfinite(margin[0]):
         return LEFT
-    probability, label = real(block, _PROBABILITY, 1), real(block, _ANSWER, 1)
-    answers(margin, plan[5], -1.0 if plan[6] else 0.0, probability, label)
-    return True, margin[0], probability[0], label[0], known[0], pointers[1]
+    probability, label = array_at(block_at + _PROBABILITY, (1,), np.float64), array_at(block_at + _ANSWER, (1,), np.float64)
+    answers(margin, plan[LINK], -1.0 if plan[NEGATIVE] else 0.0, probability, label)
+    return margin[0], probability[0], label[0], known[0], pointers[1] - known[0]
 
 
-class RowAnswer(NamedTuple):
-    """As `scoring.Scores`, for one row. The standard error is NaN: models that know it are not asked here."""
+class Plan:
+    """What the kernel needs to know about one version of a model, as one array of words, for any thread.
 
-    margin: float
-    probability: float
-    label: float
-    known: int
-    unknown: int
+    Addresses of the model's arrays are among them, so it is of use as long as the model is there: the model has it (`plan_of`).
+    """
+
+    __slots__ = ("at", "known", "words")
+
+    def __init__(self, model: Model, context: Context) -> None:
+        rules = make_rules(context, labelled=False)
+        weights = model.weights
+        words = np.zeros(PLAN_SCALARS + len(rules.text), np.int64)
+        words[KEY_WORD] = rules.key.astype(np.int64)
+        words[LABELS], words[L2], words[NGRAMS], words[TEXTS] = rules.labels, rules.l2, rules.ngrams, len(rules.text)
+        words[BITS], words[LINK], words[NEGATIVE] = weights.bits, model.link_code, int(model.origin.labels == "-1/+1")
+        words[NON_ZEROS], words[BUCKETS] = len(weights.slot), len(model.bucket)
+        words[SLOT_AT], words[BETA_AT], words[BUCKET_AT] = (
+            address_of(array) for array in (weights.slot, weights.beta, model.bucket)
+        )
+        words.view(np.float64)[INTERCEPT] = weights.intercept
+        words[PLAN_SCALARS:] = rules.text.view(np.int64)
+        self.words = words
+        self.at = address_of(words)
+        self.known = model.uncertainty is None  # whether its answers have no standard error, which is not worked out here
 
 
-def plan_of(model: Model, context: Context) -> I64:
-    """Write what the kernel needs to know about a model, and all versions of it with the same configuration, as one array: hash
-    key, labels, l2, ngrams, bits, link, whether the negative class is written -1, the hashes of the fields that are texts."""
-    rules = make_rules(context, labelled=False)
-    negative = int(model.origin.labels == "-1/+1")
-    scalars = [int(rules.key), rules.labels, rules.l2, rules.ngrams, model.weights.bits, model.link_code, negative]
-    return np.array([*scalars, *rules.text.tolist()], np.uint64).view(np.int64)
+def plan_of(model: Model, context: Context) -> Plan:
+    """Make the plan of a model and leave it there, as `model.plan`; `context` is the one that its rows are read in."""
+    plan = Plan(model, context)
+    object.__setattr__(model, "plan", plan)
+    return plan
+
+
+def address_of(array: np.ndarray[Any, Any]) -> int:
+    """Where an array begins. Raises `ValueError` where its elements do not lie one behind the other, or not as words do."""
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        raise ValueError("an array that is read by its address has to be contiguous and aligned")
+    return int(array.ctypes.data)
 
 
 class OneRow:
@@ -249,24 +260,24 @@ class OneRow:
     def __init__(self) -> None:
         self._block = np.zeros(BLOCK_BYTES, np.uint8)
         self._bytes = memoryview(self._block.data)
+        self._at = address_of(self._block)
 
-    def answer(self, model: Model, plan: I64, row: bytes, json: bool) -> RowAnswer | None:
-        """Answer a JSON object, or a query; None where the general way has to look at it."""
+    def answer(self, plan: Plan, row: bytes, json: bool) -> RowAnswer | None:
+        """Answer a JSON object, or a query; None where the general way has to look at it. The caller keeps the plan's model.
+
+        There is no standard error among what is returned: models that know it are not asked here.
+        """
         length = len(row)
-        if length > BYTES_MAX or model.uncertainty is not None or not row.isascii():
+        if length > BYTES_MAX or not plan.known or not row.isascii():
             return None
         self._bytes[:length] = row
-        weights = model.weights
-        taken, margin, probability, label, known, features = answer_row(
-            self._block, length, json, plan, weights.slot, weights.beta, model.bucket, weights.intercept
-        )
-        return RowAnswer(margin, probability, label, known, features - known) if taken else None
+        found = answer_row(self._at, length, json, plan.at)
+        return found if found[_KNOWN_FEATURES] >= 0 else None
 
 
 def warm_up() -> None:
     """Compile what is needed here, or load it from disk."""
-    context = Context(EncoderConfig(bits=1))
     model = empty_model(Origin("warm-up", bytes(16), "", "0/1"), "logistic", 1, 0)
-    plan = plan_of(model, context)
+    plan = plan_of(model, Context(EncoderConfig(bits=1)))
     for row, json in ((b'{"features":{"a":1}}', True), (b"a=1&b=c", False)):
-        OneRow().answer(model, plan, row, json)
+        OneRow().answer(plan, row, json)

@@ -60,6 +60,15 @@ class Service:
         """What is served of `model` now. Raises `NotFound`; `Busy` while the log is replayed."""
         return self._engine.published(model)
 
+    def now(self, model: str) -> tuple[Published, float]:
+        """What is served of `model` now, and `stale_s` of it. Raises as both do."""
+        engine = self._engine
+        desk = engine.common.board.desks.get(model)
+        published = None if desk is None else desk.published
+        if published is not None and engine.learns_alone:
+            return published, 0.0  # said without looking everything up: this is asked for every prediction
+        return self.published(model), self.stale_s(model)
+
     def context(self, model: str, labelled: bool) -> Context:
         """How to read a body for `model`; only labelled rows bring names into the log."""
         desk = self._engine.desk(model)

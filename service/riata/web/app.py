@@ -126,7 +126,7 @@ def hot_lines(observe: Observe, predict: Predict, settings: WebSettings) -> list
     found = []
     for prefix in ("", "/models/{model}"):
         found.append(HotLine("POST", f"{prefix}/observe", observe.soon, settings.body_bytes_max))
-        found += [HotLine(method, f"{prefix}/predict", predict.at_once) for method in ("GET", "POST")]
+        found += [HotLine(method, f"{prefix}/predict", predict.at_once, quick=predict.quick) for method in ("GET", "POST")]
     return found
 
 

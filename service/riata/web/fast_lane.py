@@ -19,7 +19,8 @@ from typing import Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from riata.base.errors import RiataError
-from riata.web.answers import STANDING_HEADERS, Answer
+from riata.web.again import Again, Quick, learn
+from riata.web.answers import JSON, STANDING_HEADERS, Answer
 from riata.web.body import Bodies
 from riata.web.busy_poll import BusyPoll
 from riata.web.gate import Caller, Gate
@@ -38,6 +39,7 @@ CLOSE_HEADER: Final = (b"connection", b"close")
 _CLOSE: Final = b"connection: close\r\n"
 _MODELS: Final = MODELS.encode()
 _STANDING: Final = b"".join(b"%b: %b\r\n" % pair for pair in STANDING_HEADERS)
+_FINE_END: Final = b"\r\n%b\r\n" % _STANDING  # behind the length of an answer without headers of its own
 
 
 class Verdict(Enum):
@@ -104,13 +106,15 @@ class HotLine:
     """One route of the fast lane. `template` is that of the ASGI route that answers what the handler does not take.
 
     The handler may raise errors of `riata.base.errors`, which are answered as on every route; it is given bodies of at most
-    `bytes_max`.
+    `bytes_max`. `quick`, of a line that has it, says for a request how rows of others with the same head are answered; None where
+    that is not known from the head.
     """
 
     method: str
     template: str
     handler: FastHandler
     bytes_max: int = INLINE_BYTES_MAX
+    quick: Callable[[FastRequest], Quick | None] | None = None
 
     @cached_property
     def route(self) -> tuple[str, str]:
@@ -146,6 +150,7 @@ class FastLane:
             (self._long if of_model else self._short)[line.method.encode(), path.encode()] = line
         self._standing: Headers | None = None
         self._openings: dict[tuple[int, bytes], bytes] = {}
+        self._fine = b""  # of them, that of a prediction
 
     def find(self, method: bytes, target: bytes, headers: Headers) -> FastRequest | None:
         """Return the request that a head begins, None where it goes the ASGI way."""
@@ -175,6 +180,33 @@ class FastLane:
             log.exception("the fast lane failed; the request goes the other way")
             return NOT_HERE
 
+    def learn(self, data: bytes, request: FastRequest, target: bytes, target_bytes_max: int) -> Again | None:
+        """Return what to remember of a request that was answered at once and was all that came; None where it is not usual."""
+        quick = None if request.line.quick is None else request.line.quick(request)
+        return None if quick is None else learn(data, request, quick, target, target_bytes_max)
+
+    def again(self, known: Again, data: bytes, caller: Caller, standing: Headers) -> bytes | None:
+        """Return the whole answer to what came where it is a known head with another row; None where the parser has to look."""
+        row = known.row(data)
+        request, gate = known.request, self.gate
+        if row is None or (gate is not None and not gate.stands(caller, request.key)):
+            return None
+        request.started = time.perf_counter()
+        try:
+            document = known.quick(row)
+        except Exception:
+            return None  # the other way meets it too, and says what it is
+        if document is None:
+            return None
+        refusal = None if gate is None else gate.rate(request.key)
+        if refusal is not None:
+            self.note(request, refusal.status)
+            return self.written(refusal, standing, False)
+        self.note(request, 200)
+        if standing is not self._standing:
+            return self.written(Answer(200, document), standing, False)
+        return b"%b%d%b%b" % (self._fine, len(document), _FINE_END, document)
+
     def awaits(self, request: FastRequest, caller: Caller) -> bool:
         """Say whether the body of a request is waited for here: not where the head is enough to refuse it."""
         if self._look_at(request, caller) is not None:
@@ -201,22 +233,25 @@ class FastLane:
         request.admitted = True
         return None
 
-    def note(self, request: FastRequest, answer: Answer) -> None:
+    def note(self, request: FastRequest, status: int) -> None:
         """Count an answered request."""
         line = request.line
-        self.meters.answered(line.method, line.template, answer.status, time.perf_counter() - request.started)
+        self.meters.answered(line.method, line.template, status, time.perf_counter() - request.started)
 
     def written(self, answer: Answer, standing: Headers, closing: bool) -> bytes:
         """Write an answer as uvicorn would: `standing` are the headers that it puts in front, a new list each second."""
         if standing is not self._standing:
             self._standing = standing
             self._openings.clear()
-        of_kind = (answer.status, answer.content_type)
-        opening = self._openings.get(of_kind)
-        if opening is None:
-            lines = b"".join(b"%b: %b\r\n" % pair for pair in standing)
-            opening = b"%b%bcontent-type: %b\r\ncontent-length: " % (STATUS_LINE[answer.status], lines, answer.content_type)
-            self._openings[of_kind] = opening
+            self._fine = self._opening(200, JSON)
+        opening = self._openings.get((answer.status, answer.content_type)) or self._opening(answer.status, answer.content_type)
         more = b"".join(b"%b: %b\r\n" % pair for pair in answer.headers) if answer.headers else b""
         end = _CLOSE if closing and CLOSE_HEADER not in answer.headers else b""
         return b"%b%d\r\n%b%b%b\r\n%b" % (opening, len(answer.body), more, _STANDING, end, answer.body)
+
+    def _opening(self, status: int, content_type: bytes) -> bytes:
+        """Write a head as far as it is the same for a second, and keep it as long."""
+        lines = b"".join(b"%b: %b\r\n" % pair for pair in self._standing or ())
+        opening = b"%b%bcontent-type: %b\r\ncontent-length: " % (STATUS_LINE[status], lines, content_type)
+        self._openings[status, content_type] = opening
+        return opening

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from riata.web.again import Again
 from riata.web.answers import Answer
 from riata.web.bounds import Front
 from riata.web.fast_lane import CLOSE_HEADER, NOT_HERE, FastLane, FastRequest, Verdict
@@ -21,6 +22,7 @@ from riata.web.heads import CODING_SEEN, NO_TRAILERS, UPGRADE_SEEN
 from riata.web.protocol import BoundedProtocol
 
 BODY_WAIT_S: Final = 1.0  # for a body that comes after its head; what takes longer goes to a route, which has a deadline for it
+OK: Final = 200
 AT_ONCE_MAX: Final = 16  # of one connection before others have their turn; further ones wait as pipelined requests do
 
 
@@ -59,6 +61,30 @@ class FastProtocol(BoundedProtocol):
         self.hot: FastRequest | None = None  # its head has come, and not all of its body
         self.stand_in: StandIn | None = None
         self.caller = Caller()
+        self.known: Again | None = None  # the head of the last request; None where it was not like this, or another has begun
+        self.begun = 0  # heads that began in what was received last
+        self.answered: FastRequest | None = None  # the last that was answered at once in it
+
+    def data_received(self, data: bytes) -> None:
+        """Answer a request whose head is known; have everything else parsed."""
+        known = self.known
+        if known is not None and not self.deaf:  # so nothing is under way, and the parser is between two requests
+            answer = self.fast.again(known, data, self.caller, self.server_state.default_headers)
+            if answer is not None:
+                self.server_state.total_requests += 1
+                self.deadline = self.loop.time() + self.bounds.idle_s
+                self.wire.write(answer)
+                self.fast.awake.stay(self.loop)
+                return
+        self.begun, self.answered = 0, None
+        super().data_received(data)
+        if self.answered is not None and self.begun == 1 and not (self.deaf or self.in_head or self.in_body):
+            self.known = self.fast.learn(data, self.answered, self.url, self.bounds.target_bytes_max)
+
+    def pause_writing(self) -> None:
+        """The client takes its time; what it sends meanwhile is parsed, and waits."""
+        self.known = None
+        super().pause_writing()
 
     def on_body(self, body: bytes) -> None:
         """Part of a body."""
@@ -90,6 +116,8 @@ class FastProtocol(BoundedProtocol):
             self.at_once += 1
             self.server_state.total_requests += 1
             self.deadline = self.loop.time() + self.bounds.idle_s
+            if answer.status == OK and self.stand_in is None:
+                self.answered = hot
             self._write(hot, answer, self._stand_aside())
         elif self.stand_in is None:
             self._stand_in(hot)
@@ -102,7 +130,7 @@ class FastProtocol(BoundedProtocol):
         if waiting.disconnected:
             self.stand_in = None
             self.fast.bodies.give_bytes(waiting.held)
-            self.fast.note(waiting.request, answer)
+            self.fast.note(waiting.request, answer.status)
             return
         waiting.response_started = True
         self._write(waiting.request, answer, self._stand_aside())
@@ -119,6 +147,8 @@ class FastProtocol(BoundedProtocol):
 
     def _open(self) -> None:
         """Begin a head; the scope of ASGI is made once it is known to be needed."""
+        self.known = None
+        self.begun += 1
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
@@ -213,6 +243,6 @@ class FastProtocol(BoundedProtocol):
         self.line.write(self.fast.written(answer, self.server_state.default_headers, closing))
         if closing:
             self.line.close()
-        self.fast.note(request, answer)
+        self.fast.note(request, answer.status)
         if not request.is_long:
             self.fast.awake.stay(self.loop)

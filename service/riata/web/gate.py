@@ -118,6 +118,22 @@ class Gate:
         except RiataError as error:
             return refused(error), None
 
+    def stands(self, caller: Caller, key: Key | None) -> bool:
+        """Say whether the key that a connection was last let through with would be found again, and has not expired."""
+        if self.file is None:
+            return True
+        if key is None or caller.key is not key or caller.ring is not self.file.ring:
+            return False
+        return key.expires_ms is None or self.clock.unix_ms() < key.expires_ms
+
+    def rate(self, key: Key | None) -> Answer | None:
+        """Count one more request of a key that is let through; returns the refusal where it is one too many."""
+        try:
+            self._count(key)
+        except RiataError as error:
+            return refused(error)
+        return None
+
     async def watch(self) -> None:
         """Look after the file until cancelled."""
         while self.file is not None:
@@ -144,15 +160,17 @@ class Gate:
         return None if self.file is None else header(scope, b"authorization")
 
     def _admit(self, route: tuple[str, str], model: str | None, key: Key | None, service: ServiceProtocol) -> Key | None:
-        id_, per_s = None, None
         if key is not None:
             self._require(key, model, SCOPE_OF.get(route), route, service)
-            id_, per_s = key.id, key.requests_per_s
+        self._count(key)
+        return key
+
+    def _count(self, key: Key | None) -> None:
+        id_, per_s = (None, None) if key is None else (key.id, key.requests_per_s)
         wait_s = self.buckets.take(id_, per_s, self.clock.monotonic_ms())
         if wait_s > 0.0:
             raise Busy("more requests a second than this key may send; Retry-After says when to go on", "too_many_requests",
                        wait_s)  # fmt: skip
-        return key
 
     def _key(self, authorization: bytes | None) -> Key | None:
         return None if self.file is None else self.file.ring.find(authorization, self.clock.unix_ms())

@@ -9,19 +9,17 @@ from functools import partial
 from typing import Final
 
 import msgspec
-import numpy as np
 from starlette.types import Receive, Scope
 
-from riata.base.arrays import I64
 from riata.base.errors import BadInput, TooLarge
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.explain import explain
 from riata.predict.name_book import NameBook
-from riata.predict.one_row import OneRow, plan_of
+from riata.predict.one_row import BYTES_MAX, OneRow, Plan, plan_of
 from riata.predict.scoring import score
-from riata.run.config import ModelConfig
 from riata.run.labels.remembered_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
+from riata.web.again import Quick
 from riata.web.answers import ARROW, JSON, Answer
 from riata.web.body import content_type, header, read_body
 from riata.web.fast_lane import NOT_HERE, FastRequest, Reply, Verdict
@@ -39,8 +37,7 @@ from riata.wire.parsed import Parsed, RowError
 OPTIONS: Final = ("explain", "min_seq", "remember")
 QUERY_OPTIONS: Final = tuple(f"_{name}" for name in OPTIONS)
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # a row takes the event loop 50 µs to write down, however short it is
-NO_PLAN: Final = (None, np.zeros(0, np.int64))
-PLANS_MAX: Final = 4096
+ENCODE: Final = msgspec.json.Encoder().encode
 JSON_TYPE: Final = JSON.decode()
 NamedRows = list[list[tuple[int, float, str]]]
 
@@ -74,7 +71,6 @@ class Predict:
 
     tools: Tools
     one_row: OneRow = field(default_factory=OneRow)
-    plans: dict[str, tuple[ModelConfig, I64]] = field(default_factory=dict)  # of the models that were asked about one row
 
     async def __call__(self, scope: Scope, receive: Receive) -> Answer:
         """Answer a GET from its query, a POST from its body. Raises errors of `riata.base.errors`."""
@@ -85,8 +81,8 @@ class Predict:
             features = [pair for pair in pairs if not pair[0].startswith("_")]
             question = read_question(check_options(options, QUERY_OPTIONS), "_")
             require_allowed(scope, question)
-            if question == PLAIN and (answer := self._one(model, scope["query_string"], json=False)) is not None:
-                return answer
+            if question == PLAIN and (document := self._one(model, False, scope["query_string"])) is not None:
+                return Answer(200, document)
             predicted = predict_query(features, question, await self._served(model, question))
             return write_answer(await self._remembered(model, predicted), JSON)
         question = read_question(read_options(scope["query_string"], OPTIONS), "")
@@ -95,8 +91,9 @@ class Predict:
         settings = self.tools.settings
         body = await read_body(scope, receive, settings.body_bytes_max, settings.body_deadline_s)
         kind, form = content_type(scope), wanted_form(header(scope, b"accept"))
-        if question == PLAIN and kind == JSON_TYPE and form == JSON and (answer := self._one(model, body, json=True)) is not None:
-            return answer
+        plain = question == PLAIN and kind == JSON_TYPE and form == JSON
+        if plain and (document := self._one(model, True, body)) is not None:
+            return Answer(200, document)
         if question.explain and form == ARROW:
             raise BadInput("explain: columns have no place for contributions; ask for JSON", "explained_in_columns")
         served = await self._served(model, question)
@@ -114,9 +111,9 @@ class Predict:
         """Answer in the fast lane: what neither waits for an event nor is kept, and is not to be explained."""
         model, query, body = request.model, request.query, request.body
         if request.line.method == "GET":
-            answer = self._one(model, query, json=False)
-            if answer is not None:
-                return answer
+            document = self._one(model, False, query)
+            if document is not None:
+                return Answer(200, document)
             pairs = query_pairs(query)
             if any(name.startswith("_") for name, _ in pairs):
                 return NOT_HERE
@@ -125,28 +122,33 @@ class Predict:
             return NOT_HERE
         kind = request.headers.get(b"content-type", b"").decode("latin-1")
         form = wanted_form(request.headers.get(b"accept"))
-        answer = self._one(model, body, json=True) if kind == JSON_TYPE and form == JSON else None
-        return answer or write_answer(predict_body(body, kind, PLAIN, self._now(model)), form)
+        document = self._one(model, True, body) if kind == JSON_TYPE and form == JSON else None
+        if document is not None:
+            return Answer(200, document)
+        return write_answer(predict_body(body, kind, PLAIN, self._now(model)), form)
 
-    def _one(self, model: str, row: bytes, json: bool) -> Answer | None:
-        """Answer one plain row without an array made for it; None where it has to go the general way."""
-        service = self.tools.service
-        published = service.published(model)
-        stale_s = service.stale_s(model)
-        config, plan = self.plans.get(model, NO_PLAN)
-        if config is not published.config:
-            plan = plan_of(published.model, service.context(model, labelled=False))
-            if len(self.plans) >= PLANS_MAX:
-                self.plans.clear()
-            self.plans[model] = published.config, plan
-        found = self.one_row.answer(published.model, plan, row, json)
+    def quick(self, request: FastRequest) -> Quick | None:
+        """Say how to answer rows that come under the head of `request`: as `_one` does, which takes no query but a plain one."""
+        if request.line.method == "GET":
+            return partial(self._one, request.model, False)
+        kind, form = request.headers.get(b"content-type"), wanted_form(request.headers.get(b"accept"))
+        if kind != JSON or form != JSON or request.query or self.tools.settings.body_bytes_max < BYTES_MAX:
+            return None
+        return partial(self._one, request.model, True)
+
+    def _one(self, model: str, json: bool, row: bytes) -> bytes | None:
+        """Write the answer to one plain row, without an array made for it; None where it has to go the general way."""
+        published, stale_s = self.tools.service.now(model)
+        plan: Plan | None = published.model.plan
+        if plan is None:
+            plan = plan_of(published.model, self.tools.service.context(model, labelled=False))
+        found = self.one_row.answer(plan, row, json)
         if found is None:
             return None
-        whole_labels = published.config.labels != "real"
-        source = source_document(published, self._age_s(published), stale_s)
         margin, probability, label, known, unknown = found
-        document = row_document((probability, margin, label, math.nan, known, unknown), whole_labels, source)
-        return Answer(200, msgspec.json.encode(document), JSON)
+        source = source_document(published, self._age_s(published), stale_s)
+        whole_labels = published.config.labels != "real"
+        return ENCODE(row_document((probability, margin, label, math.nan, known, unknown), whole_labels, source))
 
     def _age_s(self, published: Published) -> float:
         return max(0, self.tools.clock.monotonic_ms() - published.published_mono_ms) / 1000

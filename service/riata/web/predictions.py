@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +20,28 @@ FORMS: Final = {
 ANYTHING: Final = b"*/*"
 
 
+class SourceDocument(msgspec.Struct, frozen=True, gc=False):
+    """The model that answered, as it is written."""
+
+    name: str
+    version: int
+    seq: int
+    age_s: float
+    stale_s: float
+
+
+class RowDocument(msgspec.Struct, frozen=True, gc=False):
+    """The answer to one row, as it is written."""
+
+    probability: float | None
+    margin: float
+    label: float
+    std_error: float | None
+    known_features: int
+    unknown_features: int
+    model: SourceDocument
+
+
 @dataclass(frozen=True, slots=True)
 class Predicted:
     """Predictions, not written yet.
@@ -30,7 +52,7 @@ class Predicted:
     """
 
     scores: Scores
-    source: dict[str, Any]
+    source: SourceDocument
     whole_labels: bool
     single: bool
     explained: list[dict[str, Any]]
@@ -71,39 +93,42 @@ def columns(predicted: Predicted) -> bytes:
     ]
     if predicted.ids:
         made.append(texts("prediction_id", predicted.ids))
-    return write_stream(made, {"model": predicted.source})
+    return write_stream(made, {"model": msgspec.structs.asdict(predicted.source)})
 
 
-def documents(predicted: Predicted) -> list[dict[str, Any]]:
+def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
     """Write one document for each prediction."""
     scores = predicted.scores
     members = (scores.probability, scores.margin, scores.label, scores.std_error, scores.known, scores.unknown)
     rows = zip(*(column.tolist() for column in members), strict=True)
     answers = [row_document(row, predicted.whole_labels, predicted.source) for row in rows]
+    if not predicted.explained and not predicted.ids:
+        return answers
+    longer = [msgspec.structs.asdict(answer) for answer in answers]
     if predicted.explained:
-        for answer, explanation in zip(answers, predicted.explained, strict=True):
+        for answer, explanation in zip(longer, predicted.explained, strict=True):
             answer.update(explanation)
     if predicted.ids:
-        for answer, prediction_id in zip(answers, predicted.ids, strict=True):
+        for answer, prediction_id in zip(longer, predicted.ids, strict=True):
             answer["prediction_id"] = prediction_id
-    return answers
+    return longer
 
 
-def row_document(row: tuple[float, float, float, float, int, int], whole_labels: bool, source: dict[str, Any]) -> dict[str, Any]:
+def row_document(row: tuple[float, float, float, float, int, int], whole_labels: bool, source: SourceDocument) -> RowDocument:
     """Write the answer to one row: probability, margin, label, standard error, known and unknown features. NaN becomes null."""
     probability, margin, label, error, known, unknown = row
-    return {
-        "probability": None if math.isnan(probability) else probability,
-        "margin": margin,
-        "label": int(label) if whole_labels else label,
-        "std_error": None if math.isnan(error) else error,
-        "known_features": known,
-        "unknown_features": unknown,
-        "model": source,
-    }
+    return RowDocument(
+        None if probability != probability else probability,  # only NaN is not itself
+        margin,
+        int(label) if whole_labels else label,
+        None if error != error else error,
+        known,
+        unknown,
+        source,
+    )
 
 
-def source_document(published: Published, age_s: float, stale_s: float) -> dict[str, Any]:
+def source_document(published: Published, age_s: float, stale_s: float) -> SourceDocument:
     """Write which model answered."""
     model = published.model
-    return {"name": model.name, "version": published.version, "seq": model.seq, "age_s": age_s, "stale_s": stale_s}
+    return SourceDocument(model.origin.name, published.version, model.seq, age_s, stale_s)

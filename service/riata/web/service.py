@@ -35,6 +35,10 @@ class ServiceProtocol(Protocol):
         """Return what is served now."""
         ...
 
+    def now(self, model: str) -> tuple[Published, float]:
+        """Return what `published` and `stale_s` do, which raise as this does."""
+        ...
+
     def context(self, model: str, labelled: bool) -> Context:
         """Return what parsing needs to know."""
         ...

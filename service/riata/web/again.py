@@ -1,0 +1,89 @@
+"""A request whose head is the one before it once more: what was found out about that head need not be found out again.
+
+Theory of operation
+    A client says the same head with every request, but for the query of a GET and the length of a body. What the parser and the
+    checks behind it make of a head is decided by its bytes alone. So a connection remembers the bytes around the query, or around
+    the length, of a request that came by itself, was let through and was answered at once (`learn`). What comes next is compared
+    with them (`Again.row`): where nothing differs but the query, or the digits and the body that they count, it is that request
+    with another row. The query has to be in plain characters, which whoever answers it sees to: no space, so that it cannot hold
+    the end of a head, and no `#`, so that it is a query to its end.
+
+    Whatever is not exactly so - two requests at once, part of one, any other head - goes to the parser from its first byte, as
+    if nothing had been looked at. What may change without the head is asked for every time: the keys in force, an expiry, a rate,
+    the model that is served.
+"""
+
+from __future__ import annotations
+
+import hmac
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from riata.web.settings import INLINE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from riata.web.fast_lane import FastRequest
+
+Quick = Callable[[bytes], bytes | None]  # from a row to the document that is the answer to it
+HEAD_END: Final = b"\r\n\r\n"
+_LENGTH: Final = b"\r\ncontent-length: "
+_DIGITS_MAX: Final = 6
+_VERSION: Final = b" HTTP/1.1\r\n"
+
+
+class Again:
+    """What a connection remembers.
+
+    request : the one that was answered; what does not belong to the head is of no meaning
+    quick   : answers the row of such a request, or says None and has done nothing
+    before, behind : the bytes in front of what differs, and behind it
+    """
+
+    __slots__ = ("_before", "_begin", "_behind", "_is_query", "_same", "_size_max", "_tail", "quick", "request")
+
+    def __init__(self, request: FastRequest, quick: Quick, before: bytes, behind: bytes, size_max: int) -> None:
+        self.request = request
+        request.body = b""  # it may be long, and the connection lives long
+        self.quick = quick
+        self._before, self._begin = before, len(before)
+        self._behind, self._tail = behind, len(behind)
+        self._size_max = size_max
+        self._is_query = request.line.method == "GET"
+        # A connection may serve several callers: how long it takes must not tell one how much of another's key is the same.
+        self._same: Callable[[bytes, bytes], bool] = operator.eq if request.key is None else hmac.compare_digest
+
+    def row(self, data: bytes) -> bytes | None:
+        """Return the query, or the body, of a request that comes by itself and differs in nothing else; else None."""
+        size, begin, same = len(data), self._begin, self._same
+        if size > self._size_max or not same(data[:begin], self._before):
+            return None
+        if self._is_query:
+            stop = size - self._tail
+            return data[begin:stop] if stop >= begin and same(data[stop:], self._behind) else None
+        stop = data.find(b"\r", begin, begin + _DIGITS_MAX + 1)
+        row_at = stop + self._tail
+        if stop < 0 or not same(data[stop:row_at], self._behind) or data[begin:stop] != b"%d" % (size - row_at):
+            return None
+        return data[row_at:]
+
+
+def learn(data: bytes, request: FastRequest, quick: Quick, target: bytes, target_bytes_max: int) -> Again | None:
+    """Remember the head of a request that `data` began with and that ended with it; None where it is not of the usual form."""
+    method, body = request.line.method.encode(), request.body
+    start = method + b" " + target
+    head = data[: len(data) - len(body)]
+    if not head.startswith(start + _VERSION) or head.find(HEAD_END) != len(head) - len(HEAD_END):
+        return None
+    if method == b"GET":
+        stop = len(start)
+        begin = stop - len(request.query)
+        usual = not body and data[begin - 1 : begin] == b"?"
+        size_max = len(method) + 1 + target_bytes_max + len(data) - stop
+    else:
+        lower = head.lower()
+        begin = lower.find(_LENGTH) + len(_LENGTH)
+        stop = head.find(b"\r", begin)
+        usual = begin >= len(start) and lower.count(_LENGTH.rstrip()) == 1 and head[begin:stop] == b"%d" % len(body)
+        size_max = len(head) + INLINE_BYTES_MAX
+    return Again(request, quick, head[:begin], head[stop:], size_max) if usual else None

@@ -1,0 +1,455 @@
+"""A request whose head is the one before it is answered as if it had been parsed, or is parsed.
+
+Two connections hear the same; one of them forgets every head, so that everything goes through its parser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.server import ServerState
+
+from riata.base.clock import ManualClock
+from riata.predict import one_row
+from riata.web.again import Again, learn
+from riata.web.app import create_app
+from riata.web.bounds import Bounds, Front
+from riata.web.buckets import Buckets
+from riata.web.fast_lane import FastLane, FastRequest, HotLine
+from riata.web.fast_protocol import FastProtocol
+from riata.web.gate import Gate, KeysFile
+from riata.web.keys import Key, KeyEntry, digest_of, new_token, ring_of
+from riata.web.settings import WebSettings
+from riata.wire import parse
+from tests.web.fake_service import FakeService
+
+NOW_MS = 1_800_000_000_000
+READER, BRIEF, HASTY = (new_token(name) for name in ("reader", "brief", "hasty"))
+ENTRIES = [
+    KeyEntry("reader", digest_of(READER), ["predict"], "*"),
+    KeyEntry("brief", digest_of(BRIEF), ["predict"], "*", expires=datetime.fromtimestamp(NOW_MS / 1000 + 30, UTC)),
+    KeyEntry("hasty", digest_of(HASTY), ["predict"], "*", requests_per_s=1.0),
+]
+
+
+class Wire:
+    """A transport, and its socket, that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.write = self.heard.append
+        self.over = False
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self if name == "socket" else default
+
+    def fileno(self) -> int:
+        return 9
+
+    def getsockname(self) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+    getpeername = getsockname
+
+    def is_closing(self) -> bool:
+        return self.over
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write_eof(self) -> None:
+        self.heard.append(b"<eof>")
+
+    def close(self) -> None:
+        self.over = True
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        """Whoever hands over data sees to it."""
+
+    resume_reading = pause_reading
+
+
+class Forgetful(FastLane):
+    """Has every request parsed."""
+
+    def learn(self, data: bytes, request: FastRequest, target: bytes, target_bytes_max: int) -> Again | None:  # noqa: ARG002
+        return None
+
+
+@dataclass
+class Connection:
+    """One connection of one application."""
+
+    app: FastAPI
+    service: FakeService
+    bounds: Bounds
+    again: int = 0
+
+    def __post_init__(self) -> None:
+        lane: FastLane = self.app.state.fast_lane
+        config = uvicorn.Config(self.app, ws="none", lifespan="off", log_config=None)
+        config.load()
+        self.state, self.wire = ServerState(), Wire()
+        self.state.default_headers = [(b"date", b"today")]
+        self.protocol = FastProtocol(Front(self.bounds), lane, config=config, server_state=self.state, app_state={})
+        self.protocol.connection_made(cast(asyncio.Transport, self.wire))
+
+    async def say(self, *parts: bytes) -> bytes:
+        """Hand over what a client sends, and return what it hears."""
+        for part in parts:
+            known, before = self.protocol.known, len(self.wire.heard)
+            self.protocol.data_received(part)
+            self.again += known is not None and self.protocol.known is known and len(self.wire.heard) > before
+        at = self.protocol
+        waits = at.in_head or at.in_body or at.flow.write_paused  # for more to come, or for the client to take what is written
+        while self.state.tasks and not waits:
+            await asyncio.wait(self.state.tasks, timeout=5)
+            await asyncio.sleep(0)
+        heard = b"".join(self.wire.heard)
+        self.wire.heard.clear()
+        return heard
+
+    async def leave(self) -> None:
+        self.protocol.connection_lost(None)
+        if self.state.tasks:
+            await asyncio.wait(self.state.tasks, timeout=5)
+
+
+class Both:
+    """The two connections, each to an application of its own."""
+
+    def __init__(self, keyed: bool = False, bounds: Bounds | None = None) -> None:
+        self.file = KeysFile(Path("/nowhere"), ring_of(ENTRIES))
+        self.bounds = bounds or Bounds()
+        self.ends: list[Connection] = []
+        self.houses = [self._house(keyed) for _ in range(2)]
+        self.houses[1][0].state.fast_lane.__class__ = Forgetful
+
+    def _house(self, keyed: bool) -> tuple[FastAPI, FakeService]:
+        service = FakeService(ManualClock(NOW_MS))
+        service.all["default"].weights = {slot: slot % 7 - 3.5 for slot in range(0, 2**22, 9999)}
+        service.all["default"].learnt = 7
+        gate = Gate(service.clock, self.file, Buckets(1e6, 1e6)) if keyed else None
+        return create_app(service, service, WebSettings(), service.clock, gate=gate), service
+
+    async def connect(self) -> None:
+        """Leave, where there are connections, and open new ones."""
+        for end in self.ends:
+            await end.leave()
+        self.ends = [Connection(app, service, self.bounds) for app, service in self.houses]
+
+    async def same(self, *parts: bytes) -> bytes:
+        """Say the same to both; return what they answer, which has to be the same."""
+        first, second = [await end.say(*parts) for end in self.ends]
+        assert first == second, parts
+        states = [(end.protocol.deaf, end.protocol.in_head, end.protocol.in_body, end.wire.over) for end in self.ends]
+        assert states[0] == states[1]
+        return first
+
+    @property
+    def again(self) -> int:
+        """How many were answered without parsing."""
+        assert self.ends[1].again == 0
+        return self.ends[0].again
+
+
+def get(query: bytes, *headers: bytes, path: bytes = b"/predict") -> bytes:
+    return b"\r\n".join([b"GET " + path + b"?" + query + b" HTTP/1.1", b"Host: t", *headers, b"", b""])
+
+
+def post(body: bytes, *headers: bytes, length: bytes | None = None, path: bytes = b"/predict") -> bytes:
+    said = b"%d" % len(body) if length is None else length
+    head = [b"POST " + path + b" HTTP/1.1", b"Host: t", b"Content-Length: " + said, b"Content-Type: application/json", *headers]
+    return b"\r\n".join([*head, b"", body])
+
+
+def bearer(token: str) -> bytes:
+    return b"Authorization: Bearer " + token.encode()
+
+
+def run(act: Callable[[Both], Awaitable[None]], **named: Any) -> None:
+    parse.warm_up()
+    one_row.warm_up()
+
+    async def whole() -> None:
+        both = Both(**named)
+        await both.connect()
+        await act(both)
+        await both.connect()
+
+    asyncio.run(whole())
+
+
+def status(heard: bytes) -> int:
+    return int(heard.split(b" ", 2)[1]) if heard else 0
+
+
+A, B = b'{"features":{"a":1}}', b'{"features":{"bb":2.5,"c":-1}}'
+# What comes after a request of the same client, with the status, and whether its head is known by then.
+QUERIES: list[tuple[bytes, int, bool]] = [
+    (get(b"b=2"), 200, True),
+    (get(b""), 200, True),
+    (get(b"a=1&b=x&c=-2.5e3&d=~"), 200, True),
+    (get(b"a=%41"), 200, False),
+    (get(b"a=1+2"), 200, False),
+    (get(b"a=1#b"), 200, False),
+    (get(b"a=1&_explain=true"), 200, False),
+    (get(b"a=1&a=2"), 422, False),
+    (get(b"a=\xe4"), 400, False),
+    (get(b"a=b c"), 400, False),
+    (get(b"a=1\r\n"), 400, False),
+    (get(b"a=1", b"X: y"), 200, False),
+    (get(b"a=1", path=b"/models/default/predict"), 200, False),
+    (get(b"a=1", path=b"/models/nobody/predict"), 404, False),
+    (get(b"a=1") + get(b"b=1"), 200, False),
+    (get(b"a=1 HTTP/1.1\r\nHost: u\r\n\r\nGET /predict?b=1"), 200, False),
+    (get(b"a=1").replace(b"1.1", b"1.0"), 200, False),
+    (get(b"a=1").replace(b"GET", b"PUT"), 405, False),
+    (get(b"a=1").replace(b"Host: t", b"host: t"), 200, False),
+    (get(b"a=1")[:-2], 0, False),
+    (b"\r\n" + get(b"a=1"), 200, False),
+    (post(A), 200, False),
+]  # fmt: skip
+BODIES: list[tuple[bytes, int, bool]] = [
+    (post(B), 200, True),
+    (post(A), 200, True),
+    (post(b'{"features":{' + b",".join(b'"f%d":1' % k for k in range(99)) + b"}}"), 200, True),
+    (post(b'{"features":{"a":"b"}}'), 200, True),
+    (post(b'{"features":{"a":"\xc3\xa4"}}'), 200, False),
+    (post(b"{"), 400, False),
+    (post(b""), 400, False),
+    (post(b"[" + A + b"]"), 200, False),
+    (post(b'{"features":{"a":1,"a":2}}'), 422, False),
+    (post(A, length=b"020"), 200, False),
+    (post(A, length=b"+20"), 400, False),
+    (post(A, length=b"19"), 400, False),
+    (post(A, length=b"21"), 0, False),
+    (post(A, length=b"20 "), 200, False),
+    (post(A, length=b"20\r\nX: y"), 200, False),
+    (post(A, length=b"20\r\nContent-Length: 20"), 400, False),
+    (post(A, b"Content-Encoding: gzip"), 415, False),
+    (post(A, b"Accept: application/x-ndjson"), 200, False),
+    (post(A, path=b"/predict?explain=true"), 200, False),
+    (post(A) + post(B), 200, False),
+    (post(A).replace(b"json", b"jsox"), 415, False),
+    (get(b"a=1"), 200, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "cases"), [(get(b"a=1"), QUERIES), (post(A), BODIES)], ids=["query", "body"])
+def test_what_follows_a_request_is_answered_as_if_it_came_first(first: bytes, cases: list[tuple[bytes, int, bool]]) -> None:
+    async def act(both: Both) -> None:
+        for following, expected, known in cases:
+            await both.connect()
+            assert status(await both.same(first)) == 200
+            heard = await both.same(following)
+            assert status(heard) == expected, (following, heard)
+            assert both.again == known, following
+            await both.same(first)
+
+    run(act)
+
+
+def test_a_head_is_known_from_the_second_request_to_the_last() -> None:
+    async def act(both: Both) -> None:
+        for k in range(5):
+            heard = await both.same(post(b'{"features":{"a":%d}}' % 10**k))
+            assert heard.count(b"HTTP/1.1 200 ") == 1
+        assert both.again == 4
+        await both.same(get(b"a=1"))
+        await both.same(get(b"a=2"))
+        assert both.again == 5
+
+    run(act)
+
+
+def test_what_comes_in_parts_is_parsed_and_what_comes_after_it_is_known() -> None:
+    async def act(both: Both) -> None:
+        whole = post(B)
+        for cut in (1, 30, whole.index(b"\r\n\r\n") + 4, len(whole) - 1):
+            await both.same(post(A))
+            await both.same(post(A))
+            before = both.again
+            assert status(await both.same(whole[:cut], whole[cut:])) == 200
+            assert both.again == before
+
+    run(act)
+
+
+def test_requests_that_come_together_are_all_answered() -> None:
+    async def act(both: Both) -> None:
+        await both.same(get(b"a=1"))
+        heard = await both.same(get(b"a=2") + get(b"a=3") + get(b"a=4"))
+        assert heard.count(b"HTTP/1.1 200 ") == 3
+        assert both.again == 0
+
+    run(act)
+
+
+def test_a_connection_that_is_on_its_way_out_hears_nothing_more() -> None:
+    async def act(both: Both) -> None:
+        await both.same(get(b"a=1"))
+        for end in both.ends:
+            end.protocol.shutdown()
+        assert await both.same(get(b"a=2")) == b""
+        assert both.again == 0
+
+    run(act)
+
+
+def test_a_client_that_takes_no_answers_is_not_given_more_of_them() -> None:
+    async def act(both: Both) -> None:
+        await both.same(get(b"a=1"))
+        for end in both.ends:
+            end.protocol.pause_writing()
+        await both.same(get(b"a=2"))
+        assert both.again == 0
+        for end in both.ends:
+            end.protocol.resume_writing()
+        assert status(await both.same(get(b"a=3"))) == 200
+
+    run(act)
+
+
+def test_a_target_is_no_longer_than_the_bound() -> None:
+    async def act(both: Both) -> None:
+        await both.same(get(b"a=1"))
+        assert status(await both.same(get(b"a=" + b"x" * 29))) == 200
+        assert both.again == 1
+        assert status(await both.same(get(b"a=" + b"x" * 30))) == 414
+
+    run(act, bounds=Bounds(target_bytes_max=len(b"/predict?a=") + 29))
+
+
+def test_a_model_that_is_gone_or_too_old_or_newer_is_seen() -> None:
+    async def act(both: Both) -> None:
+        first = await both.same(get(b"a=1"))
+        for end in both.ends:
+            end.service.all["default"].learnt = 8
+        second = await both.same(get(b"a=1"))
+        assert b'"seq":7,' in first
+        assert b'"seq":8,' in second
+        assert both.again == 1
+        for end in both.ends:
+            end.service.stale = 9999.0
+        assert status(await both.same(get(b"a=1"))) == 503
+        for end in both.ends:
+            end.service.stale = 0.0
+            del end.service.all["default"]
+        assert status(await both.same(get(b"a=1"))) == 404
+
+    run(act)
+
+
+def test_keys_that_are_in_force_are_asked_for_every_time() -> None:
+    async def act(both: Both) -> None:
+        for token, expected, known in ((BRIEF, 200, 0), (BRIEF, 200, 1), (READER, 200, 1), (READER, 200, 2)):
+            assert status(await both.same(get(b"a=1", bearer(token)))) == expected
+            assert both.again == known
+        wrong = bearer(READER)[:-1] + (b"?" if READER[-1] != "?" else b"!")
+        for header in (wrong, b"X: y"):
+            assert status(await both.same(get(b"a=1", header))) == 401
+        for token, expected in ((BRIEF, 200), (BRIEF, 200)):
+            assert status(await both.same(post(A, bearer(token)))) == expected
+        for end in both.ends:
+            end.service.clock.now_ms += 60_000
+        assert status(await both.same(post(A, bearer(BRIEF)))) == 401
+        assert [status(await both.same(post(A, bearer(READER)))) for _ in range(2)] == [200, 200]
+        both.file.ring = ring_of(ENTRIES)
+        known = both.again
+        assert [status(await both.same(post(A, bearer(READER)))) for _ in range(2)] == [200, 200]
+        assert both.again == known + 1
+        both.file.ring = ring_of(ENTRIES[1:])
+        assert status(await both.same(post(A, bearer(READER)))) == 401
+
+    run(act, keyed=True)
+
+
+def test_rates_are_counted_every_time() -> None:
+    async def act(both: Both) -> None:
+        asked = [get(b"a=%d" % k, bearer(HASTY)) for k in range(4)]
+        assert [status(await both.same(request)) for request in asked] == [200, 200, 429, 429]
+        assert both.again == 3
+        for end in both.ends:
+            end.service.clock.now_ms += 1000
+        assert status(await both.same(asked[0])) == 200
+
+    run(act, keyed=True)
+
+
+def test_what_is_counted_is_the_same() -> None:
+    async def act(both: Both) -> None:
+        for request in (get(b"a=1"), get(b"a=2"), get(b"a=2"), post(A), post(B), get(b"a=1&a=2"), get(b"a=1&_explain=true")):
+            await both.same(request)
+        texts = [end.app.state.meters.text() for end in both.ends]
+        wanted = re.compile(rb"^riata_requests_total.*|^riata_request_duration_seconds_count.*", re.MULTILINE)
+        assert wanted.findall(texts[0]) == wanted.findall(texts[1]) != []
+        assert [end.state.total_requests for end in both.ends] == [7, 7]
+
+    run(act)
+
+
+def test_changed_bytes_are_met_by_the_parser() -> None:
+    draw = random.Random(5)
+    put = [b"", b"\r", b"\n", b"\r\n", b" ", b"#", b"%", b"?", b"&", b"=", b"\x00", b"\xff", b":", b"0", b"HTTP/1.1", b"\r\n\r\n"]
+
+    async def act(both: Both) -> None:
+        for _ in range(400):
+            await both.connect()
+            first = draw.choice([get(b"a=1&bc=2"), post(A), post(B, b"X-Y: z")])
+            await both.same(first)
+            at = draw.randrange(len(first))
+            await both.same(first[:at] + draw.choice(put) + first[at + draw.choice([0, 1, 1, 5]) :])
+            await both.same(first)
+            await both.same(first)
+
+    run(act)
+
+
+LINES = {b"GET": HotLine("GET", "/predict", lambda *_: None), b"POST": HotLine("POST", "/predict", lambda *_: None)}  # type: ignore[arg-type]
+
+
+def learnt(data: bytes, body: bytes = b"", target: bytes = b"/predict?a=1", key: Key | None = None) -> Again | None:
+    line = LINES[data.lstrip().split(b" ")[0]]
+    request = FastRequest(line, "default", target.partition(b"?")[2], [], 0.0, body=body, key=key)
+    return learn(data, request, lambda _row: b"", target, 100)
+
+
+def test_only_the_usual_form_is_remembered() -> None:
+    assert learnt(get(b"a=1")) is not None
+    assert learnt(b"\r\n" + get(b"a=1")) is None
+    assert learnt(get(b"a=1") + b"\r\n") is None
+    assert learnt(get(b"a=1") + get(b"a=1")) is None
+    assert learnt(get(b"a=1").replace(b"?a=1", b""), target=b"/predict") is None
+    assert learnt(post(A), A, b"/predict") is not None
+    assert learnt(post(A, length=b"020"), A, b"/predict") is None
+    assert learnt(post(A).replace(b"h: ", b"h:"), A, b"/predict") is None
+    assert learnt(post(A).replace(b"h: ", b"h:  "), A, b"/predict") is None
+    assert learnt(post(A, b"Content-Length: 20"), A, b"/predict") is None
+    assert learnt(post(A) + b"\r\n", A, b"/predict") is None
+
+
+def test_rows_are_cut_out_of_what_came() -> None:
+    known, bodies = learnt(get(b"a=1")), learnt(post(A), A, b"/predict")
+    assert known is not None
+    assert bodies is not None
+    assert [known.row(get(query)) for query in (b"", b"b=2", b"x" * 91, b"x" * 92)] == [b"", b"b=2", b"x" * 91, None]
+    assert known.row(get(b"a=1")[:-1]) is None
+    assert known.row(b"GET /predict?") is None
+    assert known.row(b"") is None
+    assert [bodies.row(post(body)) for body in (A, B, b"", b" " * 65_000)] == [A, B, b"", b" " * 65_000]
+    assert bodies.row(post(b" " * 66_000)) is None
+    assert bodies.row(post(A)[:-1]) is None
+    assert bodies.row(post(A) + b" ") is None
