@@ -146,11 +146,6 @@ class Engine:
         return self.learning is not None
 
     @property
-    def learns_alone(self) -> bool:
-        """Whether this process learns on a store that is its own, so that what it serves is the newest there is."""
-        return self.learning is not None and self.candidate is None
-
-    @property
     def owner(self) -> Owner:
         """The token of this process. Raises as `led` does."""
         return self.led("this").owner

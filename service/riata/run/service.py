@@ -65,8 +65,8 @@ class Service:
         engine = self._engine
         desk = engine.common.board.desks.get(model)
         published = None if desk is None else desk.published
-        if published is not None and engine.learns_alone:
-            return published, 0.0  # said without looking everything up: this is asked for every prediction
+        if published is not None and engine.learning is not None and engine.candidate is None:
+            return published, 0.0  # who learns alone has the newest; said by the shortest way, since every prediction asks
         return self.published(model), self.stale_s(model)
 
     def context(self, model: str, labelled: bool) -> Context:
