@@ -299,7 +299,7 @@ def test_a_model_that_could_not_be_dropped_is_learnt_on() -> None:
 def test_a_model_that_no_writer_takes_up_is_in_the_log_and_that_is_said() -> None:
     async def work() -> None:
         store = SharedMemoryStore()
-        async with running(store, "web", observe_timeout_ms=200) as web:
+        async with running(store, "web", observe_timeout_ms=1000) as web:
             await until(lambda: web.engine.started)
             with pytest.raises(Busy, match="not taken it up yet"):
                 await web.admin.put_model("m", {"encoder": {"bits": 12}})

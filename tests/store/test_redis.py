@@ -278,9 +278,9 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_the_next_one(server: Red
     store.create("m", LINEAGE)
     store.append([observe("m", one_row(1))])
     with Proxy(server.port) as proxy:
-        other = open_redis(proxy.url_of(), RedisSettings(timeout_ms=400))
+        other = open_redis(proxy.url_of(), RedisSettings(timeout_ms=1600))
         assert other.head("m").seq == 1
-        proxy.delay_s = 0.15  # longer than an attempt
+        proxy.delay_s = 0.6  # longer than an attempt
         with pytest.raises(Unavailable) as error:
             other.models()
         assert (error.value.code, error.value.outcome) == ("store_unreachable", "not_accepted")
@@ -294,7 +294,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_the_next_one(server: Red
 def test_a_commit_executed_after_its_sender_gave_up_is_fenced_off(server: RedisServer, store: RedisStore) -> None:
     head = store.create("m", LINEAGE)
     with Proxy(server.port) as proxy:
-        zombie = open_redis(proxy.url_of(), RedisSettings(timeout_ms=200))
+        zombie = open_redis(proxy.url_of(), RedisSettings(timeout_ms=1500))
         old = own(zombie, b"1" * 16)
         assert zombie.stage(old, "m", 1, 0, b"old")
         proxy.hold_requests = True
@@ -465,7 +465,7 @@ def test_who_is_forgotten_begins_anew_but_never_sends_twice(server: RedisServer,
 
 def test_a_paused_server_is_unreachable_and_then_goes_on(server: RedisServer, store: RedisStore) -> None:
     store.create("m", LINEAGE)
-    other = open_redis(server.url, RedisSettings(timeout_ms=200))
+    other = open_redis(server.url, RedisSettings(timeout_ms=1500))
     batch = batch_of([[(5, 1.0)]], [1.0])
     other.append([observe("m", batch)])
     server.pause()
@@ -482,7 +482,7 @@ def test_a_paused_server_is_unreachable_and_then_goes_on(server: RedisServer, st
 
 def test_a_server_that_is_not_there_has_surely_accepted_nothing(tmp_path: Path) -> None:
     with RedisServer(tmp_path) as gone:
-        opened = open_redis(gone.url, RedisSettings(timeout_ms=100))
+        opened = open_redis(gone.url, RedisSettings(timeout_ms=1500))
         opened.create("m", LINEAGE)
         opened.append([observe("m", one_row(1))])
         gone.kill()

@@ -117,7 +117,7 @@ def test_an_error_that_passes_is_waited_out(error: str) -> None:
 @pytest.mark.parametrize("error", PASSING)
 def test_an_error_that_does_not_pass_in_time_leaves_nothing_unknown(error: str) -> None:
     with Scripted(f"-{error} later\r\n".encode()) as fake:
-        store = open_redis(fake.url, RedisSettings(timeout_ms=100))
+        store = open_redis(fake.url, RedisSettings(timeout_ms=600))
         with pytest.raises(Unavailable, match=error.partition(" ")[0]) as raised:
             mark(store)
         assert (raised.value.code, raised.value.outcome) == ("store_unreachable", "not_accepted")
@@ -194,7 +194,7 @@ def test_a_call_is_one_attempt_on_a_connection_that_asks_for_nothing_else(loss: 
         link = Link(read_url(fake.url), Credentials())
         for calls in range(1, 4):
             with pytest.raises(Lost):
-                link.script("holder", [b"k"], [], 200)
+                link.script("holder", [b"k"], [], 1000)
             assert fake.heard == [b"INFO", b"EVALSHA"] * calls
         link.close()
 
