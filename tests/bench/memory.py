@@ -4,9 +4,9 @@ in a replica that only serves them.
 Figures are the anonymous resident memory of the process (RssAnon), which counts what was written and not the files it reads.
 
 - At rest: a model that has learnt nothing beyond what a service without it takes.
-- A non-zero weight: one model under a growing number of them; the slope, in the process that learns, and in a replica, which is
-  a process of its own that follows the first over a Redis. Beside it, what is served as it says itself (slots, weights and the
-  index over them).
+- A non-zero weight: one model under a growing number of them; the slope in the process that learns, and what the largest takes
+  of a replica, which is a process of its own that follows the first over a Redis. Beside it, what is served as the service says
+  itself (slots, weights and the index over them).
 - A thousand models of the default configuration (tables of 2^22 slots), each with a hundred rows learnt: memory, how long a new
   start takes, what a prediction and a single row take beside one model; and what they take of a replica.
 
@@ -62,10 +62,18 @@ class Found:
     many: dict[int, tuple[int, float, float, float, float]] = field(default_factory=dict)
     copies: dict[int, int] = field(default_factory=dict)  # models, memory of a replica of them
 
-    def a_weight(self, of: int) -> float:
-        """Bytes for one more non-zero weight, of the process that learns (1) or of a replica (2)."""
-        columns = np.array(self.weights, dtype=np.float64).T
-        return float(np.polyfit(columns[0], columns[of], 1)[0])
+    @property
+    def a_weight(self) -> float:
+        """Bytes for one more non-zero weight of the process that learns."""
+        count, taken, _ = np.array(self.weights, dtype=np.float64).T
+        return float(np.polyfit(count, taken, 1)[0])
+
+    @property
+    def a_copied_weight(self) -> float:
+        """Bytes of a replica for a non-zero weight of the largest model, over a replica of nothing."""
+        few, less = min(self.copies.items())
+        count, _, taken = self.weights[-1]
+        return (taken - (less - few * self.a_copy)) / count
 
     @property
     def a_copy(self) -> float:
@@ -191,12 +199,11 @@ def page(found: Found, options: Any) -> None:
     many = "## Many models\n\n" + report.table(heads, rows)
     rows = [[f"{count:,}", f"{taken / MIB:,.0f}"] for count, taken in sorted(found.copies.items())]
     copies = report.table(["small models", "MiB of a replica"], rows)
-    learnt, served = found.a_weight(1), found.a_weight(2)
     rest = (
         f"A model takes **{found.at_rest / 1024:,.0f} KiB** at rest, a small one **{found.a_copy / 1024:,.0f} KiB** of a "
-        f"replica. One more non-zero weight takes **{learnt:.0f} bytes** where it is learnt and **{served:.0f} bytes** in a "
-        f"replica, of which {found.served:.0f} are what is served; the others are its name, and what an edition took while it "
-        f"came. The service before any event takes {found.base / MIB:,.0f} MiB."
+        f"replica. One more non-zero weight takes **{found.a_weight:.0f} bytes** where it is learnt; in a replica, each of the "
+        f"largest model takes **{found.a_copied_weight:.0f} bytes**, of which {found.served:.0f} are what is served; the others are "
+        f"its name, and what an edition took while it came, which is kept for the next one. The service before any event takes {found.base / MIB:,.0f} MiB."
     )
     contest.report_page(
         "memory", "Memory", (__doc__ or "").split("\n", 2)[2], [], [weights, many, copies], [rest, WHY],
