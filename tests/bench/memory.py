@@ -202,8 +202,9 @@ def page(found: Found, options: Any) -> None:
     rest = (
         f"A model takes **{found.at_rest / 1024:,.0f} KiB** at rest, a small one **{found.a_copy / 1024:,.0f} KiB** of a "
         f"replica. One more non-zero weight takes **{found.a_weight:.0f} bytes** where it is learnt; in a replica, each of the "
-        f"largest model takes **{found.a_copied_weight:.0f} bytes**, of which {found.served:.0f} are what is served; the others are "
-        f"its name, and what an edition took while it came, which is kept for the next one. The service before any event takes {found.base / MIB:,.0f} MiB."
+        f"largest model takes **{found.a_copied_weight:.0f} bytes**, of which {found.served:.0f} are what is served; the others "
+        "are its name, and what an edition took while it came, which is kept for the next one. The service before any event "
+        f"takes {found.base / MIB:,.0f} MiB."
     )
     contest.report_page(
         "memory", "Memory", (__doc__ or "").split("\n", 2)[2], [], [weights, many, copies], [rest, WHY],
