@@ -39,7 +39,7 @@ class SqliteSettings:
     ballast_bytes: int = 64 * 2**20
     reserve_bytes: int = 64 * 2**20
     dedupe_events: int = DEDUPE_EVENTS
-    wal_bytes_max: int = 32 * 2**20
+    wal_bytes_max: int = 8 * 2**20  # the pages are still in the processor's cache, and nobody waits long for a fold
 
 
 def open_sqlite(directory: Path, settings: SqliteSettings | None = None) -> SqliteStore:
