@@ -10,9 +10,9 @@ def _is_mark(c: int, form: int) -> bool:
 
 
 def mark_row(data: bytes, p: int, stop: int, form: int) -> list[int]:
-    """Positions up to the first newline; or, in whole blocks of 64 bytes, up to `stop`."""
+    """Positions up to the first newline; or, in whole blocks of 64 bytes, as far as the one that holds `stop`."""
     found = []
-    while p < stop:
+    while p <= stop:
         for at in range(p, p + 64):
             if _is_mark(data[at], form):
                 found.append(at)

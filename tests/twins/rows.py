@@ -84,9 +84,12 @@ def finish_row(records: list[Record], l2: bool) -> tuple[int, list[int], list[fl
     return code, hashes, values
 
 
-def rank_keys(keys: list[int]) -> tuple[bool, list[int]]:
-    """Whether all keys differ, and how many are below each."""
-    return len(set(keys)) == len(keys), [sum(other < key for other in keys) for key in keys]
+def fill_buckets(fingerprints: list[int], shift: int, buckets: int, room: int) -> tuple[list[list[int]], list[int]] | None:
+    """The keys of each bucket, in the order they came, and how many keys are below each; None where one has too many."""
+    keys = [fingerprint >> 32 for fingerprint in fingerprints]
+    held = [[key for key in keys if key >> shift == bucket] for bucket in range(buckets)]
+    below = [sum(key >> shift < bucket for key in keys) for bucket in range(buckets)]
+    return None if any(len(bucket) > room for bucket in held) else (held, below)
 
 
 def place_row(records: list[Record]) -> tuple[list[int], list[float]] | None:
@@ -95,6 +98,11 @@ def place_row(records: list[Record]) -> tuple[list[int], list[float]] | None:
         return None
     code, hashes, values = sum_row(records)
     return (hashes, values) if code == OK else None
+
+
+def settle(words: list[tuple[int, int]], prefix: tuple[int, int]) -> list[tuple[int, int, int, int]]:
+    """Spans of words that begin and end where it says, all under one prefix."""
+    return [(*prefix, *word) for word in words]
 
 
 def list_new(records: list[Record], seen: set[int]) -> list[int]:

@@ -10,12 +10,13 @@ import pytest
 from riata.base.arrays import U8
 from riata.wire.encoder import EncoderConfig
 from riata.wire.finish import place_row
-from riata.wire.marks import JSON, PADDING, SVMLIGHT, VW, line_ends, mark_row
+from riata.wire.marks import FRONT, JSON, PADDING, SVMLIGHT, VW, line_ends, mark_row
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, parse_examples
 from riata.wire.plain_numbers import any_number
 from riata.wire.rows import PLAIN, Row, make_row, make_sink
-from riata.wire.sorting import RANKED_MAX, rank_keys
+from riata.wire.sorting import BUCKET_KEYS, BUCKETED_MAX, BUCKETS_MAX, fill_buckets
+from riata.wire.tokens import settle, vw_tokens
 from riata.wire.usual_lines import LEFT, usual_svmlight, usual_vw
 from riata.wire.vw_text import read_any
 from tests.twins import marks as marks_twin
@@ -110,6 +111,44 @@ def test_lines_of_vw_text_that_are_taken_come_out_the_same() -> None:
     assert left > 500
 
 
+def some_words(rng: random.Random) -> bytes:
+    """A line of words parted by single spaces, nearly always."""
+    words = []
+    for _ in range(rng.choice((0, 1, 7, 8, 9, 40, 90))):
+        name = rng.choice("abcdefgh") * rng.choice((1, 2, 7, 8, 9, 15, 16, 17, 40))
+        value = repr(round(rng.gauss(0, 10 ** rng.randrange(-3, 5)), rng.randrange(12)))
+        odd = ("-0", "0", "1.", ".5", "01", "-.5", "1e3", "", "--1", "1-")
+        value = rng.choice((value, value, value, "1", *odd[: rng.choice((2, 10))]))
+        words.append(name + rng.choice(("", f"{rng.randrange(99)}")) + rng.choice(("", f":{value}", f":{value}")))
+    line = f"1 |{rng.choice(('', 'ns', 'a_long_namespace'))} {' '.join(words)}{rng.choice(('', '', ' ', '  '))}".encode()
+    if rng.random() < 0.3:
+        at = rng.randrange(3, len(line))
+        line = line[:at] + rng.choice(_PIECES) + line[at:]
+    return line
+
+
+def test_lines_of_words_that_are_taken_eight_at_a_time_come_out_the_same() -> None:
+    rng, rules, taken, left = random.Random(8), rules_of(labelled=False), 0, 0
+    row = make_row(400)
+    row.position[:], row.named[:] = 0xFFFFFFFF, 0xFFFFFFFF  # nothing that was left there is followed
+    for number in range(6000):
+        line = some_words(rng) if number % 3 else some_line(rng)
+        data, bar = padded(bytes(FRONT) + line)[FRONT:], line.index(b"|")
+        n = vw_tokens(data, bar, len(line), row, VW, rules.key)
+        if n < 0:
+            left += 1
+            continue
+        taken += 1
+        settle(row)
+        assert shown(line, row, n) == twin.usual_vw(line, rules), line
+        assert n == 0 or row.span[n - 1, 3] <= len(line)
+    assert taken > 1500
+    assert left > 1000
+    line = b"1 |" + b" a" * 395
+    assert vw_tokens(padded(bytes(FRONT) + line)[FRONT:], 2, len(line), row, VW, rules.key) == -1, "no room for eight more"
+    assert vw_tokens(padded(line)[: -PADDING + 60], 2, len(line), row, VW, rules.key) == -1, "no padding"
+
+
 def test_lines_of_svmlight_that_are_taken_come_out_the_same() -> None:
     rng, rules, taken, left = random.Random(3), rules_of(labelled=False), 0, 0
     row = make_row(400)
@@ -150,14 +189,26 @@ def test_numbers_of_any_length_are_those_of_the_language(json: bool) -> None:
             assert parsed.batch.value.tolist() == [wanted]
 
 
-def test_keys_are_ranked() -> None:
-    rng = random.Random(5)
-    for n in (0, 1, 2, 15, 16, 17, 75, RANKED_MAX):
-        for spread in (3, 2**32):
-            wanted = [rng.randrange(spread) for _ in range(n)]
-            keys, rank = np.zeros(RANKED_MAX, np.uint32), np.empty(RANKED_MAX, np.uint32)
-            keys[:n] = wanted
-            assert (rank_keys(keys, rank, n), rank[:n].tolist()) == rows_twin.rank_keys(wanted)
+@pytest.mark.parametrize("n", [0, 1, 2, 15, 16, 17, 21, 22, 75, 85, 86, 170, 171, BUCKETED_MAX])
+def test_keys_are_put_into_buckets(n: int) -> None:
+    rng, buckets, left = random.Random(n), 1 if n <= BUCKET_KEYS else 4, 0
+    while buckets > 1 and buckets * BUCKET_KEYS < 3 * n:
+        buckets *= 2
+    for bits in (32, 64, 64, 64):
+        fingerprints = [rng.getrandbits(bits) for _ in range(n)]
+        keys, starts = np.zeros(BUCKETS_MAX * BUCKET_KEYS, np.uint32), np.zeros(BUCKETS_MAX, np.uint32)
+        shift = fill_buckets(np.array([*fingerprints, 0], np.uint64), n, keys, starts)
+        wanted = rows_twin.fill_buckets(fingerprints, 33 - buckets.bit_length(), buckets, BUCKET_KEYS)
+        assert (wanted is None) == (shift < 0)
+        if wanted is None:
+            left += 1
+            continue
+        assert 2 ** (32 - shift) == buckets
+        held, below = wanted
+        filled = keys.reshape(-1, BUCKET_KEYS)[:buckets].tolist()
+        assert filled == [bucket + [2**32 - 1] * (BUCKET_KEYS - len(bucket)) for bucket in held]
+        assert starts[:buckets].tolist() == below
+    assert left == (n > BUCKET_KEYS), "keys that do not spread are left, others are not"
 
 
 def test_short_rows_are_placed_or_left() -> None:
@@ -170,7 +221,7 @@ def test_short_rows_are_placed_or_left() -> None:
         row, hashes, sums = make_row(16), np.zeros(20, np.uint32), np.zeros(20)
         for i, (fingerprint, value, _) in enumerate(records):
             row.fingerprint[i], row.value[i] = fingerprint, value
-        n = place_row(row.fingerprint, row.value, (row.ranked, row.rank), len(records), hashes, sums, 2)
+        n = place_row(row.fingerprint, row.value, (row.keys, row.starts), len(records), hashes, sums, 2)
         wanted = rows_twin.place_row(records)
         assert (wanted is None) == (n < 0)
         if wanted is not None:
@@ -203,6 +254,39 @@ def test_a_body_without_usual_rows_equals_one_with_them() -> None:
         again = parse_examples(body, kind, context, labelled=True).batch
         for name in ("indptr", "hash", "value", "label", "weight", "event_id", "has_id"):
             assert getattr(first.batch, name).tobytes() == getattr(again, name).tobytes(), name
+
+
+def some_example(rng: random.Random) -> str:
+    """An example whose features are numbers, nearly always."""
+    colon, comma = rng.choice(((":", ","), (":", ","), (": ", ", "), (":", ", ")))
+    members = []
+    for i in range(rng.choice((0, 1, 2, 7, 8, 9, 16, 17, 40))):
+        name = rng.choice("abcdefgh") * rng.choice((1, 1, 2, 6, 8, 12, 15, 17, 40)) + rng.choice(("", str(i)))
+        value = repr(round(rng.gauss(0, 10 ** rng.randrange(-3, 5)), rng.randrange(12)))
+        if rng.random() < 0.02:
+            value = rng.choice(('"x"', "true", "[]", "1e3", "-0", "0", "01", "1.", ".5", "--1", "1 ", "1e400", "1000001", '"'))
+        members.append(f'"{name}"{colon}{value}')
+    text = f'{{"features"{colon}{{{comma.join(members)}}}{comma}"label"{colon}1}}'
+    if rng.random() < 0.3:
+        at = rng.randrange(len(text))
+        text = text[:at] + rng.choice(("a", '"', ",", "}", "{", ":", " ", "\\", "\\u0061", "0", '"b":1,', "é", "\t")) + text[at:]
+    return text
+
+
+def test_members_that_are_read_eight_at_a_time_come_out_as_others_do() -> None:
+    """A space before the brace makes a row unusual, and means nothing; names are known to neither."""
+    rng, context = random.Random(9), Context(EncoderConfig(), names=NamesSeen())
+    rows = [some_example(rng) for _ in range(4000)]
+    usual, other = (
+        parse_examples("\n".join(text).encode(), "application/x-ndjson", context, labelled=True)
+        for text in (rows, [row.removesuffix("}") + " }" * row.endswith("}") for row in rows])
+    )
+    assert 1500 < usual.batch.n < 3800
+    assert usual.row.tolist() == other.row.tolist()
+    assert [(error.index, error.code) for error in usual.errors] == [(error.index, error.code) for error in other.errors]
+    for name in ("indptr", "hash", "value"):
+        assert getattr(usual.batch, name).tobytes() == getattr(other.batch, name).tobytes(), name
+    assert list(usual.names) == list(other.names)
 
 
 def test_names_that_are_new_are_listed_once_and_known_ones_are_not() -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -32,4 +33,14 @@ def _without_owner(_typing_context: Any, array: Any) -> Any:
     return array(array), codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _address_alone(_typing_context: Any, array: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return context.make_array(array)(context, builder, args[0]).data
+
+    return types.CPointer(array.dtype)(array), codegen
+
+
+# bare(array): no more than its address, for a kernel that looks at it by `maths.raw` alone; nothing is counted, known or checked.
+bare = _same if numba.config.DISABLE_JIT else _address_alone
 borrow = _same if numba.config.DISABLE_JIT else _without_owner

@@ -17,12 +17,15 @@ import numba
 import numpy as np
 from numba import types
 from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
-from riata.base.arrays import U8, U32
+from riata.base.arrays import U8, U32, U64
 
 BLOCK: Final = 64  # bytes that are compared at once
-SPILLED: Final = 8  # positions written at once
+SPILLED: Final = 16  # positions written at once
+LINE_KEYS: Final = 16  # u32 of a cache line
+LINE_WORDS: Final = 8  # u64 of a cache line
 _OUTSIDE_SPACES, _ABOVE = 0x5E, 0x7F  # c - 32 > 94, unsigned: below a space, or 0x7F and above
 _SPACE, _QUOTE, _COMMA, _COLON, _HASH, _BACKSLASH, _BAR, _CLOSE, _NEWLINE = 32, 34, 44, 58, 35, 92, 124, 125, 10
 
@@ -42,10 +45,19 @@ def _slow_ones(word: np.uint64) -> int:
 def _slow_spill(positions: U32, at: int, base: int, mask: np.uint64) -> np.uint64:
     rest = int(mask)
     for k in range(SPILLED):
-        low = (rest & -rest).bit_length() - 1 if rest else 64
-        positions[at + k] = base + low
-        rest &= rest - 1 if rest else 0
+        if not rest:
+            break
+        positions[at + k] = base + (rest & -rest).bit_length() - 1
+        rest &= rest - 1
     return np.uint64(rest)
+
+
+def _slow_below_16(keys: U32, at: int, key: np.uint32) -> int:
+    return int((keys[at : at + LINE_KEYS] < key).sum())
+
+
+def _slow_in_line(table: U64, at: int, word: np.uint64) -> bool:
+    return bool((table[at : at + LINE_WORDS] == word).any())
 
 
 def _slow_marks(meant: Callable[[int], bool]) -> Callable[[U8, int], np.uint64]:
@@ -56,6 +68,8 @@ def _slow_marks(meant: Callable[[int], bool]) -> Callable[[U8, int], np.uint64]:
 
 
 def _pointer(context: Any, builder: Any, array: Any, value: Any, index: Any) -> Any:
+    if isinstance(array, types.CPointer):
+        return builder.gep(value, [index])
     if not (isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"):
         raise numba.TypingError("plain access is for contiguous arrays of one dimension")
     return builder.gep(context.make_array(array)(context, builder, value).data, [index])
@@ -87,19 +101,91 @@ def _ones(_typing_context: Any, _word: Any) -> Any:
     return types.int64(types.uint64), codegen
 
 
+def _spill_by_bits(builder: Any, first: Any, base: Any, mask: Any) -> Any:
+    """Half of the positions, and then the other half where there are so many."""
+    wide, narrow = cgutils.ir.IntType(64), cgutils.ir.IntType(32)
+    left = cgutils.alloca_once_value(builder, mask)
+
+    def some(begin: int) -> None:
+        rest = builder.load(left)
+        for k in range(begin, begin + SPILLED // 2):
+            low = builder.trunc(builder.cttz(rest, cgutils.false_bit), narrow)
+            builder.store(builder.add(base, low), builder.gep(first, [wide(k)]))
+            rest = builder.and_(rest, builder.sub(rest, wide(1)))
+        builder.store(rest, left)
+
+    some(0)
+    with builder.if_then(builder.icmp_unsigned("!=", builder.load(left), wide(0))):
+        some(SPILLED // 2)
+    return builder.load(left)
+
+
+def _spill_by_bytes(builder: Any, first: Any, base: Any, mask: Any) -> Any:
+    """The numbers of the bytes that are set are moved together by one instruction."""
+    ir, wide, narrow = cgutils.ir, cgutils.ir.IntType(64), cgutils.ir.IntType(32)
+    block, flags = ir.VectorType(ir.IntType(8), BLOCK), ir.VectorType(ir.IntType(1), BLOCK)
+    compress = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(block, [block, flags, block]), "llvm.experimental.vector.compress.v64i8"
+    )
+    every = ir.Constant(block, list(range(BLOCK)))
+    moved = builder.call(compress, [every, builder.bitcast(mask, flags), ir.Constant(block, [0] * BLOCK)])
+    some = ir.VectorType(narrow, SPILLED)
+    low = builder.shuffle_vector(moved, moved, ir.Constant(some, list(range(SPILLED))))
+    low = builder.add(builder.zext(low, some), _everywhere(builder, base, SPILLED))
+    builder.store(low, builder.bitcast(first, some.as_pointer())).align = 4
+    left = cgutils.alloca_once_value(builder, wide(0))
+    with builder.if_then(builder.icmp_unsigned(">", builder.ctpop(mask), wide(SPILLED)), likely=False):
+        rest = mask
+        for _ in range(SPILLED):
+            rest = builder.and_(rest, builder.sub(rest, wide(1)))
+        builder.store(rest, left)
+    return builder.load(left)
+
+
+def _everywhere(builder: Any, value: Any, count: int) -> Any:
+    """A vector that is `value` in each of `count` places."""
+    ir = cgutils.ir
+    kind = ir.VectorType(value.type, count)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), count), [0] * count))
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def _spill(_typing_context: Any, positions: Any, _at: Any, _base: Any, _mask: Any) -> Any:
+    features = numba.config.CPU_FEATURES or get_host_cpu_features()
+    spread = _spill_by_bytes if "+avx512vbmi2" in features and sys.byteorder == "little" else _spill_by_bits
+
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        wide, narrow = cgutils.ir.IntType(64), cgutils.ir.IntType(32)
         first = _pointer(context, builder, positions, args[0], args[1])
-        base, mask = builder.trunc(args[2], narrow), args[3]
-        for k in range(SPILLED):
-            low = builder.trunc(builder.cttz(mask, cgutils.false_bit), narrow)
-            builder.store(builder.add(base, low), builder.gep(first, [wide(k)]))
-            mask = builder.and_(mask, builder.sub(mask, wide(1)))
-        return mask
+        return spread(builder, first, builder.trunc(args[2], cgutils.ir.IntType(32)), args[3])
 
     return types.uint64(positions, types.int64, types.int64, types.uint64), codegen
+
+
+def _compared(builder: Any, context: Any, sign: str, count: int, operands: tuple[Any, Any, Any, Any]) -> Any:
+    """One bit for each of `count` elements from a place on that are `sign` a value."""
+    array, array_value, at, value = operands
+    pointer = _pointer(context, builder, array, array_value, at)
+    held = builder.load(builder.bitcast(pointer, cgutils.ir.VectorType(value.type, count).as_pointer()))
+    held.align = value.type.width // 8
+    return builder.bitcast(builder.icmp_unsigned(sign, held, _everywhere(builder, value, count)), cgutils.ir.IntType(count))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _below_16(_typing_context: Any, keys: Any, _at: Any, _key: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.zext(builder.ctpop(_compared(builder, context, "<", LINE_KEYS, (keys, *args))), cgutils.ir.IntType(64))
+
+    return types.int64(keys, types.int64, types.uint32), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _in_line(_typing_context: Any, table: Any, _at: Any, _word: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        found = _compared(builder, context, "==", LINE_WORDS, (table, *args))
+        return builder.icmp_unsigned("!=", found, found.type(0))
+
+    return types.boolean(table, types.int64, types.uint64), codegen
 
 
 def _fast_marks(build: Callable[[Any, Any, Callable[[int], Any]], Any]) -> Any:
@@ -144,12 +230,18 @@ poke = _slow_poke if _PLAIN else _poke
 # ones(word): how many bits are set.
 ones = _slow_ones if _PLAIN else _ones
 # spill(positions, at, base, mask): base + each of the lowest SPILLED set bits into positions[at:], which have room for all
-# SPILLED whether or not there are as many; returns the mask without them.
+# SPILLED whether or not there are as many, and what is behind the last means nothing; returns the mask without them.
 spill = _slow_spill if _PLAIN else _spill
+# below_16(keys, at, key): how many of keys[at:at + 16] are below `key`. in_line(table, at, word): whether table[at:at + 8] hold
+# `word`. Both without asking whether all of them are there.
+below_16 = _slow_below_16 if _PLAIN else _below_16
+in_line = _slow_in_line if _PLAIN else _in_line
 # Masks of the block that begins at `at`, all of which must be there.
 newline_marks = (
     _slow_marks(lambda c: c == _NEWLINE) if _PLAIN else _fast_marks(lambda b, v, s: b.icmp_unsigned("==", v, s(_NEWLINE)))
 )
+space_marks = _slow_marks(lambda c: c == _SPACE) if _PLAIN else _fast_marks(lambda b, v, s: b.icmp_unsigned("==", v, s(_SPACE)))
+colon_marks = _slow_marks(lambda c: c == _COLON) if _PLAIN else _fast_marks(lambda b, v, s: b.icmp_unsigned("==", v, s(_COLON)))
 vw_marks = (
     _slow_marks(lambda c: c <= _SPACE or c >= _ABOVE or c in (_COLON, _BAR))
     if _PLAIN

@@ -34,13 +34,14 @@ from riata.wire.json_scan import OPEN_OBJECT, skip_space
 from riata.wire.json_text import read_json
 from riata.wire.numbers import EXACT, NOT_A_NUMBER, parse_number
 from riata.wire.parse import Context, make_rules
-from riata.wire.rows import EQUALS, FEATURES, FOUND, GHOST, KEY, MARKS_MAX, PLACES, PLAIN, ROWS, Row, Rules, Sink
-from riata.wire.sorting import RANKED_MAX
+from riata.wire.rows import EQUALS, FEATURES, FOUND, GHOST, KEY, MARKS_MAX, OWED, PLACES, PLAIN, ROWS, Row, Rules, Sink
+from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
 
 BYTES_MAX: Final = 16 * 2**10  # of the row; longer ones take so long that the general way costs them little more
 NGRAMS_MAX: Final = 3
 RECORDS: Final = NGRAMS_MAX * (BYTES_MAX // 2) + 4  # `row_capacity` of such a row
 POSITIONS: Final = BYTES_MAX + 128  # delimiters of such a row, and the room that wire.marks wants behind them
+FRONT: Final = 64  # bytes before the block, of which the reader wants some; a cache line
 DATA_BYTES: Final = 2 * (BYTES_MAX + 64)  # the row, its newline, and the side area of `wire.json_text` behind it
 RowAnswer = tuple[float, float, float, int, int]  # margin, probability, label, known and unknown features
 LEFT: Final = (0.0, 0.0, 0.0, -1, 0)
@@ -56,12 +57,12 @@ _HASH_SIGN, _PERCENT, _AMPERSAND, _PLUS, _EQUALS, _UNDERSCORE, _FIRST, _LAST = 0
 _SIZES: Final = (
     DATA_BYTES,
     *(8 * RECORDS, 8 * RECORDS, RECORDS, 32 * RECORDS, 8 * RECORDS, 8 * RECORDS, 8 * MARKS_MAX),  # Row
-    *(8 * 2, 4 * POSITIONS, 4 * RANKED_MAX, 4 * RANKED_MAX),  # what is left of it
+    *(8 * 2, 4 * POSITIONS, 8 * OWED, 4 * BUCKETS_MAX * BUCKET_KEYS, 4 * BUCKETS_MAX),  # what is left of it
     *(4 * RECORDS, 8 * RECORDS, 8 * 3, 8 * 1, 8 * PLACES, 8 * 1, 8 * 1),  # Sink, but for the names found, which nobody asks for
     *(8 * 2, 8 * 2, 8 * 1, 8 * 1, 8 * 1, 8 * 1),  # ends, row pointers, margin, known, probability, label
 )
 _AT: Final = tuple(sum(-(-size // 64) * 64 for size in _SIZES[:i]) for i in range(len(_SIZES) + 1))
-(_DATA, _FINGERPRINT, _VALUE, _KIND, _SPAN, _ORDER, _BUCKET, _MARK, _PAIR, _POSITION, _RANKED, _RANK,
+(_DATA, _FINGERPRINT, _VALUE, _KIND, _SPAN, _ORDER, _BUCKET, _MARK, _PAIR, _POSITION, _OWED, _KEYS, _STARTS,
  _HASH, _SUM, _COUNT, _CODE, _PLACE, _LABEL, _WEIGHT,
  _ENDS, _POINTERS, _MARGIN, _KNOWN, _PROBABILITY, _ANSWER, BLOCK_BYTES) = _AT  # fmt: skip
 
@@ -79,8 +80,10 @@ def row_in(block_at: int) -> Row:
         array_at(block_at + _MARK, (MARKS_MAX,), np.int64),
         array_at(block_at + _PAIR, (2,), np.float64),
         array_at(block_at + _POSITION, (POSITIONS,), np.uint32),
-        array_at(block_at + _RANKED, (RANKED_MAX,), np.uint32),
-        array_at(block_at + _RANK, (RANKED_MAX,), np.uint32),
+        array_at(block_at, (0,), np.uint32),
+        array_at(block_at + _OWED, (OWED,), np.int64),
+        array_at(block_at + _KEYS, (BUCKETS_MAX * BUCKET_KEYS,), np.uint32),
+        array_at(block_at + _STARTS, (BUCKETS_MAX,), np.uint32),
     )
 
 
@@ -258,7 +261,7 @@ class OneRow:
     """The block of one thread, and a view of it through which rows come in."""
 
     def __init__(self) -> None:
-        self._block = np.zeros(BLOCK_BYTES, np.uint8)
+        self._block = np.zeros(FRONT + BLOCK_BYTES, np.uint8)[FRONT:]
         self._bytes = memoryview(self._block.data)
         self._at = address_of(self._block)
 

@@ -6,14 +6,15 @@ import numpy as np
 
 from riata.base.arrays import F64, U32, U64
 from riata.base.limits import FEATURES_PER_ROW_MAX, VALUE_ABS_MAX
-from riata.maths.borrow import borrow
+from riata.maths.borrow import bare, borrow
 from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.raw import peek, poke
+from riata.maths.raw import LINE_WORDS, below_16, in_line, peek, poke
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.length import SMALLEST_NORMAL, normalise_l2
 from riata.wire.names import lacks
 from riata.wire.rows import BEGIN, END, FEATURES, FOUND, KEY, Row, Rules, Sink
-from riata.wire.sorting import RANKED_MAX, rank_keys, sort_keys, sort_range
+from riata.wire.sorting import BUCKET_KEYS, BUCKETED_MAX, fill_buckets, sort_keys, sort_range
+from riata.wire.tokens import settle
 
 _32 = np.uint64(32)
 _EMPTY = np.uint64(0)  # of a table of names
@@ -56,30 +57,36 @@ def place_row(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, 
     Parameters
     ----------
     fingerprints : u64[>= n], values : f64[>= n]   of the records; read only
-    scratch : u32[RANKED_MAX], u32[RANKED_MAX]     overwritten
-    n : int              at most RANKED_MAX
+    scratch : u32[...], u32[...]   `keys` and `starts` of a Row; overwritten
+    n : int              at most BUCKETED_MAX
     hashes : u32[c], sums : f64[c]   written from `start`; room for n
     start : int
 
     Returns              features written; -1 where the row is of another kind, and what was written means nothing
-    Cost                 as `rank_keys`, and a few operations for each record
-    Source               wire.rows, theory of operation
+    Cost                 as `fill_buckets`, and one comparison with a bucket for each record
+    Source               wire.rows, theory of operation; sorting by counting (Knuth 1998, section 5.2)
     """
-    keys, rank = scratch
-    for i in range(n):
-        poke(keys, i, np.uint32(peek(fingerprints, i) >> _32))
-    if not rank_keys(keys, rank, n):
+    keys, starts = scratch
+    shift = fill_buckets(fingerprints, n, keys, starts)
+    if shift < 0:
         return -1
-    inside, normal = True, True
+    total, down = 0, np.uint64(shift)
     for i in range(n):
-        at, value = start + int(np.int64(peek(rank, i))), peek(values, i)
-        inside &= abs(value) <= VALUE_ABS_MAX  # false for what is not a number
-        normal &= abs(value) >= SMALLEST_NORMAL
-        poke(hashes, at, peek(keys, i))
-        poke(sums, at, value)
-    if not inside:
+        key = peek(fingerprints, i) >> _32
+        bucket = int(np.int64(key >> down))
+        rank = int(np.int64(peek(starts, bucket))) + below_16(keys, bucket * BUCKET_KEYS, np.uint32(key))
+        total += rank
+        poke(hashes, start + rank, np.uint32(key))
+        poke(sums, start + rank, peek(values, i))
+    inside, normal = 0, 0
+    for i in range(n):
+        size = abs(peek(values, i))
+        inside += int(size <= VALUE_ABS_MAX)  # false for what is not a number
+        normal += int(size >= SMALLEST_NORMAL)
+    # Keys that are equal share the lowest of their ranks, so the sum tells.
+    if 2 * total != n * (n - 1) or inside != n:
         return -1
-    if normal:
+    if normal == n:
         return n
     done = start
     for i in range(start, start + n):
@@ -136,14 +143,34 @@ def sum_row(row: Row, n: int, hashes: U32, sums: F64, start: int) -> tuple[int, 
     return OK, done
 
 
+@inline_kernel
+def first_unknown(fingerprints: U64, n: int, seen: U64) -> int:
+    """The first of n fingerprints that is not in the cache line of the table of names seen where it should be, nor in the one
+    behind it; n where all are. Source: most names are known, and where they should be.
+    """
+    if len(seen) < LINE_WORDS:
+        return 0
+    mask = np.uint64(len(seen) - LINE_WORDS)
+    i = 0
+    while i < n:
+        fingerprint = peek(fingerprints, i)
+        line = fingerprint & mask
+        if fingerprint == _EMPTY or not in_line(seen, int(np.int64(line)), fingerprint):
+            line = (line + np.uint64(LINE_WORDS)) & mask
+            if fingerprint == _EMPTY or not in_line(seen, int(np.int64(line)), fingerprint):
+                break
+        i += 1
+    return i
+
+
 @kernel
-def list_new(row: Row, n: int, sink: Sink, seen: U64, number: int, lift: float, norm: float) -> None:
+def list_new(row: Row, first: int, n: int, sink: Sink, seen: U64, number: int, lift: float, norm: float) -> None:
     """List the records of a row whose names are not in the table of names seen.
 
     Parameters
     ----------
-    row : Row            n records; read only
-    n : int
+    row : Row            n records; spans that are owed are written
+    first, n : int       those before the first are known
     sink : Sink          found_… and count[FOUND] are written
     seen : u64[2^k]      the table
     number : int         which row this is
@@ -154,12 +181,11 @@ def list_new(row: Row, n: int, sink: Sink, seen: U64, number: int, lift: float, 
     Source               wire.rows, theory of operation
     """
     fingerprints, values = borrow(row.fingerprint), borrow(row.value)
-    found, room, mask = int(sink.count[FOUND]), len(sink.found_value), np.uint64(len(seen) - 1)
-    for i in range(n):
-        # Most names are known, and at the first place where they can be.
+    found, room = int(sink.count[FOUND]), len(sink.found_value)
+    if row.owed[0] > 0:
+        settle(row)
+    for i in range(first, n):
         fingerprint = peek(fingerprints, i)
-        if peek(seen, int(np.int64(fingerprint & mask))) == fingerprint and fingerprint != _EMPTY:
-            continue
         if values[i] != 0.0 and found < room and lacks(seen, fingerprint):
             sink.found_fingerprint[found] = fingerprint
             sink.found_value[found] = values[i] * lift / norm
@@ -189,8 +215,9 @@ def finish_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> tuple
     """
     start = int(sink.count[FEATURES])
     code, done = OK, -1
-    if n <= RANKED_MAX and start + n <= len(sink.hash):
-        done = place_row(row.fingerprint, row.value, (row.ranked, row.rank), n, sink.hash, sink.value, start)
+    if n <= BUCKETED_MAX and start + n <= len(sink.hash):
+        scratch = (bare(row.keys), bare(row.starts))
+        done = place_row(bare(row.fingerprint), bare(row.value), scratch, n, bare(sink.hash), bare(sink.value), start)
     if done < 0:
         code, done = sum_row(row, n, sink.hash, sink.value, start)
     if code != OK:
@@ -203,5 +230,7 @@ def finish_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> tuple
     sink.place[number, BEGIN] = start
     sink.place[number, END] = stop
     if len(rules.seen) > 0:
-        list_new(row, n, sink, rules.seen, number, lift, norm)
+        first = first_unknown(row.fingerprint, n, rules.seen)
+        if first < n:
+            list_new(row, first, n, sink, rules.seen, number, lift, norm)
     return OK, 0

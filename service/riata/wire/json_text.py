@@ -91,6 +91,7 @@ from riata.wire.text_words import (
     WINDOW,
     fail,
 )
+from riata.wire.tokens import settle
 from riata.wire.usual_json import usual_example
 
 _WINDOW_MIN: Final = 4096
@@ -211,6 +212,7 @@ def take_row(
     if mark_row(data, start, stop if depth == 0 else min(stop, start + mark[WINDOW]), JSON, row.position) > 0:
         end = usual_example(data, start, row, rules, mark)
     if end < 0:
+        row.owed[0] = 0
         mark[COUNT] = 0
         mark[BLAME_START:MARKS] = start
         mark[BLAME_INSIDE] = 0
@@ -223,6 +225,7 @@ def take_row(
     if code == OK:
         code, blame = finish_row(row, mark[COUNT], sink, rules, number)
         if code != OK:
+            settle(row)
             first = 2 if row.kind[blame] & 3 == PLAIN else 0  # the field is the name itself, or the prefix
             mark[BLAME_START], mark[BLAME_STOP] = row.span[blame, first], row.span[blame, first + 1]
             mark[BLAME_INSIDE] = 1
@@ -236,6 +239,7 @@ def take_row(
             code = passed
             mark[STOPPED] = end
             mark[BLAME_STOP] = mark[BLAME_START]
+    row.owed[0] = 0
     sink.code[number] = code
     place = sink.place[number]
     place[ROW_START], place[ROW_STOP], place[AT] = start, end, mark[STOPPED]

@@ -13,6 +13,7 @@ from riata.wire.codes import BAD_LABEL, HANDOVER, OK
 from riata.wire.finish import finish_row
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
 from riata.wire.rows import AT, FIELD_START, FIELD_STOP, PLAIN, ROW_START, ROW_STOP, Row, Rules, Sink
+from riata.wire.tokens import settle
 
 SPACE: Final = 32
 TAB: Final = 9
@@ -150,7 +151,9 @@ def close_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> int:
     if n >= 0:
         code, record = finish_row(row, n, sink, rules, number)
         if code != OK:
+            settle(row)
             first = row.span[record, 0] if row.kind[record] & 3 != PLAIN else row.span[record, 2]
             blame(sink.place[number], first, row.span[record, 3], code)
+    row.owed[0] = 0
     sink.code[number] = code
     return code

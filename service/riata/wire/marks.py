@@ -19,9 +19,10 @@ from riata.maths.raw import BLOCK, SPILLED, json_marks, newline_marks, ones, pee
 from riata.maths.words import trailing_zeros
 
 PADDING: Final = BLOCK + 8  # bytes that must be there behind the last one of a row
-TAIL: Final = 8
+FRONT: Final = 8  # bytes that must be there before the first one of a body, where it is read eight words at a time
+TAIL: Final = 32  # of three positions for each of eight members, and more
 JSON, VW, SVMLIGHT = 0, 1, 2
-_ROOM: Final = BLOCK + 2 * SPILLED + TAIL
+_ROOM: Final = BLOCK + SPILLED + TAIL
 _NOTHING, _ONE = np.uint64(0), np.uint64(1)
 
 
@@ -29,6 +30,20 @@ _NOTHING, _ONE = np.uint64(0), np.uint64(1)
 def position(positions: U32, k: int) -> int:
     """Position k of a list of them, as a signed number. Source: this module's first paragraph."""
     return int(np.int64(peek(positions, k)))
+
+
+@inline_kernel
+def list_marks(positions: U32, n: int, p: int, mask: np.uint64) -> int:
+    """Write the positions in a mask of the block at `p` behind n others; how many there are then. BLOCK + SPILLED more have room.
+
+    Source: as `mark_row`.
+    """
+    k, rest = n + SPILLED, spill(positions, n, p, mask)
+    while rest != _NOTHING:
+        poke(positions, k, np.uint32(p + int(np.int64(trailing_zeros(rest)))))
+        rest &= rest - _ONE
+        k += 1
+    return n + ones(mask)
 
 
 @inline_kernel
@@ -57,21 +72,13 @@ def mark_row(data: U8, p: int, stop: int, form: int, positions: U32) -> int:
     n = 0
     if stop + PADDING > len(data):
         return 0
-    while p < stop:
+    while p <= stop:
         if n + _ROOM > len(positions):
             return 0
         mask, newline = marks_of(data, p, form), newline_marks(data, p)
         mask &= newline ^ (newline - _ONE)  # the bits up to the first newline; all where there is none
-        rest = spill(positions, n, p, mask)
-        if rest != _NOTHING:
-            rest = spill(positions, n + SPILLED, p, rest)
-            k = n + 2 * SPILLED
-            while rest != _NOTHING:
-                poke(positions, k, np.uint32(p + int(np.int64(trailing_zeros(rest)))))
-                rest &= rest - _ONE
-                k += 1
-        n += ones(mask)
-        p = stop if newline != _NOTHING else p + BLOCK
+        n = list_marks(positions, n, p, mask)
+        p = stop + 1 if newline != _NOTHING else p + BLOCK
     for k in range(TAIL):
         poke(positions, n + k, np.uint32(0))
     return n

@@ -35,7 +35,7 @@ from riata.wire.encoder import EncoderConfig
 from riata.wire.finish import finish_row
 from riata.wire.joins import read_joins
 from riata.wire.json_text import read_json, read_ndjson
-from riata.wire.marks import PADDING, line_ends
+from riata.wire.marks import FRONT, PADDING, line_ends
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.numbers import NOT_A_NUMBER, parse_number
 from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
@@ -206,7 +206,7 @@ def _read_text(
     work = scratch or workspace(len(body), rules.ngrams)
     # The side area takes the lower-case words of texts; they are never longer than what they were read from.
     side = len(body) + 1 if len(rules.text) else 0
-    data, row = work.data[: len(body) + 1 + side + PADDING], work.row
+    data, row = work.data[FRONT : FRONT + len(body) + 1 + side + PADDING], work.row
     data[: len(body)] = np.frombuffer(body, np.uint8)
     data[len(body)] = _NEWLINE
     ends, lines = work.ends, len(body) // 2 + 1

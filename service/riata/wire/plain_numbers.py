@@ -6,11 +6,11 @@ are left to `wire.numbers`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
-from riata.base.arrays import U8
+from riata.base.arrays import U8, U64
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.raw import peek
 from riata.maths.words import ONES, TOPS, leading_digits, load_word, trailing_zeros
@@ -73,6 +73,7 @@ _ZEROS = np.uint64(0x3030303030303030)
 _POINTS = np.uint64(0x1E1E1E1E1E1E1E1E)  # "." ^ "0"
 _BEYOND_NINE = np.uint64(0x7676767676767676)
 _0, _1, _7, _8, _16, _32 = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(8), np.uint64(16), np.uint64(32)
+W = TypeVar("W", np.uint64, U64)
 _10, _255, _LOW = np.uint64(10), np.uint64(255), np.uint64(0xFFFFFFFF)
 _PAIRS = np.uint64(0x000000FF000000FF)
 _HUNDRED_AND_MILLION = np.uint64(100 + (1_000_000 << 32))
@@ -81,8 +82,11 @@ _HUNDRED_MILLION = np.uint64(100_000_000)
 
 
 @inline_kernel
-def join_digits(word: np.uint64) -> np.uint64:
-    """The number whose eight digits, each 0 to 9, are the bytes of `word`. Source: Lemire 2018, as `leading_digits`."""
+def join_digits(word: W) -> W:
+    """The number whose eight digits, each 0 to 9, are the bytes of a word; of each of several words.
+
+    Source: Lemire 2018, as `leading_digits`.
+    """
     pairs = word * _10 + (word >> _8)
     return (((pairs & _PAIRS) * _HUNDRED_AND_MILLION + ((pairs >> _16) & _PAIRS) * _ONE_AND_TEN_THOUSAND) >> _32) & _LOW
 

@@ -36,13 +36,15 @@ from riata.base.arrays import F64, I64, U8, U32, U64
 from riata.base.limits import FEATURES_PER_REQUEST_MAX, FEATURES_PER_ROW_MAX
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel
-from riata.wire.sorting import RANKED_MAX
+from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
 
 RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words of a text repeat
 
 MARKS_MAX: Final = 9
+OWED: Final = 3
 _POSITIONS_MAX: Final = 2**18  # of delimiters; a row with more is read without
 _POSITIONS_SPARE: Final = 128
+_LINE_BYTES: Final = 64
 
 # Kinds of record. The low two bits say how the name is shown, as the tags of the feature hash do.
 PLAIN: Final = 0  # name
@@ -83,8 +85,10 @@ class Row(NamedTuple):
     mark: I64  # i64[MARKS_MAX] small scratch of the reader, whose own module names its places
     pair: F64  # f64[2] label and weight of the row being read
     position: U32  # u32[...] delimiters of the row (wire.marks)
-    ranked: U32  # u32[RANKED_MAX] hashes of a short row
-    rank: U32  # u32[RANKED_MAX] where they belong
+    named: U32  # u32[...] as long as `position`: where the names of words end (wire.tokens)
+    owed: I64  # i64[OWED] records whose spans are to be had from tokens.settle, and their prefix
+    keys: U32  # u32[BUCKETS_MAX * BUCKET_KEYS] hashes of a short row, in buckets
+    starts: U32  # u32[BUCKETS_MAX] how many are in each, and then where they begin
 
 
 class Sink(NamedTuple):
@@ -127,6 +131,7 @@ def row_capacity(body_bytes: int, ngrams: int) -> int:
 
 def make_row(capacity: int) -> Row:
     """Allocate a `Row`; pages that are not reached are never touched."""
+    positions = min(2 * capacity, _POSITIONS_MAX) + _POSITIONS_SPARE
     return Row(
         fingerprint=np.empty(capacity, np.uint64),
         value=np.empty(capacity, np.float64),
@@ -136,10 +141,19 @@ def make_row(capacity: int) -> Row:
         bucket=np.empty(capacity, np.uint64),
         mark=np.zeros(MARKS_MAX, np.int64),
         pair=np.empty(2),
-        position=np.empty(min(2 * capacity, _POSITIONS_MAX) + _POSITIONS_SPARE, np.uint32),
-        ranked=np.empty(RANKED_MAX, np.uint32),
-        rank=np.empty(RANKED_MAX, np.uint32),
+        position=np.empty(positions, np.uint32),
+        named=np.empty(positions, np.uint32),
+        owed=np.zeros(OWED, np.int64),
+        keys=_on_lines(BUCKETS_MAX * BUCKET_KEYS),
+        starts=np.empty(BUCKETS_MAX, np.uint32),
     )
+
+
+def _on_lines(count: int) -> U32:
+    """So many numbers, from the beginning of a cache line on."""
+    held = np.empty(count + _LINE_BYTES // 4, np.uint32)
+    start = -held.ctypes.data % _LINE_BYTES // 4
+    return held[start : start + count]
 
 
 def make_sink(body_bytes: int, rows: int, ngrams: int) -> Sink:
@@ -174,8 +188,10 @@ def borrow_row(row: Row) -> Row:
         borrow(row.mark),
         borrow(row.pair),
         borrow(row.position),
-        borrow(row.ranked),
-        borrow(row.rank),
+        borrow(row.named),
+        borrow(row.owed),
+        borrow(row.keys),
+        borrow(row.starts),
     )
 
 

@@ -12,10 +12,14 @@ import numpy as np
 
 from riata.base.arrays import U32, U64
 from riata.maths.kernel import kernel
-from riata.maths.raw import peek, poke
+from riata.maths.raw import LINE_KEYS, peek, poke
 
-RANKED_MAX: Final = 160  # keys that are compared each with each; a multiple of _AT_ONCE
-_AT_ONCE: Final = 16
+BUCKET_KEYS: Final = LINE_KEYS  # of a bucket, compared all at once
+BUCKETS_MAX: Final = 64
+_SPARE: Final = 3  # places of the buckets for each key
+BUCKETED_MAX: Final = BUCKETS_MAX * BUCKET_KEYS // _SPARE
+_HALF = np.uint64(32)
+_ONE = np.uint32(1)
 _LAST = np.uint32(0xFFFFFFFF)
 _NONE = np.uint32(0)
 _BUCKETS: Final = 256
@@ -138,34 +142,43 @@ def sort_keys(keys: U64, scratch: U64, n: int) -> None:
 
 
 @kernel
-def rank_keys(keys: U32, rank: U32, n: int) -> bool:
-    """Count, for each of n keys, how many are below it: where it belongs, if all are different.
+def fill_buckets(fingerprints: U64, n: int, keys: U32, starts: U32) -> int:
+    """Put the top halves of n words into buckets by their top bits, and say where each bucket begins in sorted order.
 
     Parameters
     ----------
-    keys : u32[RANKED_MAX]   overwritten from n
-    rank : u32[RANKED_MAX]   written
-    n : int                  at most RANKED_MAX
+    fingerprints : u64[>= n]   read only
+    n : int                    at most BUCKETED_MAX
+    keys : u32[BUCKETS_MAX * BUCKET_KEYS]   written: bucket b from b * BUCKET_KEYS on, filled up with the largest key
+    starts : u32[BUCKETS_MAX]  written: how many keys are below those of bucket b
 
-    Returns              whether all keys are different
-    Cost                 n * n comparisons without a branch, many at a time: for up to RANKED_MAX keys less than sorting them
-    Source               sorting by counting comparisons (Knuth 1998, section 5.2, Algorithm C)
+    Returns            by how much a top half is shifted for its bucket; -1 where one has more than BUCKET_KEYS
+    Cost               a few operations for each word
+    Source             Knuth 1998, section 5.2.1, sorting by distribution; buckets are half full at most where keys spread
     """
-    size = (n + _AT_ONCE - 1) // _AT_ONCE * _AT_ONCE
-    for i in range(n, size):
+    buckets, shift = (1, 32) if n <= BUCKET_KEYS else (4, 30)
+    while buckets > 1 and buckets * BUCKET_KEYS < _SPARE * n:
+        buckets, shift = 2 * buckets, shift - 1
+    for i in range(buckets * BUCKET_KEYS):
         poke(keys, i, _LAST)
-    for i in range(size):
-        poke(rank, i, _NONE)
-    for j in range(0, size, 8):
-        a, b, c, d = peek(keys, j), peek(keys, j + 1), peek(keys, j + 2), peek(keys, j + 3)
-        e, f, g, h = peek(keys, j + 4), peek(keys, j + 5), peek(keys, j + 6), peek(keys, j + 7)
-        for i in range(size):
-            key = peek(keys, i)
-            below = np.uint32(a < key) + np.uint32(b < key) + np.uint32(c < key) + np.uint32(d < key)
-            below += np.uint32(e < key) + np.uint32(f < key) + np.uint32(g < key) + np.uint32(h < key)
-            poke(rank, i, np.uint32(peek(rank, i) + below))
-    total = 0
+    if buckets == 1:
+        for i in range(n):
+            poke(keys, i, np.uint32(peek(fingerprints, i) >> _HALF))
+        starts[0] = _NONE
+        return shift
+    for b in range(buckets):
+        poke(starts, b, _NONE)
+    most, down = _NONE, np.uint64(shift)
     for i in range(n):
-        total += int(np.int64(peek(rank, i)))
-    # Keys that are equal share the lowest of their ranks, so the sum tells.
-    return bool(2 * total == n * (n - 1))
+        key = peek(fingerprints, i) >> _HALF
+        b = int(np.int64(key >> down))
+        held = peek(starts, b)
+        poke(keys, b * BUCKET_KEYS + int(np.int64(held) & (BUCKET_KEYS - 1)), np.uint32(key))
+        poke(starts, b, np.uint32(held + _ONE))
+        most = max(most, held)
+    below = _NONE
+    for b in range(buckets):
+        held = peek(starts, b)
+        poke(starts, b, below)
+        below = np.uint32(below + held)
+    return shift if most < BUCKET_KEYS else -1

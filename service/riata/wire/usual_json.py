@@ -20,11 +20,13 @@ from riata.maths.kernel import inline_kernel
 from riata.maths.raw import peek, poke
 from riata.maths.words import load_word
 from riata.wire.json_members import EVENT_ID, FEATURES, LABEL, WEIGHT, known_key, read_number_member
+from riata.wire.json_pairs import json_pairs
 from riata.wire.json_scan import CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT, QUOTE, SPACE
 from riata.wire.marks import position
 from riata.wire.plain_numbers import number_between
 from riata.wire.rows import EQUALS, GHOST, KEY, PLAIN, Row, Rules
 from riata.wire.text_words import COUNT, IDENTITY_START, IDENTITY_STOP
+from riata.wire.tokens import settle
 
 _FEATURES_WORD = np.uint64(int.from_bytes(b"features", "little"))
 _WORD_BYTES: Final = 8
@@ -38,14 +40,14 @@ def next_member(data: U8, after: int) -> int:
 
 
 @inline_kernel
-def usual_features(data: U8, p: int, k: int, row: Row, rules: Rules) -> tuple[int, int, int]:
-    """Read the members of a features object that is not empty.
+def usual_features(data: U8, k: int, n: int, row: Row, rules: Rules) -> tuple[int, int, int]:
+    """Read the members of a features object that is not empty, those that `json_pairs` has left.
 
     Parameters
     ----------
     data : u8[...]     read only
-    p : int            first byte of the first member
-    k : int            the first of its positions in `row.position`
+    k : int            the first of the positions of the next member in `row.position`
+    n : int            records before it
     row : Row          `position` lists what json_marks finds; records are written
     rules : Rules      key; where strings may be texts, they are left
 
@@ -56,7 +58,7 @@ def usual_features(data: U8, p: int, k: int, row: Row, rules: Rules) -> tuple[in
     """
     data, at = borrow(data), borrow(row.position)
     fingerprints, values, kinds, span = borrow(row.fingerprint), borrow(row.value), borrow(row.kind), borrow(row.span)
-    key, words, n, room = rules.key, len(rules.text) > 0, 0, len(values) - 2
+    key, words, room, p = rules.key, len(rules.text) > 0, len(values) - 2, position(at, k)
     while True:
         end = position(at, k + 1)
         size = end - p - 1
@@ -137,8 +139,14 @@ def usual_example(data: U8, start: int, row: Row, rules: Rules, mark: I64) -> in
             k += 2
             if peek(data, begin + 1) == CLOSE_OBJECT:
                 after = begin + 1
+            elif peek(at, k) != begin + 1:
+                return -1
             else:
-                after, k, mark[COUNT] = usual_features(data, begin + 1, k, row, rules)
+                after, k, mark[COUNT] = json_pairs(data, k, row, rules.key)
+                if after < 0:
+                    if mark[COUNT] > 0:
+                        settle(row)
+                    after, k, mark[COUNT] = usual_features(data, k, mark[COUNT], row, rules)
             if after < 0 or peek(at, k) != after:
                 return -1
             after, k = after + 1, k + 1

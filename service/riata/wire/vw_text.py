@@ -33,6 +33,7 @@ from riata.base.limits import WEIGHT_MAX
 from riata.maths.borrow import borrow
 from riata.maths.hashing import FIELD_NAMESPACE, hash_name
 from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.raw import peek
 from riata.wire.codes import (
     BAD_WEIGHT,
     BASE_NOT_SUPPORTED,
@@ -44,11 +45,24 @@ from riata.wire.codes import (
     TOO_MANY_IN_ROW,
     TOO_MANY_ROWS,
 )  # fmt: skip
-from riata.wire.lines import blame, close_row, is_ascii, is_space, line_span, open_row, read_label, skip_spaces, word_end
+from riata.wire.lines import (
+    DELETE,
+    SPACE,
+    blame,
+    close_row,
+    is_ascii,
+    is_space,
+    line_span,
+    open_row,
+    read_label,
+    skip_spaces,
+    word_end,
+)
 from riata.wire.marks import VW, mark_row
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
 from riata.wire.rows import AT, EQUALS, NAMESPACE, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
 from riata.wire.slow_lines import slow_vw as slow_vw
+from riata.wire.tokens import vw_tokens
 from riata.wire.usual_lines import LEFT, usual_vw
 from riata.wire.vw_tokens import BAR, read_feature, read_namespace
 
@@ -81,15 +95,16 @@ def read_vw(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
         if number >= len(sink.code):
             return TOO_MANY_ROWS
         open_row(sink, number, start, stop)
-        bar = start
+        bar, plain = start, True
         while bar < stop and data[bar] != BAR:
+            plain &= SPACE <= peek(data, bar) < DELETE
             bar += 1
-        n = LEFT
-        if mark_row(data, start, stop, VW, row.position) > 0:
-            n = usual_vw(data, bar, stop, row, rules)
-            if n >= 0:
-                code = read_front(data, start, bar, sink, rules, number)
-                n = code if code < 0 else n
+        n = vw_tokens(data, bar, stop, row, VW, rules.key) if plain and bar < stop else LEFT
+        if n < 0:
+            n = usual_vw(data, bar, stop, row, rules) if mark_row(data, start, stop, VW, row.position) > 0 else LEFT
+        if n >= 0:
+            code = read_front(data, start, bar, sink, rules, number)
+            n = code if code < 0 else n
         if n == LEFT:
             n = read_any(data, start, bar, stop, row, sink, rules, number)
         if close_row(row, n, sink, rules, number) == TOO_MANY_FEATURES:

@@ -17,7 +17,7 @@ import numpy as np
 
 from riata.base.arrays import I64, U8
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.wire.marks import PADDING
+from riata.wire.marks import FRONT, PADDING
 from riata.wire.rows import Row, Sink, make_row, make_sink, row_capacity
 
 KEPT_BYTES_MAX: Final = 4 * 2**20
@@ -31,7 +31,7 @@ class Workspace:
 
     size: int
     ngrams: int
-    data: U8  # the body, a newline, as much again for the words of texts, and PADDING
+    data: U8  # FRONT bytes, the body, a newline, as much again for the words of texts, and PADDING
     ends: I64
     row: Row
     sink: Sink
@@ -53,7 +53,7 @@ def make_workspace(size: int, ngrams: int) -> Workspace:
     return Workspace(
         size=size,
         ngrams=ngrams,
-        data=np.zeros(2 * size + 2 + PADDING, np.uint8),
+        data=np.zeros(FRONT + 2 * size + 2 + PADDING, np.uint8),
         ends=np.empty(size + 3, np.int64),
         row=make_row(row_capacity(size, ngrams)),
         sink=make_sink(size, rows, ngrams),

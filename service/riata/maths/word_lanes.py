@@ -1,0 +1,196 @@
+"""Eight words of 64 bits side by side, as `maths.lanes` has eight numbers: written once, done for eight features at once.
+
+Compiled, `Words` is a vector in registers; interpreted, an array u64[8], and the same expressions mean the same: arithmetic is
+modulo 2^64, and a shift is by less than 64 wherever its result is used. What a kernel may use is below: + - * & | ^ << >> and the
+comparisons < > == != (without signs) between words, or between words and one word; & and | of two comparisons; these functions.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
+
+from riata.base.arrays import U8, U32, U64
+from riata.maths.lanes import (
+    INDEX,
+    LANES,
+    MASK,
+    PLAIN,
+    SLOTS,
+    VECTOR,
+    WIDTH,
+    Lanes,
+    Mask,
+    address,
+    everywhere,
+    ir,
+    load_at,
+    store_at,
+)
+
+WORD: Final = ir.IntType(64)
+WORD_BYTES: Final = 8
+_POSITION_BYTES: Final = 4
+_VECTOR: Final = ir.VectorType(WORD, WIDTH)
+
+Words = U64  # u64[8]
+
+
+class _WordsType(types.Type):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__(name="Words")
+
+
+WORDS: Final = _WordsType()
+
+
+@register_model(_WordsType)
+class _WordsModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _VECTOR)
+
+
+def _make_operator(symbol: Any, result: Any, build: Any) -> None:
+    """Teach the compiler one operator on words."""
+    pairs = ((WORDS, WORDS), (WORDS, types.uint64), (types.uint64, WORDS))
+
+    class Signatures(ConcreteTemplate):  # type: ignore[misc]
+        cases = [signature(result, *pair) for pair in pairs]  # noqa: RUF012
+
+    infer_global(symbol)(Signatures)
+
+    def lower(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return build(builder, *(everywhere(builder, argument) for argument in arguments))
+
+    for pair in pairs:
+        lower_builtin(symbol, *pair)(lower)
+
+
+def _make_operators() -> None:
+    for symbol, name in (
+        *((operator.add, "add"), (operator.sub, "sub"), (operator.mul, "mul"), (operator.lshift, "shl")),
+        *((operator.and_, "and_"), (operator.or_, "or_"), (operator.xor, "xor"), (operator.rshift, "lshr")),
+    ):
+        _make_operator(symbol, WORDS, lambda builder, a, b, name=name: getattr(builder, name)(a, b))
+    for symbol, sign in ((operator.lt, "<"), (operator.gt, ">"), (operator.eq, "=="), (operator.ne, "!=")):
+        _make_operator(symbol, MASK, lambda builder, a, b, sign=sign: builder.icmp_unsigned(sign, a, b))
+
+    class Either(ConcreteTemplate):  # type: ignore[misc]
+        cases = [signature(MASK, MASK, MASK)]  # noqa: RUF012
+
+    infer_global(operator.or_)(Either)
+    lower_builtin(operator.or_, MASK, MASK)(lambda _context, builder, _signature, both: builder.or_(*both))
+
+
+_make_operators()
+
+
+def _plain_positions(array: U32, at: int, step: int) -> Words:
+    return array[at : at + WIDTH * step : step].astype(np.uint64)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_positions(_typing: Any, array: Any, _at: Any, _step: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        array_value, at, step = arguments
+        first = address(context, builder, array, array_value, at)
+        if isinstance(step, ir.Constant) and step.constant == 1:
+            return builder.zext(load_at(builder, SLOTS, first, _POSITION_BYTES), _VECTOR)
+        found = ir.Constant(SLOTS, ir.Undefined)
+        for lane in range(WIDTH):
+            item = builder.load(builder.gep(first, [builder.mul(step, WORD(lane))]))
+            found = builder.insert_element(found, item, INDEX(lane))
+        return builder.zext(found, _VECTOR)
+
+    return WORDS(array, types.int64, types.int64), build
+
+
+def _plain_words_at(data: U8, places: U32, at: int, step: int, shift: int) -> Words:
+    starts = [int(place) + shift for place in places[at : at + WIDTH * step : step]]
+    return np.array([int.from_bytes(data[start : start + WORD_BYTES].tobytes(), "little") for start in starts], np.uint64)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_words_at(_typing: Any, data: Any, places: Any, _at: Any, _step: Any, _shift: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        data_value, places_value, at, step, shift = arguments
+        start = address(context, builder, data, data_value, shift)
+        first = address(context, builder, places, places_value, at)
+        words = ir.Constant(_VECTOR, ir.Undefined)
+        for lane in range(WIDTH):  # loads of one word each: the machine's own gathering is no faster
+            place = builder.zext(builder.load(builder.gep(first, [builder.mul(step, WORD(lane))])), WORD)
+            word = load_at(builder, WORD, builder.gep(start, [place]), 1)
+            word = word if sys.byteorder == "little" else builder.bswap(word)
+            words = builder.insert_element(words, word, INDEX(lane))
+        return words
+
+    return WORDS(data, places, types.int64, types.int64, types.int64), build
+
+
+def _plain_put(array: U64, at: int, words: Words) -> None:
+    array[at : at + WIDTH] = words
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_put(_typing: Any, array: Any, _at: Any, _words: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        store_at(builder, arguments[2], address(context, builder, array, *arguments[:2]), WORD_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, WORDS), build
+
+
+def _plain_either(mask: Mask, yes: Words | np.uint64, no: Words | np.uint64) -> Words:
+    return np.where(mask, yes, no)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_either(_typing: Any, _mask: Any, yes: Any, no: Any) -> Any:
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.select(arguments[0], everywhere(builder, arguments[1]), everywhere(builder, arguments[2]))
+
+    return WORDS(MASK, *(WORDS if kind == WORDS else types.uint64 for kind in (yes, no))), build
+
+
+def _plain_low_zeros(words: Words) -> Words:
+    return np.array([64 if word == 0 else (word & -word).bit_length() - 1 for word in words.tolist()], np.uint64)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_low_zeros(_typing: Any, _words: Any) -> Any:
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(_VECTOR, [_VECTOR, ir.IntType(1)])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.cttz.v8i64")
+        return builder.call(function, [arguments[0], cgutils.false_bit])
+
+    return WORDS(WORDS), build
+
+
+def _plain_numbers(words: Words) -> Lanes:
+    return words.astype(np.int64).astype(np.float64)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_numbers(_typing: Any, _words: Any) -> Any:
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.sitofp(arguments[0], VECTOR)
+
+    return LANES(WORDS), build
+
+
+# positions(array, at, step): array[at], array[at + step], ... as words.
+positions = _plain_positions if PLAIN else _emit_positions
+# words_at(data, places, at, step, shift): for each of places[at], places[at + step], ... the eight bytes of `data` that begin
+# `shift` behind it, little endian; all of them must be there.
+words_at = _plain_words_at if PLAIN else _emit_words_at
+put = _plain_put if PLAIN else _emit_put  # put(array, at, words): into array[at:at + 8], which must be there
+either = _plain_either if PLAIN else _emit_either  # either(mask, yes, no), word by word
+low_zeros = _plain_low_zeros if PLAIN else _emit_low_zeros  # zero bits below the lowest one of each; 64 for 0
+numbers = _plain_numbers if PLAIN else _emit_numbers  # each, below 2^63, as a float64

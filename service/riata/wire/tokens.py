@@ -1,0 +1,265 @@
+"""Lines of words parted by single spaces, each a name, or a name, a colon and a number: read eight words at a time.
+
+Theory of operation
+    Such a line is a list of ends. A word begins behind the end of the one before it, and its name ends at its colon, or, where
+    it has none, with the word. Both are found for 64 bytes at once (`mark_tokens`): with a bit for every space and every colon,
+
+        the delimiter behind a colon    is where adding the colons, moved up by one, to what is no delimiter carries to
+        ends of names                   are colons, and spaces that are not behind a colon
+
+    and a delimiter behind a colon that is a colon itself means that the line is not of this kind. What follows has no branch for
+    each word: names are hashed and numbers put together eight side by side (`maths.word_lanes`). A name above 16 bytes, or a
+    number above 8, is read by itself. What is anything else leaves the line to the readers of `wire.usual_lines`, and those leave
+    it to the ones that know the grammar.
+
+    Where names lie in the body is asked for a name that is new, or at fault. So `span` is not written until then (`settle`).
+
+Eight bytes must be there before the body, and PADDING behind it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import F64, U8, U32, U64
+from riata.base.limits import NAME_BYTES_MAX
+from riata.maths.borrow import borrow
+from riata.maths.hashing import FIELD_NAMESPACE, M1, M2, NUMBER, hash_usual
+from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.lanes import WIDTH, Lanes, Mask, flags, spread, store, where
+from riata.maths.raw import BLOCK, SPILLED, colon_marks, poke, space_marks
+from riata.maths.word_lanes import Words, either, low_zeros, numbers, positions, put, words_at
+from riata.maths.words import ONES, TOPS
+from riata.wire.marks import PADDING, list_marks, marks_of, position
+from riata.wire.plain_numbers import join_digits, number_between
+from riata.wire.rows import NAMESPACE, PLAIN, Row
+
+_ROOM: Final = BLOCK + SPILLED + WIDTH
+_EVERY_LANE: Final = 2**WIDTH - 1
+_WORD_BYTES: Final = 8
+_0, _1, _2, _3, _4, _7, _8, _15, _16 = (np.uint64(k) for k in (0, 1, 2, 3, 4, 7, 8, 15, 16))
+_32, _63 = np.uint64(32), np.uint64(63)
+_ALL, _BYTE = np.uint64(2**64 - 1), np.uint64(255)
+_ZEROS = np.uint64(0x3030303030303030)
+_POINTS = np.uint64(0x1E1E1E1E1E1E1E1E)  # "." ^ "0"
+_BEYOND_NINE = np.uint64(0x7676767676767676)
+_MINUS, _DOT, _ZERO = np.uint64(45), np.uint64(46), np.uint64(48)
+
+
+@inline_kernel
+def mark_tokens(data: U8, p: int, stop: int, form: int, ends: U32, named: U32) -> int:
+    """Find the words of the bytes p:stop.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    p, stop : int      the line, or what is left of it
+    form : int         VW or SVMLIGHT
+    ends : u32[...]    written: where each word ends
+    named : u32[...]   written: where its name does; as long as `ends`
+
+    Returns            how many words, but for empty ones at the end; WIDTH words of one byte behind the line follow in the lists.
+                       0 where there are other delimiters, a second colon in a word, or too little room or padding
+    Cost               about thirty operations for each 64 bytes
+    Source             this module's theory of operation; carries as Langdale and Lemire 2019, section 3.1.1, use them
+    """
+    n, k, carry, wrong, first = 0, 0, _0, _0, p
+    if stop + PADDING > len(data):
+        return 0
+    while p <= stop:
+        if max(n, k) + _ROOM > len(ends):
+            return 0
+        spaces, colons, marks = space_marks(data, p), colon_marks(data, p), marks_of(data, p, form)
+        if stop - p < BLOCK:
+            end = _1 << np.uint64(stop - p)
+            spaces, colons, marks = (spaces & (end - _1)) | end, colons & (end - _1), marks & (end - _1)
+        gaps = ~(spaces | colons)
+        carried = ((colons << _1) | carry) + gaps
+        carry = np.uint64(carried < gaps) | (colons >> _63)
+        behind = carried & ~gaps
+        wrong |= (behind & colons) | (marks & gaps)
+        k = list_marks(named, k, p, colons | (spaces & ~behind))
+        n = list_marks(ends, n, p, spaces)
+        p += BLOCK
+    if wrong != _0 or k != n:
+        return 0
+    while n > 0 and position(ends, n - 1) == (position(ends, n - 2) + 1 if n > 1 else first):
+        n -= 1
+    for k in range(WIDTH):
+        poke(ends, n + k, np.uint32(stop + 2 * k + 2))
+        poke(named, n + k, np.uint32(stop + 2 * k + 2))
+    return n
+
+
+@inline_kernel
+def mixed(h: Words) -> Words:
+    """One step of the feature hash. Source: maths.hashing."""
+    h = h * M1
+    return h ^ (h >> _32)
+
+
+@inline_kernel
+def hash_of_words(size: Words, first: Words, second: Words, key: np.uint64) -> Words:
+    """Fingerprints of names of 1 to 16 bytes: their first eight bytes, and the eight that end them. Source: maths.hashing."""
+    h = (size * M1) ^ key
+    long = size > _8
+    first = first & (_ALL >> either(long, _0, (_8 - size) << _3))
+    h = either(long, mixed(h ^ first), h)
+    first = either(long, second >> (((_16 - size) << _3) & _63), first)
+    h = mixed(h ^ first) * M2
+    return h ^ (h >> _32)
+
+
+@inline_kernel
+def number_of_words(head: Words, last: Words, size: Words) -> tuple[Lanes, Mask]:
+    """Numbers of up to 8 bytes and perhaps a minus: (values, whether each is that), as `number_of_8` has it.
+
+    head : what they begin with;   last : the eight bytes that end them;   size : their bytes. Source: wire.plain_numbers.
+    """
+    negative = (head & _BYTE) == _MINUS
+    size = size - either(negative, _1, _0)
+    head = either(negative, head >> _8, head)
+    good = (size - _1) < _8
+    word = (last ^ _ZEROS) & (_ALL << either(good, (_8 - size) << _3, _0))
+    other = word ^ _POINTS
+    point = (other - ONES) & (other ^ _ALL) & TOPS
+    has = point != _0
+    low = ((point & (_0 - point)) >> _7) - _1  # the bits below the point
+    word = either(has, ((word & low) << _8) | (word & (((low << _8) | _BYTE) ^ _ALL)), word)
+    places = either(has, _7 - (low_zeros(point) >> _3), _0)
+    good = good & ((((word + _BEYOND_NINE) | word) & TOPS) == _0) & ((point == _0) | (places > _0))
+    first, second = head & _BYTE, (head >> _8) & _BYTE
+    good = good & (first != _DOT) & ((first != _ZERO) | (second == _DOT) | (size == _1))
+    power = where((places & _1) != _0, 10.0, 1.0) * where((places & _2) != _0, 100.0, 1.0)
+    value = numbers(join_digits(word)) / (power * where((places & _4) != _0, 10_000.0, 1.0))
+    return where(negative, value * -1.0, value), good
+
+
+@inline_kernel
+def hash_tokens(data: U8, ends: U32, named: U32, n: int, key: np.uint64, fingerprints: U64) -> bool:
+    """Hash the names of the words 1 to n, the first being word 0.
+
+    Parameters
+    ----------
+    data : u8[...]             the body
+    ends, named : u32[...]     as `mark_tokens` writes them; read only
+    n : int                    how many; WIDTH more may be written
+    key : u64                  what names are hashed under
+    fingerprints : u64[...]    written
+
+    Returns                    whether every name has 1 to NAME_BYTES_MAX bytes
+    Cost                       about five operations for each name of up to 8 bytes, eight for one of up to 16
+    Source                     maths.hashing
+    """
+    for g in range(0, n, WIDTH):
+        size = positions(named, g + 1, 1) - positions(ends, g, 1) - _1
+        first = words_at(data, ends, g, 1, 1)
+        second = words_at(data, named, g + 1, 1, -_WORD_BYTES) if flags(size > _8) != 0 else first
+        put(fingerprints, g, hash_of_words(size, first, second, key))
+        odd = flags((size - _1) > _15)
+        if odd != 0:
+            for i in range(g, min(g + WIDTH, n)):
+                start, stop = position(ends, i) + 1, position(named, i + 1)
+                if not 0 < stop - start <= NAME_BYTES_MAX:
+                    return False
+                if odd >> (i - g) & 1:
+                    poke(fingerprints, i, hash_usual(data, start, stop, key, NUMBER))
+    return True
+
+
+@inline_kernel
+def token_values(data: U8, ends: U32, named: U32, n: int, values: F64) -> bool:
+    """Read the numbers of the words 1 to n; a word without a colon has the value 1.
+
+    Parameters
+    ----------
+    data : u8[...]             the body
+    ends, named : u32[...]     as `mark_tokens` writes them; read only
+    n : int                    how many; WIDTH more may be written
+    values : f64[...]          written
+
+    Returns                    whether every number is one, and exact
+    Cost                       about ten operations for each number of up to 8 bytes
+    Source                     wire.plain_numbers
+    """
+    for g in range(0, n, WIDTH):
+        start, stop = positions(named, g + 1, 1), positions(ends, g + 1, 1)
+        bare = start == stop
+        if flags(bare) == _EVERY_LANE:
+            store(values, g, spread(1.0))
+            continue
+        head, last = words_at(data, named, g + 1, 1, 1), words_at(data, ends, g + 1, 1, -_WORD_BYTES)
+        value, good = number_of_words(head, last, stop - start - _1)
+        store(values, g, where(bare, 1.0, value))
+        odd = _EVERY_LANE ^ flags(good | bare)
+        if odd != 0:
+            for i in range(g, min(g + WIDTH, n)):
+                if odd >> (i - g) & 1:
+                    number, is_number = number_between(data, position(named, i + 1) + 1, position(ends, i + 1), False)
+                    if not is_number:
+                        return False
+                    poke(values, i, number)
+    return True
+
+
+@inline_kernel
+def owe_spans(row: Row, n: int, kind: int, start: int, stop: int) -> None:
+    """Note that the spans of the n records, all of one kind, are to be had from `settle`: of words under the prefix start:stop;
+    or, where `stop` is -1, of members of JSON, the first of which has its first quote at position[start].
+
+    Source: this module's theory of operation.
+    """
+    kinds, owed = borrow(row.kind), borrow(row.owed)
+    for i in range(n):
+        poke(kinds, i, np.uint8(kind))
+    owed[0], owed[1], owed[2] = n, start, stop
+
+
+@kernel
+def settle(row: Row) -> None:
+    """Write the spans that are owed.
+
+    Parameters
+    ----------
+    row : Row          `owed`, `position` and `named` are read; `span` and `owed` are written
+
+    Returns            nothing
+    Cost               four numbers for each record
+    Source             this module's theory of operation
+    """
+    at, named, span, owed = borrow(row.position), borrow(row.named), borrow(row.span), borrow(row.owed)
+    n, first, last = owed[0], owed[1], owed[2]
+    for i in range(n):
+        if last >= 0:
+            span[i, 0], span[i, 1] = first, last
+            span[i, 2], span[i, 3] = position(at, i) + 1, position(named, i + 1)
+        else:
+            start, stop = position(at, first + 3 * i) + 1, position(at, first + 3 * i + 1)
+            span[i, 0], span[i, 1], span[i, 2], span[i, 3] = start, start, start, stop
+    owed[0] = 0
+
+
+@inline_kernel
+def vw_tokens(data: U8, bar: int, stop: int, row: Row, form: int, top: np.uint64) -> int:
+    """Read a line of VW text with one bar, the one at `bar`: how many records were written; their spans are owed. -1: left.
+
+    top : u64      the model's key. Source: wire.vw_text, theory of operation
+    """
+    ends, named = row.position, row.named
+    n = mark_tokens(data, bar + 1, stop, form, ends, named) - 1
+    if n < 0:
+        return 0 if bar + 1 == stop else -1
+    if n + WIDTH > len(row.value):
+        return -1
+    space, end = position(named, 0), position(ends, 0)
+    if space != end or end - bar > NAME_BYTES_MAX:
+        return -1
+    key, kind = top, PLAIN
+    if end > bar + 1:
+        key, kind = hash_usual(data, bar + 1, end, top, FIELD_NAMESPACE), NAMESPACE
+    if not hash_tokens(data, ends, named, n, key, row.fingerprint) or not token_values(data, ends, named, n, row.value):
+        return -1
+    owe_spans(row, n, kind, bar + 1, end)
+    return n
