@@ -3,8 +3,8 @@
 One process of `riata serve` on a SQLite store answers, over and over, a round of what a day brings: a body of 2000 rows, rows one
 by one with ids of their own, predictions by GET and by POST, explained ones, remembered ones whose labels come a round later,
 the model's figures, `/metrics`, requests that are refused, a connection that is opened and closed; and every fiftieth round a
-model that is made, taught, asked and dropped. Names are the same from round to round but for a few, of which every round brings
-new ones. Between rounds the bench waits so long that both processes together take the wanted share of one core.
+model that is made, taught, asked and dropped. Names are the same from round to round, but for as many new ones
+as are asked for. Between rounds the bench waits so long that both processes together take the wanted share of one core.
 
 Memory is the anonymous resident memory of the process (RssAnon), noted every few seconds; what grows shows as the difference
 of the medians of the third and of the last quarter of the time.
@@ -46,7 +46,6 @@ SINGLE: Final = 10
 ASKED: Final = 40
 POSTED: Final = 10
 REMEMBERED: Final = 4
-NEW_NAMES: Final = 2  # of a round
 DROP_EVERY: Final = 50  # rounds
 GROWTH_MAX: Final = 1.02  # of the last quarter over the third
 JSON: Final = "application/json"
@@ -74,8 +73,9 @@ class Seen:
 class Load:
     """The rounds, over one connection that stays."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, new_names: int) -> None:
         self._port = port
+        self._new_names = new_names
         self._link = connect(port)
         text = bodies(20_000)
         lines = [line for body in text for line in body.splitlines(keepends=True)]
@@ -110,7 +110,7 @@ class Load:
             self._call("POST", "/models/m/predict", {"features": {f"n{k}": 0.5, "member": True}})
         self._call("POST", "/models/m/predict?explain=true", {"features": {"n1": 1, "n2": 2}})
         self._labels()
-        for number in (next(self._number) for _ in range(NEW_NAMES)):
+        for number in (next(self._number) for _ in range(self._new_names)):
             self._call("POST", "/models/m/observe", {"features": {f"new{number}": 1}, "label": 1})
         self._call("GET", "/models/m/metrics")
         self._refused("POST", "/models/m/observe", b'{"features": {"a": 1e999}, "label": 1}', 422)
@@ -140,13 +140,13 @@ class Load:
         self._call("DELETE", f"/models/{name}?confirm={name}")
 
 
-def measure(folder: Path, minutes: float, cores: float) -> Seen:
+def measure(folder: Path, minutes: float, cores: float, new_names: int) -> Seen:
     """Keep the load up for so long."""
     seen = Seen()
     with service(folder / "steady", RIATA_LOG_KEEP_EVENTS=KEPT_EVENTS) as running, Progress(console=Console(stderr=True)) as bar:
         running.start()
         make_model(running.port, "m")
-        load, pid = Load(running.port), running.process.pid
+        load, pid = Load(running.port, new_names), running.process.pid
         begun, before = time.monotonic(), cpu_s(pid) + time.process_time()
         task, noted = bar.add_task("steady load", total=60 * minutes), -NOTE_EVERY_S
         while (passed := time.monotonic() - begun) < 60 * minutes or len(seen.taken) < 5:
@@ -189,8 +189,8 @@ def page(seen: Seen, cores: float, options: Any) -> None:
         f"{minutes:.0f} minutes, {seen.rounds:,} rounds: {seen.requests:,} requests, {seen.rows:,} rows learnt from, "
         f"{seen.cpu_s / (60 * minutes):.2f} of one core in both processes together (asked: {cores:g}). Memory after the first "
         f"round {seen.taken[0] / MIB:,.0f} MiB; medians of the quarters: {', '.join(f'{taken:,.1f}' for taken in quarters)} MiB. "
-        f"Of what is added, {NEW_NAMES * seen.rounds:,} names that were new are there by right, at the bytes of a non-zero "
-        "weight that [memory](memory.md) tells."
+        f"Of what was added, {options.new_names * seen.rounds:,} names that were new are there by right, at the bytes of a "
+        "non-zero weight that [memory](memory.md) tells."
     )
     notes = [text] if options.no_write else [text, "![memory against time](steady_curve.svg)"]
     command = f"python -m tests.bench.steady{' --quick' if options.quick else f' --minutes {options.minutes or MINUTES:g}'}"
@@ -207,10 +207,11 @@ def main() -> int:
     parser = contest.arguments(__doc__ or "")
     parser.add_argument("--minutes", type=float, help=f"of load (default {MINUTES:g}, of a trial 0.1)")
     parser.add_argument("--cores", type=float, default=CORES, help="share of one core that both processes take (default 0.3)")
+    parser.add_argument("--new-names", type=int, default=0, help="names of each round that no round had before (default 0)")
     options = parser.parse_args()
     minutes = options.minutes or (0.1 if options.quick else MINUTES)
     with tempfile.TemporaryDirectory(prefix="riata-steady-") as name:
-        seen = measure(Path(name), minutes, options.cores)
+        seen = measure(Path(name), minutes, options.cores, options.new_names)
     page(seen, options.cores, options)
     return 0
 
