@@ -5,8 +5,9 @@ requests are asked: GET /predict with ten features in the query, and POST /predi
 same rows as lines of its own format. The client is a plain socket. With one connection a request is sent when the answer
 to the last has come, and every round trip is timed; with 64 every connection always has one request under way, driven by
 two processes, so that the server has always something to do. The limits are ASGI that answers whatever is asked, and below
-it an event loop that does not even read the request. The service runs twice: as anybody on this machine may call
-it, and with keys asked for and rates counted. Bounds and metrics are in both.
+it an event loop that does not even read the request; that one also as it is when it stays awake for as long after an answer
+as the service does, which decides a round trip on a machine whose cores sleep. The service runs twice: as anybody on this machine
+may call it, and with keys asked for and rates counted. Bounds and metrics are in both.
 
 Before anything is timed: the service answers a request by itself as it answers the same rows as one body of lines, to the last
 digit, with and without keys; and the mean log loss of all contenders over rows that none has learnt is compared.
@@ -32,6 +33,7 @@ from typing import Final
 import numpy as np
 import psutil
 
+from riata.base.settings import Settings
 from riata.web.keys import KeyEntry, digest_of, entry_text, new_token
 from tests.bench import contest
 from tests.bench.contest import Claim, Found, Measure, Side, fact
@@ -49,10 +51,11 @@ ASKED: Final = 256  # different requests, asked in turn; none of them was learnt
 CONNECTIONS: Final = 64
 DRIVERS: Final = 2
 LOSS_DIFFERENCE_MAX: Final = 0.1
+BUSY_POLL_US: Final = int(Settings.model_fields["busy_poll_us"].default)  # as the service runs here
 READ_BYTES: Final = 1 << 16
 OK: Final = b"HTTP/1.1 200 "
 PLAIN, KEYED, VW, FASTAPI, ASGI = "riata", "riata, keys and rates", "VW daemon, TCP", "FastAPI + river", "ASGI doing nothing"
-FIXED: Final = "limit: uvloop, a fixed answer"
+FIXED, AWAKE = "limit: uvloop, a fixed answer", "limit: the same, awake"
 HEAD: Final = "Host: 127.0.0.1\r\nAccept: */*\r\nUser-Agent: bench\r\n"
 
 
@@ -289,9 +292,9 @@ def asgi(asked: Rows) -> Iterator[Server]:
 
 
 @contextmanager
-def fixed(asked: Rows) -> Iterator[Server]:
+def fixed(asked: Rows, busy_poll_us: int = 0) -> Iterator[Server]:
     """What an event loop and the kernel take."""
-    with UvloopFixed() as limit:
+    with UvloopFixed(busy_poll_us) as limit:
         yield Server(limit.port, http_requests(asked), b"}", limit.cpu_s)
 
 
@@ -329,7 +332,9 @@ def measure(servers: dict[str, Server], quick: bool) -> tuple[list[Claim], list[
     trips, many, repeats = (500, 2_000, 3) if quick else (10_000, 40_000, 7)
     claims, tables, notes = [], [], []
     for which, path in enumerate(("GET /predict, 10 features", "POST /predict, 75 features")):
-        one = compare(servers, (PLAIN, KEYED, VW, FASTAPI, ASGI, FIXED), partial(round_trips, which=which, count=trips), repeats)
+        one = compare(
+            servers, (PLAIN, KEYED, VW, FASTAPI, ASGI, FIXED, AWAKE), partial(round_trips, which=which, count=trips), repeats
+        )
         full = compare(servers, (PLAIN, KEYED, FASTAPI, ASGI, FIXED), partial(saturated, which=which, count=many), repeats)
         tables += [
             f"## {path}: one connection\n\n" + contest.contenders(one, "request", ("p50_us", "p99_us")),
@@ -344,10 +349,11 @@ def measure(servers: dict[str, Server], quick: bool) -> tuple[list[Claim], list[
         notes.append(
             f"{path}: keys and rates cost {fact(full[KEYED], 'cpu_us') - fact(full[PLAIN], 'cpu_us'):+.1f} µs of CPU a request. "
             f"ASGI doing nothing takes {fact(full[ASGI], 'cpu_us'):.1f} µs, the service {fact(full[PLAIN], 'cpu_us'):.1f} µs; "
-            f"{fact(full[FIXED], 'cpu_us'):.1f} µs of that an event loop takes that reads anything and writes a fixed answer, "
-            f"whose round trip is {fact(one[FIXED], 'p50_us'):.1f} µs, the service's {fact(one[PLAIN], 'p50_us'):.1f} µs. "
-            f"So the most that such a server and this client can reach is {ratio(one, FIXED, VW, 'p50_us'):.2f} of the daemon's "
-            f"round trip, and {contest.times_faster(full, FIXED, FASTAPI):.1f} times the requests of {FASTAPI}."
+            f"{fact(full[FIXED], 'cpu_us'):.1f} µs of that an event loop takes that reads anything and writes a fixed answer. "
+            f"Its round trip is {fact(one[FIXED], 'p50_us'):.1f} µs, {fact(one[AWAKE], 'p50_us'):.1f} µs where it stays awake, "
+            f"the service's {fact(one[PLAIN], 'p50_us'):.1f} µs. So the most that such a server and this client can reach is "
+            f"{ratio(one, FIXED, VW, 'p50_us'):.2f} of the daemon's round trip, {ratio(one, AWAKE, VW, 'p50_us'):.2f} awake, "
+            f"and {contest.times_faster(full, FIXED, FASTAPI):.1f} times the requests of {FASTAPI}."
         )
     return claims, tables, notes
 
@@ -364,6 +370,7 @@ def main() -> int:
             FASTAPI: stack.enter_context(fastapi(learnt, asked)),
             ASGI: stack.enter_context(asgi(asked)),
             FIXED: stack.enter_context(fixed(asked)),
+            AWAKE: stack.enter_context(fixed(asked, BUSY_POLL_US)),
         }
         why, losses = why_unequal(servers, asked)
         if why:

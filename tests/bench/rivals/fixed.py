@@ -1,6 +1,7 @@
 """uvloop that writes one fixed answer for whatever comes: the limit of what a server of this interpreter can say on this machine.
 
-It parses nothing and decides nothing: what its round trip takes is the kernel, the event loop and the client.
+It parses nothing and decides nothing: what its round trip takes is the kernel, the event loop and the client. It may stay awake
+after an answer, as the service does, so that both limits can be seen: a core that has to be woken, and one that has not.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final, Self, cast
 import psutil
 import uvloop
 
+from riata.web.busy_poll import BusyPoll
 from tests.running import ROOT, free_port
 
 READY_S_MAX: Final = 30.0
@@ -29,6 +31,10 @@ class Fixed(asyncio.Protocol):
 
     transport: asyncio.Transport
 
+    def __init__(self, awake: BusyPoll) -> None:
+        self._awake = awake
+        self._loop = asyncio.get_running_loop()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep it."""
         self.transport = cast(asyncio.Transport, transport)
@@ -36,22 +42,24 @@ class Fixed(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:  # noqa: ARG002 - it is not read
         """Answer."""
         self.transport.write(ANSWER)
+        self._awake.stay(self._loop)
 
 
-async def serve(port: int) -> None:
+async def serve(port: int, busy_poll_us: int) -> None:
     """Serve until the process is ended."""
-    server = await asyncio.get_running_loop().create_server(Fixed, "127.0.0.1", port)
+    awake = BusyPoll(busy_poll_us)
+    server = await asyncio.get_running_loop().create_server(lambda: Fixed(awake), "127.0.0.1", port)
     await server.serve_forever()
 
 
 class UvloopFixed:
-    """Context manager: the server above as a process of its own, on `port` of 127.0.0.1."""
+    """Context manager: the server above as a process of its own, on `port` of 127.0.0.1; awake for so long after an answer."""
 
     MODULE = __name__
-    arguments: tuple[str, ...] = ()
 
-    def __init__(self) -> None:
+    def __init__(self, busy_poll_us: int = 0) -> None:
         self.port = free_port()
+        self.arguments: tuple[str, ...] = (str(busy_poll_us),)
 
     def cpu_s(self) -> float:
         """User and system seconds it has used."""
@@ -78,4 +86,4 @@ class UvloopFixed:
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1])))
+    uvloop.run(serve(int(sys.argv[1]), int(sys.argv[2])))
