@@ -20,7 +20,7 @@ from riata.maths.kernel import inline_kernel
 
 def _slow_array(address: int, shape: tuple[int, ...], kind: Any) -> Any:
     count = int(np.prod(shape)) * np.dtype(kind).itemsize
-    return np.frombuffer((ctypes.c_uint8 * count).from_address(address), kind).reshape(shape)
+    return np.ndarray(shape, kind, buffer=(ctypes.c_uint8 * count).from_address(int(address)))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
