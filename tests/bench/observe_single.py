@@ -8,7 +8,10 @@ answered; the load is a process of its own (`tests.bench.single_rows`), and what
 - FastAPI + pydantic + river + SQLite: commit (synchronous = FULL) before each answer.
 - VW daemon: a line over TCP for each row, answered by a prediction; it keeps nothing on the disk. It serves one connection
   with one process, so it gets as many processes as there are connections, which share their weights without locks.
+- a fixed answer: uvloop that writes one answer to whatever comes, reads nothing and keeps nothing. No server of this interpreter
+  and loop answers faster.
 - the disk: as many bytes as a row has in riata's log, written and synced one after another, one sync a row.
+- the disk, two pages: what a transaction of riata's database is, two of its pages over older ones, and a sync.
 """
 
 from __future__ import annotations
@@ -30,11 +33,13 @@ import numpy as np
 import psutil
 
 from riata.store.payload import encode_batch
+from riata.store.sqlite.schema import PAGE_BYTES
 from riata.store.sqlite.store import read_sqlite
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
 from tests.bench.contest import Claim, Found, Measure, Side, arguments, contenders, contest, fact, report_page, times_faster
 from tests.bench.rivals.fastapi_river import FastapiRiver
+from tests.bench.rivals.fixed import UvloopFixed
 from tests.bench.rivals.vw import VwDaemon
 from tests.bench.service import connect
 from tests.bench.single_rows import Command, Told, load_process, rows_of
@@ -44,14 +49,16 @@ OURS: Final = "riata"
 MEMORY: Final = "riata, store in memory"
 FASTAPI: Final = "FastAPI + pydantic + river + SQLite"
 VW: Final = "VW daemon"
+FIXED: Final = "a fixed answer"
 DISK: Final = "the disk, a sync a row"
+PAGES: Final = "the disk, two pages a sync"
 COUNTS: Final = {1: 2000, 16: 6000, 64: 12_000}  # connections: requests of a run
 QUICK: Final = {64: 1500}
 TAUGHT: Final = 6000  # rows, before anything is timed
 HELD_OUT: Final = 500
 HELD_OUT_FROM: Final = 50_000  # beyond the rows that anybody learns
 LOSS_DIFFERENCE_MAX: Final = 0.05  # each learns by its own rule: near, not equal
-REACH: Final = {FASTAPI: 8.0, VW: 2.0}
+REACH: Final = {64: {FASTAPI: 8.0, VW: 2.0}, 1: {FASTAPI: 2.0}}  # connections: rival: ratio
 JSON: Final = {"Content-Type": "application/json"}
 Ask = Callable[[Command], Told]
 
@@ -154,23 +161,48 @@ def vw_peer(daemon: VwDaemon, connections: int, features: int, count: int) -> Pe
     return Peer(VW, Command("vw", daemon.port, connections, features, count, first=TAUGHT), daemon.cpu_s, predict, None)
 
 
-def disk_side(folder: Path, features: int, count: int) -> Side:
-    """Write and sync the payload of one row, `count` times."""
+def one_row_bytes(features: int) -> int:
+    """Length of a row in riata's log."""
     rows = b"\n".join(row.json() for row in rows_of(features, 100))
-    payload = encode_batch(parse_examples(rows, "application/x-ndjson", Context(EncoderConfig()), labelled=True).batch)
-    one = payload[: len(payload) // 100]
+    return len(encode_batch(parse_examples(rows, "application/x-ndjson", Context(EncoderConfig()), labelled=True).batch)) // 100
+
+
+def disk_side(name: str, path: Path, size: int, count: int, over: bool = False) -> Side:
+    """Write and sync `size` bytes, `count` times; with `over` in a file that is there already, else at the end of a new one."""
+    one = bytes(size)
 
     def run() -> Measure:
-        file = os.open(folder / "plain", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        start, cpu = time.perf_counter(), time.process_time()
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (0 if over else os.O_TRUNC), 0o600)
+        if over:
+            for _ in range(count):
+                os.write(file, one)
+            os.fsync(file)
+            os.lseek(file, 0, os.SEEK_SET)
+        took = []
+        cpu, start = time.process_time(), time.perf_counter()
         for _ in range(count):
+            begun = time.perf_counter()
             os.write(file, one)
             os.fdatasync(file)
-        measure = Measure(time.perf_counter() - start, time.process_time() - cpu, count)
+            took.append(time.perf_counter() - begun)
+        seconds, cpu_s = time.perf_counter() - start, time.process_time() - cpu
         os.close(file)
-        return measure
+        p50, p99 = (1e6 * float(part) for part in np.quantile(took, (0.5, 0.99)))
+        return Measure(seconds, cpu_s, count, {"p50 µs": p50, "p99 µs": p99})
 
-    return Side(DISK, run)
+    return Side(name, run)
+
+
+def fixed_side(fixed: UvloopFixed, command: Command, ask: Ask) -> Side:
+    """The limit of a server that does nothing, with the same requests."""
+
+    def run() -> Measure:
+        before = fixed.cpu_s()
+        told = ask(replace(command, port=fixed.port))
+        facts = {"p50 µs": told.p50_us, "p99 µs": told.p99_us, "load's CPU": told.client_cpu_s / told.seconds}
+        return Measure(told.seconds, fixed.cpu_s() - before, command.count, facts)
+
+    return Side(FIXED, run)
 
 
 def same_work(first: dict[str, Measure]) -> str:
@@ -203,7 +235,11 @@ def compete(connections: int, features: int, count: int, repeats: int, folder: P
         for peer in peers:
             peer.teach(ask)
         sides = [Side(peer.name, lambda peer=peer: peer.run(ask)) for peer in peers]  # type: ignore[misc]
-        found = contest([*sides, disk_side(folder, features, min(count, 1000))], repeats, same_work)
+        sides.append(fixed_side(stack.enter_context(UvloopFixed()), peers[0].command, ask))
+        syncs = min(count, 1000)
+        sides.append(disk_side(DISK, folder / "plain", one_row_bytes(features), syncs))
+        sides.append(disk_side(PAGES, folder / "pages", 2 * PAGE_BYTES, syncs, over=True))
+        found = contest(sides, repeats, same_work)
         if disk.stop() != 0:
             raise RuntimeError("the service did not end well")
         require_logged(disk.directory, peers[0].sent)
@@ -234,8 +270,8 @@ def main() -> int:
         for connections, features in shapes:
             found = compete(connections, features, counts[connections], repeats, Path(folder), ask)
             path = f"one row of {features} features a request, {connections} connection{'s' if connections > 1 else ''}"
-            if connections == max(counts) and features == 75:
-                claims += [Claim(path, OURS, rival, times_faster(found, OURS, rival), reach) for rival, reach in REACH.items()]
+            for rival, reach in REACH.get(connections, {}).items() if features == 75 else ():
+                claims.append(Claim(path, OURS, rival, times_faster(found, OURS, rival), reach))
             facts = ["p50 µs", "p99 µs", "load's CPU"]
             tables.append(f"## {path.capitalize()}\n\n{contenders(found, 'row', facts, OURS)}\n{busy(found, connections)}")
     report_page(
@@ -250,11 +286,15 @@ def busy(found: Found, connections: int) -> str:
     """How many processors the sides kept busy, in a sentence."""
     parts = []
     for name, measures in found.items():
-        if name != DISK:
+        if name not in (DISK, PAGES):
             share = float(np.median([measure.cpu_s / measure.seconds for measure in measures]))
             parts.append(f"{name} {share:.2f}")
     load = fact(found[OURS], "load's CPU")
-    return f"Processors kept busy with {connections} under way: {', '.join(parts)}; by the load of riata {load:.2f}.\n"
+    ours, sync = fact(found[OURS], "p50 µs"), fact(found[PAGES], "p50 µs")
+    return (
+        f"Processors kept busy with {connections} under way: {', '.join(parts)}; by the load of riata {load:.2f}."
+        f" The p50 of riata is {ours:.0f} µs, that of a sync of two pages {sync:.0f} µs.\n"
+    )
 
 
 NOTE: Final = (

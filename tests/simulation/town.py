@@ -61,7 +61,7 @@ class House:
         if engine is None:
             return
         try:
-            engine.require_accepting(MODEL)
+            engine.require_accepting(engine.desk(MODEL))
         except RiataError as error:
             done(error)
             return

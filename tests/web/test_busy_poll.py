@@ -75,6 +75,17 @@ def test_after_it_has_slept_an_answer_wakes_it_again(loop: Loop) -> None:
     assert len(loop.soon) == 1
 
 
+def test_what_is_waited_for_in_another_thread_ends_it(loop: Loop) -> None:
+    poll = BusyPoll(100)
+    loop.answer(poll)
+    loop.now_s += 1e-6
+    loop.round()
+    assert len(loop.soon) == 1
+    poll.rest()
+    loop.round()
+    assert not loop.soon
+
+
 def test_zero_sleeps_at_once(loop: Loop) -> None:
     loop.answer(BusyPoll(0))
     assert not loop.soon

@@ -163,7 +163,7 @@ class Admin:
         raise Busy(f"model {model} was changed by others meanwhile; look at what it is now, and try again", "changed_meanwhile")
 
     async def _append_and_serve(self, append: Append) -> int:
-        self._engine.require_accepting(append.model)
+        self._engine.require_accepting(self._engine.desk(append.model))
         appended = await self._engine.append(append)
         await self._engine.wait_for(append.model, appended.seq, self._engine.settings.observe_timeout_ms)
         return appended.seq

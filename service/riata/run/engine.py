@@ -196,18 +196,16 @@ class Engine:
             raise Busy("the model is being made ready; try again", "not_ready")
         return published
 
-    def require_accepting(self, name: str) -> Desk:
-        """The desk of a model that can take events now. Raises `Busy` or `Unavailable` with the reason where it cannot."""
-        desk = self.desk(name)
+    def require_accepting(self, desk: Desk) -> None:
+        """Raise `Busy` or `Unavailable` with the reason where the model at `desk` can take no events now."""
         self.require_store()
         if not self.started:
             raise Busy(self.not_started(), "not_ready")
         if self._keeper.waiting() >= self.settings.inbox_requests_max:
             raise Busy(f"{self.settings.inbox_requests_max} requests wait for the log already", "queue_full")
-        lag = desk.logged - self.published(name).applied
+        lag = desk.logged - (desk.published or self.published(desk.name)).applied
         if lag > self.settings.lag_events_max:
             raise Busy(f"{lag} events are logged but not learnt yet", "lag", retry_after_s=2)
-        return desk
 
     def require_store(self) -> None:
         """Raise `Busy` or `Unavailable` where nothing may be logged now, whatever the model."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import queue
+from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Final
 
 from riata.run.checkpointer import Saved
 from riata.run.looking import Looked
@@ -12,6 +14,10 @@ from riata.run.model_state import ModelState
 from riata.run.together import ROWS_TOGETHER
 from riata.store.store import Record
 from riata.wire.batch import Batch
+
+SMALL_ROWS: Final = 64  # a record of fewer is left to gather
+GATHERED_MAX: Final = 64  # so many of them are not
+GATHER_S: Final = 0.01  # how long the first of them waits at the most; far less than what is served may be behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,35 +91,73 @@ Item = Logged | Adopt | Forget | SaveNow | Nudge | Look | Finished | Settle | Sw
 
 
 class Inbox:
-    """A queue that anybody may put into, and one thread at a time takes from. None is the end of all work."""
+    """A queue that anybody may put into, and one thread at a time takes from. None is the end of all work.
+
+    To wake a thread costs more than to learn a row. So records of few rows are left to gather: nobody is woken for each of them
+    while the one who takes waits in `gather`.
+    """
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
-        self._next: list[Item | None] = []  # at most one, which was taken from the queue and could not be dealt with at once
+        self._items: deque[Item | None] = deque()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # rung after an item was put; that is all it says
+        self._gathering = False
 
     def put(self, item: Item | None) -> None:
         """Add something to do."""
-        self._queue.put(item)
+        self._items.append(item)
+        is_heard = not self._gathering or len(self._items) >= GATHERED_MAX or not _is_small(item)
+        if is_heard and self._bell.empty():  # who hears the last ring finds this item too
+            self._bell.put(None)
 
     def waits(self) -> bool:
         """Whether there is something to do."""
-        return bool(self._next) or not self._queue.empty()
+        return bool(self._items)
+
+    def presses(self) -> bool:
+        """Whether there is something to do that is not left to gather."""
+        items = self._items.copy()  # in one step: others add to it
+        return len(items) >= GATHERED_MAX or not all(map(_is_small, items))
 
     def get(self, timeout_s: float | None = None) -> Item | None:
         """Wait for the next thing to do. Raises `queue.Empty` after `timeout_s`."""
-        return self._next.pop() if self._next else self._queue.get(timeout=timeout_s)
+        self.wait(timeout_s)
+        return self._items.popleft()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until there is something to do. Raises `queue.Empty` after `timeout_s`."""
+        while not self._items:
+            self._bell.get(timeout=timeout_s)
+
+    def gather(self, timeout_s: float = GATHER_S) -> None:
+        """Let records of few rows gather for `timeout_s`, or until there is something that presses."""
+        self._gathering = True
+        try:
+            while True:  # what it was rung for before was put before, and is seen below
+                self._bell.get_nowait()
+        except queue.Empty:
+            pass
+        try:
+            if not self.presses():
+                self._bell.get(timeout=timeout_s)
+        except queue.Empty:
+            pass
+        self._gathering = False
 
     def run_of(self, first: Logged) -> list[Logged]:
         """Take what waits behind `first` and may be learnt together with it; `first` alone where that is nothing."""
         run, rows = [first], first.record.count
-        while first.record.kind == "observe" and rows < ROWS_TOGETHER and self.waits():
-            item = self.get()
+        while first.record.kind == "observe" and rows < ROWS_TOGETHER and self._items:
+            item = self._items[0]
             if not isinstance(item, Logged) or not _together(first.record, item.record, rows):
-                self._next.append(item)
                 break
             run.append(item)
+            self._items.popleft()
             rows += item.record.count
         return run
+
+
+def _is_small(item: Item | None) -> bool:
+    return isinstance(item, Logged) and item.record.count < SMALL_ROWS and item.record.kind == "observe"
 
 
 def _together(first: Record, record: Record, rows: int) -> bool:

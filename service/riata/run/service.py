@@ -127,8 +127,10 @@ class Service:
         be parsed and given to `observe` by itself. `told` is called in the event loop with what became of it once it is
         durable, the error, or None where it has to go by itself after all. Raises as `context` and `observe` do before anything
         is logged."""
-        published = self.published(model)
-        self._require("observe", model)
+        desk = self._engine.desk(model)
+        published = desk.published or self.published(model)
+        self._engine.require_role("observe")
+        self._engine.require_accepting(desk)
         return self._arena.put(published, body, content_type, key, told)
 
     async def observe_small(
@@ -215,7 +217,7 @@ class Service:
 
     def _require(self, what: str, model: str) -> None:
         self._engine.require_role(what)
-        self._engine.require_accepting(model)
+        self._engine.require_accepting(self._engine.desk(model))
 
     def _owns_store(self) -> bool:
         """Whether it is for this process to deal with what is due. Two at once do no harm."""

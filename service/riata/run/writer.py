@@ -1,7 +1,7 @@
 """The single writer: it alone owns every learner, takes records in log order, and publishes what it has learnt.
 
 It works in one thread at a time, of the lowest priority while that leaves it enough to learn with (`priority.py`). Records of one
-model that wait together are learnt in one step (`together.py`).
+model that wait together are learnt in one step (`together.py`), and small ones are left to gather (`inbox.py`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Writer:
         self._busy_since_ms: int | None = None  # since when one item has been dealt with; None while it waits for one
         self.taken_bytes = 0  # of the payloads of records that were dealt with
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="riata-checkpoint", initializer=lower_priority)
-        self._shifts = Shifts("riata-writer", self._guarded_turn, self._inbox.waits, self._ended)
+        self._shifts = Shifts("riata-writer", self._guarded_turn, self._inbox.presses, self._ended)
 
     def start(self) -> None:
         self._shifts.start()
@@ -135,14 +135,16 @@ class Writer:
 
     def _await_item(self) -> Item | None:
         """The next thing to do; what time asks for where none comes before it is due."""
-        if self._inbox.waits():  # a busy writer need not work out how long it might have waited
+        if self._inbox.presses():  # a busy writer need not work out how long it might have waited
             return self._inbox.get()
         wait_s = self._wait_s()
         self._busy_since_ms = None
         try:
-            return self._inbox.get(wait_s)
+            self._inbox.wait(wait_s)
         except queue.Empty:
             return Sweep()
+        self._inbox.gather()
+        return self._inbox.get()
 
     def _take(self, item: Item) -> None:
         if isinstance(item, Logged):
@@ -228,7 +230,7 @@ class Writer:
     def _sweep(self) -> None:
         """Look after models of which something is due; not at every turn, and idle ones not at all: there may be a thousand."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._swept_ms >= SWEEP_EVERY_MS or not self._inbox.waits():
+        if now_ms - self._swept_ms >= SWEEP_EVERY_MS or not self._inbox.presses():
             self._swept_ms = now_ms
             for name in [name for name, due_ms in self._due_ms.items() if due_ms <= now_ms]:
                 self._look_after(name)

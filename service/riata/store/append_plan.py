@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -100,7 +99,7 @@ def _rows(n: int) -> _Rows:
 def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]], Mapping[bytes, Seen]]) -> _Rows:
     """Sort the rows of one request into accepted, duplicate and reused; positions count the accepted ones only."""
     accepted, duplicate, reused = np.ones(batch.n, np.bool_), np.zeros(batch.n, np.bool_), np.zeros(batch.n, np.bool_)
-    with_id = np.flatnonzero(batch.has_id).tolist()
+    with_id = batch.has_id.nonzero()[0].tolist()
     if not with_id:
         return _Rows(accepted, duplicate, reused, 0, [])
     raw = batch.event_id.tobytes()
@@ -161,4 +160,4 @@ def _record(request: Append, head: Head, count: int, payload: bytes, digest: byt
 
 
 def _after(head: Head, record: Record, floor: int) -> Head:
-    return dataclasses.replace(head, seq=record.last, chain=record.chain, dedupe_floor=floor)
+    return Head(head.lineage, record.last, record.chain, head.first_seq, floor)

@@ -36,6 +36,10 @@ class BusyPoll:
                 self._looking = True
                 loop.call_soon(self._look, loop)
 
+    def rest(self) -> None:
+        """End the time: what is waited for now comes from a thread of our own, which needs the interpreter's lock for it."""
+        self._until = 0.0
+
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the loop come back here, by way of its sockets, unless the time is over."""
         if time.perf_counter() < self._until:

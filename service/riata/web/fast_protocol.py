@@ -119,8 +119,10 @@ class FastProtocol(BoundedProtocol):
             if answer.status == OK and self.stand_in is None:
                 self.answered = hot
             self._write(hot, answer, self._stand_aside())
-        elif self.stand_in is None:
-            self._stand_in(hot)
+        else:
+            self.fast.awake.rest()
+            if self.stand_in is None:
+                self._stand_in(hot)
 
     def reply(self, answer: Answer) -> None:
         """Give the answer to the request that waits for it; nothing but the count where its connection is lost."""

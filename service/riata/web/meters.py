@@ -6,16 +6,15 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from riata.base.errors import RiataError
 from riata.run.health import Sharing
 from riata.run.outcome import Observed
-from riata.web.problems import counts
 from riata.web.service import ServiceProtocol
-from riata.web.tally import RequestTally
+from riata.web.tally import RequestTally, RowTally
 
 log = logging.getLogger("riata.access")
 PROMETHEUS_TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -55,8 +54,8 @@ class Meters:
         self.registry = CollectorRegistry()
         self._tally = RequestTally()
         self.registry.register(self._tally)
-        self._rows = Counter("riata_rows", "Rows sent to observe.", ("model", "outcome"), registry=self.registry)
-        self._row_children: dict[tuple[str, str], Counter] = {}
+        self._rows = RowTally()
+        self.registry.register(self._rows)
         self.registry.register(ServiceCollector(service))
         ProcessCollector(registry=self.registry)
 
@@ -68,12 +67,12 @@ class Meters:
 
     def rows(self, model: str, observed: Observed) -> None:
         """Count what became of the rows of one request. `model` exists, so the number of series is bounded."""
-        for outcome, count in counts(observed).items():
-            if count:
-                counter = self._row_children.get((model, outcome))
-                if counter is None:
-                    counter = self._row_children[model, outcome] = self._rows.labels(model, outcome)
-                counter.inc(count)
+        if observed.accepted:
+            self._rows.add(model, "accepted", observed.accepted)
+        if observed.duplicate:
+            self._rows.add(model, "duplicate", observed.duplicate)
+        if observed.rejected:
+            self._rows.add(model, "rejected", observed.rejected)
 
     def text(self) -> bytes:
         """Return everything in the text format of Prometheus."""

@@ -29,6 +29,9 @@ from riata.wire.together import id_of
 
 log = logging.getLogger("riata.web")
 OPTIONS: Final = ("wait", "atomic")
+_USUAL: Final = (  # what `answer_document` says where every row was accepted
+    b'{"accepted":%d,"duplicate":0,"rejected":0,"seq":%d,"outcome":"accepted","durability":"%b","errors":[]}'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class Observe:
 
     def _answer(self, model: str, observed: Observed, waited: bool) -> Answer:
         self.meters.rows(model, observed)
-        return json_answer(answer_document(observed, waited), 200 if observed.applied and waited else 202)
+        return answer_of(observed, waited)
 
     async def _parse(self, body: bytes, kind: str, context: Context, key: str | None) -> Parsed:
         if len(body) <= INLINE_BYTES_MAX:
@@ -141,6 +144,13 @@ def with_ids(parsed: Parsed, key: str) -> Parsed:
     for at in np.flatnonzero(~batch.has_id).tolist():
         event_id[at] = np.frombuffer(id_of(key, int(parsed.row[at])), dtype=np.uint8)
     return dataclasses.replace(parsed, batch=dataclasses.replace(batch, event_id=event_id, has_id=np.ones_like(batch.has_id)))
+
+
+def answer_of(observed: Observed, waited: bool) -> Answer:
+    """Say what became of the rows. `waited`: whether it was asked that the served model includes them."""
+    if waited or observed.duplicate or observed.rejected:
+        return json_answer(answer_document(observed, waited), 200 if observed.applied and waited else 202)
+    return Answer(202, _USUAL % (observed.accepted, observed.seq, observed.durability.encode()))
 
 
 def answer_document(observed: Observed, waited: bool) -> dict[str, Any]:

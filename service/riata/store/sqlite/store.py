@@ -167,9 +167,7 @@ class SqliteStore:
     def append(self, group: Sequence[Append]) -> list[Appended]:
         self._session.usable(to_write=True)
         ballast = self._session.ballast
-        if not ballast.allows_events():
-            ballast.restore()
-        if not ballast.allows_events():
+        if not ballast.allows_events() and not (ballast.restore() and ballast.allows_events()):
             raise Unavailable(f"the disk is nearly full: {ballast.free_bytes()} bytes are free", "disk_reserve")
 
         self._session.fold_long_wal()
