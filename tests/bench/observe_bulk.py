@@ -47,10 +47,11 @@ from tests.bench.contest import Claim, Measure, Side
 from tests.bench.peers import log_loss
 from tests.bench.rivals.sink import UvloopSink
 from tests.bench.rivals.vw import VwDaemon, vw_run
-from tests.bench.service import ServiceFailed, connect
+from tests.bench.service import Connection, ServiceFailed, connect
 from tests.running import Running
 
 CONNECTIONS: Final = 4
+LEARNT_S_MAX: Final = 60.0
 GROUP: Final = 4  # records of a group in the comparison with the disk: as many as there are connections
 LOSS_DIFFERENCE_MAX: Final = 0.05  # both learn the same rows, each by its own rule: their losses are near, not equal
 FIRST, AGAIN = "riata, NDJSON", "riata, NDJSON, again"
@@ -86,7 +87,7 @@ class Served:
             begun, cpu_s = time.perf_counter(), self.cpu_s()
             last = send_all(self.running.port, model, bodies, kind, connections)
             answered_s = time.perf_counter() - begun
-            control.call("GET", f"/models/{model}/predict?w1=1&_min_seq={last}")  # answered by a model that has learnt all
+            wait_until_learnt(control, model, last)
             seconds, cpu_s = time.perf_counter() - begun, self.cpu_s() - cpu_s
         figures = control.call("GET", f"/models/{model}/metrics")["cumulative"]
         rows = len(bodies) * ROWS
@@ -94,6 +95,21 @@ class Served:
             raise ServiceFailed(f"{figures['examples']} events learnt of {passes * rows}")
         control.call("DELETE", f"/models/{model}?confirm={model}")
         return Measure(seconds, cpu_s, rows, {"log_loss": figures["log_loss"], "answered_s": answered_s})
+
+
+def wait_until_learnt(control: Connection, model: str, last: int) -> None:
+    """Ask for a prediction by a model that has learnt event `last`, again where it took longer than a request may wait for it.
+
+    Raises `ServiceFailed` for any other reason, or after LEARNT_S_MAX."""
+    until = time.monotonic() + LEARNT_S_MAX
+    while True:
+        try:
+            control.call("GET", f"/models/{model}/predict?w1=1&_min_seq={last}")
+        except ServiceFailed as failed:
+            if "not_yet" not in str(failed) or time.monotonic() > until:
+                raise
+        else:
+            return
 
 
 def send_all(port: int, model: str, bodies: Sequence[bytes], kind: str, connections: int) -> int:
