@@ -195,6 +195,13 @@ def cut(content: bytes, size: int) -> list[bytes]:
     return [block.body for block in blocks(io.BufferedReader(io.BytesIO(content)), size)]
 
 
+class Piped(io.BytesIO):
+    """What can be read once only."""
+
+    def seekable(self) -> bool:
+        return False
+
+
 def test_blocks_are_whole_lines_and_nothing_is_lost_or_said_twice() -> None:
     rng = np.random.default_rng(2)
     for ending in (b"\n", b"\r\n"):
@@ -213,5 +220,9 @@ def test_comments_are_left_blank_and_keep_their_line() -> None:
 
 
 def test_a_line_without_an_end_is_refused() -> None:
-    with pytest.raises(Malformed, match="after 2 bytes is longer"):
-        cut(b"a\n" + b"x" * (2**24 + 2), 2**20)
+    content = b"a\n" * 5 + b"x" * (2**24 + 2)
+    with pytest.raises(Malformed, match=r"^line 6 is longer"):
+        cut(content, 2**20)
+    with pytest.raises(Malformed, match="after 10 bytes is longer"):
+        list(blocks(io.BufferedReader(Piped(content))))
+    assert len(cut(content[: -(2**20)], 2**20)) == 2

@@ -28,7 +28,7 @@ def blocks(source: BufferedReader, block_bytes: int = BLOCK_BYTES) -> Iterator[B
     wanted = _wanted(source.peek(1), block_bytes)
     while True:
         if held > LINE_BYTES_MAX:
-            raise Malformed(f"the line that begins after {before} bytes is longer than {LINE_BYTES_MAX} bytes")
+            raise Malformed(f"{_place(source, before)} is longer than {LINE_BYTES_MAX} bytes")
         room += bytes(max(held + wanted - len(room), 0))
         with memoryview(room) as view, view[held : held + wanted] as free:
             got = source.readinto(free)
@@ -49,6 +49,17 @@ def blocks(source: BufferedReader, block_bytes: int = BLOCK_BYTES) -> Iterator[B
 def _wanted(sample: bytes, most: int) -> int:
     """Bytes of a block that has not too many rows, if they are as long as those of `sample`."""
     return min(most, max(len(sample) * ROWS_AIMED_AT // max(line_ends(sample), 1), 1))
+
+
+def _place(source: BufferedReader, before: int) -> str:
+    """Name the line behind the first `before` bytes: by its number, where what was read can be read again to count."""
+    if not source.seekable():
+        return f"the line that begins after {before} bytes"
+    source.seek(0)
+    lines = 1
+    while before > 0 and (part := source.read(min(before, BLOCK_BYTES))):
+        lines, before = lines + part.count(b"\n"), before - len(part)
+    return f"line {lines}"
 
 
 def position(source: BufferedReader) -> int:
