@@ -1,0 +1,84 @@
+"""Eight words at once, compiled, against the plain functions that stand for them where code is interpreted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from riata.base.arrays import F64, U8, U32, U64
+from riata.maths import lanes, word_lanes
+from riata.maths.kernel import kernel
+from riata.maths.lanes import WIDTH
+
+RNG = np.random.default_rng(12)
+TOP = 2**64 - 1
+LEFT: U64 = np.concatenate((RNG.integers(0, 2**64, 4, np.uint64), np.array([0, TOP, 2**63, 7], np.uint64)))
+RIGHT: U64 = np.concatenate((RNG.integers(0, 2**64, 4, np.uint64), np.array([1, TOP, 5, 7], np.uint64)))
+SHIFT: U64 = np.array([0, 1, 7, 8, 31, 32, 62, 63], np.uint64)
+ONE, THREE, FIVE = np.uint64(1), np.uint64(3), np.uint64(5)
+EVERY_EIGHTH: U32 = np.arange(0, 64, 8, dtype=np.uint32)
+
+
+@kernel
+def compute(data: U8, place: U32, out: U64, number: F64) -> None:
+    """Every operator and function once; `data` is three times eight words. Source: this test."""
+    x = word_lanes.words_at(data, place, 0, 1, 0)
+    y = word_lanes.words_at(data, place, 0, 1, 64)
+    s = word_lanes.words_at(data, place, 0, 1, 128)
+    word_lanes.put(out, 0, x + y * THREE)
+    word_lanes.put(out, 8, ONE - x)
+    word_lanes.put(out, 16, (x & y) ^ (x | FIVE))
+    word_lanes.put(out, 24, x << s)
+    word_lanes.put(out, 32, y >> s)
+    word_lanes.put(out, 40, word_lanes.either((x < y) | (x == FIVE), x, ONE))
+    word_lanes.put(out, 48, word_lanes.either((x > y) & (y != FIVE), y, x))
+    word_lanes.put(out, 56, word_lanes.low_zeros(x))
+    lanes.store(number, 0, word_lanes.numbers(x >> ONE))
+
+
+def test_eight_at_once_are_each_as_if_alone() -> None:
+    out, number = np.empty(64, np.uint64), np.empty(WIDTH)
+    compute(np.concatenate((LEFT, RIGHT, SHIFT)).view(np.uint8), EVERY_EIGHTH, out, number)
+    left, right, shift = (each.tolist() for each in (LEFT, RIGHT, SHIFT))
+    rows = list(zip(left, right, shift, strict=True))
+    expected = [
+        *((x + y * 3) & TOP for x, y, _ in rows),
+        *((1 - x) & TOP for x in left),
+        *((x & y) ^ (x | 5) for x, y, _ in rows),
+        *((x << s) & TOP for x, _, s in rows),
+        *(y >> s for _, y, s in rows),
+        *(x if x < y or x == 5 else 1 for x, y, _ in rows),
+        *(y if x > y and y != 5 else x for x, y, _ in rows),
+        *(len(f"{x:b}") - len(f"{x:b}".rstrip("0")) if x else 64 for x in left),
+    ]
+    assert out.tolist() == expected
+    assert number.tolist() == [float(x >> 1) for x in left]
+
+
+@kernel
+def gather(array: U32, at: int, step: int, out: U64) -> None:
+    """Every `step`-th position, and the words that begin three bytes before. Source: this test."""
+    word_lanes.put(out, 0, word_lanes.positions(array, at, step))
+    word_lanes.put(out, 8, word_lanes.words_at(array.view(np.uint8), array, at, step, -3))
+
+
+@pytest.mark.parametrize("step", [1, 2, 5])
+def test_positions_and_the_words_there(step: int) -> None:
+    array: U32 = RNG.integers(3, 4 * 50 - 8, 50).astype(np.uint32)
+    out = np.empty(16, np.uint64)
+    gather(array, 4, step, out)
+    places = array[4 : 4 + WIDTH * step : step].tolist()
+    raw = array.tobytes()
+    assert out[:WIDTH].tolist() == places
+    assert out[WIDTH:].tolist() == [int.from_bytes(raw[place - 3 : place + 5], "little") for place in places]
+
+
+def test_the_plain_functions_say_the_same() -> None:
+    data = np.concatenate((LEFT, RIGHT)).view(np.uint8)
+    out = np.empty(WIDTH, np.uint64)
+    word_lanes._plain_put(out, 0, word_lanes._plain_words_at(data, EVERY_EIGHTH, 0, 1, 64))
+    assert out.tolist() == RIGHT.tolist()
+    assert word_lanes._plain_positions(EVERY_EIGHTH, 0, 1).tolist() == EVERY_EIGHTH.tolist()
+    assert word_lanes._plain_low_zeros(np.array([0, 1, 8, 2**63], np.uint64)).tolist() == [64, 0, 3, 63]
+    mask = np.array([True, False] * 4)
+    assert word_lanes._plain_either(mask, LEFT, RIGHT).tolist() == [(LEFT, RIGHT)[k % 2][k] for k in range(WIDTH)]
