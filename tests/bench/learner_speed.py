@@ -113,7 +113,7 @@ def parts(batch: Batch, rows: int) -> Iterator[Batch]:
 
 
 def timed(work: Callable[[], Any], units: int, **facts: float) -> Measure:
-    """Wall and CPU time of this thread over one call: none of the sides has another, but libraries' idle pools turn beside them."""
+    """Wall and CPU time of this thread over one call: no side has another, but pools of libraries that idle turn beside it."""
     cpu, start = time.thread_time(), time.perf_counter()
     work()
     return Measure(time.perf_counter() - start, time.thread_time() - cpu, units, facts)
