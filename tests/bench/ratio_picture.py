@@ -23,6 +23,8 @@ class Drawable(Protocol):
     @property
     def path(self) -> str: ...
     @property
+    def ours(self) -> str: ...
+    @property
     def theirs(self) -> str: ...
     @property
     def ratio(self) -> float: ...
@@ -58,7 +60,7 @@ def draw_claims(claims: Sequence[Drawable], path: Path) -> None:
         axes.set(
             xscale="log", xlim=(left, right), ylim=(len(claims) - 0.4, -0.6), xlabel="ratio, measured in one run (mark: to reach)"
         )
-        axes.set_yticks(list(places), [f"{claim.path}\nagainst {claim.theirs}" for claim in claims], fontsize=7.5)
+        axes.set_yticks(list(places), [f"{claim.path}\n{claim.ours} against {claim.theirs}" for claim in claims], fontsize=7.5)
         axes.grid(alpha=0.3, which="both", axis="x")
         axes.set_axisbelow(True)
         figure.savefig(path, format="svg", metadata={"Date": None})

@@ -81,9 +81,9 @@ def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
-def _make_operator(symbol: Any, result: Any, build: Any) -> None:
-    """Teach the compiler one operator on lanes and numbers."""
-    pairs = ((LANES, LANES), (LANES, types.float64), (types.float64, LANES))
+def make_operator(symbol: Any, kind: Any, one: Any, result: Any, build: Any) -> None:
+    """Teach the compiler one operator between eight of a kind, or between eight and one."""
+    pairs = ((kind, kind), (kind, one), (one, kind))
 
     class Signatures(ConcreteTemplate):  # type: ignore[misc]
         cases = [signature(result, *pair) for pair in pairs]  # noqa: RUF012
@@ -97,18 +97,25 @@ def _make_operator(symbol: Any, result: Any, build: Any) -> None:
         lower_builtin(symbol, *pair)(lower)
 
 
-def _make_operators() -> None:
-    for symbol, name in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"), (operator.truediv, "fdiv")):
-        _make_operator(symbol, LANES, lambda builder, a, b, name=name: getattr(builder, name)(a, b))
-    for symbol, sign in ((operator.lt, "<"), (operator.gt, ">"), (operator.eq, "==")):
-        _make_operator(symbol, MASK, lambda builder, a, b, sign=sign: builder.fcmp_ordered(sign, a, b))
-    _make_operator(operator.ne, MASK, lambda builder, a, b: builder.fcmp_unordered("!=", a, b))
+def join_masks(symbol: Any, name: str) -> None:
+    """Teach the compiler one operator between two masks."""
 
-    class Both(ConcreteTemplate):  # type: ignore[misc]
+    class Signatures(ConcreteTemplate):  # type: ignore[misc]
         cases = [signature(MASK, MASK, MASK)]  # noqa: RUF012
 
-    infer_global(operator.and_)(Both)
-    lower_builtin(operator.and_, MASK, MASK)(lambda _context, builder, _signature, both: builder.and_(*both))
+    infer_global(symbol)(Signatures)
+    lower_builtin(symbol, MASK, MASK)(lambda _context, builder, _signature, both: getattr(builder, name)(*both))
+
+
+def _make_operators() -> None:
+    of = LANES, types.float64
+    for symbol, name in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"), (operator.truediv, "fdiv")):
+        make_operator(symbol, *of, LANES, lambda builder, a, b, name=name: getattr(builder, name)(a, b))
+    for symbol, sign in ((operator.lt, "<"), (operator.gt, ">"), (operator.eq, "==")):
+        make_operator(symbol, *of, MASK, lambda builder, a, b, sign=sign: builder.fcmp_ordered(sign, a, b))
+    make_operator(operator.ne, *of, MASK, lambda builder, a, b: builder.fcmp_unordered("!=", a, b))
+
+    join_masks(operator.and_, "and_")
 
 
 _make_operators()

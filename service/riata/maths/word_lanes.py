@@ -14,8 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numba import types
 from numba.core import cgutils
-from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.extending import intrinsic, models, register_model
 
 from riata.base.arrays import U8, U32, U64
 from riata.maths.lanes import (
@@ -31,7 +30,9 @@ from riata.maths.lanes import (
     address,
     everywhere,
     ir,
+    join_masks,
     load_at,
+    make_operator,
     store_at,
 )
 
@@ -57,36 +58,17 @@ class _WordsModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, kind, _VECTOR)
 
 
-def _make_operator(symbol: Any, result: Any, build: Any) -> None:
-    """Teach the compiler one operator on words."""
-    pairs = ((WORDS, WORDS), (WORDS, types.uint64), (types.uint64, WORDS))
-
-    class Signatures(ConcreteTemplate):  # type: ignore[misc]
-        cases = [signature(result, *pair) for pair in pairs]  # noqa: RUF012
-
-    infer_global(symbol)(Signatures)
-
-    def lower(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return build(builder, *(everywhere(builder, argument) for argument in arguments))
-
-    for pair in pairs:
-        lower_builtin(symbol, *pair)(lower)
-
-
 def _make_operators() -> None:
+    of = WORDS, types.uint64
     for symbol, name in (
         *((operator.add, "add"), (operator.sub, "sub"), (operator.mul, "mul"), (operator.lshift, "shl")),
         *((operator.and_, "and_"), (operator.or_, "or_"), (operator.xor, "xor"), (operator.rshift, "lshr")),
     ):
-        _make_operator(symbol, WORDS, lambda builder, a, b, name=name: getattr(builder, name)(a, b))
+        make_operator(symbol, *of, WORDS, lambda builder, a, b, name=name: getattr(builder, name)(a, b))
     for symbol, sign in ((operator.lt, "<"), (operator.gt, ">"), (operator.eq, "=="), (operator.ne, "!=")):
-        _make_operator(symbol, MASK, lambda builder, a, b, sign=sign: builder.icmp_unsigned(sign, a, b))
+        make_operator(symbol, *of, MASK, lambda builder, a, b, sign=sign: builder.icmp_unsigned(sign, a, b))
 
-    class Either(ConcreteTemplate):  # type: ignore[misc]
-        cases = [signature(MASK, MASK, MASK)]  # noqa: RUF012
-
-    infer_global(operator.or_)(Either)
-    lower_builtin(operator.or_, MASK, MASK)(lambda _context, builder, _signature, both: builder.or_(*both))
+    join_masks(operator.or_, "or_")
 
 
 _make_operators()
