@@ -9,9 +9,9 @@ as are asked for. Between rounds the bench waits so long that both processes tog
 Memory is the anonymous resident memory of the process (RssAnon), noted every few seconds; what grows shows as the difference
 of the medians of the third and of the last quarter of the time.
 
-What goes on growing for long and ends by itself is the store's page cache, 32 MiB a connection, which fills with the index of event
-ids: with nothing but bodies of 5000 new ids the process took 150 MB after 100,000 of them, 174 after 300,000, 184 after 500,000 and
-185 after 600,000, 700,000 and 800,000.
+What goes on growing for long and ends by itself is, by the look of it, the store's page caches, 32 MiB a connection, which fill
+with what is stored: with nothing but bodies of 5000 rows with new ids the process took 150 MB after 100,000 of them, 174 after
+300,000, 184 after 500,000 and 185 after 600,000, 700,000 and 800,000.
 """
 
 from __future__ import annotations
