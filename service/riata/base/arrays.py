@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,15 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 BOOL = NDArray[np.bool_]
 Arrays = dict[str, NDArray[np.generic]]
+
+
+T = TypeVar("T", bound=np.generic)
+
+
+def aligned(held: NDArray[T], count: int, to_bytes: int) -> NDArray[T]:
+    """Return `count` elements of a flat array, from the first at a multiple of `to_bytes` on; it has so much more room."""
+    start = -held.ctypes.data % to_bytes // held.itemsize
+    return held[start : start + count]
 
 
 def read_only(array: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import F64, U32
+from riata.base.arrays import F64, U32, aligned
 
 LARGE_BYTES: Final = 2 * 2**20
 _MAPPED_BYTES_MIN: Final = 2 * LARGE_BYTES  # from here on numpy asks for large pages
@@ -37,8 +37,7 @@ def zero_table(lines: int, width: int) -> F64:
         flat, alignment = np.frombuffer(area, np.float64), LARGE_BYTES
     else:
         flat, alignment = np.zeros(count + 64 // 8, np.float64), 64
-    start = -flat.ctypes.data % alignment // 8
-    return flat[start : start + count].reshape(lines, width)
+    return aligned(flat, count, alignment).reshape(lines, width)
 
 
 class Pages:

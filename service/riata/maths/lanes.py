@@ -67,13 +67,13 @@ def indices(*values: int) -> Any:
     return ir.Constant(ir.VectorType(INDEX, len(values)), list(values))
 
 
-def everywhere(builder: Any, value: Any) -> Any:
-    """The same number in every lane; lanes as they are."""
+def everywhere(builder: Any, value: Any, count: int = WIDTH) -> Any:
+    """The same number in each of `count` lanes; lanes as they are."""
     if isinstance(value.type, ir.VectorType):
         return value
-    kind = ir.VectorType(value.type, WIDTH)
+    kind = ir.VectorType(value.type, count)
     one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, INDEX(0))
-    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), indices(*[0] * WIDTH))
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), indices(*[0] * count))
 
 
 def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:

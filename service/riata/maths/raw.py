@@ -21,6 +21,7 @@ from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 from riata.base.arrays import U8, U32, U64
+from riata.maths.lanes import everywhere
 
 BLOCK: Final = 64  # bytes that are compared at once
 SPILLED: Final = 16  # positions written at once
@@ -131,7 +132,7 @@ def _spill_by_bytes(builder: Any, first: Any, base: Any, mask: Any) -> Any:
     moved = builder.call(compress, [every, builder.bitcast(mask, flags), ir.Constant(block, [0] * BLOCK)])
     some = ir.VectorType(narrow, SPILLED)
     low = builder.shuffle_vector(moved, moved, ir.Constant(some, list(range(SPILLED))))
-    low = builder.add(builder.zext(low, some), _everywhere(builder, base, SPILLED))
+    low = builder.add(builder.zext(low, some), everywhere(builder, base, SPILLED))
     builder.store(low, builder.bitcast(first, some.as_pointer())).align = 4
     left = cgutils.alloca_once_value(builder, wide(0))
     with builder.if_then(builder.icmp_unsigned(">", builder.ctpop(mask), wide(SPILLED)), likely=False):
@@ -140,14 +141,6 @@ def _spill_by_bytes(builder: Any, first: Any, base: Any, mask: Any) -> Any:
             rest = builder.and_(rest, builder.sub(rest, wide(1)))
         builder.store(rest, left)
     return builder.load(left)
-
-
-def _everywhere(builder: Any, value: Any, count: int) -> Any:
-    """A vector that is `value` in each of `count` places."""
-    ir = cgutils.ir
-    kind = ir.VectorType(value.type, count)
-    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
-    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), count), [0] * count))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -168,7 +161,7 @@ def _compared(builder: Any, context: Any, sign: str, count: int, operands: tuple
     pointer = _pointer(context, builder, array, array_value, at)
     held = builder.load(builder.bitcast(pointer, cgutils.ir.VectorType(value.type, count).as_pointer()))
     held.align = value.type.width // 8
-    return builder.bitcast(builder.icmp_unsigned(sign, held, _everywhere(builder, value, count)), cgutils.ir.IntType(count))
+    return builder.bitcast(builder.icmp_unsigned(sign, held, everywhere(builder, value, count)), cgutils.ir.IntType(count))
 
 
 @intrinsic  # type: ignore[untyped-decorator]

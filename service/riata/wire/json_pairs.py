@@ -29,8 +29,7 @@ from riata.wire.rows import KEY, PLAIN, Row
 from riata.wire.tokens import hash_of_words, number_of_words, owe_spans
 
 PAIR_MARKS: Final = 3
-_LANES: Final = 2**WIDTH - 1
-_0, _1, _2, _8, _15, _16, _24 = (np.uint64(k) for k in (0, 1, 2, 8, 15, 16, 24))
+_1, _2, _8, _16, _24 = (np.uint64(k) for k in (1, 2, 8, 16, 24))
 _BYTE, _TWO_BYTES = np.uint64(0xFF), np.uint64(0xFFFF)
 _NAME_MAX = np.uint64(NAME_BYTES_MAX)
 _QUOTE, _SPACE, _COMMA = np.uint64(QUOTE), np.uint64(SPACE), np.uint64(COMMA)

@@ -18,7 +18,7 @@ from typing import Final, overload
 
 import numpy as np
 
-from riata.base.arrays import U8, U32, U64
+from riata.base.arrays import U8, U32, U64, aligned
 from riata.base.errors import Corrupt
 from riata.base.limits import NAMES_KEPT_MAX
 from riata.maths.kernel import kernel
@@ -247,9 +247,7 @@ class NamesSeen:
 
 def _empty_table(size: int) -> U64:
     """A table that begins on a cache line, so that readers who look at eight places at once touch one line."""
-    held = np.zeros(size + LINE_WORDS, np.uint64)
-    start = -held.ctypes.data % (8 * LINE_WORDS) // 8
-    return held[start : start + size]
+    return aligned(np.zeros(size + LINE_WORDS, np.uint64), size, 8 * LINE_WORDS)
 
 
 def _size_for(names: int) -> int:

@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, U8, U32, U64
+from riata.base.arrays import F64, I64, U8, U32, U64, aligned
 from riata.base.limits import FEATURES_PER_REQUEST_MAX, FEATURES_PER_ROW_MAX
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel
@@ -151,9 +151,7 @@ def make_row(capacity: int) -> Row:
 
 def _on_lines(count: int) -> U32:
     """So many numbers, from the beginning of a cache line on."""
-    held = np.empty(count + _LINE_BYTES // 4, np.uint32)
-    start = -held.ctypes.data % _LINE_BYTES // 4
-    return held[start : start + count]
+    return aligned(np.empty(count + _LINE_BYTES // 4, np.uint32), count, _LINE_BYTES)
 
 
 def make_sink(body_bytes: int, rows: int, ngrams: int) -> Sink:
