@@ -3,10 +3,10 @@
 Theory of operation
     A client says the same head with every request, but for the query of a GET and the length of a body. What the parser and the
     checks behind it make of a head is decided by its bytes alone. So a connection remembers the bytes around the query, or around
-    the length, of a request that came by itself, was let through and was answered at once (`learn`). What comes next is compared
-    with them (`Again.row`): where nothing differs but the query, or the digits and the body that they count, it is that request
-    with another row. The query has to be in plain characters, which whoever answers it sees to: no space, so that it cannot hold
-    the end of a head, and no `#`, so that it is a query to its end.
+    the length, of a request that came by itself, was let through and was answered at once, or taken to be answered later
+    (`learn`). What comes next is compared with them (`Again.row`): where nothing differs but the query, or the digits and the
+    body that they count, it is that request with another row. The query has to be in plain characters, which whoever answers it
+    sees to: no space, so that it cannot hold the end of a head, and no `#`, so that it is a query to its end.
 
     Whatever is not exactly so - two requests at once, part of one, any other head - goes to the parser from its first byte, as
     if nothing had been looked at. What may change without the head is asked for every time: the keys in force, an expiry, a rate,
@@ -18,6 +18,7 @@ from __future__ import annotations
 import hmac
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from riata.web.settings import INLINE_BYTES_MAX
@@ -35,16 +36,16 @@ _VERSION: Final = b" HTTP/1.1\r\n"
 class Again:
     """What a connection remembers.
 
-    request : the one that was answered; what does not belong to the head is of no meaning
-    quick   : answers the row of such a request, or says None and has done nothing
+    request : the one that was let through, without its body; what does not belong to the head is of no meaning
+    quick   : answers the row of such a request, or says None and has done nothing; None where the answer comes later: then
+              only the parser is spared, and the request goes the way of every hot one
     before, behind : the bytes in front of what differs, and behind it
     """
 
     __slots__ = ("_before", "_begin", "_behind", "_is_query", "_same", "_size_max", "_tail", "quick", "request")
 
-    def __init__(self, request: FastRequest, quick: Quick, before: bytes, behind: bytes, size_max: int) -> None:
-        self.request = request
-        request.body = b""  # it may be long, and the connection lives long
+    def __init__(self, request: FastRequest, quick: Quick | None, before: bytes, behind: bytes, size_max: int) -> None:
+        self.request = replace(request, body=b"")  # it may be long, and the connection lives long
         self.quick = quick
         self._before, self._begin = before, len(before)
         self._behind, self._tail = behind, len(behind)
@@ -68,7 +69,7 @@ class Again:
         return data[row_at:]
 
 
-def learn(data: bytes, request: FastRequest, quick: Quick, target: bytes, target_bytes_max: int) -> Again | None:
+def learn(data: bytes, request: FastRequest, quick: Quick | None, target: bytes, target_bytes_max: int) -> Again | None:
     """Remember the head of a request that `data` began with and that ended with it; None where it is not of the usual form."""
     method, body = request.line.method.encode(), request.body
     start = method + b" " + target

@@ -106,8 +106,8 @@ class HotLine:
     """One route of the fast lane. `template` is that of the ASGI route that answers what the handler does not take.
 
     The handler may raise errors of `riata.base.errors`, which are answered as on every route; it is given bodies of at most
-    `bytes_max`. `quick`, of a line that has it, says for a request how rows of others with the same head are answered; None where
-    that is not known from the head.
+    `bytes_max`. `quick`, of a line that answers at once, says for a request how rows of others with the same head are answered;
+    None where that is not known from the head.
     """
 
     method: str
@@ -181,11 +181,22 @@ class FastLane:
             return NOT_HERE
 
     def learn(self, data: bytes, request: FastRequest, target: bytes, target_bytes_max: int) -> Again | None:
-        """Return what to remember of a request that was answered at once and was all that came; None where it is not usual."""
+        """Return what to remember of a request that was answered at once, or taken, and was all that came; None where it is not
+        usual."""
         quick = None if request.line.quick is None else request.line.quick(request)
-        return None if quick is None else learn(data, request, quick, target, target_bytes_max)
+        if quick is None and request.line.quick is not None:
+            return None
+        return learn(data, request, quick, target, target_bytes_max)
 
-    def again(self, known: Again, data: bytes, caller: Caller, standing: Headers) -> bytes | None:
+    def another(self, known: Again, data: bytes) -> FastRequest | None:
+        """Return the request that came where it is a known head with another row; None where the parser has to look."""
+        row = known.row(data)
+        if row is None:
+            return None
+        last = known.request
+        return FastRequest(last.line, last.model, last.query, last.header_list, time.perf_counter(), body=row)
+
+    def again(self, known: Again, quick: Quick, data: bytes, caller: Caller, standing: Headers) -> bytes | None:
         """Return the whole answer to what came where it is a known head with another row; None where the parser has to look."""
         row = known.row(data)
         request, gate = known.request, self.gate
@@ -193,7 +204,7 @@ class FastLane:
             return None
         request.started = time.perf_counter()
         try:
-            document = known.quick(row)
+            document = quick(row)
         except Exception:
             return None  # the other way meets it too, and says what it is
         if document is None:

@@ -9,6 +9,7 @@ in which it came.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -16,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from riata.web.again import Again
 from riata.web.answers import Answer
 from riata.web.bounds import Front
-from riata.web.fast_lane import CLOSE_HEADER, NOT_HERE, FastLane, FastRequest, Verdict
+from riata.web.fast_lane import CLOSE_HEADER, NOT_HERE, FastLane, FastRequest
 from riata.web.gate import ADMITTED, KEY, Caller
 from riata.web.heads import CODING_SEEN, NO_TRAILERS, UPGRADE_SEEN
 from riata.web.protocol import BoundedProtocol
@@ -63,23 +64,28 @@ class FastProtocol(BoundedProtocol):
         self.caller = Caller()
         self.known: Again | None = None  # the head of the last request; None where it was not like this, or another has begun
         self.begun = 0  # heads that began in what was received last
-        self.answered: FastRequest | None = None  # the last that was answered at once in it
+        self.taken: FastRequest | None = None  # the last in it that was answered at once, or taken to be answered later
 
     def data_received(self, data: bytes) -> None:
         """Answer a request whose head is known; have everything else parsed."""
         known = self.known
-        if known is not None and not self.deaf:  # so nothing is under way, and the parser is between two requests
-            answer = self.fast.again(known, data, self.caller, self.server_state.default_headers)
-            if answer is not None:
-                self.server_state.total_requests += 1
-                self.deadline = self.loop.time() + self.bounds.idle_s
-                self.wire.write(answer)
-                self.fast.awake.stay(self.loop)
+        if known is not None and not self.deaf and self.stand_in is None:  # so nothing is under way, the parser is between two
+            if known.quick is not None:
+                answer = self.fast.again(known, known.quick, data, self.caller, self.server_state.default_headers)
+                if answer is not None:
+                    self.server_state.total_requests += 1
+                    self.deadline = self.loop.time() + self.bounds.idle_s
+                    self.wire.write(answer)
+                    self.fast.awake.stay(self.loop)
+                    return
+            elif (another := self.fast.another(known, data)) is not None:
+                self.deadline = math.inf
+                self._ask(another)
                 return
-        self.begun, self.answered = 0, None
+        self.begun, self.taken = 0, None
         super().data_received(data)
-        if self.answered is not None and self.begun == 1 and not (self.deaf or self.in_head or self.in_body):
-            self.known = self.fast.learn(data, self.answered, self.url, self.bounds.target_bytes_max)
+        if self.taken is not None and self.begun == 1 and not (self.deaf or self.in_head or self.in_body):
+            self.known = self.fast.learn(data, self.taken, self.url, self.bounds.target_bytes_max)
 
     def pause_writing(self) -> None:
         """The client takes its time; what it sends meanwhile is parsed, and waits."""
@@ -102,27 +108,11 @@ class FastProtocol(BoundedProtocol):
         """The request is whole: answer it, if it is hot."""
         hot = self.hot
         if hot is None or self.body_bytes > hot.line.bytes_max:
-            answer: Answer | Verdict = NOT_HERE
-        else:
-            hot.join()
-            answer = self.fast.ask(hot, self.reply, self.caller)
-        if answer is NOT_HERE or hot is None:
             self._take_the_other_way()
             super().on_message_complete()
-            return
-        self.hot = None
-        self.in_body = False
-        if isinstance(answer, Answer):
-            self.at_once += 1
-            self.server_state.total_requests += 1
-            self.deadline = self.loop.time() + self.bounds.idle_s
-            if answer.status == OK and self.stand_in is None:
-                self.answered = hot
-            self._write(hot, answer, self._stand_aside())
         else:
-            self.fast.awake.rest()
-            if self.stand_in is None:
-                self._stand_in(hot)
+            hot.join()
+            self._ask(hot)
 
     def reply(self, answer: Answer) -> None:
         """Give the answer to the request that waits for it; nothing but the count where its connection is lost."""
@@ -181,6 +171,29 @@ class FastProtocol(BoundedProtocol):
         super()._body_is_open(size)
 
     # -- the rest
+
+    def _ask(self, hot: FastRequest) -> None:
+        """Have a hot request answered, now or later, or by a cycle."""
+        answer = self.fast.ask(hot, self.reply, self.caller)
+        if answer is NOT_HERE:
+            self.hot, self.known = hot, None
+            self._take_the_other_way()
+            super().on_message_complete()
+            return
+        self.hot = None
+        self.in_body = False
+        if isinstance(answer, Answer):
+            self.at_once += 1
+            self.server_state.total_requests += 1
+            self.deadline = self.loop.time() + self.bounds.idle_s
+            if answer.status == OK and self.stand_in is None:
+                self.taken = hot
+            self._write(hot, answer, self._stand_aside())
+        else:
+            self.fast.awake.rest()
+            if self.stand_in is None:
+                self.taken = hot
+                self._stand_in(hot)
 
     def _fits(self, request: FastRequest) -> bool:
         """Whether the body that was announced is one that is waited for here, and there is room for what came of it."""
