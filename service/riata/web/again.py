@@ -56,17 +56,17 @@ class Again:
 
     def row(self, data: bytes) -> bytes | None:
         """Return the query, or the body, of a request that comes by itself and differs in nothing else; else None."""
-        size, begin, same = len(data), self._begin, self._same
-        if size > self._size_max or not same(data[:begin], self._before):
+        size, same = len(data), self._same
+        if size > self._size_max:
             return None
         if self._is_query:
-            stop = size - self._tail
-            return data[begin:stop] if stop >= begin and same(data[stop:], self._behind) else None
-        stop = data.find(b"\r", begin, begin + _DIGITS_MAX + 1)
+            begin, stop = self._begin, size - self._tail
+            there = stop >= begin and same(data[:begin], self._before) and same(data[stop:], self._behind)
+            return data[begin:stop] if there else None
+        stop = data.find(b"\r", self._begin, self._begin + _DIGITS_MAX + 1)
         row_at = stop + self._tail
-        if stop < 0 or not same(data[stop:row_at], self._behind) or data[begin:stop] != b"%d" % (size - row_at):
-            return None
-        return data[row_at:]
+        head = b"%b%d%b" % (self._before, size - row_at, self._behind)
+        return data[row_at:] if len(head) == row_at and same(data[:row_at], head) else None
 
 
 def learn(data: bytes, request: FastRequest, quick: Quick | None, target: bytes, target_bytes_max: int) -> Again | None:

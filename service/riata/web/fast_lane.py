@@ -196,27 +196,29 @@ class FastLane:
         last = known.request
         return FastRequest(last.line, last.model, last.query, last.header_list, time.perf_counter(), body=row)
 
-    def again(self, known: Again, quick: Quick, data: bytes, caller: Caller, standing: Headers) -> bytes | None:
-        """Return the whole answer to what came where it is a known head with another row; None where the parser has to look."""
-        row = known.row(data)
+    def again(self, known: Again, data: bytes, caller: Caller, standing: Headers, write: Callable[[bytes], None]) -> bool:
+        """Answer what came where it is a known head with another row; false where the parser has to look, and nothing was done.
+
+        What can be done behind the answer is: a client whose core has not gone to sleep yet need not be woken.
+        """
+        row, quick = known.row(data), known.quick
         request, gate = known.request, self.gate
-        if row is None or (gate is not None and not gate.stands(caller, request.key)):
-            return None
+        if row is None or quick is None or (gate is not None and not gate.stands(caller, request.key)):
+            return False
         request.started = time.perf_counter()
         try:
             document = quick(row)
         except Exception:
-            return None  # the other way meets it too, and says what it is
+            return False  # the other way meets it too, and says what it is
         if document is None:
-            return None
+            return False
         refusal = None if gate is None else gate.rate(request.key)
-        if refusal is not None:
-            self.note(request, refusal.status)
-            return self.written(refusal, standing, False)
-        self.note(request, 200)
-        if standing is not self._standing:
-            return self.written(Answer(200, document), standing, False)
-        return b"%b%d%b%b" % (self._fine, len(document), _FINE_END, document)
+        if refusal is None and standing is self._standing:
+            write(b"%b%d%b%b" % (self._fine, len(document), _FINE_END, document))
+        else:
+            write(self.written(refusal or Answer(200, document), standing, False))
+        self.note(request, 200 if refusal is None else refusal.status)
+        return True
 
     def awaits(self, request: FastRequest, caller: Caller) -> bool:
         """Say whether the body of a request is waited for here: not where the head is enough to refuse it."""

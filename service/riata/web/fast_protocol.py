@@ -71,11 +71,9 @@ class FastProtocol(BoundedProtocol):
         known = self.known
         if known is not None and not self.deaf and self.stand_in is None:  # so nothing is under way, the parser is between two
             if known.quick is not None:
-                answer = self.fast.again(known, known.quick, data, self.caller, self.server_state.default_headers)
-                if answer is not None:
+                if self.fast.again(known, data, self.caller, self.server_state.default_headers, self.wire.write):
                     self.server_state.total_requests += 1
                     self.deadline = self.loop.time() + self.bounds.idle_s
-                    self.wire.write(answer)
                     self.fast.awake.stay(self.loop)
                     return
             elif (another := self.fast.another(known, data)) is not None:

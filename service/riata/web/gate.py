@@ -128,11 +128,8 @@ class Gate:
 
     def rate(self, key: Key | None) -> Answer | None:
         """Count one more request of a key that is let through; returns the refusal where it is one too many."""
-        try:
-            self._count(key)
-        except RiataError as error:
-            return refused(error)
-        return None
+        wait_s = self._wait_s(key)
+        return None if wait_s == 0.0 else refused(_too_many(wait_s))
 
     async def watch(self) -> None:
         """Look after the file until cancelled."""
@@ -162,15 +159,14 @@ class Gate:
     def _admit(self, route: tuple[str, str], model: str | None, key: Key | None, service: ServiceProtocol) -> Key | None:
         if key is not None:
             self._require(key, model, SCOPE_OF.get(route), route, service)
-        self._count(key)
+        wait_s = self._wait_s(key)
+        if wait_s > 0.0:
+            raise _too_many(wait_s)
         return key
 
-    def _count(self, key: Key | None) -> None:
-        id_, per_s = (None, None) if key is None else (key.id, key.requests_per_s)
-        wait_s = self.buckets.take(id_, per_s, self.clock.monotonic_ms())
-        if wait_s > 0.0:
-            raise Busy("more requests a second than this key may send; Retry-After says when to go on", "too_many_requests",
-                       wait_s)  # fmt: skip
+    def _wait_s(self, key: Key | None) -> float:
+        now_ms = self.clock.monotonic_ms()
+        return self.buckets.take(None, None, now_ms) if key is None else self.buckets.take(key.id, key.requests_per_s, now_ms)
 
     def _key(self, authorization: bytes | None) -> Key | None:
         return None if self.file is None else self.file.ring.find(authorization, self.clock.unix_ms())
@@ -206,6 +202,10 @@ class Gate:
 def refused(error: RiataError) -> Answer:
     """Return the answer to a request that is not let through."""
     return answer_error(error, CHALLENGE if isinstance(error, Unauthenticated) else ())
+
+
+def _too_many(wait_s: float) -> Busy:
+    return Busy("more requests a second than this key may send; Retry-After says when to go on", "too_many_requests", wait_s)
 
 
 def visible(scope: Scope, model: str) -> bool:

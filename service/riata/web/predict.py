@@ -27,7 +27,7 @@ from riata.web.gate import KEY
 from riata.web.hot import Tools
 from riata.web.keys import Forbidden, Key
 from riata.web.options import SEQ_MAX, check_options, flag, model_in_path, query_pairs, read_options, whole
-from riata.web.predictions import Predicted, row_document, source_document, wanted_form, write_answer
+from riata.web.predictions import Predicted, SourceText, age_s, row_document, source_document, wanted_form, write_answer
 from riata.web.problems import RowsNotPredicted
 from riata.web.scopes import OBSERVE
 from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX
@@ -71,6 +71,7 @@ class Predict:
 
     tools: Tools
     one_row: OneRow = field(default_factory=OneRow)
+    source: SourceText = field(default_factory=SourceText)
 
     async def __call__(self, scope: Scope, receive: Receive) -> Answer:
         """Answer a GET from its query, a POST from its body. Raises errors of `riata.base.errors`."""
@@ -81,7 +82,7 @@ class Predict:
             features = [pair for pair in pairs if not pair[0].startswith("_")]
             question = read_question(check_options(options, QUERY_OPTIONS), "_")
             require_allowed(scope, question)
-            if question == PLAIN and (document := self._one(model, False, scope["query_string"])) is not None:
+            if question == PLAIN and (document := self.one(model, json=False)(scope["query_string"])) is not None:
                 return Answer(200, document)
             predicted = predict_query(features, question, await self._served(model, question))
             return write_answer(await self._remembered(model, predicted), JSON)
@@ -92,7 +93,7 @@ class Predict:
         body = await read_body(scope, receive, settings.body_bytes_max, settings.body_deadline_s)
         kind, form = content_type(scope), wanted_form(header(scope, b"accept"))
         plain = question == PLAIN and kind == JSON_TYPE and form == JSON
-        if plain and (document := self._one(model, True, body)) is not None:
+        if plain and (document := self.one(model, json=True)(body)) is not None:
             return Answer(200, document)
         if question.explain and form == ARROW:
             raise BadInput("explain: columns have no place for contributions; ask for JSON", "explained_in_columns")
@@ -111,7 +112,7 @@ class Predict:
         """Answer in the fast lane: what neither waits for an event nor is kept, and is not to be explained."""
         model, query, body = request.model, request.query, request.body
         if request.line.method == "GET":
-            document = self._one(model, False, query)
+            document = self.one(model, json=False)(query)
             if document is not None:
                 return Answer(200, document)
             pairs = query_pairs(query)
@@ -122,36 +123,46 @@ class Predict:
             return NOT_HERE
         kind = request.headers.get(b"content-type", b"").decode("latin-1")
         form = wanted_form(request.headers.get(b"accept"))
-        document = self._one(model, True, body) if kind == JSON_TYPE and form == JSON else None
+        document = self.one(model, json=True)(body) if kind == JSON_TYPE and form == JSON else None
         if document is not None:
             return Answer(200, document)
         return write_answer(predict_body(body, kind, PLAIN, self._now(model)), form)
 
     def quick(self, request: FastRequest) -> Quick | None:
-        """Say how to answer rows that come under the head of `request`: as `_one` does, which takes no query but a plain one."""
+        """Say how to answer rows that come under the head of `request`: as `one` does, which takes no query but a plain one."""
         if request.line.method == "GET":
-            return partial(self._one, request.model, False)
+            return self.one(request.model, json=False)
         kind, form = request.headers.get(b"content-type"), wanted_form(request.headers.get(b"accept"))
         if kind != JSON or form != JSON or request.query or self.tools.settings.body_bytes_max < BYTES_MAX:
             return None
-        return partial(self._one, request.model, True)
+        return self.one(request.model, json=True)
 
-    def _one(self, model: str, json: bool, row: bytes) -> bytes | None:
-        """Write the answer to one plain row, without an array made for it; None where it has to go the general way."""
-        published, stale_s = self.tools.service.now(model)
-        plan: Plan | None = published.model.plan
-        if plan is None:
-            plan = plan_of(published.model, self.tools.service.context(model, labelled=False))
-        found = self.one_row.answer(plan, row, json)
-        if found is None:
-            return None
-        margin, probability, label, known, unknown = found
-        source = source_document(published, self._age_s(published), stale_s)
-        whole_labels = published.config.labels != "real"
-        return ENCODE(row_document((probability, margin, label, math.nan, known, unknown), whole_labels, source))
+    def one(self, model: str, json: bool) -> Quick:
+        """Make what writes the answer to one plain row, without an array made for it; None where it has to go the general way.
+
+        What it needs is bound here, once for many rows: finding it anew takes as long as a prediction.
+        """
+        service, monotonic_ms = self.tools.service, self.tools.clock.monotonic_ms
+        now, answer, text_of, nan = service.now, self.one_row.answer, self.source.of, math.nan
+
+        def one(row: bytes) -> bytes | None:
+            published, stale_s = now(model)
+            served = published.model
+            plan: Plan | None = served.plan
+            if plan is None:
+                plan = plan_of(served, service.context(model, labelled=False))
+            found = answer(plan, row, json)
+            if found is None:
+                return None
+            margin, probability, label, known, unknown = found
+            source = text_of(published, monotonic_ms(), stale_s)
+            whole_labels = published.config.labels != "real"
+            return ENCODE(row_document((probability, margin, label, nan, known, unknown), whole_labels, source))
+
+        return one
 
     def _age_s(self, published: Published) -> float:
-        return max(0, self.tools.clock.monotonic_ms() - published.published_mono_ms) / 1000
+        return age_s(published, self.tools.clock.monotonic_ms())
 
     async def _remembered(self, model: str, predicted: Predicted) -> Predicted:
         """Give every answer the id under which its row is kept; from here on a label may come."""

@@ -39,7 +39,7 @@ class RowDocument(msgspec.Struct, frozen=True, gc=False):
     std_error: float | None
     known_features: int
     unknown_features: int
-    model: SourceDocument
+    model: SourceDocument | msgspec.Raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,9 @@ def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
     return longer
 
 
-def row_document(row: tuple[float, float, float, float, int, int], whole_labels: bool, source: SourceDocument) -> RowDocument:
+def row_document(
+    row: tuple[float, float, float, float, int, int], whole_labels: bool, source: SourceDocument | msgspec.Raw
+) -> RowDocument:
     """Write the answer to one row: probability, margin, label, standard error, known and unknown features. NaN becomes null."""
     probability, margin, label, error, known, unknown = row
     return RowDocument(
@@ -126,6 +128,30 @@ def row_document(row: tuple[float, float, float, float, int, int], whole_labels:
         unknown,
         source,
     )
+
+
+class SourceText:
+    """Which model answered, written: kept for as long as it says the same, which is a millisecond and tens of answers."""
+
+    __slots__ = ("_now_ms", "_published", "_stale_s", "_text")
+
+    def __init__(self) -> None:
+        self._published: Published | None = None
+        self._now_ms = 0
+        self._stale_s = 0.0
+        self._text = msgspec.Raw()
+
+    def of(self, published: Published, now_ms: int, stale_s: float) -> msgspec.Raw:
+        """Write `source_document` as of a moment of the monotonic clock."""
+        if now_ms != self._now_ms or published is not self._published or stale_s != self._stale_s:
+            self._text = msgspec.Raw(msgspec.json.encode(source_document(published, age_s(published, now_ms), stale_s)))
+            self._now_ms, self._published, self._stale_s = now_ms, published, stale_s
+        return self._text
+
+
+def age_s(published: Published, now_ms: int) -> float:
+    """Say how old a model is at a moment of the monotonic clock, seconds."""
+    return max(0, now_ms - published.published_mono_ms) / 1000
 
 
 def source_document(published: Published, age_s: float, stale_s: float) -> SourceDocument:
