@@ -9,6 +9,9 @@ not the last were answered. In turns:
 - alone: the writer learns in the same way and nobody asks.
 - bulk: predictions beside bodies of 1000 rows, sent over two connections as fast as they are acknowledged after their fsync.
   Here the event loop, the parsers and the store have work too, so this is no claim.
+- another process, idle and beside learning: the same requests, sent to a process of its own that writes one fixed answer for
+  whatever comes, while the service is idle or learns. It shares no interpreter with the learner, and nothing but the machine:
+  what it notices is what any server there would.
 
 Latency is counted from the moment a request was due. A prediction that is not answered with 200 has failed.
 """
@@ -34,6 +37,7 @@ from tests.bench import contest, open_load, report
 from tests.bench.bulk_rows import NDJSON, ROWS, make_rows
 from tests.bench.contest import Claim, Found, Measure, Side
 from tests.bench.fed_service import CONFIG, CONTROL, FED, Control
+from tests.bench.rivals.fixed import UvloopFixed
 from tests.bench.service import ServiceFailed, connect
 from tests.running import ROOT, Running, free_port
 
@@ -42,36 +46,62 @@ IDLE: Final = "idle"
 LEARNING: Final = "learning"
 ALONE: Final = "alone"
 BULK: Final = "beside bulk bodies"
+OTHER_IDLE: Final = "another process, idle"
+OTHER: Final = "another process, beside learning"
 BULK_MODEL: Final = "bulk"
 SENDERS: Final = 2
 BODIES: Final = 20
 REFUSED_WAIT_S: Final = 0.02
+SERVICE_BUSY_POLL_US: Final = 100  # as it is unless set otherwise
 P99_REACH: Final = 1.2
 SPEED_REACH: Final = 0.9
 
 
-class House:
-    """The service, what feeds it and what asks it."""
+class Asking:
+    """A process that asks one port for predictions; see `open_load`."""
 
-    def __init__(self, running: Running, control: Control, asking: subprocess.Popen[str], seconds: float) -> None:
-        self.running = running
-        self.seconds = seconds
-        self._control = control
-        self._asking = asking
-        self._pid = psutil.Process(running.process.pid)
-        self._bodies = make_rows(BODIES).bodies
+    def __init__(self, port: int, model: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
+        command = [sys.executable, "-m", "tests.bench.open_load", str(port), model]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
-    def ask(self) -> dict[str, float]:
+    def ask(self, seconds: float) -> dict[str, float]:
         """Have RATE predictions a second asked for."""
-        if self._asking.stdin is None or self._asking.stdout is None:
+        if self._process.stdin is None or self._process.stdout is None:
             raise ServiceFailed("the load has no pipes")
-        self._asking.stdin.write(json.dumps({"rate": RATE, "seconds": self.seconds}) + "\n")
-        self._asking.stdin.flush()
-        line = self._asking.stdout.readline()
+        self._process.stdin.write(json.dumps({"rate": RATE, "seconds": seconds}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
         if not line:
             raise ServiceFailed("the load has ended, its reason is above")
         told: dict[str, float] = json.loads(line)
         return told
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait(60)
+
+
+class House:
+    """The service, what feeds it and what asks it, and what asks the process beside it."""
+
+    def __init__(self, running: Running, control: Control, asking: Asking, other: Asking, seconds: float) -> None:
+        self.running = running
+        self.seconds = seconds
+        self._control = control
+        self._asking = asking
+        self._other = other
+        self._pid = psutil.Process(running.process.pid)
+        self._bodies = make_rows(BODIES).bodies
+
+    def ask(self) -> dict[str, float]:
+        """Have the service asked."""
+        return self._asking.ask(self.seconds)
+
+    def ask_other(self) -> dict[str, float]:
+        """Have the process beside it asked."""
+        return self._other.ask(self.seconds)
 
     def idle(self) -> Measure:
         """Predictions of a service that does nothing else."""
@@ -81,6 +111,16 @@ class House:
         """Predictions while it learns."""
         with self._fed() as rows:
             measure = self._measured(self.ask)
+        return _with(measure, rows)
+
+    def other_idle(self) -> Measure:
+        """Answers of another process while nothing learns."""
+        return self._measured(self.ask_other)
+
+    def other(self) -> Measure:
+        """Answers of another process while the service learns."""
+        with self._fed() as rows:
+            measure = self._measured(self.ask_other)
         return _with(measure, rows)
 
     def alone(self) -> Measure:
@@ -164,12 +204,11 @@ def house(asked: str, seconds: float) -> Iterator[House]:
         connection.call("PUT", f"/models/{BULK_MODEL}", b"{}")
         body = make_rows(1).bodies[0]
         connection.call("POST", f"/models/{BULK_MODEL}/observe", body, NDJSON)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
-        command = [sys.executable, "-m", "tests.bench.open_load", str(running.port), asked]
-        asking = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        stack.callback(asking.wait, 60)
-        stack.callback(asking.kill)
-        yield House(running, Control(port), asking, seconds)
+        fixed = stack.enter_context(UvloopFixed(SERVICE_BUSY_POLL_US))
+        asking, other = (Asking(at, asked) for at in (running.port, fixed.port))
+        stack.callback(asking.end)
+        stack.callback(other.end)
+        yield House(running, Control(port), asking, other, seconds)
         running.kill()  # what was fed is in no log: there is nothing to save
 
 
@@ -180,7 +219,7 @@ def same(first: dict[str, Measure]) -> str:
         return f"predictions failed before anything was timed: {failed}"
     if len({measure.units for measure in first.values()}) > 1:
         return "the sides were not asked for the same number of predictions"
-    if any(measure.facts["rows_s"] <= 0 for name, measure in first.items() if name in (LEARNING, ALONE)):
+    if any(measure.facts["rows_s"] <= 0 for name, measure in first.items() if name in (LEARNING, ALONE, OTHER)):
         return "nothing was learnt"
     return ""
 
@@ -227,8 +266,8 @@ def table(found: Found) -> str:
 def main() -> int:
     """Run and report."""
     parser = contest.arguments(__doc__ or "")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each side in each round")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each side in each round")
+    parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
     seconds, repeats = (1.0, 1) if options.quick else (options.seconds, options.repeats)
     tables = []
@@ -236,6 +275,7 @@ def main() -> int:
     for asked in (BULK_MODEL, FED):
         with house(asked, seconds) as at:
             sides = [Side(IDLE, at.idle), Side(LEARNING, at.learning), Side(ALONE, at.alone)]
+            sides += [Side(OTHER_IDLE, at.other_idle), Side(OTHER, at.other)]
             if asked == BULK_MODEL:
                 sides.append(Side(BULK, at.bulk))
             found = contest.contest(sides, repeats, same)

@@ -337,3 +337,20 @@ def test_the_history_follows_every_change_of_the_curve() -> None:
     assert watched.history(since=10) == []
     assert first[0]["non_zeros"] is None
     assert len(watched.history()) == 1
+
+
+def test_a_history_that_grows_is_that_of_a_curve_written_out_anew() -> None:
+    watched = Progressive(ProgressiveConfig(window=10))
+    n, told = 10, 0
+    for start in range(0, 3000, n):
+        before = watched.history()
+        grew = watched.observe(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, np.bool_), 1 + start)
+        assert len(before) == told
+        if grew:
+            watched.note_non_zeros(start)
+        again = Progressive(ProgressiveConfig(window=10))
+        again.thaw(watched.freeze())
+        assert watched.history() == again.history()
+        assert all(one is other for one, other in zip(watched.history(), before, strict=False))
+        told = len(watched.history())
+    assert told == 9

@@ -58,7 +58,7 @@ class Progressive:
         self._calibration: F64 = np.zeros((tally.CELLS, tally.CELL))
         self._window: F64 = np.zeros((PAST, config.window))
         self._curve = Curve()
-        self._told: tuple[bytes, list[Figures]] = (b"", [])  # what `history` last returned, and the points it was made of
+        self._told: tuple[bytes, list[Figures]] = (b"", [])  # the points `history` was last made of, and what it returned
 
     @property
     def examples(self) -> int:
@@ -134,8 +134,10 @@ class Progressive:
         """
         found = self._curve.since(since)
         content = found.tobytes()
-        if content != self._told[0]:  # published five times a second, and seldom another
-            self._told = content, self._as_documents(found)
+        before, told = self._told
+        if content != before:  # published five times a second: mostly the same, else some points more, seldom another
+            told = told if content.startswith(before) else []
+            self._told = content, [*told, *self._as_documents(found[len(told) :])]
         return self._told[1]
 
     def _as_documents(self, found: F64) -> list[Figures]:

@@ -1,7 +1,8 @@
 """uvloop that writes one fixed answer for whatever comes: the limit of what a server of this interpreter can say on this machine.
 
-It parses nothing and decides nothing: what its round trip takes is the kernel, the event loop and the client. It may stay awake
-after an answer, as the service does, so that both limits can be seen: a core that has to be woken, and one that has not.
+It only counts the requests in what has come, and decides nothing: what its round trip takes is the kernel, the event loop and the
+client. It may stay awake after an answer, as the service does, so that both limits can be seen: a core that has to be woken, and
+one that has not.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.running import ROOT, free_port
 
 READY_S_MAX: Final = 30.0
 PROBE_S: Final = 0.02
+LINE_END: Final = b" HTTP/1.1\r\n"  # of the first line of each
 BODY: Final = b'{"probability":0.5,"margin":0.0,"label":1,"std_error":null,"known_features":9,"unknown_features":1}'
 ANSWER: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
@@ -39,9 +41,9 @@ class Fixed(asyncio.Protocol):
         """Keep it."""
         self.transport = cast(asyncio.Transport, transport)
 
-    def data_received(self, data: bytes) -> None:  # noqa: ARG002 - it is not read
+    def data_received(self, data: bytes) -> None:
         """Answer."""
-        self.transport.write(ANSWER)
+        self.transport.write(ANSWER * data.count(LINE_END))
         self._awake.stay(self._loop)
 
 
