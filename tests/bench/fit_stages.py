@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from riata.cli.blocks import BLOCK_BYTES, blocks
-from riata.cli.fit_setup import begin, fit_config
+from riata.cli.blocks import BLOCK_BYTES, blocks, head_of
+from riata.cli.fit_setup import fit_config, recognised
 from riata.cli.source import CONTENT_TYPES, open_source
 from riata.run.fit import Block, Fit, Read
 from tests.bench import report
@@ -82,14 +82,15 @@ def stages(path: Path, bits: int) -> tuple[dict[str, float], WatchedFit]:
     """Learn a file in one thread; seconds by stage, and what was learnt."""
     clock = Clock()
     with open_source(str(path)) as source:
-        known, rows, rest = begin(blocks(source), path.name, "auto")
+        head = head_of(source)
+        known, rows = recognised(head, path.name, "auto")
         fit = WatchedFit(fit_config(rows, known, "auto", None, None, [f"encoder.bits={bits}"]), CONTENT_TYPES[known])
         fit.clock = clock
         learnt: Any = fit.state
         learnt.learner = Watched(clock, fit.state.learner, {"step": "learning", "weights": "counting weights that are not zero"})
         learnt.progressive = Watched(clock, fit.state.progressive, {"observe": "figures of progressive validation"})
         start = time.thread_time()
-        fit.run(clock.draw("reading the file, cutting it at newlines", rest))
+        fit.run(clock.draw("reading the file, cutting it at newlines", blocks(source, fit.scratch, head)))
         clock.seconds[TOTAL] = time.thread_time() - start
     return dict(clock.seconds), fit
 

@@ -12,14 +12,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from riata.base.errors import Malformed
-from riata.cli.blocks import blocks
+from riata.cli.blocks import HEAD_BYTES, blocks, head_of
 from riata.cli.fit_setup import fit_config
 from riata.run.exports import read_export
+from riata.wire.workspace import Workspaces
 from tests.cli.test_end_to_end import clean_environment, riata
 from tests.cli.test_verbs import run
 
@@ -191,8 +193,11 @@ def test_a_running_service_takes_the_file(tmp_path: Path) -> None:
         assert served.stop() == 0
 
 
-def cut(content: bytes, size: int) -> list[bytes]:
-    return [block.body for block in blocks(io.BufferedReader(io.BytesIO(content)), size)]
+def cut(content: bytes, size: int, head: int = 0) -> list[bytes]:
+    """The blocks of a file, of which `head` bytes were read before."""
+    source: Any = io.BufferedReader(io.BytesIO(content))
+    begun = source.read(head)
+    return [bytes(block.body) for block in blocks(source, Workspaces(1), begun, size)]
 
 
 class Piped(io.BytesIO):
@@ -208,15 +213,18 @@ def test_blocks_are_whole_lines_and_nothing_is_lost_or_said_twice() -> None:
         for last in (b"", ending):
             lines = [b"x" * int(n) for n in rng.integers(0, 60, 200)]
             content = ending.join(lines) + last
-            for size in (1, 2, 37, 1000, 10**6):
-                found = cut(content, size)
+            for size, head in ((1, 0), (2, 100), (37, 3), (37, 10**6), (1000, 500), (10**6, 0)):
+                found = cut(content, size, head)
                 assert b"".join(found) == content
                 assert all(body.endswith(b"\n") for body in found[:-1])
     assert cut(b"", 10) == []
 
 
-def test_comments_are_left_blank_and_keep_their_line() -> None:
-    assert cut(b"1 | a#b\n # all of it\n#\n1 | c # no\n", 1000) == [b"1 | a#b\n\n\n1 | c # no\n"]
+def test_the_head_of_a_file_has_its_first_line() -> None:
+    long = b"x" * (3 * HEAD_BYTES)
+    assert head_of(io.BufferedReader(io.BytesIO(b"a\nb"))) == b"a\nb"
+    assert head_of(io.BufferedReader(io.BytesIO(long + b"\n" + long))).startswith(long + b"\n")
+    assert len(head_of(io.BufferedReader(io.BytesIO(2**20 * b"a\n")))) == HEAD_BYTES
 
 
 def test_a_line_without_an_end_is_refused() -> None:
@@ -224,5 +232,5 @@ def test_a_line_without_an_end_is_refused() -> None:
     with pytest.raises(Malformed, match=r"^line 6 is longer"):
         cut(content, 2**20)
     with pytest.raises(Malformed, match="after 10 bytes is longer"):
-        list(blocks(io.BufferedReader(Piped(content))))
-    assert len(cut(content[: -(2**20)], 2**20)) == 2
+        list(blocks(io.BufferedReader(Piped(content)), Workspaces(1)))
+    assert len(cut(content[: -(2**20)], 2**20, 2**20)) == 2

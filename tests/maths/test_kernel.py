@@ -38,3 +38,44 @@ def test_the_folder_of_machine_code_changes_with_any_file_that_may_hold_a_kernel
 
 def test_the_operator_may_say_where_machine_code_goes(tmp_path: Path) -> None:
     assert cache_folder(PACKAGE, {"NUMBA_CACHE_DIR": str(tmp_path)}) == str(tmp_path)
+
+
+CALLED = """
+from riata.maths.kernel import inline_kernel, kernel
+
+@kernel
+def factorial(n: int) -> int:
+    if n < 2:
+        return 1
+    return n * factorial(n - 1)
+
+@inline_kernel
+def twice(n: int) -> int:
+    return 2 * factorial(n)
+"""
+CALLING = """
+from called import factorial, twice
+from riata.maths.kernel import kernel
+
+@kernel
+def both(n):
+    return factorial(n) + twice(n)
+
+before = factorial(4)
+print(before, both(5), sum(factorial._cache_hits.values()))
+"""
+
+
+def test_a_kernel_is_compiled_that_calls_one_whose_machine_code_was_found(tmp_path: Path) -> None:
+    (tmp_path / "called.py").write_text(CALLED)
+    environment = {**os.environ, "PYTHONPATH": f"{PACKAGE}:{tmp_path}", "NUMBA_CACHE_DIR": str(tmp_path / "code")}
+
+    def said() -> list[str]:
+        times.append(len(times))
+        (tmp_path / "calling.py").write_text(CALLING)
+        os.utime(tmp_path / "calling.py", (times[-1], times[-1]))  # of another time, so that `both` is compiled anew
+        command = [sys.executable, str(tmp_path / "calling.py")]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout.split()
+
+    times: list[int] = []
+    assert [said(), said()] == [["24", "360", "0"], ["24", "360", "1"]]

@@ -100,6 +100,24 @@ def test_an_export_holds_the_state_and_the_names_of_its_weights_and_a_service_ta
     run_with(MemoryStore(), work)
 
 
+@pytest.mark.parametrize(
+    ("kind", "row", "comments"),
+    [
+        ("text/x-vw", b"1 |f a#b c # d\n", [b"#\n", b" \t# 1 | a\n", b"#|f a\n", b"#1 |f a:2\n"]),
+        ("text/x-svmlight", b"1 3:1 # d\n", [b"#\n", b"\t# 1 2:3\n", b"#1 2:3\n"]),
+        (NDJSON, b'{"features":{"#":1},"label":1}\n', [b"#\n", b' # {"features":{"a":1},"label":1}\n']),
+    ],
+)
+def test_a_line_that_is_wholly_a_comment_is_no_row_and_counts_as_a_line(kind: str, row: bytes, comments: list[bytes]) -> None:
+    body = row + b"".join(comment + row for comment in comments)
+    fit, plain = (Fit(read_config({"encoder": {"bits": 12}}), kind) for _ in range(2))
+    fit.run(cut(body + b"nonsense\n" + comments[0], 3))
+    plain.run(cut(row * (len(comments) + 1), 100))
+    assert (fit.rows, fit.learnt, fit.rejected) == (len(comments) + 2, len(comments) + 1, 1)
+    assert [one.line for one in fit.problems] == [2 * len(comments) + 2]
+    assert fit.state.learner.weights().beta.tobytes() == plain.state.learner.weights().beta.tobytes()
+
+
 def test_rows_that_are_not_learnt_are_told_by_their_line() -> None:
     good = b'{"features":{"a":1},"label":1}\n'
     body = good + b"\n" + good + b'{"features":{"a":1}}\n' + b"  \n" + b"{\n" + good

@@ -1,54 +1,74 @@
-"""A file as blocks of whole lines, for `riata fit`: large enough that nothing done once a block counts."""
+"""A file as blocks of whole lines, for `riata fit`: small enough to stay in a core's cache, and read where they are parsed."""
 
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Iterator
 from io import BufferedReader
 from typing import Final, cast
 
+from riata.base.arrays import U8
 from riata.base.errors import Malformed
 from riata.cli.source import LINE_BYTES_MAX
 from riata.run.fit import Block, line_ends
+from riata.wire.workspace import Workspaces
 
-BLOCK_BYTES: Final = 2**20  # stays in the cache from reading to learning
+BLOCK_BYTES: Final = 2**19  # with what it is parsed to, it stays in the cache of a core from reading to learning
+HEAD_BYTES: Final = 2**18
 ROWS_AIMED_AT: Final = 8000  # a block of more than 10,000 rows is read twice
-_SAMPLE_BYTES: Final = 2**16  # of a block, whose rows are counted to guess how many the next one has
-_COMMENT: Final = re.compile(rb"(?m)^[ \t]*#.*$")
+_SAMPLE_BYTES: Final = 2**14  # of a block, whose rows are counted to guess how many the next one has
+_NEWLINE: Final = 10
 
 
-def blocks(source: BufferedReader, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Yield the lines of `source` in blocks of about `block_bytes`, lines that are wholly a comment left blank.
+def head_of(source: BufferedReader) -> bytes:
+    """The beginning of a file, with its first line at least; it is to be handed to `blocks`."""
+    head = source.read(HEAD_BYTES)
+    while b"\n" not in head and len(head) <= LINE_BYTES_MAX and (more := source.read(HEAD_BYTES)):
+        head += more
+    return head
+
+
+def blocks(source: BufferedReader, scratch: Workspaces, head: bytes = b"", block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Yield the lines of `head` and what is left of `source` in blocks of about `block_bytes`, each in scratch of its own.
 
     Raises `Malformed` where a line is longer than the largest body of the service.
     """
-    room = bytearray(block_bytes)
-    held, before = 0, 0  # held: bytes of an unfinished line at the start of `room`
-    wanted = _wanted(source.peek(1), block_bytes)
+    held, before = head, 0  # held: bytes of lines that no block had; before: bytes that blocks had
+    wanted = _wanted(head, block_bytes)
     while True:
-        if held > LINE_BYTES_MAX:
-            raise Malformed(f"{_place(source, before)} is longer than {LINE_BYTES_MAX} bytes")
-        room += bytes(max(held + wanted - len(room), 0))
-        with memoryview(room) as view, view[held : held + wanted] as free:
-            got = source.readinto(free)
-        stop = room.rfind(b"\n", held, held + got) + 1 if got else held
-        held += got
+        lent = scratch.lend(max(wanted, 2 * len(held)))
+        room = lent.room(max(wanted, 2 * len(held)))
+        room.data[: len(held)] = held
+        got = source.readinto(room[len(held) :].data)
+        size = len(held) + got
+        stop = _whole_lines(room[:size]) if got else size
+        held = room[stop:size].tobytes()
         if stop:
-            with memoryview(room) as view:
-                body = bytes(view[:stop])
-            yield Block(_without_comments(body), position(source))
+            wanted = _wanted(room[: min(stop, _SAMPLE_BYTES)], block_bytes)
             before += stop
-            wanted = _wanted(body[:_SAMPLE_BYTES], block_bytes)
-            room[: held - stop] = room[stop:held]
-            held -= stop
+            yield Block(room[:stop], position(source), lent)
+        else:
+            scratch.give(lent)
         if not got:
             return
+        if len(held) > LINE_BYTES_MAX:
+            raise Malformed(f"{_place(source, before)} is longer than {LINE_BYTES_MAX} bytes")
 
 
-def _wanted(sample: bytes, most: int) -> int:
+def _wanted(sample: bytes | U8, most: int) -> int:
     """Bytes of a block that has not too many rows, if they are as long as those of `sample`."""
     return min(most, max(len(sample) * ROWS_AIMED_AT // max(line_ends(sample), 1), 1))
+
+
+def _whole_lines(room: U8) -> int:
+    """How many bytes there are up to and with the last newline."""
+    tail = min(_SAMPLE_BYTES, len(room))
+    while tail:
+        found = room[len(room) - tail :].tobytes().rfind(b"\n") + 1
+        if found or tail == len(room):
+            return len(room) - tail + found if found else 0
+        tail = min(2 * tail, len(room))
+    return 0
 
 
 def _place(source: BufferedReader, before: int) -> str:
@@ -66,7 +86,3 @@ def position(source: BufferedReader) -> int:
     """Bytes of the file that were read so far, packed ones where it is packed; 0 where it has no positions."""
     packed = getattr(source, "fileobj", None) if isinstance(cast(object, source), gzip.GzipFile) else source
     return packed.tell() if packed is not None and packed.seekable() else 0
-
-
-def _without_comments(body: bytes) -> bytes:
-    return _COMMENT.sub(b"", body) if b"#" in body else body

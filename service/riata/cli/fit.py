@@ -57,9 +57,9 @@ def fit(
         raise BadInput("say --online: one pass over the file is the only way to fit there is", "bad_option")
     os.environ.setdefault(BLAS_THREADS, "1")  # as the service has it: sums of a sketch then have the same bits
     gc.disable()  # what is imported stays, and looking through it for garbage takes a fifth of a start
-    from riata.cli.blocks import blocks
+    from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_report import document, show
-    from riata.cli.fit_setup import begin, fit_config
+    from riata.cli.fit_setup import fit_config, recognised
     from riata.cli.source import CONTENT_TYPES, open_source
     from riata.run.fit import Fit
 
@@ -67,11 +67,13 @@ def fit(
     gc.enable()
     started = time.perf_counter()
     with open_source(file) as source:
-        known, rows, rest = begin(blocks(source), file, form)
+        head = head_of(source)
+        known, rows = recognised(head, file, form)
         settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
         run = Fit(fit_config(rows, known, labels, model_file, learner, settings), CONTENT_TYPES[known])
         with _interruptible() as may_go_on, _progress(file, run) as advance:
-            run.run(rest, threads, lambda position: _judge(run, strict) and advance(position) and may_go_on())
+            lines = blocks(source, run.scratch, head)
+            run.run(lines, threads, lambda position: _judge(run, strict) and advance(position) and may_go_on())
     seconds = time.perf_counter() - started
     content = None if out is None else run.export()
     if out is not None and content is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import tomllib
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,24 +15,23 @@ from riata.cli.labels import sniff_labels
 from riata.cli.model_setup import learner_document, model_document
 from riata.cli.source import CONTENT_TYPES, SNIFF_LINES, Format, numbered_lines, recognise
 from riata.run.config import ModelConfig, read_config
-from riata.run.fit import Block
 
 AUTO: Final = "auto"
 DEFAULT_LEARNER: Final = "truncated_gradient"
 SECTIONS: Final = ("learner", "encoder")
 
 
-def begin(blocks: Iterator[Block], name: str, form: str) -> tuple[Format, list[bytes], Iterable[Block]]:
-    """Look into the first block of a file: its format, its first rows, and all of its blocks.
+def recognised(head: bytes, name: str, form: str) -> tuple[Format, list[bytes]]:
+    """Look into the beginning of a file: its format, and its first rows.
 
     Raises `Malformed` where it holds no rows, or is of no format that is known.
     """
-    first = next(blocks, None)
-    lines = [] if first is None else [line for _, line in islice(numbered_lines(first.body.splitlines()), SNIFF_LINES)]
-    if first is None or not lines:
+    whole = head[: head.rfind(b"\n") + 1] or head
+    lines = [line for _, line in islice(numbered_lines(whole.splitlines()), SNIFF_LINES)]
+    if not lines:
         raise Malformed(f"{name}: holds no rows", "empty_body")
     known = next((known for known in CONTENT_TYPES if known == form), None)
-    return known or recognise(lines, name), lines, chain([first], blocks)
+    return known or recognise(lines, name), lines
 
 
 def fit_config(

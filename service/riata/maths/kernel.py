@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, cast
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.runtime.nrt import rtsys
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,6 +66,37 @@ def _name_cache_folder() -> None:
 _name_cache_folder()
 
 
+class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
+    """Code from the disk. The compiler's own form of it is read when another kernel that calls this one is compiled, and not
+    before: reading it and listing its symbols, as numba's class does at once, takes longer than linking the machine code.
+    """
+
+    _bitcode = b""
+    _is_read = False
+
+    @classmethod
+    def _unserialize(cls, codegen: Any, state: Any) -> _Library:
+        name, _kind, (machine_code, bitcode) = state
+        library: _Library = codegen.create_library(name)
+        library._bitcode = bitcode
+        library.enable_object_caching()
+        library._set_compiled_object(machine_code)
+        library._finalize_final_module()
+        return library
+
+    def _get_module_for_linking(self) -> Any:
+        if self._bitcode and not self._is_read:
+            self._shared_module, self._is_read = ll.parse_bitcode(self._bitcode), True
+            self._codegen._engine._load_defined_symbols(self._shared_module)
+        return super()._get_module_for_linking()
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """The address of a function; numba asks for those that are there."""
+        if not self._bitcode:
+            return int(super().get_pointer_to_function(name))
+        return int(self._codegen._engine.get_function_address(name))
+
+
 class _MachineCode:
     """The machine code of one kernel on the disk: looked for when it is called, and not before.
 
@@ -83,6 +115,7 @@ class _MachineCode:
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Return what was compiled for a signature, None where nothing was; numba calls this before it compiles."""
         rtsys.initialize(target)
+        target.codegen()._library_class = _Library
         with self._files._guard_against_spurious_io_errors():
             return self._files._load_overload(signature, target)
         return None  # the guard swallows an error of the disk

@@ -7,6 +7,7 @@ into blocks matters.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from riata.base.arrays import U8
 from riata.base.errors import Malformed, TooLarge
 from riata.base.limits import DEDUPE_EVENTS, ERRORS_SHOWN_MAX
 from riata.predict.name_book import NameBook
@@ -33,16 +35,21 @@ NO_PREDICTION: Final = (
     "prediction_id_unknown",
     "prediction_id: only the service that gave it remembers the features",
 )
+_COMMENT: Final = re.compile(rb"(?m)^[ \t]*#.*$")
 _ID_BYTES: Final = 16
 _NEWLINE: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of a file. position: bytes of the file read up to its end."""
+    """Whole lines of a file. position: bytes of the file read up to its end.
 
-    body: bytes
+    scratch : in which it is to be parsed, and in whose `room` a body that is no `bytes` lies
+    """
+
+    body: bytes | U8
     position: int = 0
+    scratch: Workspace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,7 @@ class Fit:
     rejected  : rows that could not be read, the first of them in `problems`
     duplicate : rows whose event_id came before
     refused   : rows that the learner would not learn
+    scratch   : to be lent to who reads blocks
     """
 
     def __init__(self, config: ModelConfig, content_type: str, name: str = "fit") -> None:
@@ -85,7 +93,7 @@ class Fit:
         self._line = 1  # number of the first line of the block to be learnt next
         self._content_type = content_type
         self._context = Context(config.encoder, config.labels, self.names.seen)
-        self._scratch = Workspaces(config.encoder.ngrams)
+        self.scratch = Workspaces(config.encoder.ngrams)
         self._ids: dict[bytes, int] = {}
         self.state.apply(self._record("config", 1, config_payload(config, after=0)))
 
@@ -107,7 +115,7 @@ class Fit:
                     if read.parsed is not None:
                         self._learn(read.parsed, read.block.body)
                     self._line += read.ends
-                    self._scratch.give(read.scratch)
+                    self.scratch.give(read.scratch)
                 if not on_block(parts[-1].block.position):
                     self.interrupted = True
                     break
@@ -123,12 +131,17 @@ class Fit:
         return self.state.freeze().digest().hex()
 
     def _read(self, block: Block) -> list[Read]:
-        """Parse a block; in two halves where it has more rows or features than are read at once."""
-        body, scratch = block.body, self._scratch.lend(len(block.body))
+        """Parse a block; in two halves where it has more rows or features than are read at once.
+
+        A line that is wholly a comment is never a row that can be read. So comments are looked for where there is such a row,
+        and then the block is read again without them.
+        """
+        scratch = block.scratch or self.scratch.lend(len(block.body))
         try:
-            parsed = parse_examples(body, self._content_type, self._context, True, scratch)
+            parsed = parse_examples(block.body, self._content_type, self._context, True, scratch)
         except TooLarge:
-            self._scratch.give(scratch)
+            body = bytes(block.body)
+            self.scratch.give(scratch)
             middle = body.find(b"\n", len(body) // 2) + 1
             if middle in (0, len(body)):
                 middle = body.find(b"\n") + 1
@@ -138,10 +151,12 @@ class Fit:
         except Malformed as error:
             if error.code != "empty_body":
                 raise
-            return [Read(block, None, line_ends(body), scratch)]
+            return [Read(block, None, line_ends(block.body), scratch)]
+        if parsed.batch.n < parsed.rows and (plain := _without_comments(bytes(block.body))) is not None:
+            return self._read(Block(plain, block.position, scratch))
         return [Read(block, parsed, parsed.lines - 1, scratch)]
 
-    def _learn(self, parsed: Parsed, body: bytes) -> None:
+    def _learn(self, parsed: Parsed, body: bytes | U8) -> None:
         self.names.add_all(parsed.names)
         self.rows += parsed.rows
         if parsed.batch.n < parsed.rows:
@@ -153,13 +168,13 @@ class Fit:
         self.features += batch.nnz
         self.refused += len(refused)
 
-    def _reject(self, parsed: Parsed, body: bytes) -> None:
+    def _reject(self, parsed: Parsed, body: bytes | U8) -> None:
         self.rejected += parsed.rows - parsed.batch.n
         wrong = [(error.index, error.code, error.detail) for error in parsed.errors]
         wrong += [(int(row), *NO_PREDICTION) for row in parsed.joins.row]
         room = ERRORS_SHOWN_MAX - len(self.problems)
         if room > 0:
-            numbers = _row_lines(body, self._line)
+            numbers = _row_lines(bytes(body), self._line)
             self.problems += [Problem(numbers[index], code, detail) for index, code, detail in sorted(wrong)[:room]]
 
     def _without_known_ids(self, batch: Batch) -> Batch:
@@ -184,7 +199,13 @@ class Fit:
         return Record(self.state.name, kind, self.state.applied + 1, count, 0, payload, b"", self.state.chain)
 
 
-def line_ends(body: bytes) -> int:
+def _without_comments(body: bytes) -> bytes | None:
+    """The same with lines left blank that are wholly a comment; None where none is."""
+    plain, found = _COMMENT.subn(b"", body) if b"#" in body else (body, 0)
+    return plain if found else None
+
+
+def line_ends(body: bytes | U8) -> int:
     """How many newlines there are; twice as fast as `bytes.count`."""
     return int(np.count_nonzero(np.frombuffer(body, np.uint8) == _NEWLINE))
 

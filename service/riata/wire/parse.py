@@ -128,9 +128,12 @@ def format_of(content_type: str) -> Format | None:
     return FORMATS[kind.lower()]
 
 
-def parse_examples(body: bytes, content_type: str, context: Context, labelled: bool, scratch: Workspace | None = None) -> Parsed:
+def parse_examples(
+    body: bytes | U8, content_type: str, context: Context, labelled: bool, scratch: Workspace | None = None
+) -> Parsed:
     """Read a body of examples; rows that are at fault become row errors, the others a `Batch`.
 
+    body    : bytes; or `scratch.room` of them, already written, for a format that is read by lines
     scratch : with room for the body; the batch may then lie in it, and is good until it is used for another
     Raises `Unsupported` for an unknown content type, `TooLarge` beyond a limit of the request, and `Malformed` where there is
     no row at all or, in JSON, where the body is no document.
@@ -138,7 +141,7 @@ def parse_examples(body: bytes, content_type: str, context: Context, labelled: b
     seen = NO_NAMES if context.names is None else context.names.table()
     form = format_of(content_type)
     reading = read_body(body, form, make_rules(context, labelled, seen), scratch)
-    return _parsed(reading, form is _JSON and body[_space_end(body) : _space_end(body) + 1] == b"{")
+    return _parsed(reading, form is _JSON and bytes(body[_space_end(body) : _space_end(body) + 1]) == b"{")
 
 
 def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[tuple[int, float, str]]]:
@@ -181,33 +184,34 @@ def warm_up() -> None:
         context.names.add([1])
 
 
-def _space_end(body: bytes) -> int:
-    found = _JSON_SPACE.match(body)
+def _space_end(body: bytes | U8) -> int:
+    found = _JSON_SPACE.match(bytes(body))
     return found.end() if found else 0
 
 
-def read_body(body: bytes, form: Format | None, rules: Rules, scratch: Workspace | None = None) -> Reading:
+def read_body(body: bytes | U8, form: Format | None, rules: Rules, scratch: Workspace | None = None) -> Reading:
     """Let the readers of `form` walk the whole body; every row then has its code. Raises as `parse_examples` does."""
-    reading, row, slow = read_arrow(body, rules) if form is None else _read_text(body, form, rules, scratch)
+    reading, row, slow = read_arrow(bytes(body), rules) if form is None else _read_text(body, form, rules, scratch)
     for number in np.flatnonzero(reading.sink.code[: reading.rows] == HANDOVER).tolist():
         row = _take_slow(reading, row, number, slow(number))
     return reading
 
 
 def _read_text(
-    body: bytes, form: Format, rules: Rules, scratch: Workspace | None
+    body: bytes | U8, form: Format, rules: Rules, scratch: Workspace | None
 ) -> tuple[Reading, Row, Callable[[int], SlowRow | Refusal]]:
     if len(body) > BODY_BYTES_MAX:
         raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
-    if body.startswith(_BYTE_ORDER_MARK):
+    if bytes(body[: len(_BYTE_ORDER_MARK)]) == _BYTE_ORDER_MARK:
         raise Malformed("the body begins with a byte order mark; send UTF-8 without one", "byte_order_mark")
-    if form is _JSON and not body.isascii():
-        _check_utf8(body)
+    if form is _JSON and not (whole := bytes(body)).isascii():
+        _check_utf8(whole)
     work = scratch or workspace(len(body), rules.ngrams)
     # The side area takes the lower-case words of texts; they are never longer than what they were read from.
     side = len(body) + 1 if len(rules.text) else 0
     data, row = work.data[FRONT : FRONT + len(body) + 1 + side + PADDING], work.row
-    data[: len(body)] = np.frombuffer(body, np.uint8)
+    if not isinstance(body, np.ndarray):
+        data[: len(body)] = np.frombuffer(body, np.uint8)
     data[len(body)] = _NEWLINE
     ends, lines = work.ends, len(body) // 2 + 1
     if form.by_line:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from riata.base.arrays import BOOL, F64, I64, U8
 from riata.base.errors import nearest
@@ -30,6 +31,7 @@ from riata.wire.rows import (
     Sink,
 )  # fmt: skip
 
+T = TypeVar("T", bound=np.generic)
 ID_BYTES: Final = 16
 _FIELD_SHOWN_MAX: Final = 64  # characters of a name that a sentence repeats
 KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id")
@@ -121,7 +123,9 @@ def accepted(reading: Reading) -> I64:
 def make_batch(reading: Reading, rows: I64) -> Batch:
     """The features of `rows`, copied out of a sink that passes; rows that a slow lane finished lie behind the others there."""
     sink = reading.sink
-    begin, end = sink.place[rows, BEGIN], sink.place[rows, END]
+    chosen: slice | I64 = slice(0, len(rows)) if len(rows) == reading.rows else rows
+    place = sink.place[chosen]
+    begin, end = place[:, BEGIN], place[:, END]
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(end - begin, out=indptr[1:])
     if bool((begin[1:] == end[:-1]).all()):
@@ -129,26 +133,29 @@ def make_batch(reading: Reading, rows: I64) -> Batch:
         take: slice | I64 = slice(first, first + int(indptr[-1]))
     else:
         take = np.arange(indptr[-1]) + np.repeat(begin - indptr[:-1], end - begin)
-    digest, has_id = _identities(reading, rows)
-    hashes, values = sink.hash[take], sink.value[take]
-    is_view = isinstance(take, slice) and reading.is_passing
+    digest, has_id = _identities(reading, rows, place)
     return Batch(
         indptr=indptr,
-        hash=hashes.copy() if is_view else hashes,
-        value=values.copy() if is_view else values,
-        label=sink.label[rows],
-        weight=sink.weight[rows],
+        hash=_kept(sink.hash, take, reading.is_passing),
+        value=_kept(sink.value, take, reading.is_passing),
+        label=_kept(sink.label, chosen, reading.is_passing),
+        weight=_kept(sink.weight, chosen, reading.is_passing),
         event_id=digest,
         has_id=has_id,
     )
 
 
-def _identities(reading: Reading, rows: I64) -> tuple[U8, BOOL]:
-    place = reading.sink.place
-    has_id = place[rows, ID_STOP] > place[rows, ID_START]
+def _kept(array: NDArray[T], take: slice | I64, is_passing: bool) -> NDArray[T]:
+    """Part of an array of the sink: a view of it, unless the sink passes."""
+    taken = array[take]
+    return taken.copy() if isinstance(take, slice) and is_passing else taken
+
+
+def _identities(reading: Reading, rows: I64, place: I64) -> tuple[U8, BOOL]:
+    has_id = place[:, ID_STOP] > place[:, ID_START]
     digest = np.zeros((len(rows), ID_BYTES), np.uint8)
     for k in np.flatnonzero(has_id):
-        start, stop = place[rows[k], ID_START], place[rows[k], ID_STOP]
+        start, stop = place[k, ID_START], place[k, ID_STOP]
         digest[k] = _digest(reading.data[start:stop].tobytes())
     for number, identity in reading.identities.items():
         at = int(np.searchsorted(rows, number))

@@ -46,6 +46,10 @@ class Workspace:
         sink.weight[:rows] = 1.0
         return sink._replace(code=sink.code[:rows], place=sink.place[:rows], label=sink.label[:rows], weight=sink.weight[:rows])
 
+    def room(self, size: int) -> U8:
+        """Where a body of `size` bytes lies while it is read; who writes it there himself saves a copy."""
+        return self.data[FRONT : FRONT + size]
+
 
 def make_workspace(size: int, ngrams: int) -> Workspace:
     """Allocate; pages that no body reaches are never touched."""
