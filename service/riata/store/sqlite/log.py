@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,15 +37,13 @@ def find_model(connection: sqlite3.Connection, model: str) -> ModelRow:
     return ModelRow(row[0], Head(*row[1:6]), row[6])
 
 
-def find_models(connection: sqlite3.Connection, models: Iterable[str]) -> dict[str, ModelRow]:
-    """Return the rows of those of `models` that exist."""
-    found = {}
+def find_models(connection: sqlite3.Connection, models: Iterable[str], known: dict[str, ModelRow]) -> dict[str, ModelRow]:
+    """Return rows of models, those of `models` that exist among them; `known` is what was found before, and is added to."""
     for model in models:
-        try:
-            found[model] = find_model(connection, model)
-        except NotFound:
-            continue  # the plan of the append says so to that request alone
-    return found
+        if model not in known:
+            with contextlib.suppress(NotFound):  # the plan of the append says so to that request alone
+                known[model] = find_model(connection, model)
+    return known
 
 
 def insert_planned(

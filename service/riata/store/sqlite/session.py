@@ -34,6 +34,7 @@ class Session:
         self._wal_bytes = 0
         self._changes_folded = 0
         self._failure = ""
+        self.writes = 0  # transactions that were begun by `write`
         if read_only:
             connection.execute("PRAGMA query_only = ON")
         else:
@@ -69,6 +70,7 @@ class Session:
     def write(self, write: Callable[[sqlite3.Connection], T]) -> T:
         """Run `write` as one transaction; where the disk is full, once more without the ballast."""
         self.usable(to_write=True)
+        self.writes += 1
         try:
             return self.transaction(write, full_is_known=True)
         except DiskFull:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from riata.base.errors import Conflict, NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
-from riata.store.append_plan import Seen, new_head, plan_group
+from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.sqlite import generations as generations_sql
 from riata.store.sqlite import log as log_sql
 from riata.store.sqlite import remembered as remembered_sql
@@ -89,6 +89,8 @@ class SqliteStore:
         self._dedupe = DedupeIndex(settings.dedupe_events)
         ballast = Ballast(directory, settings.ballast_bytes, settings.reserve_bytes)
         self._session = Session(connection, ballast, settings.wal_bytes_max, read_only)
+        self._models: dict[str, log_sql.ModelRow] = {}  # as the last append left them, nothing else having been written since
+        self._models_at = 0  # session.writes then
         if not read_only:
             ballast.restore()
 
@@ -172,25 +174,36 @@ class SqliteStore:
 
         self._session.fold_long_wal()
 
-        def write(c: sqlite3.Connection) -> tuple[list[Appended], int]:
-            rows = log_sql.find_models(c, {request.model for request in group})
+        def write(c: sqlite3.Connection) -> tuple[list[Planned], int]:
+            rows = log_sql.find_models(c, {request.model for request in group}, self._known_models())
 
             def look_up(model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
                 return self._dedupe.look_up(c, rows[model].id, ids, floor)
 
             heads = {model: row.head for model, row in rows.items()}
             planned = plan_group(group, heads, look_up, self._dedupe_events)
-            return [plan.appended for plan in planned], log_sql.insert_planned(c, planned, rows, self._dedupe)
+            return planned, log_sql.insert_planned(c, planned, rows, self._dedupe)
 
         try:
-            appended, written = self._session.transaction(write, full_is_known=False)
+            planned, written = self._session.transaction(write, full_is_known=False)
         except BaseException as error:
             self._dedupe.forget()  # it may hold ids that were not written
+            self._models.clear()
             if not isinstance(error, DiskFull):
                 raise
             raise Unavailable("the disk is full: the events were not written", "disk_reserve") from None
         self._session.count_wal(written)
-        return appended
+        for plan in planned:
+            if plan.head is not None:
+                self._models[plan.request.model] = self._models[plan.request.model]._replace(head=plan.head)
+        return [plan.appended for plan in planned]
+
+    def _known_models(self) -> dict[str, log_sql.ModelRow]:
+        """Models that need not be read again."""
+        if self._models_at != self._session.writes:
+            self._models_at = self._session.writes
+            self._models.clear()
+        return self._models
 
     def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
         return self._session.read(lambda c: log_sql.read_records(c, model, after_seq, bytes_max))
