@@ -187,6 +187,8 @@ class ModelState:
         stepped = self.learner.step(batch, skip)
         if self.progressive.observe(stepped.margin, batch.label, batch.weight, stepped.refused, first):
             self.progressive.note_non_zeros(len(self.learner.weights().slot))
+        if not stepped.refused.any():
+            return {}
         self.skipped += int(stepped.refused.sum())
         new = stepped.refused if skip is None else stepped.refused & ~skip
         return {first + i: NO_ROOM if _is_set(stepped.no_room, i) else NOT_FINITE for i in np.flatnonzero(new).tolist()}

@@ -38,6 +38,7 @@ class Curve:
         self.spacing = SPACING
         self._points: F64 = np.zeros((0, POINT))
         self._noted = 0  # points whose number of non-zeros has been told, or was never going to be
+        self._rested = 0  # number of events from which on non-zeros may be counted again; a function of the points alone
 
     def next_after(self, examples: int) -> int:
         """Return the first number of events above `examples` that has a point."""
@@ -52,7 +53,7 @@ class Curve:
         if examples < EARLY[-1]:
             return self.next_after(examples)
         dropping = (examples // self.spacing + 1 + POINTS_MAX - len(self._points)) * self.spacing
-        return min(self.next_after(max(examples, self._rested() - 1)), dropping)
+        return min(self.next_after(max(examples, self._rested - 1)), dropping)
 
     def add(self, point: F64) -> None:
         """Append a point (f64[POINT], non-zeros NaN); where there is no room, first drop every other of the regular ones."""
@@ -61,9 +62,10 @@ class Curve:
             keep = self._belongs(self._points[:, EXAMPLES])
             self._noted = int(keep[: self._noted].sum())
             self._points = self._points[keep]
+            self._look_for_rest()
         examples = int(point[EXAMPLES])
         if examples % self.spacing == 0 or examples in EARLY:
-            is_passed_over = not self.awaits_non_zeros and examples < self._rested()
+            is_passed_over = not self.awaits_non_zeros and examples < self._rested
             self._points = np.vstack((self._points, point))
             self._noted += is_passed_over
 
@@ -71,6 +73,7 @@ class Curve:
         """Give the points added since the last call this number of non-zero weights."""
         self._points[self._noted :, NON_ZEROS] = non_zeros
         self._noted = len(self._points)
+        self._look_for_rest()
 
     @property
     def awaits_non_zeros(self) -> bool:
@@ -98,18 +101,17 @@ class Curve:
         self.spacing, self._noted, self._points = spacing, noted, points.copy()
         if not self._belongs(points[:, EXAMPLES]).all():
             raise Corrupt(f"learning curve: a point at an event that has none at spacing {spacing}")
+        self._look_for_rest()
 
     def memory(self) -> int:
         """Return bytes."""
         return self._points.nbytes
 
-    def _rested(self) -> int:
-        """Return the number of events from which on non-zeros may be counted again; a function of the points alone."""
+    def _look_for_rest(self) -> None:
+        """Find the last count among the points, and with it the end of the rest from counting."""
         counted = np.flatnonzero(self._points[:, NON_ZEROS] >= 0.0)  # not NaN
-        if len(counted) == 0:
-            return 0
-        last = self._points[counted[-1]]
-        return int(last[EXAMPLES]) + int(last[NON_ZEROS]) // REST
+        last = self._points[counted[-1]] if len(counted) else np.zeros(POINT)
+        self._rested = int(last[EXAMPLES]) + int(last[NON_ZEROS]) // REST
 
     def _belongs(self, examples: F64) -> BOOL:
         regular: BOOL = examples % self.spacing == 0

@@ -93,17 +93,20 @@ class Progressive:
 
         Returns whether the learning curve grew and awaits `note_non_zeros`.
         """
-        keep = ~refused
-        self._refused += int(refused.sum())
-        margin = np.clip(np.where(np.isnan(margin), 0.0, margin), -MARGIN_HELD, MARGIN_HELD)[keep]
-        label, weight, seq = label[keep], weight[keep], (first_seq + np.arange(len(keep)))[keep]
+        kept: I64 | None = None  # which of them were learnt; None for all, as mostly
+        if refused.any():
+            kept = np.flatnonzero(~refused)
+            self._refused += len(refused) - len(kept)
+            margin, label, weight = margin[kept], label[kept], weight[kept]
+        if not np.abs(margin).max(initial=0.0) <= MARGIN_HELD:  # so where one is NaN
+            margin = np.clip(np.where(np.isnan(margin), 0.0, margin), -MARGIN_HELD, MARGIN_HELD)
         start = 0
         while start < len(margin):
             due = self._curve.next_after(self.examples)
             stop = min(len(margin), start + due - self.examples)
             self._tally(margin[start:stop], label[start:stop], weight[start:stop])
             if self.examples == due:
-                self._curve.add(self._point(int(seq[stop - 1])))
+                self._curve.add(self._point(first_seq + (stop - 1 if kept is None else int(kept[stop - 1]))))
             start = stop
         return self._curve.awaits_non_zeros
 
