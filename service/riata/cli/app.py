@@ -6,8 +6,10 @@ Exit codes: 0 done; 1 the thing asked for failed; 2 wrong usage, or nothing answ
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 from typing import Any, Final
 
 import typer
@@ -74,7 +76,27 @@ app.command(name="version", epilog=version.EXAMPLE)(version.version)
 def main() -> None:
     """Entry point of the command."""
     hold_standard_streams()
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            leave(end.code or 0)
+        raise
+
+
+def leave(code: int) -> None:
+    """End the process as the interpreter does, but for taking apart what is in memory, which takes as long as loading a compiler.
+
+    Returns where what was written cannot be got rid of: the interpreter has words for that.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads; what waits for it is told
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return
+    os._exit(code)
 
 
 def hold_standard_streams() -> None:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import numba
+from numba.core import environment
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.runtime.nrt import rtsys
@@ -64,6 +66,24 @@ def _name_cache_folder() -> None:
 
 
 _name_cache_folder()
+
+
+def _environment(module: str, constants: tuple[Any, ...], name: str) -> Any:
+    """What a function of numba's own had around it when it was compiled, without importing the module for its names.
+
+    Code that does without the interpreter looks at none of them; the module is a tenth of what a start imports.
+    """
+    found = environment.lookup_environment(name)
+    if found is None:
+        around = sys.modules.get(module)
+        found = environment.Environment({"__name__": module} if around is None else around.__dict__)
+        found.consts[:] = constants
+        found.env_name = name
+        environment.Environment._memo[name] = found
+    return found
+
+
+environment._rebuild_env = _environment  # kept under its name in what is on the disk, and so found when that is read
 
 
 class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
