@@ -7,11 +7,12 @@ model that is made, taught, asked and dropped. Names are the same from round to 
 as are asked for. Between rounds the bench waits so long that both processes together take the wanted share of one core.
 
 Memory is the anonymous resident memory of the process (RssAnon), noted every few seconds; what grows shows as the difference
-of the medians of the third and of the last quarter of the time.
+of the medians of the third and of the last quarter of the time. Who holds it is asked five times: of the process itself, which
+runs with a thread more that says what SQLite, the C library's allocator and Python's own have given out, and of the kernel.
 
-What goes on growing for long and ends by itself is, by the look of it, the store's page caches, 32 MiB a connection, which fill
-with what is stored: with nothing but bodies of 5000 rows with new ids the process took 150 MB after 100,000 of them, 174 after
-300,000, 184 after 500,000 and 185 after 600,000, 700,000 and 800,000.
+Two things grow for long and end by themselves, so they are filled before the time begins, with rows that have ids of their own
+and the names of the load: the newest event ids, of which the store holds up to 100,000 in memory, and SQLite's page cache of
+32 MiB. Log and ids are kept for fewer events than by default, so that their bounds are reached, too.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from matplotlib import pyplot as plt
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.bench import contest
+from tests.bench import contest, report, telling_service
 from tests.bench.contest import Claim
-from tests.bench.filling import VW_TEXT, bodies, make_model
-from tests.bench.measured import MIB, cpu_s, memory, service
+from tests.bench.filling import VW_TEXT, bodies, make_model, wait_served
+from tests.bench.measured import MIB, NORMAL, cpu_s, memory
 from tests.bench.ratio_picture import NUMBERS
 from tests.bench.service import connect
+from tests.running import Running, free_port
 
 MINUTES: Final = 60.0
 MINUTES_MIN: Final = 10.0  # a process needs some minutes before it is steady: nothing is claimed of less
@@ -53,7 +55,18 @@ REMEMBERED: Final = 4
 DROP_EVERY: Final = 50  # rounds
 GROWTH_MAX: Final = 1.02  # of the last quarter over the third
 JSON: Final = "application/json"
-KEPT_EVENTS: Final = "100000"  # of the log, so that what is kept of events is at its bound soon
+KEPT: Final = {"RIATA_LOG_KEEP_EVENTS": "100000", "RIATA_DEDUPE_EVENTS": "1000000"}  # so that both are at their bounds soon
+IDS_HELD: Final = 100_000  # in memory by the store
+IDS_MAX: Final = 1_000_000  # sent before the time begins, if the page cache is not full sooner
+PAGES_FULL: Final = 30 * MIB  # of SQLite's 32
+WARM_ROWS: Final = 5000
+HOLDERS: Final = {
+    "python": "Python's small objects", "python_free": "free in Python's arenas", "sqlite_pages": "SQLite's page cache",
+    "sqlite_rest": "SQLite, the rest", "table": "the model's table", "others": "compiled code, arrays, buffers, stacks",
+    "all": "all (RssAnon)", "c_rest": "given out by the C library without SQLite, touched or not",
+    "c_free": "free in the C library",
+}  # fmt: skip
+TABLE_MIN: Final = 100 * MIB  # of address space: the table of 2^22 slots is the one mapping of such a size
 
 
 @dataclass(slots=True)
@@ -66,6 +79,9 @@ class Seen:
     requests: int = 0
     rows: int = 0
     cpu_s: float = 0.0
+    warmed: int = 0  # rows sent before the time began
+    id_bytes: float = 0.0  # of Python's objects, one more id that is held
+    held: list[tuple[float, dict[str, int]]] = field(default_factory=list)  # minute, bytes by holder
 
     def quarter(self, number: int) -> float:
         """Median bytes of a quarter of the time, from 0."""
@@ -144,16 +160,78 @@ class Load:
         self._call("DELETE", f"/models/{name}?confirm={name}")
 
 
-def measure(folder: Path, minutes: float, cores: float, new_names: int) -> Seen:
+class Subject:
+    """The process that is looked at."""
+
+    def __init__(self, folder: Path) -> None:
+        self._control = free_port()
+        given = {**NORMAL, **KEPT, telling_service.CONTROL: str(self._control)}
+        self.running = Running(folder / "steady", given, module="tests.bench.telling_service")
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self.running.process.pid
+
+    def holders(self) -> dict[str, int]:
+        """Bytes by holder (keys of HOLDERS)."""
+        told, taken, table = telling_service.ask(self._control), memory(self.pid), table_memory(self.pid)
+        parts = {
+            "python": told["python"], "python_free": told["python_free"], "sqlite_pages": told["sqlite_pages"],
+            "sqlite_rest": told["sqlite"] - told["sqlite_pages"], "table": table,
+        }  # fmt: skip
+        given_out = {"c_rest": told["c_in_use"] - told["sqlite"], "c_free": told["c_free"]}
+        return parts | {"others": taken - sum(parts.values()), "all": taken} | given_out
+
+
+def table_memory(pid: int) -> int:
+    """Anonymous bytes of the mappings of TABLE_MIN and more."""
+    size, taken = 0, 0
+    for line in Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8").splitlines():
+        label, _, value = line.partition(":")
+        if label == "Size":
+            size = 1024 * int(value.split()[0])
+        elif label == "Anonymous" and size >= TABLE_MIN:
+            taken += 1024 * int(value.split()[0])
+    return taken
+
+
+def warm(subject: Subject, load: Load, seen: Seen, ids: int) -> None:
+    """Send up to `ids` rows with ids of their own, until what fills is full; then what a load of some minutes would have done."""
+    link, before, few = connect(subject.running.port), 0, min(IDS_HELD, ids) // 2
+    while seen.warmed < ids:
+        rows = [
+            {"features": {f"n{k % 20_000}": 1.5, "country": "de"}, "label": k % 2, "event_id": f"w{k}"}
+            for k in range(seen.warmed, seen.warmed + WARM_ROWS)
+        ]
+        answer = link.call("POST", "/models/m/observe", "\n".join(map(json.dumps, rows)).encode(), "application/x-ndjson")
+        wait_served(subject.running.port, "m", answer["seq"])
+        seen.warmed += WARM_ROWS
+        held = subject.holders()
+        if seen.warmed == few:
+            before = held["python"]
+        if seen.warmed == 2 * few:
+            seen.id_bytes = (held["python"] - before) / few
+        if seen.warmed >= 2 * IDS_HELD and held["sqlite_pages"] >= PAGES_FULL:
+            break
+    for _ in range(3):
+        load.make_and_drop()
+        load.round()
+
+
+def measure(folder: Path, minutes: float, cores: float, new_names: int, ids: int) -> Seen:
     """Keep the load up for so long."""
-    seen = Seen()
-    with service(folder / "steady", RIATA_LOG_KEEP_EVENTS=KEPT_EVENTS) as running, Progress(console=Console(stderr=True)) as bar:
+    seen, subject = Seen(), Subject(folder)
+    with subject.running as running, Progress(console=Console(stderr=True)) as bar:
         running.start()
         make_model(running.port, "m")
-        load, pid = Load(running.port, new_names), running.process.pid
-        begun, before = time.monotonic(), cpu_s(pid) + time.process_time()
+        load, pid = Load(running.port, new_names), subject.pid
         task, noted = bar.add_task("steady load", total=60 * minutes), -NOTE_EVERY_S
+        warm(subject, load, seen, ids)
+        begun, before = time.monotonic(), cpu_s(pid) + time.process_time()
         while (passed := time.monotonic() - begun) < 60 * minutes or len(seen.taken) < 5:
+            if passed >= 15 * minutes * len(seen.held):
+                seen.held.append((passed / 60, subject.holders()))
             load.round()
             seen.rounds += 1
             if seen.rounds % DROP_EVERY == 0:
@@ -165,6 +243,7 @@ def measure(folder: Path, minutes: float, cores: float, new_names: int) -> Seen:
                 bar.update(task, completed=passed)
             seen.cpu_s = cpu_s(pid) + time.process_time() - before
             time.sleep(max(0.0, seen.cpu_s / cores - (time.monotonic() - begun)))
+        seen.held.append(((time.monotonic() - begun) / 60, subject.holders()))
         seen.requests, seen.rows = load.requests, load.rows
         running.stop()
     return seen
@@ -181,6 +260,17 @@ def draw(seen: Seen, path: Path) -> None:
         plt.close(figure)
 
 
+def holder_table(seen: Seen) -> str:
+    """Who held what, and when."""
+    (_, first), (_, last) = seen.held[0], seen.held[-1]
+    rows = [
+        [label, *(f"{parts[key] / MIB:,.1f}" for _, parts in seen.held), f"{(last[key] - first[key]) / MIB:+,.1f}"]
+        for key, label in HOLDERS.items()
+    ]
+    heads = ["MiB held by", *(f"minute {minute:.0f}" for minute, _ in seen.held), "more at the end"]
+    return "## Who holds it\n\n" + report.table(heads, rows)
+
+
 def page(seen: Seen, cores: float, options: Any) -> None:
     """Write the report."""
     minutes = seen.minute[-1]
@@ -191,16 +281,17 @@ def page(seen: Seen, cores: float, options: Any) -> None:
     ]  # fmt: skip
     text = (
         f"{minutes:.0f} minutes, {seen.rounds:,} rounds: {seen.requests:,} requests, {seen.rows:,} rows learnt from, "
-        f"{seen.cpu_s / (60 * minutes):.2f} of one core in both processes together (asked: {cores:g}). Memory after the first "
-        f"round {seen.taken[0] / MIB:,.0f} MiB; medians of the quarters: {', '.join(f'{taken:,.1f}' for taken in quarters)} MiB. "
+        f"{seen.cpu_s / (60 * minutes):.2f} of one core in both processes together (asked: {cores:g}); before them "
+        f"{seen.warmed:,} rows with ids, of which each of the newest {IDS_HELD:,} took {seen.id_bytes:,.0f} bytes. "
+        f"Medians of the quarters: {', '.join(f'{taken:,.1f}' for taken in quarters)} MiB. "
         f"Of what was added, {options.new_names * seen.rounds:,} names that were new are there by right, at the bytes of a "
         "non-zero weight that [memory](memory.md) tells."
     )
     notes = [text] if options.no_write else [text, "![memory against time](steady_curve.svg)"]
     command = f"python -m tests.bench.steady{' --quick' if options.quick else f' --minutes {options.minutes or MINUTES:g}'}"
     contest.report_page(
-        "steady", "Memory under a steady load", (__doc__ or "").split("\n", 1)[1], claims if minutes >= MINUTES_MIN else [], [],
-        notes, command, ["numpy", "numba"], not options.no_write, options.quick,
+        "steady", "Memory under a steady load", (__doc__ or "").split("\n", 1)[1], claims if minutes >= MINUTES_MIN else [],
+        [holder_table(seen)], notes, command, ["numpy", "numba"], not options.no_write, options.quick,
     )  # fmt: skip
     if not options.no_write:
         draw(seen, contest.folder(options.quick) / "steady_curve.svg")
@@ -215,7 +306,7 @@ def main() -> int:
     options = parser.parse_args()
     minutes = options.minutes or (0.1 if options.quick else MINUTES)
     with tempfile.TemporaryDirectory(prefix="riata-steady-") as name:
-        seen = measure(Path(name), minutes, options.cores, options.new_names)
+        seen = measure(Path(name), minutes, options.cores, options.new_names, 2 * WARM_ROWS if options.quick else IDS_MAX)
     page(seen, options.cores, options)
     return 0
 
