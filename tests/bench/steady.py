@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,13 +36,13 @@ from matplotlib import pyplot as plt
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.bench import contest, report, telling_service
+from tests.bench import contest, report
 from tests.bench.contest import Claim
 from tests.bench.filling import VW_TEXT, bodies, make_model, wait_served
-from tests.bench.measured import MIB, NORMAL, cpu_s, memory
+from tests.bench.measured import MIB, cpu_s, memory
 from tests.bench.ratio_picture import NUMBERS
-from tests.bench.service import connect
-from tests.running import Running, free_port
+from tests.bench.service import ServiceFailed, connect
+from tests.bench.telling_service import Telling
 
 MINUTES: Final = 60.0
 MINUTES_MIN: Final = 10.0  # a process needs some minutes before it is steady: nothing is claimed of less
@@ -77,6 +78,7 @@ class Seen:
     taken: list[int] = field(default_factory=list)
     rounds: int = 0
     requests: int = 0
+    again: int = 0
     rows: int = 0
     cpu_s: float = 0.0
     warmed: int = 0  # rows sent before the time began
@@ -102,11 +104,19 @@ class Load:
         self._bulk = itertools.cycle([b"".join(lines[at : at + BULK_ROWS]) for at in range(0, len(lines), BULK_ROWS)])
         self._number = itertools.count()
         self._asked: list[str] = []  # ids of predictions whose labels are yet to come
-        self.requests = self.rows = 0
+        self.requests = self.rows = self.again = 0
 
     def _call(self, method: str, path: str, body: bytes | dict[str, Any] = b"", kind: str = JSON) -> dict[str, Any]:
+        """One request; once more where the answer is 503, as after the machine has stood still for longer than a time limit."""
         self.requests += 1
-        return self._link.call(method, path, body if isinstance(body, bytes) else json.dumps(body).encode(), kind)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            return self._link.call(method, path, data, kind)
+        except ServiceFailed as failed:
+            if f": {HTTPStatus.SERVICE_UNAVAILABLE} " not in str(failed):
+                raise
+        self.again += 1
+        return self._link.call(method, path, data, kind)
 
     def _refused(self, method: str, path: str, body: bytes, status: int) -> None:
         self.requests += 1
@@ -160,28 +170,15 @@ class Load:
         self._call("DELETE", f"/models/{name}?confirm={name}")
 
 
-class Subject:
-    """The process that is looked at."""
-
-    def __init__(self, folder: Path) -> None:
-        self._control = free_port()
-        given = {**NORMAL, **KEPT, telling_service.CONTROL: str(self._control)}
-        self.running = Running(folder / "steady", given, module="tests.bench.telling_service")
-
-    @property
-    def pid(self) -> int:
-        """Its number."""
-        return self.running.process.pid
-
-    def holders(self) -> dict[str, int]:
-        """Bytes by holder (keys of HOLDERS)."""
-        told, taken, table = telling_service.ask(self._control), memory(self.pid), table_memory(self.pid)
-        parts = {
-            "python": told["python"], "python_free": told["python_free"], "sqlite_pages": told["sqlite_pages"],
-            "sqlite_rest": told["sqlite"] - told["sqlite_pages"], "table": table,
-        }  # fmt: skip
-        given_out = {"c_rest": told["c_in_use"] - told["sqlite"], "c_free": told["c_free"]}
-        return parts | {"others": taken - sum(parts.values()), "all": taken} | given_out
+def holders(running: Telling) -> dict[str, int]:
+    """Bytes by holder (keys of HOLDERS)."""
+    told, taken, table = running.ask("memory"), memory(running.process.pid), table_memory(running.process.pid)
+    parts = {
+        "python": told["python"], "python_free": told["python_free"], "sqlite_pages": told["sqlite_pages"],
+        "sqlite_rest": told["sqlite"] - told["sqlite_pages"], "table": table,
+    }  # fmt: skip
+    given_out = {"c_rest": told["c_in_use"] - told["sqlite"], "c_free": told["c_free"]}
+    return parts | {"others": taken - sum(parts.values()), "all": taken} | given_out
 
 
 def table_memory(pid: int) -> int:
@@ -196,18 +193,18 @@ def table_memory(pid: int) -> int:
     return taken
 
 
-def warm(subject: Subject, load: Load, seen: Seen, ids: int) -> None:
+def warm(running: Telling, load: Load, seen: Seen, ids: int) -> None:
     """Send up to `ids` rows with ids of their own, until what fills is full; then what a load of some minutes would have done."""
-    link, before, few = connect(subject.running.port), 0, min(IDS_HELD, ids) // 2
+    link, before, few = connect(running.port), 0, min(IDS_HELD, ids) // 2
     while seen.warmed < ids:
         rows = [
             {"features": {f"n{k % 20_000}": 1.5, "country": "de"}, "label": k % 2, "event_id": f"w{k}"}
             for k in range(seen.warmed, seen.warmed + WARM_ROWS)
         ]
         answer = link.call("POST", "/models/m/observe", "\n".join(map(json.dumps, rows)).encode(), "application/x-ndjson")
-        wait_served(subject.running.port, "m", answer["seq"])
+        wait_served(running.port, "m", answer["seq"])
         seen.warmed += WARM_ROWS
-        held = subject.holders()
+        held = holders(running)
         if seen.warmed == few:
             before = held["python"]
         if seen.warmed == 2 * few:
@@ -221,17 +218,17 @@ def warm(subject: Subject, load: Load, seen: Seen, ids: int) -> None:
 
 def measure(folder: Path, minutes: float, cores: float, new_names: int, ids: int) -> Seen:
     """Keep the load up for so long."""
-    seen, subject = Seen(), Subject(folder)
-    with subject.running as running, Progress(console=Console(stderr=True)) as bar:
+    seen = Seen()
+    with Telling(folder / "steady", **KEPT) as running, Progress(console=Console(stderr=True)) as bar:
         running.start()
         make_model(running.port, "m")
-        load, pid = Load(running.port, new_names), subject.pid
+        load, pid = Load(running.port, new_names), running.process.pid
         task, noted = bar.add_task("steady load", total=60 * minutes), -NOTE_EVERY_S
-        warm(subject, load, seen, ids)
+        warm(running, load, seen, ids)
         begun, before = time.monotonic(), cpu_s(pid) + time.process_time()
         while (passed := time.monotonic() - begun) < 60 * minutes or len(seen.taken) < 5:
             if passed >= 15 * minutes * len(seen.held):
-                seen.held.append((passed / 60, subject.holders()))
+                seen.held.append((passed / 60, holders(running)))
             load.round()
             seen.rounds += 1
             if seen.rounds % DROP_EVERY == 0:
@@ -243,8 +240,8 @@ def measure(folder: Path, minutes: float, cores: float, new_names: int, ids: int
                 bar.update(task, completed=passed)
             seen.cpu_s = cpu_s(pid) + time.process_time() - before
             time.sleep(max(0.0, seen.cpu_s / cores - (time.monotonic() - begun)))
-        seen.held.append(((time.monotonic() - begun) / 60, subject.holders()))
-        seen.requests, seen.rows = load.requests, load.rows
+        seen.held.append(((time.monotonic() - begun) / 60, holders(running)))
+        seen.requests, seen.rows, seen.again = load.requests, load.rows, load.again
         running.stop()
     return seen
 
@@ -280,7 +277,8 @@ def page(seen: Seen, cores: float, options: Any) -> None:
               quarters[3] / quarters[2], GROWTH_MAX, at_most=True)
     ]  # fmt: skip
     text = (
-        f"{minutes:.0f} minutes, {seen.rounds:,} rounds: {seen.requests:,} requests, {seen.rows:,} rows learnt from, "
+        f"{minutes:.0f} minutes, {seen.rounds:,} rounds: {seen.requests:,} requests ({seen.again} sent again), "
+        f"{seen.rows:,} rows learnt from, "
         f"{seen.cpu_s / (60 * minutes):.2f} of one core in both processes together (asked: {cores:g}); before them "
         f"{seen.warmed:,} rows with ids, of which each of the newest {IDS_HELD:,} took {seen.id_bytes:,.0f} bytes. "
         f"Medians of the quarters: {', '.join(f'{taken:,.1f}' for taken in quarters)} MiB. "

@@ -1,12 +1,14 @@
-"""The real service, which says of its own memory what nobody can see from outside.
+"""The real service, which says of its own memory and threads what nobody can see from outside.
 
 `python -m tests.bench.telling_service serve ...` is `riata serve ...` with one thread more, which waits on the port in
-BENCH_CONTROL and answers each line with one line of JSON: the bytes that SQLite, the allocator of the C library and Python's
-own for small objects have given out or keep free. Between two questions it does nothing.
+BENCH_CONTROL and answers a line with one line of JSON. `memory`: the bytes that SQLite, the allocator of the C library and
+Python's own for small objects have given out or keep free. `threads`: CPU nanoseconds of each thread so far, by its name.
+Between two questions it does nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -17,11 +19,16 @@ import socketserver
 import sqlite3
 import sys
 import threading
+import time
+from pathlib import Path
 from typing import Final
 
 from riata.cli.app import main
+from tests.bench.measured import NORMAL
+from tests.running import Running, free_port
 
 CONTROL: Final = "BENCH_CONTROL"
+ALL: Final = "all threads"
 _MEMORY_USED: Final = 0  # SQLITE_STATUS_MEMORY_USED
 _CACHE_USED: Final = 1  # SQLITE_DBSTATUS_CACHE_USED
 _SAID: Final = ("# bytes in allocated blocks", "Total")  # the first total is that of the arenas
@@ -37,8 +44,8 @@ class _Allocator(ctypes.Structure):
     ]
 
 
-def told() -> dict[str, int]:
-    """Bytes by owner, and the number of threads."""
+def memory() -> dict[str, int]:
+    """Bytes by owner."""
     clib = ctypes.CDLL(None)
     clib.mallinfo2.restype = _Allocator
     allocator = clib.mallinfo2()
@@ -48,8 +55,17 @@ def told() -> dict[str, int]:
         "c_in_use": allocator.uordblks + allocator.hblkhd,
         "c_free": allocator.fordblks,
         **_python_memory(clib),
-        "threads": threading.active_count(),
     }
+
+
+def threads() -> dict[str, int]:
+    """CPU nanoseconds by name of thread, those of one name together; and of all there ever were."""
+    took = {ALL: time.process_time_ns()}
+    for thread in threading.enumerate():
+        with contextlib.suppress(FileNotFoundError):
+            spent = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text(encoding="ascii").split()[0]
+            took[thread.name] = took.get(thread.name, 0) + int(spent)
+    return took
 
 
 def _python_memory(clib: ctypes.CDLL) -> dict[str, int]:
@@ -79,23 +95,32 @@ def _sqlite_pages(connection: sqlite3.Connection) -> int:
     return used.value
 
 
-class _Telling(socketserver.StreamRequestHandler):
+class _Answer(socketserver.StreamRequestHandler):
     def handle(self) -> None:
-        for _ in self.rfile:
-            self.wfile.write(json.dumps(told()).encode() + b"\n")
+        for line in self.rfile:
+            told = memory() if line == b"memory\n" else threads()
+            self.wfile.write(json.dumps(told).encode() + b"\n")
 
 
-def ask(port: int) -> dict[str, int]:
-    """What such a service says."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as link, link.makefile("rwb") as lines:
-        lines.write(b"\n")
-        lines.flush()
-        return dict(json.loads(lines.readline()))
+class Telling(Running):
+    """Such a service in a process of its own, as a user has it but for `settings`."""
+
+    def __init__(self, data: Path, **settings: str) -> None:
+        self._control = free_port()
+        super().__init__(data, {**NORMAL, **settings, CONTROL: str(self._control)}, module="tests.bench.telling_service")
+
+    def ask(self, word: str) -> dict[str, int]:
+        """What it says to `memory` or `threads`."""
+        with socket.create_connection(("127.0.0.1", self._control), timeout=60) as link, link.makefile("rwb") as lines:
+            lines.write(word.encode() + b"\n")
+            lines.flush()
+            return dict(json.loads(lines.readline()))
 
 
 def run() -> None:
     """`riata serve`, and the thread beside it."""
-    server = socketserver.TCPServer(("127.0.0.1", int(os.environ[CONTROL])), _Telling)
+    socketserver.TCPServer.allow_reuse_address = True  # a killed one is started again on its port
+    server = socketserver.TCPServer(("127.0.0.1", int(os.environ[CONTROL])), _Answer)
     threading.Thread(target=server.serve_forever, name="telling", daemon=True).start()
     main()
 
