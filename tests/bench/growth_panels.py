@@ -267,12 +267,12 @@ def by_models(share: float) -> Panel:
                 running.stop()
     last = counts[-1]
     panel.say(
-        "Every request is to the next model. From 1 to {last} of them the event loop takes {one[loop]:.0f} and {all[loop]:.0f} "
-        "µs, the store {one[store]:.0f} and {all[store]:.0f}, the writer {one[writer]:.0f} and {all[writer]:.0f}, the thread "
-        "that encodes checkpoints {one[checkpoints]:.0f} and {all[checkpoints]:.0f}: each model publishes and saves by itself, so "
-        "that with many of them nearly every row is served by a publication of its own and soon saved by a checkpoint of its own, of "
-        "four transactions. With `checkpoint_every_s` at 600 it is {seldom:,.0f} instead of {often:,.0f} in all: set it higher "
-        "where hundreds of models learn all the time.",
+        "Every request is to the next model. From 1 to {last} of them the event loop takes {one[loop]:.0f} and "
+        "{all[loop]:.0f} µs, the store {one[store]:.0f} and {all[store]:.0f}, the writer {one[writer]:.0f} and "
+        "{all[writer]:.0f}, the thread that encodes checkpoints {one[checkpoints]:.0f} and {all[checkpoints]:.0f}: each model "
+        "publishes and saves by itself, so that with many of them nearly every row is served by a publication of its own and "
+        "soon saved by a checkpoint of its own, of four transactions. With `checkpoint_every_s` at 600 it is {seldom:,.0f} "
+        "instead of {often:,.0f} in all: set it higher where hundreds of models learn all the time.",
         last=last, one=panel.parts_at(1), all=panel.parts_at(last),
         seldom=panel.at("observe, checkpoint_every_s 600", last), often=panel.at("observe, one row", last),
     )  # fmt: skip
