@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from riata.base.errors import BadInput, RiataError
 from riata.cli import demo, fit, inspect, keys, observe, path, predict, replay, serve, tune, version, warm
+from riata.cli.plain_options import take_plainly
 
 FAILED: Final = 1
 MISUSED: Final = 2
@@ -25,6 +26,18 @@ INTERRUPTED: Final = 130
 
 class Verbs(TyperGroup):
     """The group of verbs: the one place where errors become a line on stderr and an exit code."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Find a verb."""
+        verb = super().get_command(ctx, cmd_name)
+        take_plainly(() if verb is None else verb.get_params(ctx))
+        return verb
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """List its own options."""
+        parameters = super().get_params(ctx)
+        take_plainly(parameters)
+        return parameters
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb."""
