@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 from collections.abc import Callable
 from functools import cached_property
@@ -28,34 +27,44 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PACKAGE: Final = Path(__file__).parents[1]
 _ROOMS_WITH_KERNELS: Final = ("maths", "wire", "store", "learn", "predict", "watch")
 _DIGEST_BYTES: Final = 8
-_KERNEL: Final = re.compile(r"^@(?:inline_)?kernel$", re.MULTILINE)
-_IMPORTED: Final = re.compile(r"^from riata\.([a-z_.]+) import", re.MULTILINE)
+_KERNEL: Final = (b"\n@kernel\n", b"\n@inline_kernel\n")
+_IMPORTED: Final = b"\nfrom riata."
 
 
 def sources() -> list[Path]:
     """The files that decide what machine code does: those with kernels, and what they import from this package."""
-    found: dict[Path, None] = {}
-    waiting = [
-        path for room in _ROOMS_WITH_KERNELS for path in sorted((_PACKAGE / room).glob("*.py")) if _KERNEL.search(_text(path))
-    ]
+    return [_PACKAGE / name for name in _contents()]
+
+
+def _contents() -> dict[str, bytes]:
+    """What is in these files, by their names within the package. Every start does this: it reads each file once."""
+    listed = [f"{room}/{name}" for room in _ROOMS_WITH_KERNELS for name in os.listdir(_PACKAGE / room) if name.endswith(".py")]
+    read = {name: _content(name) for name in listed}
+    waiting = [name for name, content in read.items() if any(mark in content for mark in _KERNEL)]
+    found: dict[str, bytes] = {}
     while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found[path] = None
+        name = waiting.pop()
+        if name not in found and (content := read.get(name) or _content(name)):
+            found[name] = content
             waiting += [
-                file for name in _IMPORTED.findall(_text(path)) if (file := _PACKAGE / f"{name.replace('.', '/')}.py").exists()
+                f"{part.partition(b' import ')[0].decode().replace('.', '/')}.py" for part in content.split(_IMPORTED)[1:]
             ]
-    return sorted(found.keys() - {_PACKAGE / "base" / "errors.py"})  # classes alone: no kernel can see them
+    return {name: found[name] for name in sorted(found) if name != "base/errors.py"}  # classes alone: no kernel can see them
 
 
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+def _content(name: str) -> bytes:
+    """The content of a file of the package; empty where there is none of that name."""
+    try:
+        with open(f"{_PACKAGE}/{name}", "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
 
 
 def _sources_digest() -> str:
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=_DIGEST_BYTES)
-    for path in sources():
-        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
+    for name, content in _contents().items():
+        digest.update(name.encode() + b"\0" + content)
     return digest.hexdigest()
 
 
