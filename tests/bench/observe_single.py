@@ -37,7 +37,19 @@ from riata.store.sqlite.schema import PAGE_BYTES
 from riata.store.sqlite.store import read_sqlite
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
-from tests.bench.contest import Claim, Found, Measure, Side, arguments, contenders, contest, fact, report_page, times_faster
+from tests.bench.contest import (
+    Claim,
+    Found,
+    Measure,
+    Side,
+    arguments,
+    contenders,
+    contest,
+    fact,
+    per_unit,
+    report_page,
+    times_faster,
+)
 from tests.bench.rivals.fastapi_river import FastapiRiver
 from tests.bench.rivals.fixed import UvloopFixed
 from tests.bench.rivals.vw import VwDaemon
@@ -283,7 +295,8 @@ def main() -> int:
             for rival, reach in REACH.get(connections, {}).items() if features == 75 else ():
                 claims.append(Claim(path, OURS, rival, times_faster(found, OURS, rival), reach))
             facts = ["p50 µs", "p99 µs", "load's CPU"]
-            tables.append(f"## {path.capitalize()}\n\n{contenders(found, 'row', facts, OURS)}\n{busy(found, connections)}")
+            table = contenders(found, "row", facts, OURS)
+            tables.append(f"## {path.capitalize()}\n\n{table}\n{busy(found, connections)}\n{limit(found, connections)}")
     report_page(
         "observe_single", "One row a request, durable", __doc__ or "", claims, tables, [NOTE],
         "python -m tests.bench.observe_single", ["numpy", "numba", "uvicorn", "fastapi", "pydantic", "river"],
@@ -304,6 +317,22 @@ def busy(found: Found, connections: int) -> str:
     return (
         f"Processors kept busy with {connections} under way: {', '.join(parts)}; by the load of riata {load:.2f}."
         f" The p50 of riata is {ours:.0f} µs, that of a sync of two pages {sync:.0f} µs.\n"
+    )
+
+
+def limit(found: Found, connections: int) -> str:
+    """What no server of this loop over this database can be better than, beside what there is to reach, in a sentence."""
+    if connections == 1:
+        parts = fact(found[FIXED], "p50 µs"), fact(found[PAGES], "p50 µs")
+        over = per_unit(found[FASTAPI], "seconds") * 1e6 / sum(parts)
+        return (
+            f"The limit: a fixed answer ({parts[0]:.0f} µs) and a sync of two pages ({parts[1]:.0f} µs), one behind the other and"
+            f" nothing else done, are {sum(parts):.0f} µs, which would be {over:.1f} times the rows of {FASTAPI}.\n"
+        )
+    over = times_faster(found, FIXED, VW)
+    return (
+        f"The limit: a fixed answer, for which no row is read, learnt or kept, has {over:.2f} times the rows of the {VW}, whose"
+        f" {connections + 1} processes share the cores; riata is one process.\n"
     )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,26 @@ def test_below_the_reserve_no_event_is_allowed_and_no_ballast_made(tmp_path: Pat
     assert not ballast.restore()
     assert not ballast.allows_events()
     assert not (tmp_path / BALLAST_NAME).exists()
+
+
+def test_a_disk_that_fills_is_seen_a_moment_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ballast = Ballast(tmp_path, 0, 2**20)
+    assert ballast.restore()
+    assert ballast.allows_events()
+    looks: list[int] = []
+
+    def none_left(_ballast: Ballast) -> int:
+        looks.append(1)
+        return 2**20 - 1
+
+    monkeypatch.setattr(Ballast, "free_bytes", none_left)
+    deadline = time.monotonic() + 5.0
+    while ballast.allows_events():
+        assert time.monotonic() < deadline
+    assert len(looks) == 1  # it was not looked at before
+    assert not ballast.allows_events()
+    monkeypatch.undo()
+    assert ballast.allows_events()
 
 
 def test_a_ballast_that_another_process_made_is_found(tmp_path: Path) -> None:

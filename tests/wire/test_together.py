@@ -80,6 +80,21 @@ def test_good_bodies_read_together_are_what_each_is_by_itself(kind: str, encoder
     assert len(together.names) == len(names)
 
 
+@pytest.mark.parametrize("kind", GOOD)
+def test_a_good_body_read_alone_is_what_it_is_otherwise(kind: str) -> None:
+    for body in GOOD[kind]:
+        found = lines_of(body, kind)
+        assert found is not None
+        together = read_together([found[1]], found[0], context())
+        alone = parse_examples(body, kind, context(), labelled=True)
+        assert same(together.batch, alone.batch)
+        assert (together.taken, together.stop.tolist()) == ([0], [alone.batch.n])
+        assert together.names == alone.names
+        kept = together.batch.hash.copy()
+        read_together([lines_of(GOOD[kind][-1], kind)[1]] * 2, found[0], context())  # type: ignore[index]
+        assert kept.tobytes() == together.batch.hash.tobytes()  # it does not lie in scratch
+
+
 @pytest.mark.parametrize("kind", BAD)
 def test_a_body_with_a_row_that_is_not_accepted_is_left_out_and_leaves_no_trace(kind: str) -> None:
     form = lines_of(GOOD[kind][0], kind)

@@ -32,6 +32,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n"
 _TYPES_KEPT: Final = 64  # ways to write a Content-Type, and to read a body
 _OBJECT: Final = 0x7B  # {
+_ONE: Final = np.ones(1, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> To
     seen = NO_NAMES if context.names is None else context.names.table()
     rules = _rules(context.encoder, context.labels)._replace(seen=seen)
     reading = read_body(bodies[0] if len(bodies) == 1 else b"\n".join(bodies), form, rules)
+    if len(bodies) == reading.rows == 1 and reading.sink.code.item(0) == OK:
+        return Together(_batch_of_one(reading), _ONE.copy(), [0], new_names(reading))
     good = reading.sink.code[: reading.rows] == OK
     count = _rows_of(bodies, reading)
     if bool(good.all()) and bool(count.all()):
@@ -88,6 +91,24 @@ def _rows_of(bodies: Sequence[bytes], reading: Reading) -> I64:
     stop = np.array(list(accumulate(len(body) + 1 for body in bodies)), np.int64)
     owner = stop.searchsorted(reading.sink.place[: reading.rows, ROW_START], "right")
     return np.bincount(owner, minlength=len(bodies))
+
+
+def _batch_of_one(reading: Reading) -> Batch:
+    """What `make_batch` gives of one row that was accepted, in as few steps as there can be: they are what such a row costs."""
+    sink = reading.sink
+    place = sink.place[0].tolist()
+    if reading.identities or place[ID_STOP] > place[ID_START]:
+        return make_batch(reading, np.arange(1))
+    begin, end = place[BEGIN], place[END]
+    return Batch(
+        indptr=np.array((0, end - begin)),
+        hash=sink.hash[begin:end].copy(),
+        value=sink.value[begin:end].copy(),
+        label=sink.label[:1].copy(),
+        weight=sink.weight[:1].copy(),
+        event_id=np.zeros((1, ID_BYTES), np.uint8),
+        has_id=np.zeros(1, np.bool_),
+    )
 
 
 def _batch_of_all(reading: Reading) -> Batch:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from riata.base.errors import Conflict
 
 LOCK_NAME: Final = "riata.lock"
 BALLAST_NAME: Final = "riata.ballast"
+ROOM_S: Final = 0.005  # in which no disk takes up a reserve worth the name
 _NOTE_BYTES_MAX = 256
 
 
@@ -56,6 +58,7 @@ class Ballast:
         self._size_bytes = size_bytes
         self._reserve_bytes = reserve_bytes
         self._there = self._is_whole()
+        self._room_until_s = 0.0  # by the monotonic clock: until then it need not be asked again whether there is room
 
     def free_bytes(self) -> int:
         """Space that is left to us on the disk, the ballast not counted."""
@@ -63,8 +66,11 @@ class Ballast:
         return space.f_bavail * space.f_frsize
 
     def allows_events(self) -> bool:
-        """Tell whether events may be accepted: the ballast lies ready, and the reserve is free beside it."""
-        return self.free_bytes() >= self._reserve_bytes and self._there
+        """Tell whether events may be accepted: the ballast lies ready, and the reserve is free beside it, or was a moment ago."""
+        now_s = time.monotonic()
+        if now_s >= self._room_until_s and self.free_bytes() >= self._reserve_bytes:
+            self._room_until_s = now_s + ROOM_S
+        return now_s < self._room_until_s and self._there
 
     def release(self) -> bool:
         """Delete the ballast; false where there was none."""
