@@ -537,3 +537,8 @@ def test_rows_are_cut_out_of_what_came() -> None:
     assert bodies.row(post(b" " * 66_000)) is None
     assert bodies.row(post(A)[:-1]) is None
     assert bodies.row(post(A) + b" ") is None
+    for lengths in (range(200), range(200)):  # more than the heads that are kept
+        assert all(bodies.row(post(b" " * length)) == b" " * length for length in lengths)
+        assert not any(bodies.row(post(b" " * length).replace(b"Host", b"Hose")) for length in lengths)
+    assert bodies.row(post(A).replace(b"20\r\n", b"020\r\n")) is None
+    assert bodies.row(bytes(len(post(A)))) is None

@@ -30,6 +30,7 @@ Quick = Callable[[bytes], bytes | None]  # from a row to the document that is th
 HEAD_END: Final = b"\r\n\r\n"
 _LENGTH: Final = b"\r\ncontent-length: "
 _DIGITS_MAX: Final = 6
+_HEADS_MAX: Final = 64  # that a connection keeps, one for each length of body that it sent
 _VERSION: Final = b" HTTP/1.1\r\n"
 
 
@@ -42,7 +43,7 @@ class Again:
     before, behind : the bytes in front of what differs, and behind it
     """
 
-    __slots__ = ("_before", "_begin", "_behind", "_is_query", "_same", "_size_max", "_tail", "quick", "request")
+    __slots__ = ("_before", "_begin", "_behind", "_heads", "_is_query", "_same", "_size_max", "_tail", "quick", "request")
 
     def __init__(self, request: FastRequest, quick: Quick | None, before: bytes, behind: bytes, size_max: int) -> None:
         self.request = replace(request, body=b"")  # it may be long, and the connection lives long
@@ -51,6 +52,7 @@ class Again:
         self._behind, self._tail = behind, len(behind)
         self._size_max = size_max
         self._is_query = request.line.method == "GET"
+        self._heads: dict[int, bytes] = {}  # of requests, by the bytes of the whole
         # A connection may serve several callers: how long it takes must not tell one how much of another's key is the same.
         self._same: Callable[[bytes, bytes], bool] = operator.eq if request.key is None else hmac.compare_digest
 
@@ -63,10 +65,23 @@ class Again:
             begin, stop = self._begin, size - self._tail
             there = stop >= begin and same(data[:begin], self._before) and same(data[stop:], self._behind)
             return data[begin:stop] if there else None
-        stop = data.find(b"\r", self._begin, self._begin + _DIGITS_MAX + 1)
-        row_at = stop + self._tail
+        head = self._heads.get(size) or self._head(data)
+        if head is None:
+            return None
+        row_at = len(head)
+        return data[row_at:] if same(data[:row_at], head) else None
+
+    def _head(self, data: bytes) -> bytes | None:
+        """The head that what came has to have; None where it is not of this form. There is one for each size of the whole."""
+        size = len(data)
+        row_at = data.find(b"\r", self._begin, self._begin + _DIGITS_MAX + 1) + self._tail
         head = b"%b%d%b" % (self._before, size - row_at, self._behind)
-        return data[row_at:] if len(head) == row_at and same(data[:row_at], head) else None
+        if len(head) != row_at:
+            return None
+        if len(self._heads) == _HEADS_MAX:
+            self._heads.clear()
+        self._heads[size] = head
+        return head
 
 
 def learn(data: bytes, request: FastRequest, quick: Quick | None, target: bytes, target_bytes_max: int) -> Again | None:
