@@ -32,7 +32,7 @@ def compute(data: U8, place: U32, out: U64, number: F64) -> None:
     word_lanes.put(out, 32, y >> s)
     word_lanes.put(out, 40, word_lanes.either((x < y) | (x == FIVE), x, ONE))
     word_lanes.put(out, 48, word_lanes.either((x > y) & (y != FIVE), y, x))
-    word_lanes.put(out, 56, word_lanes.low_zeros(x))
+    word_lanes.put(out, 56, word_lanes.ones_of(x))
     lanes.store(number, 0, word_lanes.numbers(x >> ONE))
 
 
@@ -49,7 +49,7 @@ def test_eight_at_once_are_each_as_if_alone() -> None:
         *(y >> s for _, y, s in rows),
         *(x if x < y or x == 5 else 1 for x, y, _ in rows),
         *(y if x > y and y != 5 else x for x, y, _ in rows),
-        *(len(f"{x:b}") - len(f"{x:b}".rstrip("0")) if x else 64 for x in left),
+        *(f"{x:b}".count("1") for x in left),
     ]
     assert out.tolist() == expected
     assert number.tolist() == [float(x >> 1) for x in left]
@@ -73,12 +73,25 @@ def test_positions_and_the_words_there(step: int) -> None:
     assert out[WIDTH:].tolist() == [int.from_bytes(raw[place - 3 : place + 5], "little") for place in places]
 
 
+@kernel
+def every_third(array: U32, at: int, out: U64) -> None:
+    """Every third position, which the compiler knows. Source: this test."""
+    word_lanes.put(out, 0, word_lanes.positions(array, at, 3))
+
+
+def test_positions_a_known_number_of_places_apart() -> None:
+    array: U32 = RNG.integers(0, 2**32, 5 + 3 * WIDTH, np.uint32)
+    out = np.empty(WIDTH, np.uint64)
+    every_third(array, 5, out)
+    assert out.tolist() == array[5::3].tolist()
+
+
 def test_the_plain_functions_say_the_same() -> None:
     data = np.concatenate((LEFT, RIGHT)).view(np.uint8)
     out = np.empty(WIDTH, np.uint64)
     word_lanes._plain_put(out, 0, word_lanes._plain_words_at(data, EVERY_EIGHTH, 0, 1, 64))
     assert out.tolist() == RIGHT.tolist()
     assert word_lanes._plain_positions(EVERY_EIGHTH, 0, 1).tolist() == EVERY_EIGHTH.tolist()
-    assert word_lanes._plain_low_zeros(np.array([0, 1, 8, 2**63], np.uint64)).tolist() == [64, 0, 3, 63]
+    assert word_lanes._plain_ones_of(np.array([0, 1, 10, 2**64 - 1], np.uint64)).tolist() == [0, 1, 2, 64]
     mask = np.array([True, False] * 4)
     assert word_lanes._plain_either(mask, LEFT, RIGHT).tolist() == [(LEFT, RIGHT)[k % 2][k] for k in range(WIDTH)]

@@ -68,7 +68,8 @@ def _slow_marks(meant: Callable[[int], bool]) -> Callable[[U8, int], np.uint64]:
     return marks
 
 
-def _pointer(context: Any, builder: Any, array: Any, value: Any, index: Any) -> Any:
+def element(context: Any, builder: Any, array: Any, value: Any, index: Any) -> Any:
+    """Where an element is: of an array, or of what `maths.borrow.bare` made of one."""
     if isinstance(array, types.CPointer):
         return builder.gep(value, [index])
     if not (isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"):
@@ -79,7 +80,7 @@ def _pointer(context: Any, builder: Any, array: Any, value: Any, index: Any) -> 
 @intrinsic  # type: ignore[untyped-decorator]
 def _peek(_typing_context: Any, array: Any, _at: Any) -> Any:
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.load(_pointer(context, builder, array, args[0], args[1]))
+        return builder.load(element(context, builder, array, args[0], args[1]))
 
     return array.dtype(array, types.int64), codegen
 
@@ -88,7 +89,7 @@ def _peek(_typing_context: Any, array: Any, _at: Any) -> Any:
 def _poke(_typing_context: Any, array: Any, _at: Any, value: Any) -> Any:
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         item = context.cast(builder, args[2], value, array.dtype)
-        builder.store(context.get_value_as_data(builder, array.dtype, item), _pointer(context, builder, array, args[0], args[1]))
+        builder.store(context.get_value_as_data(builder, array.dtype, item), element(context, builder, array, args[0], args[1]))
         return context.get_dummy_value()
 
     return types.void(array, types.int64, value), codegen
@@ -149,7 +150,7 @@ def _spill(_typing_context: Any, positions: Any, _at: Any, _base: Any, _mask: An
     spread = _spill_by_bytes if "+avx512vbmi2" in features and sys.byteorder == "little" else _spill_by_bits
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        first = _pointer(context, builder, positions, args[0], args[1])
+        first = element(context, builder, positions, args[0], args[1])
         return spread(builder, first, builder.trunc(args[2], cgutils.ir.IntType(32)), args[3])
 
     return types.uint64(positions, types.int64, types.int64, types.uint64), codegen
@@ -158,7 +159,7 @@ def _spill(_typing_context: Any, positions: Any, _at: Any, _base: Any, _mask: An
 def _compared(builder: Any, context: Any, sign: str, count: int, operands: tuple[Any, Any, Any, Any]) -> Any:
     """One bit for each of `count` elements from a place on that are `sign` a value."""
     array, array_value, at, value = operands
-    pointer = _pointer(context, builder, array, array_value, at)
+    pointer = element(context, builder, array, array_value, at)
     held = builder.load(builder.bitcast(pointer, cgutils.ir.VectorType(value.type, count).as_pointer()))
     held.align = value.type.width // 8
     return builder.bitcast(builder.icmp_unsigned(sign, held, everywhere(builder, value, count)), cgutils.ir.IntType(count))
@@ -186,7 +187,7 @@ def _fast_marks(build: Callable[[Any, Any, Callable[[int], Any]], Any]) -> Any:
     def marks(_typing_context: Any, data: Any, _at: Any) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
             block = cgutils.ir.VectorType(cgutils.ir.IntType(8), BLOCK)
-            pointer = _pointer(context, builder, data, args[0], args[1])
+            pointer = element(context, builder, data, args[0], args[1])
             held = builder.load(builder.bitcast(pointer, block.as_pointer()))
             held.align = 1
             mask = builder.bitcast(

@@ -29,6 +29,7 @@ from riata.maths.lanes import (
     Mask,
     address,
     everywhere,
+    indices,
     ir,
     join_masks,
     load_at,
@@ -83,8 +84,10 @@ def _emit_positions(_typing: Any, array: Any, _at: Any, _step: Any) -> Any:
     def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         array_value, at, step = arguments
         first = address(context, builder, array, array_value, at)
-        if isinstance(step, ir.Constant) and step.constant == 1:
-            return builder.zext(load_at(builder, SLOTS, first, _POSITION_BYTES), _VECTOR)
+        if isinstance(step, ir.Constant):  # read in one piece, of which every `step`-th is taken
+            held = load_at(builder, ir.VectorType(INDEX, WIDTH * step.constant), first, _POSITION_BYTES)
+            chosen = indices(*range(0, WIDTH * step.constant, step.constant))
+            return builder.zext(builder.shuffle_vector(held, held, chosen), _VECTOR)
         found = ir.Constant(SLOTS, ir.Undefined)
         for lane in range(WIDTH):
             item = builder.load(builder.gep(first, [builder.mul(step, WORD(lane))]))
@@ -107,7 +110,9 @@ def _emit_words_at(_typing: Any, data: Any, places: Any, _at: Any, _step: Any, _
         first = address(context, builder, places, places_value, at)
         words = ir.Constant(_VECTOR, ir.Undefined)
         for lane in range(WIDTH):  # loads of one word each: the machine's own gathering is no faster
-            place = builder.zext(builder.load(builder.gep(first, [builder.mul(step, WORD(lane))])), WORD)
+            # Atomic only so that the compiler does not take places out of a vector that holds them too: that costs twice as much.
+            place = builder.load_atomic(builder.gep(first, [builder.mul(step, WORD(lane))]), "monotonic", _POSITION_BYTES)
+            place = builder.zext(place, WORD)
             word = load_at(builder, WORD, builder.gep(start, [place]), 1)
             word = word if sys.byteorder == "little" else builder.bswap(word)
             words = builder.insert_element(words, word, INDEX(lane))
@@ -141,16 +146,15 @@ def _emit_either(_typing: Any, _mask: Any, yes: Any, no: Any) -> Any:
     return WORDS(MASK, *(WORDS if kind == WORDS else types.uint64 for kind in (yes, no))), build
 
 
-def _plain_low_zeros(words: Words) -> Words:
-    return np.array([64 if word == 0 else (word & -word).bit_length() - 1 for word in words.tolist()], np.uint64)
+def _plain_ones_of(words: Words) -> Words:
+    return np.array([word.bit_count() for word in words.tolist()], np.uint64)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _emit_low_zeros(_typing: Any, _words: Any) -> Any:
+def _emit_ones_of(_typing: Any, _words: Any) -> Any:
     def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(_VECTOR, [_VECTOR, ir.IntType(1)])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.cttz.v8i64")
-        return builder.call(function, [arguments[0], cgutils.false_bit])
+        kind = ir.FunctionType(_VECTOR, [_VECTOR])
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.ctpop.v8i64"), arguments)
 
     return WORDS(WORDS), build
 
@@ -167,12 +171,12 @@ def _emit_numbers(_typing: Any, _words: Any) -> Any:
     return LANES(WORDS), build
 
 
-# positions(array, at, step): array[at], array[at + step], ... as words.
+# positions(array, at, step): array[at], array[at + step], ... as words; array[at:at + 8 * step] must be there.
 positions = _plain_positions if PLAIN else _emit_positions
 # words_at(data, places, at, step, shift): for each of places[at], places[at + step], ... the eight bytes of `data` that begin
 # `shift` behind it, little endian; all of them must be there.
 words_at = _plain_words_at if PLAIN else _emit_words_at
 put = _plain_put if PLAIN else _emit_put  # put(array, at, words): into array[at:at + 8], which must be there
 either = _plain_either if PLAIN else _emit_either  # either(mask, yes, no), word by word
-low_zeros = _plain_low_zeros if PLAIN else _emit_low_zeros  # zero bits below the lowest one of each; 64 for 0
+ones_of = _plain_ones_of if PLAIN else _emit_ones_of  # how many bits of each are set
 numbers = _plain_numbers if PLAIN else _emit_numbers  # each, below 2^63, as a float64

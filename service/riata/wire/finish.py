@@ -8,12 +8,13 @@ from riata.base.arrays import F64, U32, U64
 from riata.base.limits import FEATURES_PER_ROW_MAX, VALUE_ABS_MAX
 from riata.maths.borrow import bare, borrow
 from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.ranks import RANKED_MAX
 from riata.maths.raw import LINE_WORDS, below_16, in_line, peek, poke
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.length import SMALLEST_NORMAL, normalise_l2
 from riata.wire.names import lacks
 from riata.wire.rows import BEGIN, END, FEATURES, FOUND, KEY, Row, Rules, Sink
-from riata.wire.sorting import BUCKET_KEYS, BUCKETED_MAX, fill_buckets, sort_keys, sort_range
+from riata.wire.sorting import BUCKET_KEYS, BUCKETED_MAX, fill_buckets, rank_words, sort_keys, sort_range
 from riata.wire.tokens import settle
 
 _32 = np.uint64(32)
@@ -50,6 +51,38 @@ def repeated_key(row: Row, first: int, last: int) -> int:
     return -1
 
 
+@inline_kernel
+def place_ranked(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, hashes: U32, sums: F64, start: int) -> int:
+    """The part of `place_row` for at most RANKED_MAX records: the sum of the ranks. Source: as `rank_words`."""
+    keys, ranks = scratch
+    rank_words(fingerprints, n, keys, ranks)
+    total = 0
+    for i in range(n):
+        rank = int(np.int64(peek(ranks, i)))
+        total += rank
+        poke(hashes, start + rank, np.uint32(peek(fingerprints, i) >> _32))
+        poke(sums, start + rank, peek(values, i))
+    return total
+
+
+@inline_kernel
+def place_bucketed(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, hashes: U32, sums: F64, start: int) -> int:
+    """The part of `place_row` for at most BUCKETED_MAX records: the sum of the ranks, or -1. Source: as `fill_buckets`."""
+    keys, starts = scratch
+    shift = fill_buckets(fingerprints, n, keys, starts)
+    if shift < 0:
+        return -1
+    total, down = 0, np.uint64(shift)
+    for i in range(n):
+        key = peek(fingerprints, i) >> _32
+        bucket = int(np.int64(key >> down))
+        rank = int(np.int64(peek(starts, bucket))) + below_16(keys, bucket * BUCKET_KEYS, np.uint32(key))
+        total += rank
+        poke(hashes, start + rank, np.uint32(key))
+        poke(sums, start + rank, peek(values, i))
+    return total
+
+
 @kernel
 def place_row(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, hashes: U32, sums: F64, start: int) -> int:
     """Do what `sum_row` does for a short row whose hashes are all different and whose values are all within bounds.
@@ -63,31 +96,25 @@ def place_row(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, 
     start : int
 
     Returns              features written; -1 where the row is of another kind, and what was written means nothing
-    Cost                 as `fill_buckets`, and one comparison with a bucket for each record
+    Cost                 as `rank_words`; above RANKED_MAX as `fill_buckets`, and one comparison with a bucket for each record
     Source               wire.rows, theory of operation; sorting by counting (Knuth 1998, section 5.2)
     """
-    keys, starts = scratch
-    shift = fill_buckets(fingerprints, n, keys, starts)
-    if shift < 0:
+    if n <= RANKED_MAX:
+        total = place_ranked(fingerprints, values, scratch, n, hashes, sums, start)
+    else:
+        total = place_bucketed(fingerprints, values, scratch, n, hashes, sums, start)
+    # Keys that are equal share the lowest of their ranks, so the sum tells.
+    if 2 * total != n * (n - 1):
         return -1
-    total, down = 0, np.uint64(shift)
-    for i in range(n):
-        key = peek(fingerprints, i) >> _32
-        bucket = int(np.int64(key >> down))
-        rank = int(np.int64(peek(starts, bucket))) + below_16(keys, bucket * BUCKET_KEYS, np.uint32(key))
-        total += rank
-        poke(hashes, start + rank, np.uint32(key))
-        poke(sums, start + rank, peek(values, i))
-    inside, normal = 0, 0
+    inside, usual = 0, 0
     for i in range(n):
         size = abs(peek(values, i))
         inside += int(size <= VALUE_ABS_MAX)  # false for what is not a number
-        normal += int(size >= SMALLEST_NORMAL)
-    # Keys that are equal share the lowest of their ranks, so the sum tells.
-    if 2 * total != n * (n - 1) or inside != n:
-        return -1
-    if normal == n:
+        usual += int((size <= VALUE_ABS_MAX) & (size >= SMALLEST_NORMAL))
+    if usual == n:
         return n
+    if inside != n:
+        return -1
     done = start
     for i in range(start, start + n):
         poke(hashes, done, peek(hashes, i))

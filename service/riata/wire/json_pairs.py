@@ -21,7 +21,7 @@ from riata.maths.hashing import NUMBER, hash_usual
 from riata.maths.kernel import inline_kernel
 from riata.maths.lanes import WIDTH, flags, store
 from riata.maths.raw import peek, poke
-from riata.maths.word_lanes import either, positions, put, words_at
+from riata.maths.word_lanes import Words, either, positions, put, words_at
 from riata.wire.json_scan import CLOSE_OBJECT, COLON, COMMA, QUOTE, SPACE
 from riata.wire.marks import position
 from riata.wire.plain_numbers import number_between
@@ -38,16 +38,17 @@ _SPACE_QUOTE = np.uint64(SPACE | QUOTE << 8)
 
 
 @inline_kernel
-def members_there(data: U8, at: U32, k: int) -> int:
+def members_there(data: U8, at: U32, k: int, head: Words) -> int:
     """How many members, up to WIDTH, begin with position k, the last of which may be the last of its object; -1 where one of them
-    is not as this module has it. The first is known to have its quote. Source: RFC 8259, section 4."""
+    is not as this module has it. The first is known to have its quote; `head` has the bytes from the second quotes on. Source:
+    RFC 8259, section 4."""
     second, end = positions(at, k + 1, PAIR_MARKS), positions(at, k + 2, PAIR_MARKS)
     behind = words_at(data, at, k + 2, PAIR_MARKS, 0)
     gap, follows = positions(at, k + PAIR_MARKS, PAIR_MARKS) - end, (behind >> _8) & _TWO_BYTES
     goes_on = ((behind & _BYTE) == _COMMA) & (
         (((follows & _BYTE) == _QUOTE) & (gap == _1)) | ((follows == _SPACE_QUOTE) & (gap == _2))
     )
-    named = (words_at(data, at, k + 1, PAIR_MARKS, 0) & _TWO_BYTES) == _QUOTE_COLON
+    named = (head & _TWO_BYTES) == _QUOTE_COLON
     named = named & ((second - positions(at, k, PAIR_MARKS) - _2) < _NAME_MAX)
     count, on = 0, flags(goes_on)
     while count < WIDTH and on >> count & 1:
@@ -67,7 +68,8 @@ def pair_group(data: U8, k: int, row: Row, n: int, key: np.uint64) -> int:
     Source: as `members_there`, and maths.hashing, wire.plain_numbers.
     """
     at, fingerprints, values = borrow(row.position), borrow(row.fingerprint), borrow(row.value)
-    count = members_there(data, at, k)
+    head = words_at(data, at, k + 1, PAIR_MARKS, 0)
+    count = members_there(data, at, k, head)
     if count < 0:
         return -1
     meant = (1 << count) - 1
@@ -75,7 +77,6 @@ def pair_group(data: U8, k: int, row: Row, n: int, key: np.uint64) -> int:
     first = words_at(data, at, k, PAIR_MARKS, 1)
     second = words_at(data, at, k + 1, PAIR_MARKS, -8) if flags(size > _8) & meant != 0 else first
     put(fingerprints, n, hash_of_words(size, first, second, key))
-    head = words_at(data, at, k + 1, PAIR_MARKS, 0)
     spaced = ((head >> _16) & _BYTE) == _SPACE
     length = positions(at, k + 2, PAIR_MARKS) - positions(at, k + 1, PAIR_MARKS) - either(spaced, _2 + _1, _2)
     last = words_at(data, at, k + 2, PAIR_MARKS, -8)

@@ -11,7 +11,7 @@ from riata.base.limits import LABEL_ABS_MAX
 from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK
 from riata.wire.finish import finish_row
-from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
+from riata.wire.numbers import EXACT, HAND_OVER, NOT_A_NUMBER, parse_number
 from riata.wire.rows import AT, FIELD_START, FIELD_STOP, PLAIN, ROW_START, ROW_STOP, Row, Rules, Sink
 from riata.wire.tokens import settle
 
@@ -20,6 +20,7 @@ TAB: Final = 9
 RETURN: Final = 13
 COLON: Final = 58
 DELETE: Final = 127
+_ZERO, _NINE, _MINUS, _SIGNED = 48, 9, 45, 2  # a digit, and a sign and a digit
 _HIGH_BIT = np.uint8(0x80)
 _NO_BITS = np.uint8(0)
 
@@ -97,7 +98,11 @@ def read_label(data: U8, start: int, stop: int, rules: Rules) -> tuple[float, in
     Cost               one number
     Source             the HTTP contract
     """
-    value, status = parse_number(data, start, stop, False)
+    digit = int(data[stop - 1]) - _ZERO
+    if 0 <= digit <= _NINE and (stop - start == 1 or (stop - start == _SIGNED and data[start] == _MINUS)):  # nearly every label
+        value, status = float(digit if stop - start == 1 else -digit), EXACT
+    else:
+        value, status = parse_number(data, start, stop, False)
     if status == HAND_OVER:
         return 0.0, HANDOVER
     good = abs(value) <= LABEL_ABS_MAX

@@ -36,6 +36,7 @@ from riata.base.arrays import F64, I64, U8, U32, U64, aligned
 from riata.base.limits import FEATURES_PER_REQUEST_MAX, FEATURES_PER_ROW_MAX
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel
+from riata.maths.ranks import RANKED_MAX
 from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
 
 RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words of a text repeat
@@ -87,8 +88,8 @@ class Row(NamedTuple):
     position: U32  # u32[...] delimiters of the row (wire.marks)
     named: U32  # u32[...] as long as `position`: where the names of words end (wire.tokens)
     owed: I64  # i64[OWED] records whose spans are to be had from tokens.settle, and their prefix
-    keys: U32  # u32[BUCKETS_MAX * BUCKET_KEYS] hashes of a short row, in buckets
-    starts: U32  # u32[BUCKETS_MAX] how many are in each, and then where they begin
+    keys: U32  # u32[BUCKETS_MAX * BUCKET_KEYS] hashes of a short row; of a longer one, in buckets
+    starts: U32  # u32[RANKED_MAX] their ranks; or how many are in each bucket, and then where it begins
 
 
 class Sink(NamedTuple):
@@ -145,7 +146,7 @@ def make_row(capacity: int) -> Row:
         named=np.empty(positions, np.uint32),
         owed=np.zeros(OWED, np.int64),
         keys=_on_lines(BUCKETS_MAX * BUCKET_KEYS),
-        starts=np.empty(BUCKETS_MAX, np.uint32),
+        starts=_on_lines(max(BUCKETS_MAX, RANKED_MAX)),
     )
 
 

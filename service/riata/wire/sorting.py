@@ -1,7 +1,8 @@
 """Sorting of 64-bit keys that nobody can make slow.
 
 A bucket pass on the top byte makes it linear for keys that spread, as hashes do; heap sort inside large buckets keeps
-keys that were chosen to collide at n log n.
+keys that were chosen to collide at n log n. Where keys are few, each is compared with all, or with all of its bucket: that says
+where it belongs, without a branch.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import U32, U64
-from riata.maths.kernel import kernel
+from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.ranks import make_keys, rank_16
 from riata.maths.raw import LINE_KEYS, peek, poke
 
 BUCKET_KEYS: Final = LINE_KEYS  # of a bucket, compared all at once
@@ -139,6 +141,27 @@ def sort_keys(keys: U64, scratch: U64, n: int) -> None:
             start = ends[b]
     for i in range(n):
         keys[i] = scratch[i]
+
+
+@inline_kernel
+def rank_words(words: U64, n: int, keys: U32, ranks: U32) -> None:
+    """Say of each of n words how many have a smaller upper half, as far as its first 31 bits tell.
+
+    Parameters
+    ----------
+    words : u64[>= n]          read only
+    n : int                    at most RANKED_MAX
+    keys : u32[RANKED_MAX]     scratch
+    ranks : u32[RANKED_MAX]    written; whole lines of LINE_KEYS
+
+    Returns                    nothing
+    Cost                       n^2 / 16 comparisons, each of three operations
+    Source                     Knuth 1998, section 5.2, Algorithm C (comparison counting)
+    """
+    for at in range(0, n, LINE_KEYS):
+        make_keys(words, n, at, keys)
+    for at in range(0, n, LINE_KEYS):
+        rank_16(keys, n, at, ranks)
 
 
 @kernel

@@ -30,7 +30,7 @@ from riata.maths.hashing import FIELD_NAMESPACE, M1, M2, NUMBER, hash_usual
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.lanes import WIDTH, Lanes, Mask, flags, spread, store, where
 from riata.maths.raw import BLOCK, SPILLED, colon_marks, poke, space_marks
-from riata.maths.word_lanes import Words, either, low_zeros, numbers, positions, put, words_at
+from riata.maths.word_lanes import Words, either, numbers, ones_of, positions, put, words_at
 from riata.maths.words import ONES, TOPS
 from riata.wire.marks import PADDING, list_marks, marks_of, position
 from riata.wire.plain_numbers import join_digits, number_between
@@ -45,7 +45,8 @@ _ALL, _BYTE = np.uint64(2**64 - 1), np.uint64(255)
 _ZEROS = np.uint64(0x3030303030303030)
 _POINTS = np.uint64(0x1E1E1E1E1E1E1E1E)  # "." ^ "0"
 _BEYOND_NINE = np.uint64(0x7676767676767676)
-_MINUS, _DOT, _ZERO = np.uint64(45), np.uint64(46), np.uint64(48)
+_MINUS, _DOT = np.uint64(45), np.uint64(46)
+_FRONT, _ZERO_IN_FRONT = np.uint64(0xF0FF), np.uint64(0x3030)  # a zero, and behind it a digit: those have 3 in their upper half
 
 
 @inline_kernel
@@ -126,12 +127,12 @@ def number_of_words(head: Words, last: Words, size: Words) -> tuple[Lanes, Mask]
     other = word ^ _POINTS
     point = (other - ONES) & (other ^ _ALL) & TOPS
     has = point != _0
-    low = ((point & (_0 - point)) >> _7) - _1  # the bits below the point
-    word = either(has, ((word & low) << _8) | (word & (((low << _8) | _BYTE) ^ _ALL)), word)
-    places = either(has, _7 - (low_zeros(point) >> _3), _0)
+    above = (_0 - point) ^ point  # the bits of the bytes behind the point; none where there is no point
+    below: Words = above ^ _ALL
+    word = either(has, ((word << _8) & below) | (word & above), word)
+    places = ones_of(above) >> _3
     good = good & ((((word + _BEYOND_NINE) | word) & TOPS) == _0) & ((point == _0) | (places > _0))
-    first, second = head & _BYTE, (head >> _8) & _BYTE
-    good = good & (first != _DOT) & ((first != _ZERO) | (second == _DOT) | (size == _1))
+    good = good & ((head & _BYTE) != _DOT) & ((head & _FRONT) != _ZERO_IN_FRONT)
     power = where((places & _1) != _0, 10.0, 1.0) * where((places & _2) != _0, 100.0, 1.0)
     value = numbers(join_digits(word)) / (power * where((places & _4) != _0, 10_000.0, 1.0))
     return where(negative, value * -1.0, value), good
@@ -190,8 +191,10 @@ def token_values(data: U8, ends: U32, named: U32, n: int, values: F64) -> bool:
         if flags(bare) == _EVERY_LANE:
             store(values, g, spread(1.0))
             continue
-        head, last = words_at(data, named, g + 1, 1, 1), words_at(data, ends, g + 1, 1, -_WORD_BYTES)
-        value, good = number_of_words(head, last, stop - start - _1)
+        size, last = stop - start - _1, words_at(data, ends, g + 1, 1, -_WORD_BYTES)
+        long = flags(size > _8) & ~flags(bare) != 0
+        head = words_at(data, named, g + 1, 1, 1) if long else last >> (((_8 - size) << _3) & _63)
+        value, good = number_of_words(head, last, size)
         store(values, g, where(bare, 1.0, value))
         odd = _EVERY_LANE ^ flags(good | bare)
         if odd != 0:
