@@ -16,7 +16,7 @@ from riata.wire.parse import Context, parse_examples
 from riata.wire.plain_numbers import any_number
 from riata.wire.rows import PLAIN, Row, make_row, make_sink
 from riata.wire.sorting import BUCKET_KEYS, BUCKETED_MAX, BUCKETS_MAX, fill_buckets
-from riata.wire.tokens import settle, vw_tokens
+from riata.wire.tokens import settle, svmlight_tokens, vw_tokens
 from riata.wire.usual_lines import LEFT, usual_svmlight, usual_vw
 from riata.wire.vw_text import read_any
 from tests.twins import marks as marks_twin
@@ -166,6 +166,62 @@ def test_lines_of_svmlight_that_are_taken_come_out_the_same() -> None:
         assert shown(line, row, n) == twin.usual_svmlight(line, rules)
     assert taken > 1000
     assert left > 500
+
+
+def some_pairs(rng: random.Random) -> bytes:
+    """A line of SVMlight, nearly always."""
+    words = [rng.choice((b"1", b"-1", b"0.5", b"1e3", b"x", b"3:1" if rng.random() < 0.1 else b"0"))]
+    indices = {rng.randrange(10 ** rng.randrange(1, 9)) for _ in range(rng.choice((0, 1, 7, 8, 9, 40, 90)))}
+    for index in sorted(indices - {0, 7}):
+        value = repr(round(rng.gauss(0, 10 ** rng.randrange(-3, 5)), rng.randrange(12))).encode()
+        words.append(b"%d:" % index + value)
+    if rng.random() < 0.4:
+        odd = (
+            b"07:1",
+            b"0:1",
+            b"7",
+            b":1",
+            b"7:",
+            b"a1:2",
+            b"123456789:1",
+            b"7:1:2",
+            b"7 8:1",
+            b" 7:1",
+            b"7\t8:1",
+            b"#7:1",
+            b"7:x",
+            b"/:1",
+            b"::",
+        )
+        words.insert(rng.randrange(len(words) + 1), rng.choice(odd))
+    return b" ".join(words) + rng.choice((b"", b" ", b"  "))
+
+
+def test_pairs_that_are_taken_eight_at_a_time_come_out_the_same() -> None:
+    rng, rules, taken, left = random.Random(9), rules_of(labelled=False), 0, 0
+    row = make_row(400)
+    row.position[:], row.named[:] = 0xFFFFFFFF, 0xFFFFFFFF  # nothing that was left there is followed
+    for _ in range(6000):
+        line = some_pairs(rng)
+        data = padded(bytes(FRONT) + line)[FRONT:]
+        n = svmlight_tokens(data, 0, len(line), row, rules.key)
+        if n < 0:
+            left += 1
+            continue
+        taken += 1
+        settle(row)
+        assert shown(line, row, n) == twin.usual_svmlight(line, rules), line
+    assert taken > 2000
+    assert left > 500
+    line = b"1" + b" 2:1" * 395
+    assert svmlight_tokens(padded(bytes(FRONT) + line)[FRONT:], 0, len(line), row, rules.key) == -1, "no room for eight more"
+
+
+def test_a_label_that_is_none_is_refused_where_pairs_are_usual() -> None:
+    context = Context(EncoderConfig(), "-1/+1")
+    parsed = parse_examples(b"-1 1:2 3:4\n2 1:2\n+1 5:1\n1 5:1 5:1\n", "text/x-svmlight", context, labelled=True)
+    assert parsed.batch.label.tolist() == [0.0, 1.0]
+    assert [(error.index, error.code) for error in parsed.errors] == [(1, "bad_label"), (3, "duplicate_index")]
 
 
 @pytest.mark.parametrize("json", [True, False])

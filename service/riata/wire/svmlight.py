@@ -43,6 +43,7 @@ from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_prefix, take_digit
 from riata.wire.plain_numbers import usual_number
 from riata.wire.rows import AT, KEY, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
 from riata.wire.slow_lines import slow_svmlight as slow_svmlight
+from riata.wire.tokens import svmlight_tokens
 from riata.wire.usual_lines import LEFT, usual_svmlight
 
 HASH: Final = 35
@@ -77,9 +78,13 @@ def read_svmlight(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> in
         if number >= len(sink.code):
             return TOO_MANY_ROWS
         open_row(sink, number, start, stop)
-        n = LEFT
-        if mark_row(data, start, stop, SVMLIGHT, row.position) > 0:
-            n = read_usual(data, start, stop, row, sink, rules, number)
+        n = svmlight_tokens(data, start, stop, row, rules.key)
+        if n >= 0:
+            fault = file_label(data, start, position(row.position, 0), sink, rules, number)
+            n = n if fault == OK else -fault
+        else:
+            marked = mark_row(data, start, stop, SVMLIGHT, row.position) > 0
+            n = read_usual(data, start, stop, row, sink, rules, number) if marked else LEFT
         if n == LEFT:
             comment = stop
             if holds_hash(data, start, stop):
@@ -119,12 +124,18 @@ def read_usual(data: U8, start: int, stop: int, row: Row, sink: Sink, rules: Rul
         return LEFT if rules.labelled else usual_svmlight(data, start, stop, row, 0, rules)
     if end < stop and data[end] != SPACE:
         return LEFT
-    if rules.labelled:
-        label, fault = read_label(data, start, end, rules)
-        if fault != OK:
-            return LEFT
-        sink.label[number] = label
+    if file_label(data, start, end, sink, rules, number) != OK:
+        return LEFT
     return usual_svmlight(data, end + 1, stop, row, 1, rules)
+
+
+@inline_kernel
+def file_label(data: U8, start: int, end: int, sink: Sink, rules: Rules, number: int) -> int:
+    """Read the label start:end of row `number`, if it is asked for: OK, or why it is refused. Source: as `read_label`."""
+    fault = OK
+    if rules.labelled:
+        sink.label[number], fault = read_label(data, start, end, rules)
+    return fault
 
 
 @kernel

@@ -32,9 +32,9 @@ from riata.maths.lanes import WIDTH, Lanes, Mask, flags, spread, store, where
 from riata.maths.raw import BLOCK, SPILLED, colon_marks, poke, space_marks
 from riata.maths.word_lanes import Words, either, numbers, ones_of, positions, put, words_at
 from riata.maths.words import ONES, TOPS
-from riata.wire.marks import PADDING, list_marks, marks_of, position
+from riata.wire.marks import PADDING, SVMLIGHT, list_marks, marks_of, position
 from riata.wire.plain_numbers import join_digits, number_between
-from riata.wire.rows import NAMESPACE, PLAIN, Row
+from riata.wire.rows import KEY, NAMESPACE, PLAIN, Row
 
 _ROOM: Final = BLOCK + SPILLED + WIDTH
 _EVERY_LANE: Final = 2**WIDTH - 1
@@ -208,6 +208,25 @@ def token_values(data: U8, ends: U32, named: U32, n: int, values: F64) -> bool:
 
 
 @inline_kernel
+def are_indices(data: U8, ends: U32, named: U32, n: int) -> bool:
+    """Whether each of the words 1 to n has a colon, and before it at most 8 digits, the first no zero unless it is alone.
+
+    Source: wire.svmlight, theory of operation; digits as in `number_of_words`.
+    """
+    for g in range(0, n, WIDTH):
+        stop = positions(named, g + 1, 1)
+        size = stop - positions(ends, g, 1) - _1
+        gap = ((_8 - size) << _3) & _63
+        word = (words_at(data, named, g + 1, 1, -_WORD_BYTES) ^ _ZEROS) & (_ALL << gap)
+        good = ((size - _1) < _8) & (stop != positions(ends, g + 1, 1)) & ((((word + _BEYOND_NINE) | word) & TOPS) == _0)
+        good = good & ((((word >> gap) & _BYTE) != _0) | (size == _1))
+        meant = (1 << min(WIDTH, n - g)) - 1
+        if flags(good) & meant != meant:
+            return False
+    return True
+
+
+@inline_kernel
 def owe_spans(row: Row, n: int, kind: int, start: int, stop: int) -> None:
     """Note that the spans of the n records, all of one kind, are to be had from `settle`: of words under the prefix start:stop;
     or, where `stop` is -1, of members of JSON, the first of which has its first quote at position[start].
@@ -242,6 +261,25 @@ def settle(row: Row) -> None:
             start, stop = position(at, first + 3 * i) + 1, position(at, first + 3 * i + 1)
             span[i, 0], span[i, 1], span[i, 2], span[i, 3] = start, start, start, stop
     owed[0] = 0
+
+
+@inline_kernel
+def svmlight_tokens(data: U8, start: int, stop: int, row: Row, key: np.uint64) -> int:
+    """Read the pairs of a line of SVMlight text behind its first word, which is no pair and ends at position[0]: how many records
+    were written; their spans are owed. -1: left.
+
+    key : u64      the model's key. Source: wire.svmlight, theory of operation
+    """
+    ends, named = row.position, row.named
+    n = mark_tokens(data, start, stop, SVMLIGHT, ends, named) - 1
+    if n < 0 or n + WIDTH > len(row.value) or position(named, 0) != position(ends, 0):
+        return -1
+    if not are_indices(data, ends, named, n):
+        return -1
+    if not hash_tokens(data, ends, named, n, key, row.fingerprint) or not token_values(data, ends, named, n, row.value):
+        return -1
+    owe_spans(row, n, PLAIN | KEY, 0, 0)
+    return n
 
 
 @inline_kernel
