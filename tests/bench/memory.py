@@ -10,7 +10,7 @@ Figures are the anonymous resident memory of the process (RssAnon), which counts
 - A thousand models of the default configuration (tables of 2^22 slots), each with a hundred rows learnt: memory, how long a new
   start takes, what a prediction and a single row take beside one model; and what they take of a replica.
 
-Whether memory grows over time is measured by `python -m tests.bench.steady`.
+Whether memory grows over time is [measured](steady.md) by `python -m tests.bench.steady`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ WHY: Final = (
     "What decides it: a table of 2^22 slots is 128 MiB of address space, of which a page of 4 KiB takes memory once a feature "
     "falls on it, so a small model takes 4 KiB for each of its first features. With more than 8192 features a table goes over to "
     "pages of 2 MiB, which are faster, and is then wholly in memory. For many small models set `encoder.bits` to 16: their "
-    "tables are then 2 MiB at most. The rest of a process that has learnt much are buffers for bodies under way, which are kept."
+    "tables are then 2 MiB at most. The rest of a process that has learnt much are buffers for bodies under way, which are kept, "
+    "and of its store the page cache, up to 32 MiB, and the newest event ids, up to 100,000 of some 230 bytes each: who holds "
+    "what is in [memory under a steady load](steady.md)."
 )
 
 

@@ -54,6 +54,7 @@ ASKED: Final = 40
 POSTED: Final = 10
 REMEMBERED: Final = 4
 DROP_EVERY: Final = 50  # rounds
+AGAIN_S: Final = 0.5  # before what was answered with 503 is sent again
 GROWTH_MAX: Final = 1.02  # of the last quarter over the third
 JSON: Final = "application/json"
 KEPT: Final = {"RIATA_LOG_KEEP_EVENTS": "100000", "RIATA_DEDUPE_EVENTS": "1000000"}  # so that both are at their bounds soon
@@ -106,17 +107,20 @@ class Load:
         self._asked: list[str] = []  # ids of predictions whose labels are yet to come
         self.requests = self.rows = self.again = 0
 
-    def _call(self, method: str, path: str, body: bytes | dict[str, Any] = b"", kind: str = JSON) -> dict[str, Any]:
-        """One request; once more where the answer is 503, as after the machine has stood still for longer than a time limit."""
-        self.requests += 1
+    def _call(self, method: str, path: str, body: bytes | dict[str, Any] = b"", kind: str = JSON) -> Any:
+        """One request; again where the answer is 503, as after the machine has stood still for longer than a time limit."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        try:
-            return self._link.call(method, path, data, kind)
-        except ServiceFailed as failed:
-            if f": {HTTPStatus.SERVICE_UNAVAILABLE} " not in str(failed):
-                raise
-        self.again += 1
-        return self._link.call(method, path, data, kind)
+        while True:
+            self.requests += 1
+            self._link.http.request(method, path, data, {"Content-Type": kind})
+            answer = self._link.http.getresponse()
+            text = answer.read()
+            if answer.status < HTTPStatus.BAD_REQUEST:
+                return json.loads(text) if text else None
+            if answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
+                raise ServiceFailed(f"{method} {path}: {answer.status} {text[:500].decode(errors='replace')}")
+            self.again += 1
+            time.sleep(AGAIN_S)
 
     def _refused(self, method: str, path: str, body: bytes, status: int) -> None:
         self.requests += 1
@@ -157,9 +161,8 @@ class Load:
         if labels:
             self._call("POST", "/models/m/observe", json.dumps(labels).encode())
         rows = [{"features": {f"n{k}": 1.0}} for k in range(REMEMBERED)]
-        self.requests += 1
-        self._link.http.request("POST", "/models/m/predict?remember=true", json.dumps(rows), {"Content-Type": JSON})
-        self._asked = [answer["prediction_id"] for answer in json.loads(self._link.http.getresponse().read())]
+        answers = self._call("POST", "/models/m/predict?remember=true", json.dumps(rows).encode())
+        self._asked = [answer["prediction_id"] for answer in answers]
 
     def make_and_drop(self) -> None:
         """A model that comes and goes."""

@@ -15,7 +15,7 @@ SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
 SQLITE_SOUND: Final = (3, 51, 3)  # first release without the WAL-reset defect, which needs two connections
 QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # larger files are checked at their small tables only, to bound the start
 PAGE_BYTES: Final = 16 * 2**10  # of a new database; large records are then few pages, small commits still small
-CACHE_BYTES: Final = 32 * 2**20
+CACHE_BYTES: Final = 32 * 2**20  # with 8, eight times the reads and a tenth more time a row once half a million ids are kept
 WAL_BYTES_KEPT: Final = 64 * 2**20  # of the file that is written over and over, which is faster than growing it
 SEQ_BITS: Final = 44  # a log key is model id * 2^44 + first event: one tree, each model's events side by side
 
