@@ -477,10 +477,12 @@ def test_what_is_counted_is_the_same() -> None:
     async def act(both: Both) -> None:
         for request in (get(b"a=1"), get(b"a=2"), get(b"a=2"), post(A), post(B), get(b"a=1&a=2"), get(b"a=1&_explain=true")):
             await both.same(request)
+        for request in (to_learn(LEARNT), to_learn(LEARNT), to_learn(b"[" + LEARNT + b"]"), to_learn(LEARNT)):
+            await both.same(request)
         texts = [end.app.state.meters.text() for end in both.ends]
-        wanted = re.compile(rb"^riata_requests_total.*|^riata_request_duration_seconds_count.*", re.MULTILINE)
+        wanted = re.compile(rb"^riata_(?:requests|rows)_total.*|^riata_request_duration_seconds_count.*", re.MULTILINE)
         assert wanted.findall(texts[0]) == wanted.findall(texts[1]) != []
-        assert [end.state.total_requests for end in both.ends] == [7, 7]
+        assert [end.state.total_requests for end in both.ends] == [11, 11]
 
     run(act)
 
