@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from riata.cli.serve import BLAS_THREADS
 from tests.bench import contest
 from tests.bench.contest import Claim, Found, Measure, Side
 from tests.bench.fit_stages import stage_table
@@ -34,6 +35,7 @@ SEED: Final = 75
 CHUNK: Final = 10_000
 BITS: Final = "22"
 NOISE: Final = 0.5
+BARE_STARTS: Final = 7
 LOSS_DIFFERENCE_MAX: Final = 0.05  # each learns by its own rule, so losses are near and not equal
 VW_OPTIONS: Final = ("-b", BITS, "--loss_function", "logistic")
 ONE, TWO, THREE = "riata fit, 1 thread", "riata fit, 2 threads", "riata fit, 3 threads"
@@ -51,6 +53,8 @@ FRESH_NOTE: Final = (
     "table, 128 MB in large pages, is in the contest's figures: 6 ms of processor time where the memory was used a moment ago, "
     "up to 320 ms in a virtual machine whose host takes back pages that are free for a second or two."
 )
+
+FILES_NOTE: Final = "Nothing is written at the end by either side; the files are in the page cache."
 
 
 def write_rows(path: Path, rows: int, features: int, with_values: bool) -> None:
@@ -136,7 +140,19 @@ def what_is_left(stream: str, found: Found) -> str:
         + (f"{ns:,.0f} ns of processor time a row" if ns > 0.0 else "nothing: the start alone takes longer")
         for threads, name, ns in left
     )
-    return f"What remains behind a start, {stream}: {told}."
+    ours = [(name, contest.per_unit(found[name]) * rows - contest.fact(found[name], "start, s")) for name in (TWO, ONE)]
+    behind = ", ".join(f"{name} {peer / seconds:.2f} times vw" for name, seconds in ours)
+    return f"What remains behind a start, {stream}: {told}. Without the start: {behind}."
+
+
+def bare_start(code: str) -> float:
+    """Seconds that a process of Python takes which does nothing but `code`: the least of several."""
+    seconds = []
+    for _ in range(BARE_STARTS):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, BLAS_THREADS: "1"})
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
 
 
 def main() -> int:
@@ -159,7 +175,13 @@ def main() -> int:
             tables.append(f"## {stream.capitalize()}: {rows:,} rows, {size:,} bytes\n")
             tables.append(contest.contenders(found, "row", ("log loss", "start, s"), TWO))
             tables.append(f"\n{stage_table(path, int(BITS))}\n{what_is_left(stream, found)}\n")
-    notes = [START_NOTE, FRESH_NOTE, "Nothing is written at the end by either side; the files are in the page cache."]
+    bare = ", ".join(f"`{code}` {bare_start(code):.3f} s" for code in ("pass", "import numpy", "import numba"))
+    limit = f"The limit of a start, Python that does one thing and ends: {bare}."
+    notes = [
+        f"{START_NOTE} {limit}",
+        FRESH_NOTE,
+        "Nothing is written at the end by either side; the files are in the page cache.",
+    ]
     command = f"python -m tests.bench.fit_speed{' --quick' if options.quick else ''}"
     title, intro = "From a file to a learnt model", __doc__ or ""
     packages = ["numpy", "numba", "vowpalwabbit"]
