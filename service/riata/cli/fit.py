@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from riata.run.fit import Fit
 
 INTERRUPTED: Final = 130
+GARBAGE_AFTER: Final = 20_000  # objects: learning leaves hardly any in circles, and looking for them takes one part in fifty
 EXAMPLE: Final = "Example: `riata fit --online clicks.vw.gz --out clicks.riata`, or `--set eta=0.5 --set encoder.ngrams=2`"
 
 
@@ -64,6 +65,7 @@ def fit(
     from riata.run.fit import Fit
 
     gc.freeze()
+    gc.set_threshold(GARBAGE_AFTER)
     gc.enable()
     started = time.perf_counter()
     with open_source(file) as source:
