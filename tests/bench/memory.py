@@ -50,8 +50,8 @@ WHY: Final = (
     "tables are then 2 MiB at most. The rest of a process that has learnt much are buffers for bodies under way, which are kept, "
     "and of its store the page cache, up to 32 MiB, and the newest event ids, up to 100,000 of some 230 bytes each: who holds "
     "what is in [memory under a steady load](steady.md).\n\nA start that finds no machine code keeps what its compiler took "
-    "until the next start: 844 MiB in one that compiled everything for the default learner, 86 in the one after it. Where that matters "
-    "run `riata warm` before the first start, as the image does."
+    "until the next start: 844 MiB in one that compiled everything for the default learner, 86 in the one after it. Where that "
+    "matters run `riata warm` before the first start, as the image does."
 )
 
 
