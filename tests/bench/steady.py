@@ -12,7 +12,9 @@ runs with a thread more that says what SQLite, the C library's allocator and Pyt
 
 Two things grow for long and end by themselves, so they are filled before the time begins, with rows that have ids of their own
 and the names of the load: the newest event ids, of which the store holds up to 100,000 in memory, and SQLite's page cache of
-32 MiB. Log and ids are kept for fewer events than by default, so that their bounds are reached, too.
+32 MiB. Log and ids are kept for fewer events than by default, so that their bounds are reached, too. Without that an hour of this
+load, which sends 91,000 ids and labels, grows by 7 MiB a quarter of it (291.9, 298.8 and 305.7 MiB in the last three), and would
+have ended growing some minutes later.
 """
 
 from __future__ import annotations
