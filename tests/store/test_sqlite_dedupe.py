@@ -159,6 +159,21 @@ def test_a_model_in_the_place_of_a_dropped_one_knows_none_of_its_ids(tmp_path: P
     store.close()
 
 
+def test_dropping_a_model_leaves_the_ids_of_others_in_memory(tmp_path: Path) -> None:
+    store = started(tmp_path, "mo")
+    ids = random_ids(np.random.default_rng(9), 10)
+    store.append([request(ids), request(ids, "o")])
+    store.drop(store.acquire(b"n" * 16, 1, "here", 0), "o")
+    store.create("o", LINEAGE)
+    asked: list[str] = []
+    store._session.usable().set_trace_callback(asked.append)
+    assert store.append([request(ids)])[0].duplicate.all()
+    assert not [statement for statement in asked if "FROM fresh_ids" in statement]
+    assert store.append([request(ids, "o")])[0].accepted.all()
+    assert [statement for statement in asked if "FROM fresh_ids" in statement]  # a new model's are looked for once
+    store.close()
+
+
 @pytest.mark.parametrize(
     ("statement", "sound"), [("entries = CAST(entries || x'00' AS BLOB)", False), ("entries = entries", True)]
 )

@@ -72,6 +72,11 @@ class DedupeIndex:
         self._held.clear()
         self._sweeps.clear()
 
+    def forget_model(self, model: int) -> None:
+        """Hold nothing of one model in memory; to read the ids of all others again would keep every request waiting."""
+        self._held.pop(model, None)
+        self._sweeps.pop(model, None)
+
     def look_up(self, connection: sqlite3.Connection, model: int, ids: Sequence[bytes], floor: int) -> dict[bytes, Seen]:
         """Return those of `ids` that are known at positions >= floor."""
         slices = self._of(connection, model).slices

@@ -158,9 +158,9 @@ class SqliteStore:
     def drop(self, owner: Owner, model: str) -> None:
         def write(c: sqlite3.Connection) -> None:
             generations_sql.require_owner(c, owner)
+            self._dedupe.forget_model(log_sql.find_model(c, model).id)  # the number of a dropped model is given to another
             generations_sql.drop_model(c, model, SEQ_BITS)
 
-        self._dedupe.forget()  # the number of a dropped model is given to another
         self._session.write(write)
 
     def head(self, model: str) -> Head:
