@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Malformed, TooLarge
+from riata.base.arrays import read_only
+from riata.wire.arrow_columns import place_offsets
 from riata.wire.arrow_rows import name_code, write_digits
 from riata.wire.batch import Batch
 from riata.wire.codes import OK
@@ -32,6 +34,7 @@ from tests.arrow_stream import (
     strings,
     table,
 )
+from tests.twins import arrow_columns as twin_of_columns
 from tests.twins import arrow_rows as twin
 
 NAMES: Sequence[Sequence[str]] = [["a", "bb"], ["c"], []]
@@ -299,6 +302,27 @@ def test_the_kernels_equal_their_twins() -> None:
         if code == OK:
             first = slice(0, int(parsed.batch.indptr[1]))
             assert list(zip(parsed.batch.hash[first].tolist(), parsed.batch.value[first].tolist(), strict=True)) == features
+
+
+@pytest.mark.parametrize("item", [np.int32, np.int64])
+def test_offsets_are_placed_as_their_twin_does(item: type[np.signedinteger]) -> None:
+    rng, good = random.Random(11), 0
+    for _ in range(500):
+        offsets = sorted(rng.randrange(-1, 40) for _ in range(rng.randrange(1, 9)))
+        if rng.random() < 0.3:
+            rng.shuffle(offsets)
+        by, most, ends = rng.randrange(100), rng.randrange(30, 45), np.empty(len(offsets), np.int64)
+        expected = twin_of_columns.place_offsets(offsets, by, most)
+        assert (place_offsets(read_only(np.array(offsets, item)), by, most, ends), ends.tolist()) == expected
+        good += expected[0]
+    assert 100 < good < 400
+
+
+def test_columns_may_begin_anywhere_in_the_stream() -> None:
+    """Numbers that are not in their places, as the format wants them, are read all the same."""
+    head = schema(columns())
+    longer = MARK + struct.pack("<i", len(head) - 7) + head[8:] + b"\0"
+    assert same_bits(read(longer + batch(columns(), 3) + END).batch, read(stream(columns(), 3)).batch)
 
 
 def test_rows_to_predict_can_be_explained() -> None:

@@ -25,7 +25,7 @@ def aligned(held: NDArray[T], count: int, to_bytes: int) -> NDArray[T]:
     return held[start : start + count]
 
 
-def read_only(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def read_only(array: NDArray[T]) -> NDArray[T]:
     """Return a view of `array` that cannot be written through."""
     view = array.view()
     view.flags.writeable = False

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from riata.base.arrays import BOOL, F64, I64, U64
+from riata.base.arrays import BOOL, F64, I64, U64, read_only
 from riata.base.errors import Malformed, TooLarge, nearest
 from riata.base.limits import ROWS_PER_REQUEST_MAX
+from riata.maths.kernel import kernel
 from riata.wire.arrow_message import Field, Frame, bad, read_stream
 
 COLUMNS: Final = ("names", "indices", "values", "label", "weight", "event_id")
@@ -43,7 +45,7 @@ class Columns:
     name_list, value_list : i64[n + 1]   row i has the items list[i]:list[i + 1]
     names   : i64[k + 1] or None         name i is body[names[i]:names[i + 1]]
     indices : u64[k] or None             in place of names
-    values  : f64[m]
+    values  : f64[m]                     read only; the body itself where it has doubles
     label, weight : f64[n] or None       NaN where null
     event_id : Texts or None
     """
@@ -57,6 +59,29 @@ class Columns:
     label: F64 | None
     weight: F64 | None
     event_id: Texts | None
+
+
+@kernel
+def place_offsets(offsets: NDArray[np.int32] | I64, by: int, most: int, ends: I64) -> bool:
+    """Move the offsets of a column to where they point in the body.
+
+    Parameters
+    ----------
+    offsets : i32[n] or i64[n]   read only, n > 0
+    by : int                     where what they point into begins
+    most : int                   how long that is
+    ends : i64[n]                overwritten: each of them, `by` more
+
+    Returns                      whether they increase, from 0 or above to `most` or below
+    Cost                         a comparison and an addition for each
+    Source                       Apache Arrow columnar format 1.5, "Variable-size list layout"
+    """
+    falls = 0
+    ends[0] = np.int64(offsets[0]) + by
+    for i in range(1, len(offsets)):
+        falls += offsets[i] < offsets[i - 1]
+        ends[i] = np.int64(offsets[i]) + by
+    return bool(falls == 0 and offsets[0] >= 0 and offsets[-1] <= most)
 
 
 def read_columns(body: bytes) -> Columns:
@@ -88,6 +113,20 @@ def read_columns(body: bytes) -> Columns:
         weight=read.get("weight"),
         event_id=read.get("event_id"),
     )
+
+
+def _placed(field: Field, held: np.ndarray[Any, Any], by: int, most: int) -> I64:
+    """The offsets of a column, each `by` more. Raises `Malformed`."""
+    ends = np.empty(len(held), np.int64)
+    if not place_offsets(held, by, most, ends):
+        raise bad(f"the offsets of {field.name} do not increase, or point outside")
+    return ends
+
+
+def warm_up_columns() -> None:
+    """Compile, or load from the cache, the kernel of this module."""
+    for item in ("<i4", "<i8"):
+        place_offsets(read_only(np.zeros(1, item)), 0, 0, np.empty(1, np.int64))
 
 
 def _wrong(name: str, why: str) -> Malformed:
@@ -128,14 +167,13 @@ class _Reader:
             raise _wrong(field.name, "expected lists")
         length, nulls = self._take_node(field.name, self._frame.rows)
         self._take(field.name, "u1", 0)  # who is null: nobody, as is checked below
-        offsets = self._offsets(field, length)
+        held = self._offsets(field, length)
         item = field.children[0]
         count, item_nulls = self._take_node(field.name, None)
         if nulls or item_nulls:
             raise _wrong(field.name, "its lists hold no nulls; leave the feature out")
         self._take(field.name, "u1", 0)
-        if length and not (offsets[0] >= 0 and offsets[-1] <= count and bool((offsets[1:] >= offsets[:-1]).all())):
-            raise bad(f"the offsets of {field.name} do not increase, or point outside")
+        offsets = _placed(field, held, 0, count)
         if field.name == "names":
             if item.kind not in (_TEXT, _LARGE_TEXT):
                 raise _wrong(field.name, "expected lists of strings")
@@ -143,7 +181,7 @@ class _Reader:
         if field.name == "values":
             if item.kind != _FLOAT:
                 raise _wrong(field.name, "expected lists of float or double")
-            return offsets, self._numbers(item._replace(name="values"), count).astype(np.float64)
+            return offsets, read_only(self._numbers(item._replace(name="values"), count).astype(np.float64, copy=False))
         if item.kind != _INT or item.detail not in ((32, 0), (64, 0)):
             raise _wrong(field.name, "expected lists of uint32 or uint64")
         return offsets, self._numbers(item._replace(name="indices"), count).astype(np.uint64)
@@ -165,7 +203,8 @@ class _Reader:
         self._buffer += 1
         if count * np.dtype(item).itemsize > size:
             raise bad(f"a buffer of {name} is too short")
-        return np.frombuffer(self._body, item, count, start)
+        held = np.frombuffer(self._body, item, count, start)
+        return held if held.flags.aligned else np.frombuffer(held.tobytes(), item)  # compiled code is for numbers in their places
 
     def _validity(self, name: str, length: int, nulls: int) -> BOOL:
         bits = self._take(name, "u1", (length + 7) // 8 if nulls else 0)
@@ -176,21 +215,18 @@ class _Reader:
             raise bad(f"the nulls of {name} are not as many as it says")
         return given
 
-    def _offsets(self, field: Field, length: int) -> I64:
-        """i64[length + 1]; a column without rows may have no offsets at all."""
+    def _offsets(self, field: Field, length: int) -> np.ndarray[Any, Any]:
+        """i32 or i64[length + 1], as they are; a column without rows may have no offsets at all."""
         item = "<i8" if field.kind in (_LARGE_LIST, _LARGE_TEXT) else "<i4"
         if length == 0:
             self._take(field.name, item, 0)
-            return np.zeros(1, np.int64)
-        return self._take(field.name, item, length + 1).astype(np.int64)
+            return read_only(np.zeros(1, item))
+        return self._take(field.name, item, length + 1)
 
     def _ends(self, field: Field, length: int) -> I64:
-        offsets = self._offsets(field, length)
+        held = self._offsets(field, length)
         self._take(field.name, "u1", 0)
-        start, size = self._frame.buffers[self._buffer - 1]
-        if not (offsets[0] >= 0 and offsets[-1] <= size and bool((offsets[1:] >= offsets[:-1]).all())):
-            raise bad(f"the offsets of {field.name} do not increase, or point outside")
-        return offsets + start
+        return _placed(field, held, *self._frame.buffers[self._buffer - 1])
 
     def _numbers(self, field: Field, count: int) -> np.ndarray[Any, Any]:
         if field.kind == _BOOL and field.name == "label":

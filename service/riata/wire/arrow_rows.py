@@ -1,9 +1,9 @@
 """Arrow bodies to features: what the columns hold becomes the records that every reader leaves, in one compiled pass.
 
 Theory of operation
-    Names stand in the body one behind another, so the records' spans point there. An index is the feature that svmlight calls
-    so: its decimal digits are its name. They are written into the side area behind the body first, and from there on they
-    are names.
+    Names stand in the body one behind another: a list of ends, as the words of a line are (`wire.tokens`), and a row of plain
+    names is hashed as such a line, eight at a time. An index is the feature that svmlight calls so: its decimal digits are its
+    name. They are written into the side area behind the body first, and from there on they are names.
 
     A row is refused for its label, its weight or its event id, in this order, before its features are looked at. Rows
     with a name that is not plain ASCII are left to `slow_row`.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U8, U64
+from riata.base.arrays import BOOL, F64, I64, U8, U64, read_only
 from riata.base.errors import Malformed, TooLarge
 from riata.base.limits import (
     BODY_BYTES_MAX,
@@ -27,8 +27,11 @@ from riata.base.limits import (
 )
 from riata.maths.borrow import borrow
 from riata.maths.hashing import NUMBER, hash_usual
-from riata.maths.kernel import kernel
-from riata.wire.arrow_columns import Columns, Texts, read_columns
+from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.lanes import WIDTH
+from riata.maths.raw import peek, poke
+from riata.maths.words import ONES, TOPS, load_word
+from riata.wire.arrow_columns import Columns, Texts, read_columns, warm_up_columns
 from riata.wire.codes import (
     BAD_EVENT_ID,
     BAD_INDEX,
@@ -49,7 +52,7 @@ from riata.wire.codes import (
 )  # fmt: skip
 from riata.wire.finish import finish_row
 from riata.wire.json_scan import DELETE, SPACE
-from riata.wire.marks import PADDING
+from riata.wire.marks import FRONT, PADDING
 from riata.wire.parsed import Reading
 from riata.wire.rows import (  # fmt: skip
     FIELD_START,
@@ -59,7 +62,6 @@ from riata.wire.rows import (  # fmt: skip
     IN_FEATURES,
     KEY,
     PLAIN,
-    ROW_START,
     ROWS,
     Refusal,
     Row,
@@ -71,14 +73,18 @@ from riata.wire.rows import (  # fmt: skip
     borrow_sink,
     make_row,
     make_sink,
-    row_capacity,
 )
 from riata.wire.strict_json import Record, Refused, feature_records
+from riata.wire.tokens import hash_tokens, owe_spans, settle
+from riata.wire.workspace import workspace
 
 _DIGITS_MAX = 20  # of a number below 2^64
 _INDEX_MAX = np.uint64(2**63 - 1)
 _10 = np.uint64(10)
 _HIGH = 0x80
+_WORD_BYTES = 8
+_SPACES = np.uint64(0x2020202020202020)
+_NOTHING, _ONE = np.uint64(0), np.uint64(1)
 
 
 @kernel
@@ -132,13 +138,53 @@ def name_code(data: U8, start: int, stop: int) -> int:
     return NAME_TOO_LONG if code == OK and stop - start > NAME_BYTES_MAX else code
 
 
+@inline_kernel
+def _outside(word: np.uint64) -> np.uint64:
+    """Not 0 where a byte of the word is below a space, or 0x7F and above. Source: as `maths.words.not_plain`."""
+    return (((word - _SPACES) & ~word) | (word + ONES) | word) & TOPS
+
+
+@inline_kernel
+def _are_plain(data: U8, start: int, stop: int) -> bool:
+    """Whether the bytes start:stop are what any name may have; eight must be there before `stop`. Source: `name_code`."""
+    odd, p = _NOTHING, start
+    while p + _WORD_BYTES <= stop:
+        odd |= _outside(load_word(data, p))
+        p += _WORD_BYTES
+    if p < stop:
+        before = (_ONE << np.uint64(8 * (p + _WORD_BYTES - stop))) - _ONE  # bits of bytes that were looked at, or come before
+        odd |= _outside((load_word(data, stop - _WORD_BYTES) & ~before) | (_SPACES & before))
+    return bool(odd == _NOTHING)
+
+
+@inline_kernel
+def _hash_plain(data: U8, ends: I64, first: int, n: int, row: Row, key: np.uint64) -> bool:
+    """Hash the names data[ends[first]:ends[first + 1]] and the n - 1 behind it; their spans are owed.
+
+    False, and nothing is owed, where one of them is not plain, empty or too long. Source: wire.tokens, theory of operation.
+    """
+    at, named = row.position, row.named
+    if n + WIDTH >= len(at) or n + WIDTH > len(row.value) or not _are_plain(data, ends[first], ends[first + n]):
+        return False
+    for i in range(n + 1):
+        poke(at, i, np.uint32(peek(ends, first + i) - 1))
+        poke(named, i, np.uint32(peek(ends, first + i)))
+    for k in range(1, WIDTH):  # names of two bytes, whatever those are: they fill the last eight
+        poke(at, n + k, np.uint32(ends[first + n] + 2 * k - 1))
+        poke(named, n + k, np.uint32(ends[first + n] + 2 * k))
+    if not hash_tokens(data, at, named, n, key, row.fingerprint):
+        return False
+    owe_spans(row, n, PLAIN | KEY, 0, 0)
+    return True
+
+
 @kernel
 def read_lists(data: U8, lists: tuple[I64, I64, I64], values: F64, indexed: bool, row: Row, sink: Sink, rules: Rules) -> int:
     """Read the features of every row that is not refused yet.
 
     Parameters
     ----------
-    data : u8[...]       the body, and the side area; PADDING bytes behind
+    data : u8[...]       the body, and the side area; FRONT bytes before the first name, and PADDING behind
     lists : i64[n + 1] names of row i, i64[n + 1] its values, i64[k + 1] where names begin and end in `data`
     values : f64[m]      read only
     indexed : bool       whether names are digits: they are right then, and one that comes twice is an index
@@ -164,6 +210,11 @@ def read_lists(data: U8, lists: tuple[I64, I64, I64], values: F64, indexed: bool
         elif n > len(value):
             code = TOO_MANY_IN_ROW
         i = 0
+        row.owed[0] = 0
+        if code == OK and _hash_plain(data, ends, first, n, row, rules.key):
+            for i in range(n):
+                poke(value, i, peek(values, value_list[number] + i))
+            i = n
         while i < n and code == OK:
             start, stop = ends[first + i], ends[first + i + 1]
             span[i, 0], span[i, 1], span[i, 2], span[i, 3] = start, start, start, stop
@@ -178,6 +229,7 @@ def read_lists(data: U8, lists: tuple[I64, I64, I64], values: F64, indexed: bool
         if code == TOO_MANY_FEATURES:
             return TOO_MANY_FEATURES
         if code not in (OK, LENGTHS_DIFFER) and i > 0:
+            settle(row)
             sink.place[number, FIELD_START], sink.place[number, FIELD_STOP] = span[i - 1, 2], span[i - 1, 3]
             sink.place[number, IN_FEATURES] = 1
         sink.code[number] = DUPLICATE_INDEX if indexed and code == DUPLICATE_KEY else code
@@ -199,24 +251,23 @@ def read_arrow(body: bytes, rules: Rules) -> tuple[Reading, Row, Callable[[int],
     if items > FEATURES_PER_REQUEST_MAX:
         raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
     side = _DIGITS_MAX * items if ends is None else 0
-    data = np.zeros(len(body) + side + PADDING, np.uint8)
+    work = workspace(len(body) + side, 1)
+    data = work.data[FRONT : FRONT + len(body) + side + PADDING]
     data[: len(body)] = np.frombuffer(body, np.uint8)
     if ends is None:
         ends = np.empty(items + 1, np.int64)
         write_digits(np.zeros(0, np.uint64) if indices is None else indices, data, len(body), ends)
-    reading = Reading(data, make_sink(2 * items, columns.rows, 1), rules)
+    reading = Reading(data, work.cleared(columns.rows), rules)
     _judge(reading, columns)
-    row = make_row(row_capacity(2 * items, 1))
     lists = (columns.name_list, columns.value_list, ends)
-    if read_lists(data, lists, columns.values, columns.names is None, row, reading.sink, rules) == TOO_MANY_FEATURES:
+    if read_lists(data, lists, columns.values, columns.names is None, work.row, reading.sink, rules) == TOO_MANY_FEATURES:
         raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
-    return reading, row, lambda number: slow_row(columns, ends, number, reading)
+    return reading, work.row, lambda number: slow_row(columns, ends, number, reading)
 
 
 def _judge(reading: Reading, columns: Columns) -> None:
     """Labels, weights, event ids: into the sink, with the code of the first that is not acceptable."""
     sink, rules = reading.sink, reading.rules
-    sink.place[:, ROW_START : ID_STOP + 1] = 0
     if columns.names is None and columns.indices is not None and bool((columns.indices > _INDEX_MAX).any()):
         wrong = np.flatnonzero(columns.indices > _INDEX_MAX)
         at = np.searchsorted(columns.name_list, wrong, side="right") - 1
@@ -279,7 +330,8 @@ def slow_row(columns: Columns, ends: I64, number: int, reading: Reading) -> Slow
 
 
 def warm_up_arrow(rules: Rules) -> None:
-    """Compile, or load from the cache, the kernels of this module."""
-    data, ends, one = np.zeros(2 * _DIGITS_MAX + PADDING, np.uint8), np.empty(2, np.int64), np.array([0, 1])
+    """Compile, or load from the cache, the kernels of this module and of the columns."""
+    warm_up_columns()
+    data, ends, one = np.zeros(FRONT + 2 * _DIGITS_MAX + PADDING, np.uint8)[FRONT:], np.empty(2, np.int64), np.array([0, 1])
     write_digits(np.ones(1, np.uint64), data, 0, ends)
-    read_lists(data, (one, one, ends), np.ones(1), True, make_row(1), make_sink(2, 1, 1), rules)
+    read_lists(data, (one, one, ends), read_only(np.ones(1)), True, make_row(1), make_sink(2, 1, 1), rules)
