@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from riata.base.errors import BadInput, Malformed, TooLarge
 from riata.base.arrays import read_only
+from riata.base.errors import BadInput, Malformed, TooLarge
 from riata.wire.arrow_columns import place_offsets
 from riata.wire.arrow_rows import name_code, write_digits
 from riata.wire.batch import Batch

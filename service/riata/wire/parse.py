@@ -285,10 +285,10 @@ def _take_slow(reading: Reading, row: Row, number: int, result: SlowRow | Refusa
 
 
 def _parsed(reading: Reading, single: bool) -> Parsed:
-    rows = accepted(reading)
+    batch, rows = make_batch(reading)
     errors: list[RowError] = row_errors(reading) if len(rows) < reading.rows else []
     joins, errors = read_joins(reading, errors) if errors else (NO_JOINS, errors)
-    return Parsed(make_batch(reading, rows), rows, errors, reading.rows, new_names(reading), single, joins, reading.lines)
+    return Parsed(batch, rows, errors, reading.rows, new_names(reading), single, joins, reading.lines)
 
 
 def _explained(reading: Reading) -> list[list[tuple[int, float, str]]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from riata.base.arrays import BOOL, F64, I64, U8
 from riata.base.errors import nearest
 from riata.base.limits import ERRORS_SHOWN_MAX
+from riata.maths.kernel import kernel
 from riata.wire.batch import Batch, Written
 from riata.wire.codes import BAD_LABEL, LABEL_HINTS, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
 from riata.wire.names import Names
@@ -31,8 +31,8 @@ from riata.wire.rows import (
     Sink,
 )  # fmt: skip
 
-T = TypeVar("T", bound=np.generic)
 ID_BYTES: Final = 16
+Listed = tuple[int, int, int]
 _FIELD_SHOWN_MAX: Final = 64  # characters of a name that a sentence repeats
 KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id")
 
@@ -120,48 +120,76 @@ def accepted(reading: Reading) -> I64:
     return np.flatnonzero(reading.sink.code[: reading.rows] == OK)
 
 
-def make_batch(reading: Reading, rows: I64) -> Batch:
-    """The features of `rows`, copied out of a sink that passes; rows that a slow lane finished lie behind the others there."""
-    sink = reading.sink
-    chosen: slice | I64 = slice(0, len(rows)) if len(rows) == reading.rows else rows
-    place = sink.place[chosen]
-    begin, end = place[:, BEGIN], place[:, END]
-    indptr = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(end - begin, out=indptr[1:])
-    if bool((begin[1:] == end[:-1]).all()):
-        first = int(begin[0]) if len(rows) else 0
-        take: slice | I64 = slice(first, first + int(indptr[-1]))
+@kernel
+def list_rows(
+    code: I64, place: I64, told: tuple[F64, F64], rows: I64, indptr: I64, kept: tuple[F64, F64, BOOL]
+) -> tuple[int, ...]:
+    """List what a batch has of each accepted row.
+
+    Parameters
+    ----------
+    code : i64[n], place : i64[n, PLACES], told : f64[n], f64[n]   of a Sink, told being its labels and weights; read only
+    rows : i64[n]                           written: numbers of the accepted rows, increasing
+    indptr : i64[n + 1]                     written: where their features begin, one behind the other
+    kept : f64[n], f64[n], bool[n]          written: their labels and weights, and whether they carry an id
+
+    Returns                                 how many rows; how many of them carry an id; where the features of the first begin if
+                                            those of the others follow, each behind the one before, else -1
+    Cost                                    a few operations for each row
+    Source                                  wire.rows, Sink; one step: each one of numpy hands the interpreter lock on
+    """
+    n, ids, first, end = 0, 0, 0, 0
+    indptr[0] = 0
+    for i in range(len(code)):
+        if code[i] != OK:
+            continue
+        begin = place[i, BEGIN]
+        if n == 0:
+            first = begin
+        elif begin != end:
+            first = -1
+        end = place[i, END]
+        rows[n], indptr[n + 1] = i, indptr[n] + end - begin
+        kept[0][n], kept[1][n], kept[2][n] = told[0][i], told[1][i], place[i, ID_STOP] > place[i, ID_START]
+        ids += kept[2][n]
+        n += 1
+    return n, ids, first
+
+
+def make_batch(reading: Reading) -> tuple[Batch, I64]:
+    """The accepted rows and their numbers, increasing. Features are copied out of a sink that passes, or that has them in another
+    order: rows that a slow lane finished lie behind the others there."""
+    sink, most = reading.sink, reading.rows
+    rows, indptr = np.empty(most, np.int64), np.empty(most + 1, np.int64)
+    label, weight, has_id = np.empty(most), np.empty(most), np.empty(most, np.bool_)
+    told = (sink.label[:most], sink.weight[:most])
+    n, ids, first = list_rows(sink.code[:most], sink.place[:most], told, rows, indptr, (label, weight, has_id))
+    rows, indptr, label, weight, has_id = rows[:n], indptr[: n + 1], label[:n], weight[:n], has_id[:n]
+    if first >= 0:
+        take = slice(first, first + int(indptr[-1]))
+        hashes, values = sink.hash[take], sink.value[take]
+        if reading.is_passing:
+            hashes, values = hashes.copy(), values.copy()
     else:
-        take = np.arange(indptr[-1]) + np.repeat(begin - indptr[:-1], end - begin)
-    digest, has_id = _identities(reading, rows, place)
-    return Batch(
-        indptr=indptr,
-        hash=_kept(sink.hash, take, reading.is_passing),
-        value=_kept(sink.value, take, reading.is_passing),
-        label=_kept(sink.label, chosen, reading.is_passing),
-        weight=_kept(sink.weight, chosen, reading.is_passing),
-        event_id=digest,
-        has_id=has_id,
-    )
+        length = np.diff(indptr)
+        place = np.arange(indptr[-1]) + np.repeat(sink.place[rows, BEGIN] - indptr[:-1], length)
+        hashes, values = sink.hash[place], sink.value[place]
+    digest = np.zeros((n, ID_BYTES), np.uint8)
+    if ids or reading.identities:
+        _put_identities(reading, rows, digest, has_id)
+    return Batch(indptr, hashes, values, label, weight, digest, has_id), rows
 
 
-def _kept(array: NDArray[T], take: slice | I64, is_passing: bool) -> NDArray[T]:
-    """Part of an array of the sink: a view of it, unless the sink passes."""
-    taken = array[take]
-    return taken.copy() if isinstance(take, slice) and is_passing else taken
-
-
-def _identities(reading: Reading, rows: I64, place: I64) -> tuple[U8, BOOL]:
-    has_id = place[:, ID_STOP] > place[:, ID_START]
-    digest = np.zeros((len(rows), ID_BYTES), np.uint8)
+def _put_identities(reading: Reading, rows: I64, digest: U8, has_id: BOOL) -> None:
+    """Write the ids of rows, those that slow lanes read among them."""
+    place = reading.sink.place
     for k in np.flatnonzero(has_id):
-        start, stop = place[k, ID_START], place[k, ID_STOP]
+        start, stop = place[rows[k], ID_START], place[rows[k], ID_STOP]
         digest[k] = _digest(reading.data[start:stop].tobytes())
     for number, identity in reading.identities.items():
         at = int(np.searchsorted(rows, number))
         digest[at] = _digest(identity)
         has_id[at] = True
-    return digest, has_id
 
 
 def _digest(identity: bytes) -> U8:

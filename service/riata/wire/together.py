@@ -21,12 +21,11 @@ import numpy as np
 from riata.base.arrays import I64
 from riata.base.errors import Unsupported
 from riata.wire.batch import Batch, select_rows
-from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NO_NAMES, Names
 from riata.wire.parse import NDJSON, Context, Format, Labels, format_of, make_rules, read_body
-from riata.wire.parsed import ID_BYTES, Reading, accepted, make_batch, new_names
-from riata.wire.rows import BEGIN, END, FEATURES, ID_START, ID_STOP, ROW_START, Rules
+from riata.wire.parsed import ID_BYTES, Reading, make_batch, new_names
+from riata.wire.rows import ROW_START, Rules
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n"
@@ -73,14 +72,13 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> To
     reading = read_body(bodies[0] if len(bodies) == 1 else b"\n".join(bodies), form, rules)
     if len(bodies) == reading.rows == 1 and reading.sink.code.item(0) == OK:
         return Together(_batch_of_one(reading), _ONE.copy(), [0], new_names(reading))
-    good = reading.sink.code[: reading.rows] == OK
+    batch, rows = make_batch(reading)
     count = _rows_of(bodies, reading)
-    if bool(good.all()) and bool(count.all()):
-        return Together(_batch_of_all(reading), count.cumsum(), list(range(len(bodies))), new_names(reading))
+    if len(rows) == reading.rows and bool(count.all()):
+        return Together(batch, count.cumsum(), list(range(len(bodies))), new_names(reading))
     owner = np.repeat(np.arange(len(bodies)), count)
-    whole = (np.bincount(owner[good], minlength=len(bodies)) == count) & (count > 0)
-    rows = accepted(reading)
-    batch = select_rows(make_batch(reading, rows), whole[owner[rows]])
+    whole = (np.bincount(owner[rows], minlength=len(bodies)) == count) & (count > 0)
+    batch = select_rows(batch, whole[owner[rows]])
     return Together(batch, count[whole].cumsum(), whole.nonzero()[0].tolist(), names_in(new_names(reading), batch))
 
 
@@ -98,7 +96,7 @@ def _batch_of_one(reading: Reading) -> Batch:
     sink = reading.sink
     place = sink.place[0].tolist()
     if reading.identities or place[ID_STOP] > place[ID_START]:
-        return make_batch(reading, np.arange(1))
+        return make_batch(reading)[0]
     begin, end = place[BEGIN], place[END]
     return Batch(
         indptr=np.array((0, end - begin)),
@@ -108,28 +106,6 @@ def _batch_of_one(reading: Reading) -> Batch:
         weight=sink.weight[:1].copy(),
         event_id=np.zeros((1, ID_BYTES), np.uint8),
         has_id=np.zeros(1, np.bool_),
-    )
-
-
-def _batch_of_all(reading: Reading) -> Batch:
-    """What `make_batch` gives where every row was accepted; in as few steps as one row is worth."""
-    sink, n = reading.sink, reading.rows
-    place = sink.place[:n]
-    end = place[:, END]
-    usual = not reading.identities and int(place[0, BEGIN]) == 0 and int(end[-1]) == int(sink.count[FEATURES])
-    if not usual or bool((place[1:, BEGIN] != end[:-1]).any()) or bool((place[:, ID_STOP] > place[:, ID_START]).any()):
-        return make_batch(reading, np.arange(n))
-    indptr = np.zeros(n + 1, np.int64)
-    indptr[1:] = end
-    nnz = int(end[-1])
-    return Batch(
-        indptr=indptr,
-        hash=sink.hash[:nnz].copy(),
-        value=sink.value[:nnz].copy(),
-        label=sink.label[:n].copy(),
-        weight=sink.weight[:n].copy(),
-        event_id=np.zeros((n, ID_BYTES), np.uint8),
-        has_id=np.zeros(n, np.bool_),
     )
 
 

@@ -15,10 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import I64, U8
+from riata.base.arrays import F64, I64, U8
 from riata.base.limits import ROWS_PER_REQUEST_MAX
+from riata.maths.kernel import kernel
 from riata.wire.marks import FRONT, PADDING
-from riata.wire.rows import Row, Sink, make_row, make_sink, row_capacity
+from riata.wire.rows import PLACES, Row, Sink, make_row, make_sink, row_capacity
 
 KEPT_BYTES_MAX: Final = 4 * 2**20
 _BYTES_MIN: Final = 2**14
@@ -39,16 +40,32 @@ class Workspace:
     def cleared(self, rows: int) -> Sink:
         """The sink, empty, with room for exactly `rows` rows."""
         sink = self.sink
-        sink.count[:] = 0
-        sink.code[:rows] = 0
-        sink.place[:rows] = 0
-        sink.label[:rows] = np.nan
-        sink.weight[:rows] = 1.0
+        clear_rows(sink.count, sink.code, sink.place, sink.label, sink.weight, rows)
         return sink._replace(code=sink.code[:rows], place=sink.place[:rows], label=sink.label[:rows], weight=sink.weight[:rows])
 
     def room(self, size: int) -> U8:
         """Where a body of `size` bytes lies while it is read; who writes it there himself saves a copy."""
         return self.data[FRONT : FRONT + size]
+
+
+@kernel
+def clear_rows(count: I64, code: I64, place: I64, label: F64, weight: F64, rows: int) -> None:
+    """Make a sink empty, as far as `rows` rows reach.
+
+    Parameters
+    ----------
+    count : i64[3], code : i64[>= rows], place : i64[>= rows, PLACES], label, weight : f64[>= rows]   of a Sink; overwritten
+    rows : int
+
+    Returns              nothing
+    Cost                 fourteen numbers for each row
+    Source               wire.rows, `make_sink`
+    """
+    count[:] = 0
+    for i in range(rows):
+        code[i], label[i], weight[i] = 0, np.nan, 1.0
+        for k in range(PLACES):
+            place[i, k] = 0
 
 
 def make_workspace(size: int, ngrams: int) -> Workspace:

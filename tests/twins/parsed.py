@@ -1,0 +1,20 @@
+"""Rows of a batch in plain Python."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+
+def list_rows(
+    code: Sequence[int], spans: Sequence[tuple[int, int]], with_id: Sequence[bool]
+) -> tuple[tuple[int, int, int], list[int], list[int]]:
+    """Of rows whose features are begin:end: (how many are accepted, how many of them have an id, where all of their features lie
+    one behind the other or -1), their numbers, and where their features begin once they do."""
+    rows = [i for i, found in enumerate(code) if found == 0]
+    ends = [0]
+    for i in rows:
+        ends.append(ends[-1] + spans[i][1] - spans[i][0])
+    neighbours = all(spans[i][1] == spans[j][0] for i, j in itertools.pairwise(rows))
+    first = (spans[rows[0]][0] if rows else 0) if neighbours else -1
+    return (len(rows), sum(with_id[i] for i in rows), first), rows, ends

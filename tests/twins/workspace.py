@@ -1,0 +1,10 @@
+"""An empty sink in plain Python."""
+
+from __future__ import annotations
+
+from riata.wire.rows import Sink, make_sink
+
+
+def clear_rows(rows: int) -> Sink:
+    """What a sink is like before anything was read."""
+    return make_sink(0, rows, 1)
