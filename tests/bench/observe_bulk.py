@@ -60,7 +60,7 @@ VW_FIRST, VW_AGAIN = "riata, VW text", "riata, VW text, again"
 ARROW_FIRST, ARROW_AGAIN = "riata, Arrow", "riata, Arrow, again"
 MEMORY, FILE, DAEMON = "riata, no log, again", "vw from a file", "vw daemon, pipelined"
 STORE, DISK, TWICE = "the store alone", "the disk alone", "the disk alone, every byte twice"
-FOLD_BYTES: Final = SqliteSettings().wal_bytes_max
+FOLD_BYTES: Final = SqliteSettings().wal_bytes_max // 4  # as the store does, of payloads
 THROWN, KEPT = "bodies taken and thrown away", "bodies taken and kept in a file, synced"
 
 

@@ -15,6 +15,7 @@ from riata.store.sqlite.directory import Ballast
 
 T = TypeVar("T")
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_NEW_PART = 4  # of wal_bytes_max: after so much less that is in no page twice, a fold is short enough to be waited for
 _VACUUM_PAGES = 12  # pages given back to a full disk by one transaction, which needs as much space in the log first
 _VACUUM_SLICES = 40  # such transactions in one call of `give_back`
 
@@ -31,7 +32,7 @@ class Session:
         self.read_only = read_only
         self._connection = connection
         self._wal_bytes_max = wal_bytes_max
-        self._wal_bytes = 0
+        self._wal_bytes = self._payload_bytes = 0
         self._changes_folded = 0
         self._failure = ""
         self.writes = 0  # transactions that were begun by `write`
@@ -130,14 +131,15 @@ class Session:
         if self._connection.total_changes != self._changes_folded:
             self.fold_wal()
 
-    def count_wal(self, written: int) -> None:
-        """Note about how many bytes were written to the write-ahead log."""
+    def count_wal(self, written: int, payload: int = 0) -> None:
+        """Note about how many bytes were written to the write-ahead log, and how many of them are payload of events."""
         self._wal_bytes += written
+        self._payload_bytes += payload
 
     def fold_long_wal(self) -> None:
         """Fold the write-ahead log where it has become long. Called before a write, so that nobody's answer waits for it who
         could have it already; mostly `fold_changes` was there first."""
-        if self._wal_bytes > self._wal_bytes_max:
+        if self._wal_bytes > self._wal_bytes_max or self._payload_bytes > self._wal_bytes_max // _NEW_PART:
             self.fold_wal()
 
     def fold_wal(self) -> None:
@@ -152,7 +154,7 @@ class Session:
                     raise self._fail(error) from error
                 if attempt == "without" or not self.ballast.release():
                     break
-        self._wal_bytes = 0
+        self._wal_bytes = self._payload_bytes = 0
         self._changes_folded = self._connection.total_changes
 
 

@@ -33,7 +33,8 @@ class SqliteSettings:
     ballast_bytes : file kept to be deleted when the disk is full; about twice a checkpoint
     reserve_bytes : below this much free space no event is accepted
     dedupe_events : event ids are remembered over this many events
-    wal_bytes_max : the write-ahead log is folded into the database after about this many bytes
+    wal_bytes_max : the write-ahead log is folded into the database after about this many bytes, or a quarter of it in payloads,
+                    which are in no page twice
     """
 
     ballast_bytes: int = 64 * 2**20
@@ -192,7 +193,7 @@ class SqliteStore:
             if not isinstance(error, DiskFull):
                 raise
             raise Unavailable("the disk is full: the events were not written", "disk_reserve") from None
-        self._session.count_wal(written)
+        self._session.count_wal(written, sum(len(plan.appended.record.payload) for plan in planned if plan.appended.record))
         for plan in planned:
             if plan.head is not None:
                 self._models[plan.request.model] = self._models[plan.request.model]._replace(head=plan.head)
