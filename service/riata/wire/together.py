@@ -21,11 +21,12 @@ import numpy as np
 from riata.base.arrays import I64
 from riata.base.errors import Unsupported
 from riata.wire.batch import Batch, select_rows
+from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NO_NAMES, Names
 from riata.wire.parse import NDJSON, Context, Format, Labels, format_of, make_rules, read_body
 from riata.wire.parsed import ID_BYTES, Reading, make_batch, new_names
-from riata.wire.rows import ROW_START, Rules
+from riata.wire.rows import BEGIN, END, ID_START, ID_STOP, ROW_START, Rules
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n"
