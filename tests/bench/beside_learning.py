@@ -269,7 +269,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each side in each round")
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
-    seconds, repeats = (1.0, 1) if options.quick else (options.seconds, options.repeats)
+    seconds, repeats = (0.5, 1) if options.quick else (options.seconds, options.repeats)
     tables = []
     claimed: list[Claim] = []
     for asked in (BULK_MODEL, FED):

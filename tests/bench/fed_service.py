@@ -31,7 +31,7 @@ from tests.bench.bulk_rows import NDJSON, ROWS, make_rows
 CONTROL: Final = "BENCH_CONTROL"
 FED: Final = "fed"
 BODIES: Final = 40
-AHEAD: Final = 8
+AHEAD: Final = 32
 CONFIG: Final = {
     "encoder": {"bits": 22},
     "checkpoint_every_s": 86_400,  # these rows are in no log, so no checkpoint can be of them

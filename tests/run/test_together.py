@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import queue
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from riata.run.config import read_config
 from riata.run.core import Core, Schedule
 from riata.run.inbox import Inbox, Logged, Nudge
 from riata.run.model_state import ModelState
-from riata.run.together import ROWS_TOGETHER, runs
+from riata.run.together import ROWS_TOGETHER, TURN_MS, TURN_ROWS_MAX, Turn, runs
 from riata.store import records
 from riata.store.memory import MemoryStore
 from riata.store.payload import decode_batch
@@ -79,6 +81,38 @@ def test_records_learnt_together_end_in_the_bits_of_records_learnt_one_by_one(le
     assert one.skipped == len(skips)
 
 
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: "-".join(map(str, learner.values())))
+def test_large_records_learnt_in_one_turn_end_in_the_bits_of_records_learnt_one_by_one(learner: dict[str, Any]) -> None:
+    log = a_log(learner, sizes=(1, 1, 600, 500, 700, 3, 1200, 2, 1))
+    one, together = ModelState("m", log[0].digest[:16]), ModelState("m", log[0].digest[:16])
+    skips = frozenset({3, 700})
+    for record in log:
+        one.apply(record, None, skips)
+    for kind, some in groupby(log, key=attrgetter("kind")):
+        run = list(some)
+        together.apply_all(run, [decode_batch(record.payload) if kind == "observe" else None for record in run], skips)
+    assert together.freeze().encode() == one.freeze().encode()
+    assert together.progressive.history() == one.progressive.history()
+    assert together.skipped == len(skips)
+
+
+def test_a_turn_grows_while_it_is_short_and_full_and_shrinks_when_it_is_long() -> None:
+    turn = Turn()
+    assert turn.rows_max == ROWS_TOGETHER
+    turn.took(ROWS_TOGETHER // 2, 0)
+    assert turn.rows_max == ROWS_TOGETHER  # there was not more to learn
+    sizes = []
+    for _ in range(5):
+        turn.took(turn.rows_max, 1)
+        sizes.append(turn.rows_max)
+    assert sizes == [2 * ROWS_TOGETHER, 4 * ROWS_TOGETHER, *[TURN_ROWS_MAX] * 3]
+    turn.took(turn.rows_max, TURN_MS)
+    assert turn.rows_max == TURN_ROWS_MAX
+    for _ in range(5):
+        turn.took(turn.rows_max, TURN_MS + 1)
+    assert turn.rows_max == ROWS_TOGETHER
+
+
 def test_a_record_with_another_count_than_its_payload_is_learnt_neither_alone_nor_together() -> None:
     log = a_log()
     state = ModelState("m", bytes(16))
@@ -134,4 +168,5 @@ def test_a_record_that_would_be_too_much_waits_for_the_next_run() -> None:
         inbox.put(item)
     assert inbox.run_of(log[0]) == log[:1]
     assert inbox.waits()
-    assert inbox.get() == log[1]
+    assert inbox.run_of(log[0], ROWS_TOGETHER + 1) == log[:2]
+    assert inbox.get() == log[2]

@@ -143,12 +143,13 @@ class Inbox:
             pass
         self._gathering = False
 
-    def run_of(self, first: Logged) -> list[Logged]:
-        """Take what waits behind `first` and may be learnt together with it; `first` alone where that is nothing."""
+    def run_of(self, first: Logged, rows_max: int = ROWS_TOGETHER) -> list[Logged]:
+        """Take what waits behind `first` and may be learnt in one turn with it, up to `rows_max` rows in all; `first` alone where
+        that is nothing, or it is as large by itself."""
         run, rows = [first], first.record.count
-        while first.record.kind == "observe" and rows < ROWS_TOGETHER and self._items:
+        while first.record.kind == "observe" and rows < rows_max and self._items:
             item = self._items[0]
-            if not isinstance(item, Logged) or not _together(first.record, item.record, rows):
+            if not isinstance(item, Logged) or not _together(first.record, item.record, rows_max - rows):
                 break
             run.append(item)
             self._items.popleft()
@@ -160,5 +161,5 @@ def _is_small(item: Item | None) -> bool:
     return isinstance(item, Logged) and item.record.count < SMALL_ROWS and item.record.kind == "observe"
 
 
-def _together(first: Record, record: Record, rows: int) -> bool:
-    return record.kind == "observe" and record.model == first.model and rows + record.count <= ROWS_TOGETHER
+def _together(first: Record, record: Record, rows_left: int) -> bool:
+    return record.kind == "observe" and record.model == first.model and record.count <= rows_left

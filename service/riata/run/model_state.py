@@ -5,18 +5,19 @@ The live writer, start-up and the offline replay all call the same `apply`, so t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from riata.base.arrays import BOOL, Arrays
+from riata.base.arrays import BOOL, F64, Arrays
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
-from riata.learn.learner import Learner
+from riata.learn.learner import Learner, Stepped
 from riata.learn.registry import ALGO_VERSION, adjust, build_learner
 from riata.run.config import ModelConfig, change_from_payload, read_config
+from riata.run.together import ROWS_TOGETHER
 from riata.store import layout, records
 from riata.store.one_row import decode_batches
 from riata.store.payload import decode_batch
@@ -86,7 +87,7 @@ class ModelState:
         refused: dict[int, str] = {}
         if record.kind == "observe":
             batch = batch if batch is not None else decode_batch(record.payload)
-            refused = self._learn(record.first, _counted(record, batch), skips)
+            refused = self._learn(record.first, [_counted(record, batch)], skips)
         elif record.kind == "config":
             self._configure(record)
         elif record.kind == "restore":
@@ -168,24 +169,43 @@ class ModelState:
         answers = "real" if config.labels == "real" else self.learner.weights().link
         self.progressive = Progressive(ProgressiveConfig(answers=answers))
 
-    def _learn(self, first: int, batch: Batch, skips: frozenset[int]) -> dict[int, str]:
-        skip = _skip_mask(first, batch.n, skips)
+    def _learn(self, first: int, batches: Sequence[Batch], skips: frozenset[int]) -> dict[int, str]:
         refused: dict[int, str] = {}
-        start = 0
-        if batch.n > self.progressive.until_count:
-            self.learner.expect(batch.hash)
-        while start < batch.n:
-            stop = min(batch.n, start + self.progressive.until_count)
-            mask = None if skip is None else skip[start:stop]
-            refused.update(self._learn_rows(slice_rows(batch, start, stop), mask, first + start))
-            start = stop
+        for rows in self._until_counts(batches):
+            count = sum(batch.n for batch in rows)
+            refused.update(self._learn_rows(rows, _skip_mask(first, count, skips), first))
+            first += count
         return refused
 
-    def _learn_rows(self, batch: Batch, skip: BOOL | None, first: int) -> dict[int, str]:
+    def _until_counts(self, batches: Sequence[Batch]) -> Iterator[list[Batch]]:
+        """Cut batches after every event at which the weights may be counted, if what was given before has been learnt."""
+        rows: list[Batch] = []
+        room = self.progressive.until_count
+        for batch in batches:
+            if batch.n > room:
+                self.learner.expect(batch.hash)
+            start = 0
+            while batch.n - start >= room:
+                yield [*rows, slice_rows(batch, start, start + room)]
+                start += room
+                rows, room = [], self.progressive.until_count
+            if start < batch.n:
+                rows.append(slice_rows(batch, start, batch.n))
+                room -= batch.n - start
+        if rows:
+            yield rows
+
+    def _learn_rows(self, rows: Sequence[Batch], skip: BOOL | None, first: int) -> dict[int, str]:
         """Test, then train; weights are counted for the learning curve right after the event of its point, so that no cut into
         batches can move it."""
-        stepped = self.learner.step(batch, skip)
-        if self.progressive.observe(stepped.margin, batch.label, batch.weight, stepped.refused, first):
+        steps = []
+        start = 0
+        for batch in rows:
+            steps.append(self.learner.step(batch, None if skip is None else skip[start : start + batch.n]))
+            start += batch.n
+        stepped = _joined_steps(steps)
+        label, weight = _one([batch.label for batch in rows]), _one([batch.weight for batch in rows])
+        if self.progressive.observe(stepped.margin, label, weight, stepped.refused, first):
             self.progressive.note_non_zeros(len(self.learner.weights().slot))
         if not stepped.refused.any():
             return {}
@@ -239,14 +259,37 @@ def _counted(record: Record, batch: Batch) -> Batch:
     return batch
 
 
-def _joined(run: Sequence[Record], batches: Sequence[Batch | None]) -> Batch:
-    """The rows of several records, one behind the other. Raises `Corrupt`."""
+def _joined(run: Sequence[Record], batches: Sequence[Batch | None]) -> list[Batch]:
+    """The rows of several records, one behind the other, in batches of up to ROWS_TOGETHER or of one record. Raises `Corrupt`."""
     known = [batch for batch in batches if batch is not None]
     if len(known) < len(run):  # all or none are known, but for a moment after a start
         known = decode_batches([record.payload for record in run])
     if len(known) < len(run):
         run = [replace(run[0], count=sum(record.count for record in run))]
-    return join_batches([_counted(record, batch) for record, batch in zip(run, known, strict=True)])
+    together: list[list[Batch]] = []
+    room = 0
+    for record, batch in zip(run, known, strict=True):
+        if batch.n > room:
+            together.append([])
+            room = ROWS_TOGETHER
+        together[-1].append(_counted(record, batch))
+        room -= batch.n
+    return [some[0] if len(some) == 1 else join_batches(some) for some in together]
+
+
+def _joined_steps(steps: Sequence[Stepped]) -> Stepped:
+    if len(steps) == 1:
+        return steps[0]
+    no_room = [step.no_room for step in steps if step.no_room is not None]  # all of them or none
+    return Stepped(
+        np.concatenate([step.margin for step in steps]),
+        np.concatenate([step.refused for step in steps]),
+        np.concatenate(no_room) if no_room else None,
+    )
+
+
+def _one(arrays: Sequence[F64]) -> F64:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _skip_mask(first: int, count: int, skips: frozenset[int]) -> BOOL | None:

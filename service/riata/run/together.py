@@ -2,6 +2,9 @@
 
 A learner's state does not depend on how events are cut into batches, nor does anything else that `ModelState` holds. So records
 that follow one another are joined as it suits whoever has them, and no bit changes.
+
+Large records are not joined, for that would copy them; but what Python does once for all of a turn holds the interpreter's lock,
+and predictions wait for it. So the writer takes up more of them in one turn as long as it stays short (`Turn`).
 """
 
 from __future__ import annotations
@@ -12,6 +15,22 @@ from typing import Final
 from riata.store.store import Record
 
 ROWS_TOGETHER: Final = 1024  # learnt in about a millisecond; more make a row no cheaper
+TURN_ROWS_MAX: Final = 8 * ROWS_TOGETHER  # by then what is done once for all of a turn does not count any more
+TURN_MS: Final = 5  # of a turn; what is served is at least some tens of milliseconds behind
+
+
+class Turn:
+    """How many rows of one model are learnt in a turn at the most: as many as take TURN_MS, and ROWS_TOGETHER in any case."""
+
+    def __init__(self) -> None:
+        self.rows_max = ROWS_TOGETHER
+
+    def took(self, rows: int, milliseconds: int) -> None:
+        """Note how long a turn with so many rows has taken."""
+        if milliseconds > TURN_MS:
+            self.rows_max = max(ROWS_TOGETHER, self.rows_max // 2)
+        elif rows > self.rows_max // 2 and 2 * milliseconds <= TURN_MS:
+            self.rows_max = min(TURN_ROWS_MAX, 2 * self.rows_max)
 
 
 def runs(records: Iterable[Record], stops: Container[int] = frozenset()) -> Iterator[list[Record]]:

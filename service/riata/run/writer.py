@@ -23,6 +23,7 @@ from riata.run.priority import Shifts
 from riata.run.published import Published
 from riata.run.publishing import Curvature, generation_info, publish, schedule_of
 from riata.run.sharing.lead import Belief
+from riata.run.together import Turn
 from riata.store.store import Verdict
 
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
@@ -38,6 +39,7 @@ class _Cell:
     version: int = 0
     belief: Belief | None = None  # replaced after every record: another thread reads it
     curvature: Curvature = field(default_factory=Curvature)
+    turn: Turn = field(default_factory=Turn)
     waiting: list[Future[Saved]] = field(default_factory=list)  # who waits for the next checkpoint
     being_saved: list[Future[Saved]] = field(default_factory=list)  # who waits for the one under way
 
@@ -148,7 +150,8 @@ class Writer:
 
     def _take(self, item: Item) -> None:
         if isinstance(item, Logged):
-            run = self._inbox.run_of(item)
+            cell = self._cells.get(item.record.model)
+            run = self._inbox.run_of(item) if cell is None else self._inbox.run_of(item, cell.turn.rows_max)
             self._learn(run)
             self.taken_bytes += sum(len(logged.record.payload) for logged in run)
         elif isinstance(item, Adopt):
@@ -177,7 +180,9 @@ class Writer:
             return  # dropped while its last events waited here
         records = [item.record for item in run]
         cell.core.logged_all(records)
+        begun_ms = self._clock.monotonic_ms()
         refused = cell.state.apply_all(records, [item.batch for item in run])
+        cell.turn.took(records[-1].last - records[0].first + 1, self._clock.monotonic_ms() - begun_ms)
         cell.core.advanced(records[-1])
         cell.belief = Belief(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
         if records[0].kind in ("config", "restore"):
