@@ -167,7 +167,7 @@ class Stand:
 
     def _take(self, batch: Batch) -> None:
         """Learn without a record: the event that the state stands at stays the one in the log, so that it can be saved."""
-        self.state._learn(self._seq, batch, frozenset())
+        self.state._learn(self._seq, [batch], frozenset())
         self._seq += batch.n
 
     @staticmethod
