@@ -11,6 +11,13 @@ distance to that limit is learning at all, and what is this learner, is told by 
 by feature. The margin is summed in order, there is one exponential a row, and every weight is moved by its value: no penalty, no
 rate of its own for a feature, no lists, no importance, no check of what is finite.
 
+And there is a second limit, which has nothing to do with memory: in a row each number waits for another. The margin is a sum in
+the order of the features, since a prediction has to give the same bits; the slope waits for the margin, the step of each feature
+for the slope, the sum of the steps for all of them, the way that the row goes for that sum (an equation that takes two to four
+rounds of an exponential and a division), and the next row for where the weights have gone. Two sides do nothing else, over values
+that lie in the first cache: with the constant rate a sum and a slope, with the adaptive one two sums, a slope and the equation.
+Lanes do not help there. Nobody learns these rows faster and has the same bits.
+
 Rows: 75 draws a row from 100,000 names by Zipf's law, values of two decimals, labels from a sparse linear model with noise; and,
 the worst case, 75 features a row that fall evenly on all slots.
 """
@@ -37,6 +44,7 @@ from riata.base.arrays import F64, I64, U32
 from riata.learn.pages import zero_table
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.maths.borrow import borrow
+from riata.maths.losses import LOGISTIC, invariant_travel, slope
 from riata.maths.prefetch import AHEAD, prefetch
 from riata.wire.batch import Batch, slice_rows
 from tests.bench import contest
@@ -267,6 +275,35 @@ def descend(line: F64, batch: tuple[I64, U32, F64, F64], shift: int) -> int:
     return features
 
 
+@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+def wait(value: F64, ends: I64, label: F64, adaptive: bool) -> tuple[int, float]:
+    """What waits for one another in every row, and nothing else, each row beginning with what the one before it ended with; the
+    values are those of the first row over and over. Returns the features."""
+    value, ends, label = borrow(value), borrow(ends), borrow(label)
+    features, moved = 0, 0.0
+    for i in range(len(label)):
+        k = ends[i + 1] - ends[i]
+        margin = 0.0 * moved
+        for j in range(k):
+            margin += 0.02 * value[j]
+        moved = slope(LOGISTIC, margin, label[i])
+        if adaptive:
+            length = 0.0 * moved
+            for j in range(k):
+                length += 0.1 * value[j]
+            moved = invariant_travel(LOGISTIC, margin, label[i], length)
+        features += k
+    return features, moved
+
+
+def run_wait(batch: Batch, adaptive: bool) -> Measure:
+    """What waits for one another in the rows of a batch."""
+    value = np.resize(batch.value[: batch.indptr[1]], int(np.diff(batch.indptr).max()))
+    done: list[int] = []
+    measure = timed(lambda: done.append(wait(value, batch.indptr, batch.label, adaptive)[0]), batch.nnz)
+    return Measure(measure.seconds, measure.cpu_s, batch.nnz, {"features": float(done[0])})
+
+
 def run_plain(line: F64, batch: Batch, bits: int) -> Measure:
     """One more pass of the plain step over weights that know the rows."""
     done: list[int] = []
@@ -304,6 +341,10 @@ def against_memory(rows: Rows, bits: int, repeats: int) -> Found:
         line = zero_table(2**bits, width)
         touch(line, batch.hash, 32 - bits)
         sides.append(Side(limit_name(width), partial(run_limit, line, batch, bits)))
+
+    for rate, adaptive in (("constant", False), ("adaptive", True)):
+        wait(batch.value, batch.indptr[:2], batch.label[:1], adaptive)  # compiled
+        sides.append(Side(f"limit, what waits, {rate}", partial(run_wait, batch, adaptive)))
 
     weights = zero_table(2**bits, 2)
     for _ in range(3):

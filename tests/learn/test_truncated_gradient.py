@@ -14,6 +14,7 @@ from riata.learn.learner import Learner
 from riata.learn.registry import build_learner, warm_up
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.maths import losses, slots, truncated_row
+from riata.maths.row_lines import SPREAD_MAX
 from riata.maths.truncated_step import learn_rows as learn_kernel
 from tests.learn.contract import Build, LearnerContract, same, served
 from tests.learn.streams import cut, sparse_events, to_batch
@@ -120,6 +121,22 @@ def test_rows_long_enough_for_vector_instructions_take_the_same_steps(config: Tr
         # Rounding of 300 terms in each of 120 rows, relative to the largest margin so far.
         assert margin == pytest.approx(margins[i], rel=1e-11, abs=1e-12 * max(abs(m) for m in margins))
     assert lazy.weights().slot.tolist() == list(collect(eager.beta))
+
+
+@pytest.mark.parametrize("config", [_config(**rate) for rate in RATES[:1] + RATES[2:5:2]], ids=_name)
+def test_rows_of_any_length_and_rows_left_out_take_the_same_steps_one_by_one(config: TruncatedGradientConfig) -> None:
+    # Rows are laid out one ahead, and short ones ask for memory elsewhere than long ones.
+    batch = to_batch(sparse_events(60, seed=9, features=600, spread=1.0, longest=250))
+    skip = np.arange(batch.n) % 5 == 2
+    lengths = np.diff(batch.indptr)
+    assert lengths.min() < 16
+    assert lengths.max() > 2 * SPREAD_MAX
+    together, alone = TruncatedGradient(config, 16), TruncatedGradient(config, 16)
+    told = together.step(batch, skip)
+    one_by_one = [alone.step(cut(batch, i, i + 1), skip[i : i + 1]) for i in range(batch.n)]
+    assert told.margin.tolist() == [float(one.margin[0]) for one in one_by_one]
+    assert told.refused.tolist() == skip.tolist()
+    assert same(together.freeze(), alone.freeze())
 
 
 def _compiled(kernel: Any) -> int:

@@ -52,9 +52,9 @@ class FtrlProximal:
         """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
         rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
-        if batch.nnz > len(self._room.start):  # no row is longer than all of them
+        if batch.nnz > self._room.columns.shape[1]:  # no row is longer than all of them
             longest = int(np.diff(batch.indptr).max(initial=0))
-            if longest > len(self._room.start):
+            if longest > self._room.columns.shape[1]:
                 self._room = room_for(2 * longest, _COLUMNS)
         self._make_room(batch.hash)
         margin = np.empty(batch.n)

@@ -27,7 +27,7 @@ from riata.wire.batch import Batch
 __all__ = ["TruncatedGradient", "TruncatedGradientConfig"]
 
 _FEATURES_USUAL: Final = 128  # room for rows of so many from the start
-_COLUMNS: Final = len(Scratch._fields) - 1
+_COLUMNS: Final = len(Scratch._fields)  # but for the starts, and with the values of the row that comes next
 _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity", "hinge": "hinge"}
 
 
@@ -43,7 +43,7 @@ class TruncatedGradient:
         self.config = config
         self.bits = bits
         self._settings = kernel_settings(config, bits)
-        self._room = room_for(_FEATURES_USUAL, _COLUMNS)
+        self._room = room_for(_FEATURES_USUAL, _COLUMNS, 2)
         self._start_empty()
 
     @property
@@ -55,10 +55,10 @@ class TruncatedGradient:
         """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
         rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
-        if batch.nnz > len(self._room.start):  # no row is longer than all of them
+        if batch.nnz > self._room.columns.shape[1]:  # no row is longer than all of them
             longest = int(np.diff(batch.indptr).max(initial=0))
-            if longest > len(self._room.start):
-                self._room = room_for(2 * longest, _COLUMNS)
+            if longest > self._room.columns.shape[1]:
+                self._room = room_for(2 * longest, _COLUMNS, 2)
         self._make_room(batch.hash)
         margin = np.empty(batch.n)
         refused = np.empty(batch.n, np.bool_)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import numpy as np
 
@@ -29,14 +28,12 @@ from riata.maths.ftrl_row import (
     z_after,
 )
 from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.lanes import WIDTH, flags, root, store
-from riata.maths.lines import copy_eight, read_two, starts_of
+from riata.maths.lanes import WIDTH, flags, root
+from riata.maths.lines import read_two, starts_of
 from riata.maths.losses import LOGISTIC, slope
 from riata.maths.prefetch import AHEAD, prefetch
-from riata.maths.row_lines import Room, ask_first
+from riata.maths.row_lines import Room, ask_first, keep_some
 from riata.maths.rows import ROWS_AHEAD, Rows, ask_row
-
-ALL: Final = (1 << WIDTH) - 1  # every flag is up
 
 
 @inline_kernel
@@ -100,7 +97,7 @@ def learn_rows(table: FtrlTable, settings: Settings, rows: Rows, room: Room, mar
     table = FtrlTable(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
     c = borrow(room.columns)
-    scratch = Scratch(borrow(room.start), c[0], c[1], c[2], c[3], c[4])
+    scratch = Scratch(borrow(room.start)[0], c[0], c[1], c[2], c[3], c[4])
     ask_first(table.line, rows, settings.shift)
     for i in range(len(rows.indptr) - 1):
         ask_row(rows, i + ROWS_AHEAD)
@@ -126,7 +123,7 @@ def collect(line: F64, settings: Settings, listed: U32, slot: U32, beta: F64) ->
     """
     kept = 0
     whole = max(len(listed) - 1, 0) // WIDTH * WIDTH  # each of these has one behind it
-    start, now = np.empty(WIDTH, np.uint32), np.empty(WIDTH)
+    start = np.empty(WIDTH, np.uint32)
     for p in range(0, whole, WIDTH):
         if p + AHEAD + WIDTH <= len(listed):
             for lane in range(WIDTH):
@@ -135,17 +132,7 @@ def collect(line: F64, settings: Settings, listed: U32, slot: U32, beta: F64) ->
         z, squares = read_two(line, start, 0)
         weights = weights_of(z, root(squares), settings)
         new &= flags(weights != 0.0)
-        if new == ALL:
-            copy_eight(listed, p, slot, kept)
-            store(beta, kept, weights)
-            kept += WIDTH
-        else:
-            store(now, 0, weights)
-            # No machine can guess which weights are zero: each is written down, and the next one may go over it.
-            for lane in range(WIDTH):
-                slot[kept] = listed[p + lane]
-                beta[kept] = now[lane]
-                kept += new >> lane & 1
+        kept = keep_some(listed, p, weights, new, slot, beta, kept)
     for p in range(whole, len(listed)):
         at = listed[p]
         slot[kept] = at

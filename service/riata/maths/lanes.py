@@ -21,6 +21,7 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 from riata.base.arrays import BOOL, F64
 
 WIDTH: Final = 8
+ALL: Final = (1 << WIDTH) - 1  # every flag is up
 PLAIN: Final = bool(numba.config.DISABLE_JIT)
 
 ir: Final = cgutils.ir

@@ -43,16 +43,16 @@ def _start(context: Any, builder: Any, kind: Any, array: Any) -> Any:
     return context.make_array(kind)(context, builder, array).data
 
 
-def _eight(builder: Any, first: Any) -> list[Any]:
-    """The eight whole numbers from a pointer on, one by one."""
-    return [builder.zext(builder.load(builder.gep(first, [INDEX(lane)])), _LONG) for lane in range(WIDTH)]
+def _several(builder: Any, first: Any, count: int) -> list[Any]:
+    """So many whole numbers from a pointer on, one by one."""
+    return [builder.zext(builder.load(builder.gep(first, [INDEX(lane)])), _LONG) for lane in range(count)]
 
 
 def _places(context: Any, builder: Any, kinds: Any, arguments: Any) -> list[Any]:
     """Where the eight lines are that start[at:at + 8] says."""
     line, start, at = arguments[:3]
     table = _start(context, builder, kinds[0], line)
-    return [builder.gep(table, [number]) for number in _eight(builder, address(context, builder, kinds[1], start, at))]
+    return [builder.gep(table, [number]) for number in _several(builder, address(context, builder, kinds[1], start, at), WIDTH)]
 
 
 def _turn(builder: Any, two: Any, lanes: Any) -> Any:
@@ -126,20 +126,23 @@ def _plain_ask(_line: F64, _hash: U32, _at: int, _shift: int) -> None:
     """Interpreted code does without."""
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _emit_ask(_typing: Any, line: Any, hashes: Any, _at: Any, _shift: Any) -> Any:
-    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        table, data, at, shift = arguments
-        start = _start(context, builder, line, table)
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, INDEX, INDEX, INDEX])
-        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        for number in _eight(builder, address(context, builder, hashes, data, at)):
-            place = builder.bitcast(builder.gep(start, [builder.lshr(number, shift)]), byte)
-            builder.call(prefetch, [place, INDEX(1), INDEX(3), INDEX(1)])  # to be written, to be kept, data
-        return context.get_dummy_value()
+def _make_ask(count: int) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def emit_ask(_typing: Any, line: Any, hashes: Any, _at: Any, _shift: Any) -> Any:
+        def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            table, data, at, shift = arguments
+            start = _start(context, builder, line, table)
+            byte = ir.IntType(8).as_pointer()
+            kind = ir.FunctionType(ir.VoidType(), [byte, INDEX, INDEX, INDEX])
+            prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            for number in _several(builder, address(context, builder, hashes, data, at), count):
+                place = builder.bitcast(builder.gep(start, [builder.lshr(number, shift)]), byte)
+                builder.call(prefetch, [place, INDEX(1), INDEX(3), INDEX(1)])  # to be written, to be kept, data
+            return context.get_dummy_value()
 
-    return types.void(line, hashes, types.intp, types.intp), build
+        return types.void(line, hashes, types.intp, types.intp), build
+
+    return _plain_ask if PLAIN else emit_ask
 
 
 def _plain_copy_starts(hashes: U32, at: int, where: tuple[int, int, int, int], start: U32, to: int) -> bool:
@@ -228,7 +231,8 @@ read_four = _plain_read if PLAIN else _emit_read_four
 write_two = _plain_write if PLAIN else _emit_write_two
 write_four = _plain_write if PLAIN else _emit_write_four
 # ask(line, hash, at, shift): start to fetch the lines of hash[at:at + 8], in one of which number hash >> shift is. It is a hint.
-ask = _plain_ask if PLAIN else _emit_ask
+# ask_half: the lines of hash[at:at + 4].
+ask, ask_half = _make_ask(WIDTH), _make_ask(WIDTH // 2)
 # copy_starts(hash, at, (left, shift, width, nowhere), start, to): hash >> shift, rounded down to whole lines of `width` numbers,
 # of hash[at:at + 8]; `nowhere` for all but the first `left`; says whether two of these and the one behind them are the same.
 # hash[at:at + 9] must be there; nothing checks that.

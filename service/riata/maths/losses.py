@@ -24,12 +24,11 @@ _SPLIT: Final = 1.0  # above this e^(z + d) - e^z loses nothing to cancellation 
 def sigma(margin: float) -> float:
     """1 / (1 + exp(-margin)), without overflow.
 
-    Source    the two-branch form in common use; each branch only ever takes exp of a number <= 0
+    Source    the two-sided form in common use, which only ever takes exp of a number <= 0. There is no branch in it: no machine
+              can guess the sign of a margin, and to have guessed wrong costs as much as the exponential
     """
-    if margin >= 0.0:
-        return 1.0 / (1.0 + math.exp(-margin))
-    e = math.exp(margin)
-    return e / (1.0 + e)
+    e = math.exp(-abs(margin))
+    return (1.0 if margin >= 0.0 else e) / (1.0 + e)
 
 
 @kernel
@@ -48,7 +47,8 @@ def slope(loss: int, margin: float, label: float) -> float:
     """
     if loss == LOGISTIC:
         # sigma(-s margin) keeps its digits where sigma(margin) - label would cancel.
-        return -sigma(-margin) if label > 0.5 else sigma(margin)
+        away = sigma(-margin if label > 0.5 else margin)
+        return -away if label > 0.5 else away
     if loss == SQUARED:
         return 2.0 * (margin - label)
     s = 1.0 if label > 0.5 else -1.0

@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 from riata.base.arrays import F64, I64
 from riata.maths.kernel import inline_kernel
 
-AHEAD: Final = 96  # features; far enough to hide one memory access, near enough to stay in the first caches
+AHEAD: Final = 160  # features; far enough to hide one memory access, near enough to stay in the first caches
 
 _FOR_WRITING: Final = 1
 _KEEP: Final = 3

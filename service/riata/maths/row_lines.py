@@ -6,30 +6,40 @@ those of all slots, which stands for none.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import F64, U32
+from riata.base.arrays import F64, U32, aligned
 from riata.maths.kernel import inline_kernel
-from riata.maths.lanes import WIDTH, load, store
-from riata.maths.lines import ask, copy_starts, first_of
+from riata.maths.lanes import ALL, WIDTH, Lanes, load, store
+from riata.maths.lines import ask, ask_half, copy_eight, copy_starts, first_of
 from riata.maths.prefetch import AHEAD, prefetch
 from riata.maths.rows import Rows
 
+_LINE_BYTES: Final = 64  # of the machine's cache
+_LINE_STARTS: Final = 16
+HALF: Final = WIDTH // 2
+SPREAD_MAX: Final = AHEAD // 2  # features: longer rows ask for everything as they are gathered, else it would come too late
+
 
 class Room(NamedTuple):
-    """Memory for one row in whole eights: where its lines start, and columns. Two arrays, since each that a kernel is given costs
-    a third of a microsecond a call."""
+    """Memory for one row in whole eights: where its lines start, for as many rows as are laid out at once, and columns. Two
+    arrays, since each that a kernel is given costs a third of a microsecond a call. Both begin with a cache line: eight numbers
+    that lie across two take the machine twice as long, and longer yet where they were written a moment ago."""
 
     start: U32
     columns: F64
 
 
-def room_for(features: int, columns: int) -> Room:
-    """Room for a row of so many features."""
-    eights = -(-features // WIDTH)
-    return Room(np.empty(eights * WIDTH, np.uint32), np.empty((columns, eights * WIDTH)))
+def room_for(features: int, columns: int, rows: int = 1) -> Room:
+    """Room for a row of so many features, of which so many are laid out at once."""
+    length = -(-features // _LINE_STARTS) * _LINE_STARTS
+    start, column = np.empty(rows * length + _LINE_STARTS, np.uint32), np.empty(columns * length + WIDTH)
+    return Room(
+        aligned(start, rows * length, _LINE_BYTES).reshape(rows, length),
+        aligned(column, columns * length, _LINE_BYTES).reshape(columns, length),
+    )
 
 
 @inline_kernel
@@ -44,13 +54,35 @@ def ask_first(line: F64, rows: Rows, shift: int) -> None:
 
 @inline_kernel
 def ask_later(line: F64, rows: Rows, p: int, shift: int, width: int) -> None:
-    """Start to fetch what will be wanted some features after p: eight lines and, later still, values.
+    """Start to fetch what will be wanted some features after feature p: eight lines and, later still, values.
 
     Source    this package's measurements
     """
     if p + AHEAD + WIDTH <= len(rows.hash):
         ask(line, rows.hash, p + AHEAD, shift - (width >> 1))
         prefetch(rows.value, p + 2 * AHEAD)  # the machine does not see by itself that rows lie in order
+
+
+@inline_kernel
+def ask_half_later(line: F64, rows: Rows, p: int, shift: int, width: int) -> None:
+    """Start to fetch the four lines that will be wanted some features after feature p.
+
+    Source    this package's measurements
+    """
+    if p + AHEAD + HALF <= len(rows.hash):
+        ask_half(line, rows.hash, p + AHEAD, shift - (width >> 1))
+
+
+@inline_kernel
+def ask_rest(line: F64, rows: Rows, i: int, shift: int, width: int) -> None:
+    """Start to fetch what `ask_half_later` has left out, for a row i that has nothing else to do meanwhile.
+
+    Source    this module
+    """
+    first, end = rows.indptr[i], rows.indptr[i + 1]
+    if end - first <= SPREAD_MAX:
+        for p in range(first + HALF, end + HALF, WIDTH):
+            ask_half_later(line, rows, p, shift, width)
 
 
 @inline_kernel
@@ -92,6 +124,25 @@ def lay_out(rows: Rows, i: int, place: tuple[int, int, int], start: U32, x: F64)
             start[j] = nowhere
             x[j] = 0.0
     return k
+
+
+@inline_kernel
+def keep_some(listed: U32, p: int, weights: Lanes, keep: int, slot: U32, beta: F64, kept: int) -> int:
+    """Write down those of the eight slots listed[p:p + 8] whose flag is up, and their weights, behind the `kept` <= p that are
+    there already; `slot` may be `listed`. Returns how many there are then.
+
+    Source    this module
+    """
+    copy_eight(listed, p, slot, kept)
+    store(beta, kept, weights)
+    if keep == ALL:
+        return kept + WIDTH
+    to = kept
+    for lane in range(WIDTH):  # no machine can guess which stay: each is written, the next one may go over it
+        slot[to] = slot[kept + lane]
+        beta[to] = beta[kept + lane]
+        to += keep >> lane & 1
+    return to
 
 
 @inline_kernel

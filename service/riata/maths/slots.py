@@ -23,13 +23,16 @@ def merge_tail(slot: U32, tail: U32) -> None:
     to = len(slot) - 1
     left = to - len(tail)
     right = len(tail) - 1
+    while left >= 0 and right >= 0:  # no branch says which of the two it is, for no machine could guess
+        old, new = slot[left], tail[right]
+        is_old = old > new
+        slot[to] = old if is_old else new
+        left -= int(is_old)
+        right -= int(not is_old)
+        to -= 1
     while right >= 0:
-        if left >= 0 and slot[left] > tail[right]:
-            slot[to] = slot[left]
-            left -= 1
-        else:
-            slot[to] = tail[right]
-            right -= 1
+        slot[to] = tail[right]
+        right -= 1
         to -= 1
 
 

@@ -14,6 +14,8 @@ import numpy as np
 from riata.base.arrays import F64, U32
 from riata.maths.kernel import inline_kernel
 from riata.maths.lanes import WIDTH, Lanes, add_up, flags, load, root, size, spread, store, where
+from riata.maths.row_lines import HALF, SPREAD_MAX, ask_half_later
+from riata.maths.rows import Rows
 from riata.maths.truncation import SUBGRADIENT, TRUNCATE, after_gap, on_grid, shrink
 
 INFINITE: Final = math.inf
@@ -58,6 +60,15 @@ class Scratch(NamedTuple):
     squares: F64
     scale: F64
     step: F64
+
+
+@inline_kernel
+def width_of(settings: Settings) -> int:
+    """Numbers in a line of the table, a power of two, so that no line lies across two cache lines.
+
+    Source    module `truncated_row`
+    """
+    return 2 if settings.adaptive is None else 4
 
 
 @inline_kernel
@@ -167,12 +178,13 @@ def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratc
 
 
 @inline_kernel
-def add_squares(settings: Settings, heat: float, k: int, scratch: Scratch) -> tuple[float, float]:
+def add_squares(settings: Settings, line: F64, rows: Rows, i: int, heat: float, k: int, scratch: Scratch) -> tuple[float, float]:
     """Add the row to the k sums of squared gradients, and work out the steps, before the common factor of the row.
 
     Parameters
     ----------
     settings : Settings    the configuration, adaptive
+    line, rows, i          the table and the row, to ask for what is wanted some features later
     heat : float           importance times the square of the loss's slope
     k : int                number of gathered slots
     scratch : Scratch      squares and step are overwritten; scale, unless normalised: with the rate, for the next touch
@@ -185,6 +197,8 @@ def add_squares(settings: Settings, heat: float, k: int, scratch: Scratch) -> tu
     length = 0.0
     bound = spread(0.0)
     for j in range(0, k, WIDTH):
+        if k <= SPREAD_MAX:
+            ask_half_later(line, rows, rows.indptr[i] + j + HALF, settings.shift, width_of(settings))
         x = load(s.x, j)
         scale = load(s.scale, j) if settings.normalised is not None else spread(1.0)
         squares = load(s.squares, j) + heat * x * x

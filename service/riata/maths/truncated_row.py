@@ -17,12 +17,14 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from riata.base.arrays import F64, I64, U32
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.lanes import WIDTH, Lanes, add_up, flags, load, size, spread, store, where
-from riata.maths.lines import read_four, read_two, write_four, write_two
+from riata.maths.lines import read_four, read_two, starts_of, write_four, write_two
 from riata.maths.prefetch import AHEAD, prefetch
-from riata.maths.row_lines import ask_later, lay_out, write_down
+from riata.maths.row_lines import HALF, SPREAD_MAX, ask_half_later, keep_some, lay_out, write_down
 from riata.maths.rows import Rows, add_products
 from riata.maths.truncated_rate import (
     Scratch,
@@ -33,6 +35,7 @@ from riata.maths.truncated_rate import (
     weight_now,
     weights_now,
     weights_one_by_one,
+    width_of,
 )
 from riata.maths.truncation import SUBGRADIENT, on_grid
 
@@ -68,43 +71,73 @@ class Table(NamedTuple):
     scalars: F64
 
 
-@inline_kernel
-def width_of(settings: Settings) -> int:
-    """Numbers in a line of the table, a power of two, so that no line lies across two cache lines.
+Gathered = tuple[bool, float, float, float]  # what `gather_row` returns
 
-    Source    this module
+
+@inline_kernel
+def clock_of(table: Table) -> float:
+    """What the clock of truncation shows.
+
+    Source    Neumaier 1974
     """
-    return 2 if settings.adaptive is None else 4
+    return float(table.scalars[CLOCK] + table.scalars[CLOCK_LOST])
 
 
 @inline_kernel
-def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> tuple[int, bool, float, float, float]:
-    """Look up row i: its slots, values and weights as they are now; let the scales grow to its values.
+def lay_out_row(table: Table, settings: Settings, rows: Rows, i: int, start: U32, x: F64) -> int:
+    """Write down where the lines of row i start and its values, if there is such a row; returns the number of slots.
+
+    Source    lay_out
+    """
+    if i + 1 >= len(rows.indptr):
+        return 0
+    width = width_of(settings)
+    return lay_out(rows, i, (settings.shift, width, (len(table.line) - 1) * width), start, x)
+
+
+@inline_kernel
+def ask_as_gathered(table: Table, settings: Settings, rows: Rows, place: tuple[int, int]) -> None:
+    """Start to fetch what is wanted some features after feature p of a row of k slots: p, k.
+
+    Of a short row half; `add_squares`, or `write_row` where the rate is not adaptive, asks for the other half. The machine has so
+    many requests for memory under way and stands still at the next one, so they are better spread over all that it does.
+
+    Source    this package's measurements
+    """
+    p, k = place
+    ask_half_later(table.line, rows, p, settings.shift, width_of(settings))
+    if k > SPREAD_MAX:
+        ask_half_later(table.line, rows, p + HALF, settings.shift, width_of(settings))
+    prefetch(rows.value, p + 2 * AHEAD)  # the machine does not see by itself that rows lie in order
+
+
+@inline_kernel
+def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, int], scratch: Scratch) -> Gathered:
+    """Look up the weights of a row as they are now; let the scales grow to its values.
 
     Parameters
     ----------
     table : Table          read only
     settings : Settings    the configuration
     rows : Rows            read only
-    i : int                which row
-    scratch : Scratch      overwritten; step only where the rate is not adaptive
+    place                  i, k: which row, and on how many slots it falls, which `scratch` says with their values
+    scratch : Scratch      overwritten, but for start and, unless normalised, x; step only where the rate is not adaptive
 
-    Returns                number of slots; whether one of them may have to be listed; the margin: intercept, then each product in
-                           the order of the hashes; sum of x^2, of (x / scale)^2 where normalised; without the adaptive rate, a
-                           bound on every number made
+    Returns                whether one of the slots may have to be listed; the margin: intercept, then each product in the order
+                           of the hashes; sum of x^2, of (x / scale)^2 where normalised; without the adaptive rate, a bound on
+                           every number made
     Cost                   one random read for each feature, asked for some rows ahead
     Source                 this module
     """
     s = scratch
-    clock = table.scalars[CLOCK] + table.scalars[CLOCK_LOST]
+    clock = clock_of(table)
     margin = table.scalars[INTERCEPT]
     length = 0.0
     bound = spread(0.0)
     fresh = spread(0.0)
-    width = width_of(settings)
-    k = lay_out(rows, i, (settings.shift, width, (len(table.line) - 1) * width), s.start, s.x)
+    i, k = place
     for j in range(0, k, WIDTH):
-        ask_later(table.line, rows, rows.indptr[i] + j, settings.shift, width)
+        ask_as_gathered(table, settings, rows, (rows.indptr[i] + j, k))
         x = load(s.x, j)
         scale = spread(1.0)
         unit = scale
@@ -134,8 +167,8 @@ def gather_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Sc
             store(s.step, j, x)
             bound = bound + (size(beta) + size(x))
     if k < rows.indptr[i + 1] - rows.indptr[i]:
-        margin = add_products(rows, i, settings.shift, width, k, s.start, s.x, s.plain, table.scalars[INTERCEPT])
-    return k, flags(fresh > 0.0) != 0, margin, length, add_up(0.0, bound)
+        margin = add_products(rows, i, settings.shift, width_of(settings), k, s.start, s.x, s.plain, table.scalars[INTERCEPT])
+    return flags(fresh > 0.0) != 0, margin, length, add_up(0.0, bound)
 
 
 @inline_kernel
@@ -177,16 +210,19 @@ def list_new(table: Table, settings: Settings, j: int, beta: Lanes, scratch: Scr
 
 
 @inline_kernel
-def write_row(table: Table, settings: Settings, move: float, k: int, fresh: bool, scratch: Scratch) -> None:
+def write_row(
+    table: Table, settings: Settings, rows: Rows, i: int, move: float, met: tuple[float, int, bool], scratch: Scratch
+) -> None:
     """Write the k gathered features back, each moved by move * step, and list those that are new or have come alive.
 
     Parameters
     ----------
     table : Table          overwritten
     settings : Settings    the configuration
+    rows, i                which row
     move : float           the common factor of the row
-    k : int                number of gathered slots
-    fresh : bool           whether one of them may have to be listed; hardly ever once the features have been met
+    met                    clock, k, fresh: the clock when the row came; how many slots were gathered;
+                           whether one of them may have to be listed; hardly ever once the features have been met
     scratch : Scratch      plain is overwritten
 
     Returns                nothing
@@ -194,9 +230,11 @@ def write_row(table: Table, settings: Settings, move: float, k: int, fresh: bool
     Source                 Langford, Li & Zhang 2009, equations 5 and 6
     """
     s = scratch
-    clock = table.scalars[CLOCK] + table.scalars[CLOCK_LOST]
+    clock, k, fresh = met
     tau = spread(clock + 1.0 if settings.rule == SUBGRADIENT else clock)
     for j in range(0, k, WIDTH):
+        if settings.adaptive is None and k <= SPREAD_MAX:
+            ask_half_later(table.line, rows, rows.indptr[i] + j + HALF, settings.shift, width_of(settings))
         beta = load(s.beta, j) + move * load(s.step, j)
         if settings.odd is not None:
             beta = settle(beta, j, settings, scratch)
@@ -207,6 +245,24 @@ def write_row(table: Table, settings: Settings, move: float, k: int, fresh: bool
             write_four(table.line, s.start, j, (beta, tau, load(s.squares, j), load(s.scale, j)))
         else:
             write_two(table.line, s.start, j, (beta, tau))
+
+
+@inline_kernel
+def weights_at(table: Table, settings: Settings, clock: float, start: U32) -> tuple[Lanes, Lanes]:
+    """The weights of eight lines as they were written, and as they are at a moment, under the rule of everyday use.
+
+    Source    weights_now
+    """
+    scale = spread(1.0)
+    unit = scale
+    if settings.adaptive is not None:
+        beta, tau, squares, unit = read_four(table.line, start, 0)
+        if settings.normalised is not None:
+            scale = unit
+            unit = inverse_roots(squares, scale, settings.accumulator)
+    else:
+        beta, tau = read_two(table.line, start, 0)
+    return beta, weights_now(beta, clock - tau, unit, scale, settings)
 
 
 @kernel
@@ -225,22 +281,34 @@ def collect(table: Table, settings: Settings, clock: float, forget: bool, listed
     beta : f64[m]          overwritten with their weights
 
     Returns                how many were kept
-    Cost                   O(m)
+    Cost                   O(m), eight at once under the rule of everyday use
     Source                 weight_now
     """
     kept = 0
-    last = len(listed) - 1
-    for p in range(len(listed)):
-        prefetch(table.line, int(listed[min(p + AHEAD, last)]))
+    width = width_of(settings)
+    whole = max(len(listed) - 1, 0) // WIDTH * WIDTH if settings.odd is None else 0  # each of these has one behind it
+    start, left = np.empty(WIDTH, np.uint32), np.empty(WIDTH)
+    for p in range(0, whole, WIDTH):
+        if p + AHEAD + WIDTH <= len(listed):
+            for lane in range(WIDTH):
+                prefetch(table.line, int(listed[p + AHEAD + lane]))
+        new = starts_of(listed, p, width, start, 0)
+        written, weights = weights_at(table, settings, clock, start)
+        dead = flags(weights == 0.0)
+        if forget and dead:
+            store(left, 0, where(weights == 0.0, 0.0, written))
+            for lane in range(WIDTH):
+                table.line[start[lane] // np.uint32(width), BETA] = left[lane]
+        kept = keep_some(listed, p, weights, new & ~dead, slot, beta, kept)
+    for p in range(whole, len(listed)):
         at = listed[p]
         squares = table.line[at, SQUARES] if settings.adaptive is not None else 0.0
         scale = table.line[at, SCALE] if settings.normalised is not None else 1.0
-        now = weight_now(table.line[at, BETA], clock - table.line[at, TAU], squares, scale, settings)
-        # No machine can guess which weights have died: each is written down, and the next one may go over it.
-        again = p < last and listed[p + 1] == at
+        one = weight_now(table.line[at, BETA], clock - table.line[at, TAU], squares, scale, settings)
+        again = p + 1 < len(listed) and listed[p + 1] == at
         slot[kept] = at
-        beta[kept] = now
-        kept += int(now != 0.0) & int(not again)
-        if forget and now == 0.0:
+        beta[kept] = one
+        kept += int(one != 0.0) & int(not again)
+        if forget and one == 0.0:
             table.line[at, BETA] = 0.0
     return kept

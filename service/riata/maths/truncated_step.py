@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from riata.base.arrays import BOOL, F64
+from riata.base.arrays import BOOL, F64, U32
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.losses import invariant_travel, slope
-from riata.maths.row_lines import Room, ask_first
+from riata.maths.row_lines import Room, ask_first, ask_rest
 from riata.maths.rows import ROWS_AHEAD, Rows, ask_row
-from riata.maths.truncated_rate import Scratch, Settings, add_squares, inverse_root
+from riata.maths.truncated_rate import Scratch, Settings, add_squares, inverse_root, width_of
 from riata.maths.truncated_row import (
     CLOCK,
     CLOCK_LOST,
@@ -20,7 +20,9 @@ from riata.maths.truncated_row import (
     LEARNT,
     NORM,
     Table,
+    clock_of,
     gather_row,
+    lay_out_row,
     write_row,
 )
 from riata.maths.truncation import ROUND, SUBGRADIENT, on_grid
@@ -101,54 +103,93 @@ def tick(table: Table, settings: Settings) -> None:
 
 
 @inline_kernel
-def learn_row(table: Table, settings: Settings, rows: Rows, i: int, scratch: Scratch) -> tuple[float, bool]:
-    """Predict row i, then learn it.
+def step_row(
+    table: Table, settings: Settings, gradient: float, event: tuple[float, float, float], sums: tuple[float, float, float]
+) -> tuple[float, bool]:
+    """Work out how far a row moves, and write down what it changes beside its slots.
+
+    Parameters
+    ----------
+    table : Table          scalars are overwritten, unless the row is refused
+    settings : Settings    the configuration
+    gradient : float       slope of the loss, not 0
+    event                  margin before learning, label, importance
+    sums                   of rate * x^2; of (x / scale)^2, where normalised; a bound on every number made
+
+    Returns                the common factor of the steps, and whether the row is learnt
+    Cost                   what `invariant_travel` costs
+    Source                 Langford, Li & Zhang 2009, algorithm 1; Karampatziakis & Langford 2011 for the importance
+    """
+    margin, label, importance = event
+    length, scaled, bound = sums
+    heat = importance * gradient * gradient
+    norm = table.scalars[NORM] + importance * (scaled if settings.normalised is not None else 0.0)
+    total = table.scalars[IMPORTANCE] + importance
+    eta = eta_at(table.counts[LEARNT], settings) * importance
+    common = math.sqrt(total / norm) if settings.normalised is not None and norm > 0.0 else 1.0
+    squares = table.scalars[INTERCEPT_SQUARES] + heat
+    # The intercept is always on: the common factor, which shares a step out among the features of a row, is not for it.
+    own = intercept_rate(squares, settings)
+    length = common * length + own
+    move = -eta * gradient
+    if settings.invariant and length > 0.0:
+        move = invariant_travel(settings.loss, margin, label, eta * length) / length
+    intercept = table.scalars[INTERCEPT] + move * own
+    # Every new number is at most bound * (1 + |move|) in size, so one test stands for all of them.
+    learnt = math.isfinite(bound * (1.0 + abs(common * move)) + abs(intercept) + squares + norm + length)
+    if learnt:
+        if settings.intercept:
+            table.scalars[INTERCEPT] = on_grid(intercept) if settings.grid else intercept
+            table.scalars[INTERCEPT_SQUARES] = squares
+        table.scalars[NORM] = norm
+        table.scalars[IMPORTANCE] = total
+    return common * move, learnt
+
+
+@inline_kernel
+def learn_row(
+    table: Table, settings: Settings, rows: Rows, place: tuple[int, int], scratch: Scratch, then: tuple[U32, F64]
+) -> tuple[float, bool, int]:
+    """Predict a row, then learn it, and lay out the one that comes next.
+
+    Each number of a row waits for the one before it: the margin for its last product, the slope for the margin, the steps for the
+    slope, their sum for the last of them, the way to go for the sum. Meanwhile the machine does what waits for none of these, as
+    far ahead as a few hundred instructions: so the next row is laid out here, behind the slope.
 
     Parameters
     ----------
     table : Table          overwritten, unless the row is refused
     settings : Settings    the configuration
     rows : Rows            read only
-    i : int                which row
-    scratch : Scratch      overwritten
+    place                  i, k: which row, and on how many slots it falls
+    scratch : Scratch      start and x as `lay_out_row` has left them; overwritten
+    then                   overwritten: start and x of row i + 1
 
-    Returns                margin before learning, and whether the row was learnt
+    Returns                margin before learning, whether the row was learnt, and k of row i + 1
     Cost                   O(features of the row)
-    Source                 Langford, Li & Zhang 2009, algorithm 1; Karampatziakis & Langford 2011 for the importance
+    Source                 step_row
     """
-    k, fresh, margin, length, bound = gather_row(table, settings, rows, i, scratch)
+    i, k = place
+    fresh, margin, length, bound = gather_row(table, settings, rows, place, scratch)
     label = rows.label[i]
     importance = rows.weight[i]
     learnt = not rows.skip[i] and math.isfinite(margin) and math.isfinite(label)
     gradient = slope(settings.loss, margin, label) if learnt else 0.0
+    next_k = lay_out_row(table, settings, rows, i + 1, then[0], then[1])
+    scaled = length
+    if gradient == 0.0:
+        ask_rest(table.line, rows, i, settings.shift, width_of(settings))
+    elif settings.adaptive is not None:
+        length, bound = add_squares(settings, table.line, rows, i, importance * gradient * gradient, k, scratch)
+    move = 0.0
+    clock = clock_of(table)
     if gradient != 0.0:  # beyond the hinge there is nothing to learn, but the row counts
-        heat = importance * gradient * gradient
-        norm = table.scalars[NORM] + importance * (length if settings.normalised is not None else 0.0)
-        if settings.adaptive is not None:
-            length, bound = add_squares(settings, heat, k, scratch)
-        total = table.scalars[IMPORTANCE] + importance
-        eta = eta_at(table.counts[LEARNT], settings) * importance
-        common = math.sqrt(total / norm) if settings.normalised is not None and norm > 0.0 else 1.0
-        squares = table.scalars[INTERCEPT_SQUARES] + heat
-        # The intercept is always on: the common factor, which shares a step out among the features of a row, is not for it.
-        own = intercept_rate(squares, settings)
-        length = common * length + own
-        move = -eta * gradient
-        if settings.invariant and length > 0.0:
-            move = invariant_travel(settings.loss, margin, label, eta * length) / length
-        intercept = table.scalars[INTERCEPT] + move * own
-        # Every new number is at most bound * (1 + |move|) in size, so one test stands for all of them.
-        learnt = math.isfinite(bound * (1.0 + abs(common * move)) + abs(intercept) + squares + norm + length)
-        if learnt:
-            write_row(table, settings, common * move, k, fresh, scratch)
-            if settings.intercept:
-                table.scalars[INTERCEPT] = on_grid(intercept) if settings.grid else intercept
-                table.scalars[INTERCEPT_SQUARES] = squares
-            table.scalars[NORM] = norm
-            table.scalars[IMPORTANCE] = total
+        move, learnt = step_row(table, settings, gradient, (margin, label, importance), (length, scaled, bound))
     if learnt:
         tick(table, settings)
-    return margin, learnt
+        if gradient != 0.0:
+            write_row(table, settings, rows, i, move, (clock, k, fresh), scratch)
+    return margin, learnt, next_k
 
 
 @kernel
@@ -172,10 +213,13 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin:
     t, r = table, rows
     table = Table(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
-    c = borrow(room.columns)
-    scratch = Scratch(borrow(room.start), c[0], c[1], c[2], c[3], c[4], c[5])
+    start, c = borrow(room.start), borrow(room.columns)
+    here, then = (start[0], c[0]), (start[1], c[1])
     ask_first(table.line, rows, settings.shift)
+    k = lay_out_row(table, settings, rows, 0, here[0], here[1])
     for i in range(len(rows.indptr) - 1):
         ask_row(rows, i + ROWS_AHEAD)
-        margin[i], learnt = learn_row(table, settings, rows, i, scratch)
+        scratch = Scratch(here[0], here[1], c[2], c[3], c[4], c[5], c[6])
+        margin[i], learnt, k = learn_row(table, settings, rows, (i, k), scratch, then)
         refused[i] = not learnt
+        here, then = then, here
