@@ -3,7 +3,9 @@
 Peers learn the same rows in the same order from where they start fastest: Vowpal Wabbit from its binary cache, which a pass that
 is not timed has made; scikit-learn from a CSR matrix over as many columns as there are names; river from dictionaries. Runs
 beside Vowpal Wabbit are three passes from nothing. A run of it over one row is taken from each of its runs, in wall and in CPU
-time: that is its start. Settings are matched: the step sizes, the penalty of 1e-6 at every row.
+time: that is its start. Settings are matched: the step sizes, the penalty of 1e-6 at every row. Beside them is what it costs to
+touch the table's memory for the first time, as part of the time a feature: the system clears it, and where the machine is
+virtual its host has to find it first.
 
 The limit is the memory's: a pass over the same rows that adds 1 to one number of the same line of an equally large table, asked
 for as far ahead, each independent of the others. There both sides go over a table that has been touched before. What of the
@@ -25,6 +27,7 @@ the worst case, 75 features a row that fall evenly on all slots.
 from __future__ import annotations
 
 import math
+import mmap
 import sys
 import tempfile
 import time
@@ -41,7 +44,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import SGDClassifier
 
 from riata.base.arrays import F64, I64, U32
-from riata.learn.pages import zero_table
+from riata.learn.pages import Pages, zero_table
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.maths.borrow import borrow
 from riata.maths.losses import LOGISTIC, invariant_travel, slope
@@ -136,6 +139,15 @@ def run_ours(config: TruncatedGradientConfig, batch: Batch) -> Measure:
     return replace(measure, facts=facts)
 
 
+def run_first_touch(features: int, width: int) -> Measure:
+    """A number written in every page of a new table with lines of so many numbers, in large pages, as a learner has it that is
+    about to fill it; for as many features as beside it are learnt."""
+    line = zero_table(2**BITS, width)
+    Pages(line).expect(len(line))
+    flat = line.reshape(-1)
+    return timed(lambda: flat[:: mmap.PAGESIZE // flat.itemsize].fill(1.0), features)
+
+
 def run_vw(options: list[str], cache: Path, features: int) -> Measure:
     """PASSES passes over the cache, less as many over one row."""
     common = ["-b", str(BITS), "--loss_function", "logistic", "--l1", "1e-6", "--passes", str(PASSES), "--holdout_off", *options]
@@ -165,7 +177,7 @@ def same_rows(rows: int) -> Callable[[dict[str, Measure]], str]:
 
     def check(first: dict[str, Measure]) -> str:
         for name, measure in first.items():
-            if measure.facts["rows"] != PASSES * rows:
+            if not name.startswith("limit") and measure.facts["rows"] != PASSES * rows:
                 return f"{name} learnt {measure.facts['rows']:.0f} rows of {PASSES * rows}"
         for rate in RATES:
             ours, theirs = (first[f"{who}, {rate}"].facts["log_loss"] for who in ("riata", "vw"))
@@ -185,6 +197,9 @@ def against_vw(rows: Rows, repeats: int) -> Found:
             config = TruncatedGradientConfig(**settings, **L1)
             sides.append(Side(f"riata, {rate}", partial(run_ours, config, rows.batch)))
             sides.append(Side(f"vw, {rate}", partial(run_vw, VW_OPTIONS[rate], cache, rows.batch.nnz)))
+        for width in (2, 4):
+            touched = partial(run_first_touch, PASSES * rows.batch.nnz, width)
+            sides.append(Side(f"limit, first touch of {2**BITS * width * 8 >> 20} MiB", touched))
         return contest.contest(sides, repeats, same_rows(rows.batch.n))
 
 
