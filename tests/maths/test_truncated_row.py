@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from riata.learn.pages import zero_table
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.maths.truncated_rate import Settings
 from riata.maths.truncated_row import COUNTS, SCALARS, Table, collect
@@ -20,7 +21,7 @@ def _settings(gravity: float) -> Settings:
 
 
 def test_collect_keeps_what_truncation_has_left_and_each_slot_once() -> None:
-    line = np.zeros((16, 2))
+    line = zero_table(16, 2)
     line[:, 0] = np.linspace(-1.0, 1.0, 16)
     nothing = np.zeros(0, np.uint32)
     table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), np.zeros(SCALARS))
@@ -45,7 +46,7 @@ def test_collect_of_many_is_each_weight_by_itself(rate: str, in_place: bool) -> 
         counting=rate != "normalised", accumulator=0.25, ceiling=0.9,
     )  # fmt: skip
     rng = np.random.default_rng(3)
-    line = np.zeros((257, 2 if rate == "constant" else 4))
+    line = zero_table(257, 2 if rate == "constant" else 4)  # lines are read as they lie, and have to lie as in a table
     line[:256, 0] = np.round(rng.normal(0.0, 0.5, 256), 1) * (rng.random(256) < 0.9)
     line[:256, 1] = rng.integers(0, 3, 256)
     if rate != "constant":
