@@ -51,8 +51,7 @@ WHY: Final = (
     "A start waits for the interpreter's own work: importing packages, and linking machine code that is on the disk. A full one "
     "also reads its newest checkpoint, verifies it and puts its weights into the table; of the log it reads only what lies "
     "behind that. To have less to replay, set `checkpoint_every_events` lower; to start without compiling, run `riata warm` "
-    "where the image is made. Where SciPy is installed, as for these tests, numba loads it too, which takes a tenth to a "
-    "quarter of a second that the service as installed for use does not have."
+    "where the image is made."
 )
 MEASURE: Final = "import gc, os, time; gc.disable(); os.environ['OPENBLAS_NUM_THREADS'] = '1'; t = time.perf_counter()\n"
 
