@@ -18,6 +18,7 @@ from riata.predict.uncertainty import Covariance, look_up
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, make_rules
 from riata.wire.rows import make_row
+from riata.wire.sorting import BUCKETED_MAX
 from tests.predict.sketches import random_sketch, served_weights
 from tests.twins import one_row as twin
 
@@ -111,6 +112,19 @@ def test_a_longer_row_leaves_nothing_for_the_next() -> None:
     assert asked.answer(plan, long, True) == twin.answer_row(model, context, long, True)
     assert asked.answer(plan, b"{", True) is None
     assert asked.answer(plan, short, True) == first
+
+
+@pytest.mark.parametrize("is_json", [True, False])
+def test_rows_of_every_length_fit_where_they_are_put_in_order(is_json: bool) -> None:
+    model, asked = model_of("logistic", "0/1"), OneRow()
+    context = Context(ENCODERS[0])
+    plan = plan_of(model, context)
+    lengths = [*range(60, 70), 80, 95, 96, 97, *range(110, 132), BUCKETED_MAX, BUCKETED_MAX + 1]
+    for length in lengths:
+        values = {f"f{k}": k / 7 + 1 for k in range(length)}
+        text = json.dumps({"features": values}) if is_json else "&".join(f"{name}={value}" for name, value in values.items())
+        row = text.encode()
+        assert bits_of(asked.answer(plan, row, is_json)) == bits_of(twin.answer_row(model, context, row, is_json))
 
 
 @pytest.mark.parametrize("row", LEFT)

@@ -34,7 +34,22 @@ from riata.wire.json_scan import OPEN_OBJECT, skip_space
 from riata.wire.json_text import read_json
 from riata.wire.numbers import EXACT, NOT_A_NUMBER, parse_number
 from riata.wire.parse import Context, make_rules
-from riata.wire.rows import EQUALS, FEATURES, FOUND, GHOST, KEY, MARKS_MAX, OWED, PLACES, PLAIN, ROWS, Row, Rules, Sink
+from riata.wire.rows import (
+    EQUALS,
+    FEATURES,
+    FOUND,
+    GHOST,
+    KEY,
+    MARKS_MAX,
+    OWED,
+    PLACES,
+    PLAIN,
+    ROWS,
+    STARTS_MAX,
+    Row,
+    Rules,
+    Sink,
+)  # fmt: skip
 from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
 
 BYTES_MAX: Final = 16 * 2**10  # of the row; longer ones take so long that the general way costs them little more
@@ -57,7 +72,7 @@ _HASH_SIGN, _PERCENT, _AMPERSAND, _PLUS, _EQUALS, _UNDERSCORE, _FIRST, _LAST = 0
 _SIZES: Final = (
     DATA_BYTES,
     *(8 * RECORDS, 8 * RECORDS, RECORDS, 32 * RECORDS, 8 * RECORDS, 8 * RECORDS, 8 * MARKS_MAX),  # Row
-    *(8 * 2, 4 * POSITIONS, 8 * OWED, 4 * BUCKETS_MAX * BUCKET_KEYS, 4 * BUCKETS_MAX),  # what is left of it
+    *(8 * 2, 4 * POSITIONS, 8 * OWED, 4 * BUCKETS_MAX * BUCKET_KEYS, 4 * STARTS_MAX),  # what is left of it
     *(4 * RECORDS, 8 * RECORDS, 8 * 3, 8 * 1, 8 * PLACES, 8 * 1, 8 * 1),  # Sink, but for the names found, which nobody asks for
     *(8 * 2, 8 * 2, 8 * 1, 8 * 1, 8 * 1, 8 * 1),  # ends, row pointers, margin, known, probability, label
 )
@@ -83,7 +98,7 @@ def row_in(block_at: int) -> Row:
         array_at(block_at, (0,), np.uint32),
         array_at(block_at + _OWED, (OWED,), np.int64),
         array_at(block_at + _KEYS, (BUCKETS_MAX * BUCKET_KEYS,), np.uint32),
-        array_at(block_at + _STARTS, (BUCKETS_MAX,), np.uint32),
+        array_at(block_at + _STARTS, (STARTS_MAX,), np.uint32),
     )
 
 

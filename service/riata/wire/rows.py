@@ -39,6 +39,7 @@ from riata.maths.kernel import inline_kernel
 from riata.maths.ranks import RANKED_MAX
 from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
 
+STARTS_MAX: Final = max(BUCKETS_MAX, RANKED_MAX)
 RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words of a text repeat
 
 MARKS_MAX: Final = 9
@@ -89,7 +90,7 @@ class Row(NamedTuple):
     named: U32  # u32[...] as long as `position`: where the names of words end (wire.tokens)
     owed: I64  # i64[OWED] records whose spans are to be had from tokens.settle, and their prefix
     keys: U32  # u32[BUCKETS_MAX * BUCKET_KEYS] hashes of a short row; of a longer one, in buckets
-    starts: U32  # u32[RANKED_MAX] their ranks; or how many are in each bucket, and then where it begins
+    starts: U32  # u32[STARTS_MAX] their ranks; or how many are in each bucket, and then where it begins
 
 
 class Sink(NamedTuple):
@@ -146,7 +147,7 @@ def make_row(capacity: int) -> Row:
         named=np.empty(positions, np.uint32),
         owed=np.zeros(OWED, np.int64),
         keys=_on_lines(BUCKETS_MAX * BUCKET_KEYS),
-        starts=_on_lines(max(BUCKETS_MAX, RANKED_MAX)),
+        starts=_on_lines(STARTS_MAX),
     )
 
 
