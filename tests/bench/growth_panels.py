@@ -47,6 +47,8 @@ ROLES: Final = {
     "MainThread": "event loop", "riata-parse": "parsers", "riata-store": "store", "riata-writer": "writer",
     "riata-checkpoint": "checkpoints", "uvloop": "helpers",
 }  # fmt: skip
+FEW_MODELS: Final = 10
+SAVED_S: Final = 11.0  # a little longer than checkpoint_every_s
 SYNCS: Final = 50
 SYNC_BYTES: Final = 2**15
 
@@ -272,7 +274,7 @@ def by_models(share: float) -> Panel:
         "{all[writer]:.0f}, the thread that encodes checkpoints {one[checkpoints]:.0f} and {all[checkpoints]:.0f}: each model "
         "publishes and saves by itself, so that with many of them nearly every row is served by a publication of its own and "
         "soon saved by a checkpoint of its own, of four transactions. With `checkpoint_every_s` at 600 it is {seldom:,.0f} "
-        "instead of {often:,.0f} in all: set it higher where hundreds of models learn all the time.",
+        "in all, with the default {often:,.0f}: set it higher where hundreds of models learn all the time.",
         last=last, one=panel.parts_at(1), all=panel.parts_at(last),
         seldom=panel.at("observe, checkpoint_every_s 600", last), often=panel.at("observe, one row", last),
     )  # fmt: skip
@@ -286,6 +288,8 @@ def _ask_models(running: Telling, panel: Panel, curve: str, sizes: tuple[Sequenc
         while made < models:
             link.call("PUT", f"/models/m{made}", json.dumps(config).encode())
             made += 1
+        if models > FEW_MODELS:
+            time.sleep(SAVED_S)  # so that what is learnt is due to be saved, as it is where models learn all the time
         for name, method, path, body in (
             (curve, "POST", "observe", b"1 |f n1 n2 n3\n"),
             ("predict", "GET", "predict?n1=1&n2=1", b""),
