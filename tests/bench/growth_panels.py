@@ -237,13 +237,13 @@ def by_batch(share: float) -> Panel:
         batch = rows_of(FEATURES, max(1, int(rows * share)))
         panel.add("learner alone", rows, 1e-3 * FEATURES * learner_ns(TruncatedGradientConfig(), BITS, batch))
     with tempfile.TemporaryDirectory() as folder, Telling(Path(folder) / "batch") as running:
+        sync = sync_us(Path(folder))  # before anybody else writes
         running.start()
         for rows in (1, 10, 100, 1000, 10_000):
             count = max(4, min(200, int(20_000 * share) // rows))
             seconds, parts = bulk_s(running, f"b{rows}", rows, FEATURES, count)
             panel.add("one connection", rows, 1e6 * seconds / (count * rows))
             panel.add_parts(rows, parts, 1e-6 * count * rows)
-        sync = sync_us(Path(folder))
     few, many = panel.parts_at(1), panel.parts_at(1000)
     panel.say(
         "A request with one row takes {wall:,.0f} µs: {few[loop]:.0f} are CPU of the event loop, {few[store]:.0f} of the "
