@@ -8,7 +8,7 @@ from tests.twins import slots as twin
 
 def test_merge_tail_puts_a_list_in_order_whose_head_was() -> None:
     rng = np.random.default_rng(12)
-    for length, tail in ((0, 0), (1, 0), (1, 1), (5, 2), (5, 5), (300, 40), (300, 299)):
+    for length, tail in ((0, 0), (1, 0), (1, 1), (5, 2), (5, 5), (300, 40), (300, 299), (900, 3)):
         slot = rng.integers(0, 200, length, dtype=np.uint32)
         slot[: length - tail].sort()
         end = np.sort(slot[length - tail :])
