@@ -101,7 +101,7 @@ def test_the_contract_holds_over(way: Way, tmp_path_factory: pytest.TempPathFact
 
 def test_the_contract_holds_over_sentinels_and_a_promotion(tmp_path: Path, stack: ExitStack) -> None:
     master = stack.enter_context(RedisServer(tmp_path / "one", *QUICK))
-    replica = stack.enter_context(RedisServer(tmp_path / "two", *QUICK, "--replicaof", f"127.0.0.1 {master.port}"))
+    replica = stack.enter_context(RedisServer(tmp_path / "two", *QUICK, "--replicaof", "127.0.0.1", str(master.port)))
     until("a replica that follows", lambda: b"master_link_status:up" in info(replica))
     sentinel = stack.enter_context(Sentinel(tmp_path / "sentinel", master))
     reached = Reached(sentinel.url)
