@@ -17,7 +17,6 @@ BLOCK_BYTES: Final = 2**19  # with what it is parsed to, it stays in the cache o
 HEAD_BYTES: Final = 2**18
 ROWS_AIMED_AT: Final = 8000  # a block of more than 10,000 rows is read twice
 _SAMPLE_BYTES: Final = 2**14  # of a block, whose rows are counted to guess how many the next one has
-_NEWLINE: Final = 10
 
 
 def head_of(source: BufferedReader) -> bytes:

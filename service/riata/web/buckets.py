@@ -50,18 +50,10 @@ class Buckets:
             bucket = self._of.get(key)
             if bucket is None or bucket.per_s != bound:
                 bucket = self._of[key] = Bucket(bound)
-            if bucket.at_ms == now_ms and bucket.tokens >= 1.0:  # as most are under load: the rest of `take` has nothing to do
-                bucket.tokens -= 1.0
-            else:
-                wait_s = bucket.take(now_ms)
+            wait_s = bucket.take(now_ms)
         if wait_s == 0.0 and self.together > 0.0:
-            every = self._all
-            if every is None:
-                every = self._all = Bucket(self.together)
-            if every.at_ms == now_ms and every.tokens >= 1.0:
-                every.tokens -= 1.0
-            else:
-                wait_s = every.take(now_ms)
+            self._all = self._all or Bucket(self.together)
+            wait_s = self._all.take(now_ms)
         return wait_s
 
     def forget(self, known: set[str]) -> None:
