@@ -32,7 +32,6 @@ from riata.wire.rows import (
 )  # fmt: skip
 
 ID_BYTES: Final = 16
-Listed = tuple[int, int, int]
 _FIELD_SHOWN_MAX: Final = 64  # characters of a name that a sentence repeats
 KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id")
 
