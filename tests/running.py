@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,12 +21,23 @@ READY_S = 120.0  # a first start compiles every kernel
 ROOT = Path(__file__).parents[1]
 
 
+# Below what the systems hand out to connections that go out: a port from there may belong to a client of another test by the
+# time a server wants it, and stay with it for as long as that test runs.
+_PORTS = range(11_000, 32_000)
+_ports = itertools.count(random.SystemRandom().randrange(len(_PORTS)))
+
+
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A port that nobody listens on now, none twice; a process that runs beside begins elsewhere.
+
+    Raises `RuntimeError` where none is free.
+    """
+    for number in itertools.islice(_ports, len(_PORTS)):
+        port = _PORTS[number % len(_PORTS)]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError(f"no port from {_PORTS[0]} to {_PORTS[-1]} is free")
 
 
 class Running:
