@@ -9,7 +9,7 @@ import pytest
 
 from riata.base.arrays import U8
 from riata.wire.encoder import EncoderConfig
-from riata.wire.finish import place_row
+from riata.wire.finish import PREFETCHED_FROM, place_row
 from riata.wire.marks import FRONT, JSON, PADDING, SVMLIGHT, VW, line_ends, mark_row
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, parse_examples
@@ -23,6 +23,7 @@ from tests.twins import marks as marks_twin
 from tests.twins import numbers as numbers_twin
 from tests.twins import rows as rows_twin
 from tests.twins import usual_lines as twin
+from tests.twins.hashing import hash_name
 from tests.wire.lane import rules_of
 
 _PIECES = (
@@ -345,8 +346,11 @@ def test_members_that_are_read_eight_at_a_time_come_out_as_others_do() -> None:
     assert list(usual.names) == list(other.names)
 
 
-def test_names_that_are_new_are_listed_once_and_known_ones_are_not() -> None:
-    seen = NamesSeen(100)
+@pytest.mark.parametrize("others", [0, PREFETCHED_FROM])  # beside so many other names, whose table is asked for ahead of time
+def test_names_that_are_new_are_listed_once_and_known_ones_are_not(others: int) -> None:
+    seen = NamesSeen(100 + others)
+    assert seen.add(hash_name(b"other%d" % k, 0, 0) for k in range(others)) == others
+    assert (len(seen.table()) > PREFETCHED_FROM) == (others > 0)
     context = Context(EncoderConfig(), names=seen)
     body = b'{"features":{"a":1,"b":0,"c":"d"},"label":1}\n{"features":{"a":2,"e":1},"label":0}'
     parsed = parse_examples(body, "application/x-ndjson", context, labelled=True)

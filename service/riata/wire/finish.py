@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from riata.base.arrays import F64, U32, U64
 from riata.base.limits import FEATURES_PER_ROW_MAX, VALUE_ABS_MAX
 from riata.maths.borrow import bare, borrow
 from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.prefetch import prefetch_to_read
 from riata.maths.ranks import RANKED_MAX
 from riata.maths.raw import LINE_WORDS, below_16, in_line, peek, poke
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
@@ -20,6 +23,7 @@ from riata.wire.tokens import settle
 _32 = np.uint64(32)
 _EMPTY = np.uint64(0)  # of a table of names
 _LOW = np.uint64(0xFFFFFFFF)
+PREFETCHED_FROM: Final = 2**12  # names: a smaller table stays in the first cache
 
 
 @kernel
@@ -171,6 +175,18 @@ def sum_row(row: Row, n: int, hashes: U32, sums: F64, start: int) -> tuple[int, 
 
 
 @inline_kernel
+def ask_for_names(fingerprints: U64, n: int, seen: U64) -> None:
+    """Start to fetch the lines of the table of names seen that `first_unknown` will compare with n fingerprints.
+
+    Source: a table of many names does not stay in the cache beside a thread that reads long bodies; ranking a row is long enough
+    for its lines to come.
+    """
+    mask = np.uint64(len(seen) - LINE_WORDS)
+    for i in range(n):
+        prefetch_to_read(seen, int(np.int64(peek(fingerprints, i) & mask)))
+
+
+@inline_kernel
 def first_unknown(fingerprints: U64, n: int, seen: U64) -> int:
     """The first of n fingerprints that is not in the cache line of the table of names seen where it should be, nor in the one
     behind it; n where all are. Source: most names are known, and where they should be.
@@ -241,6 +257,8 @@ def finish_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> tuple
     Source               wire.rows, theory of operation
     """
     start = int(sink.count[FEATURES])
+    if len(rules.seen) > PREFETCHED_FROM:
+        ask_for_names(row.fingerprint, n, rules.seen)
     code, done = OK, -1
     if n <= BUCKETED_MAX and start + n <= len(sink.hash):
         scratch = (bare(row.keys), bare(row.starts))
