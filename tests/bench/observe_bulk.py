@@ -2,7 +2,7 @@
 
 The service runs as a process of its own with its embedded store and acknowledges every request only after its sync. The clock
 runs from the first byte that is sent until the last answer has come and a model that has learnt every row is served. The client
-runs on the same machine, over keep-alive connections, each of which waits for an answer before it sends the next body.
+is one thread on the same machine, over keep-alive connections, each of which waits for an answer before it sends the next body.
 
 Vowpal Wabbit learns the same rows in the same order: as a program that reads them from a file of its text format, start-up
 included; and as a daemon on a fresh model, all lines sent at once over one TCP connection while its answers are read. Neither
@@ -26,7 +26,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -45,15 +44,16 @@ from tests.arrow_stream import examples, stream
 from tests.bench import contest
 from tests.bench.bulk_rows import FEATURES, NDJSON, ROWS, VW_TEXT, Rows, make_rows
 from tests.bench.contest import Claim, Measure, Side
+from tests.bench.lanes import closed_loop, post_head
 from tests.bench.peers import log_loss
 from tests.bench.rivals.sink import UvloopSink
 from tests.bench.rivals.vw import VwDaemon, vw_run
 from tests.bench.service import Connection, ServiceFailed, connect
 from tests.running import Running
 
-CONNECTIONS: Final = 4
+CONNECTIONS: Final = 8
 LEARNT_S_MAX: Final = 60.0
-GROUP: Final = 4  # records of a group in the comparison with the disk: as many as there are connections
+GROUP: Final = 4  # records of a group in the comparison with the disk
 LOSS_DIFFERENCE_MAX: Final = 0.05  # both learn the same rows, each by its own rule: their losses are near, not equal
 FIRST, AGAIN = "riata, NDJSON", "riata, NDJSON, again"
 VW_FIRST, VW_AGAIN = "riata, VW text", "riata, VW text, again"
@@ -115,20 +115,14 @@ def wait_until_learnt(control: Connection, model: str, last: int) -> None:
 
 
 def send_all(port: int, model: str, bodies: Sequence[bytes], kind: str, connections: int) -> int:
-    """Send the bodies over so many connections at once; returns the last event. Raises what went wrong on any of them."""
-
-    def send(c: int) -> int:
-        last = 0
-        link = connect(port)
-        for body in bodies[c::connections]:
-            answer = link.call("POST", f"/models/{model}/observe", body, kind)
-            if answer["accepted"] != ROWS:
-                raise ServiceFailed(f"{answer['accepted']} rows accepted of {ROWS}")
-            last = answer["seq"]
-        return last
-
-    with ThreadPoolExecutor(connections) as pool:
-        return max(pool.map(send, range(connections)))
+    """Send the bodies over so many connections at once; returns the last event. Raises `ServiceFailed` where one is refused."""
+    path = f"/models/{model}/observe"
+    answers = closed_loop(port, connections, [(post_head(port, path, kind, len(body)), body) for body in bodies])
+    told = [json.loads(answer.body) for answer in answers]
+    for answer, said in zip(answers, told, strict=True):
+        if said.get("accepted") != ROWS:
+            raise ServiceFailed(f"answered {answer}")
+    return max(int(said["seq"]) for said in told)
 
 
 def taken(server: UvloopSink, bodies: Sequence[bytes]) -> Measure:
@@ -255,7 +249,7 @@ def all_sides(durable: Served, forgetful: Served, sinks: tuple[UvloopSink, Uvloo
         Side(ARROW_AGAIN, lambda: durable.learn(columns, ARROW, CONNECTIONS, 2)),
         Side(MEMORY, lambda: forgetful.learn(rows.bodies, NDJSON, CONNECTIONS, 2)),
     ]
-    for count in (1, 2, 8):
+    for count in (1, 2, 4, 16):
         name = f"{AGAIN}, {count} connection{'s' * (count > 1)}"
         sides.append(Side(name, lambda count=count: durable.learn(rows.bodies, NDJSON, count, 2)))  # type: ignore[misc]
     return [
