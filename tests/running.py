@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
 import itertools
 import os
 import random
@@ -10,10 +12,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
 
 import httpx
 
@@ -27,14 +30,21 @@ _PORTS = range(11_000, 32_000)
 _ports = itertools.count(random.SystemRandom().randrange(len(_PORTS)))
 
 
+@functools.cache
+def _ports_taken() -> TextIO:
+    """A file of which the processes that run tests each hold the bytes whose numbers are their ports, as long as they live."""
+    return (Path(tempfile.gettempdir()) / f"riata-test-ports-{os.getuid()}").open("a")
+
+
 def free_port() -> int:
-    """A port that nobody listens on now, none twice; a process that runs beside begins elsewhere.
+    """A port that nobody listens on now, and that is this process's alone, even while its server is down.
 
     Raises `RuntimeError` where none is free.
     """
     for number in itertools.islice(_ports, len(_PORTS)):
         port = _PORTS[number % len(_PORTS)]
         with socket.socket() as probe, contextlib.suppress(OSError):
+            fcntl.lockf(_ports_taken(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
             probe.bind(("127.0.0.1", port))
             return port
     raise RuntimeError(f"no port from {_PORTS[0]} to {_PORTS[-1]} is free")
