@@ -12,7 +12,7 @@ Lists and strings may be the large ones. Lists hold no nulls. Offsets are checke
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from riata.base.arrays import BOOL, F64, I64, U64, read_only
 from riata.base.errors import Malformed, TooLarge, nearest
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.maths.kernel import kernel
+from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.arrow_message import Field, Frame, bad, read_stream
 
 COLUMNS: Final = ("names", "indices", "values", "label", "weight", "event_id")
@@ -38,6 +38,20 @@ class Texts:
     given: BOOL
 
 
+class Numbers(NamedTuple):
+    """Numbers of rows, as they are in the body: f64[n], and which rows have one, bool[n], empty where all have.
+
+    Both are empty where there is no such column.
+    """
+
+    values: F64
+    given: BOOL
+
+
+_ALL: Final = np.zeros(0, np.bool_)
+NOTHING: Final = Numbers(read_only(np.zeros(0)), _ALL)
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Columns of n rows.
@@ -46,7 +60,7 @@ class Columns:
     names   : i64[k + 1] or None         name i is body[names[i]:names[i + 1]]
     indices : u64[k] or None             in place of names
     values  : f64[m]                     read only; the body itself where it has doubles
-    label, weight : f64[n] or None       NaN where null
+    label, weight : Numbers
     event_id : Texts or None
     """
 
@@ -56,9 +70,21 @@ class Columns:
     names: I64 | None
     indices: U64 | None
     values: F64
-    label: F64 | None
-    weight: F64 | None
+    label: Numbers
+    weight: Numbers
     event_id: Texts | None
+
+
+@inline_kernel
+def number_of(numbers: Numbers, i: int) -> float:
+    """The number of row i: NaN where it has none, and infinite, which is out of all bounds, where it has no number.
+
+    Source: the columns of this module.
+    """
+    if len(numbers.values) == 0 or (len(numbers.given) > 0 and not numbers.given[i]):
+        return np.nan
+    found = numbers.values[i]
+    return found if found == found else np.inf
 
 
 @kernel
@@ -109,8 +135,8 @@ def read_columns(body: bytes) -> Columns:
         names=items if "names" in names else None,
         indices=items if "indices" in names else None,
         values=values,
-        label=read.get("label"),
-        weight=read.get("weight"),
+        label=read.get("label", NOTHING),
+        weight=read.get("weight", NOTHING),
         event_id=read.get("event_id"),
     )
 
@@ -148,7 +174,7 @@ class _Reader:
             raise bad("more arrays than its schema has columns")
 
     def column(self, field: Field) -> Any:
-        """The values of a column: lists as (offsets, items), strings as `Texts`, numbers as f64[n]."""
+        """The values of a column: lists as (offsets, items), strings as `Texts`, numbers as `Numbers`."""
         if field.name in ("names", "indices", "values"):
             return self._list(field)
         length, nulls = self._take_node(field.name, self._frame.rows)
@@ -156,11 +182,8 @@ class _Reader:
         if field.name == "event_id":
             if field.kind not in (_TEXT, _LARGE_TEXT):
                 raise _wrong(field.name, "expected strings")
-            return Texts(self._ends(field, length), given)
-        values = self._numbers(field, length).astype(np.float64)
-        values[np.isnan(values)] = np.inf  # no number is refused like one out of bounds; NaN stands for null from here on
-        values[~given] = np.nan
-        return values
+            return Texts(self._ends(field, length), given if len(given) else np.ones(length, np.bool_))
+        return Numbers(read_only(self._numbers(field, length).astype(np.float64, copy=False)), given)
 
     def _list(self, field: Field) -> tuple[I64, Any]:
         if field.kind not in (_LIST, _LARGE_LIST) or len(field.children) != 1:
@@ -207,9 +230,10 @@ class _Reader:
         return held if held.flags.aligned else np.frombuffer(held.tobytes(), item)  # compiled code is for numbers in their places
 
     def _validity(self, name: str, length: int, nulls: int) -> BOOL:
+        """Which items there are; empty where none is null."""
         bits = self._take(name, "u1", (length + 7) // 8 if nulls else 0)
         if not nulls:
-            return np.ones(length, bool)
+            return _ALL
         given = np.unpackbits(bits, count=length, bitorder="little").astype(bool)
         if int(given.sum()) != length - nulls:
             raise bad(f"the nulls of {name} are not as many as it says")

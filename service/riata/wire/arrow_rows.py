@@ -17,21 +17,14 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U8, U64, read_only
 from riata.base.errors import Malformed, TooLarge
-from riata.base.limits import (
-    BODY_BYTES_MAX,
-    EVENT_ID_BYTES_MAX,
-    FEATURES_PER_REQUEST_MAX,
-    LABEL_ABS_MAX,
-    NAME_BYTES_MAX,
-    WEIGHT_MAX,
-)
+from riata.base.limits import BODY_BYTES_MAX, EVENT_ID_BYTES_MAX, FEATURES_PER_REQUEST_MAX, NAME_BYTES_MAX
 from riata.maths.borrow import borrow
 from riata.maths.hashing import NUMBER, hash_usual
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.lanes import WIDTH
 from riata.maths.raw import peek, poke
 from riata.maths.words import ONES, TOPS, load_word
-from riata.wire.arrow_columns import Columns, Texts, read_columns, warm_up_columns
+from riata.wire.arrow_columns import NOTHING, Columns, Numbers, Texts, number_of, read_columns, warm_up_columns
 from riata.wire.codes import (
     BAD_EVENT_ID,
     BAD_INDEX,
@@ -52,6 +45,7 @@ from riata.wire.codes import (
 )  # fmt: skip
 from riata.wire.finish import finish_row
 from riata.wire.json_scan import DELETE, SPACE
+from riata.wire.labels import is_weight, label_of
 from riata.wire.marks import FRONT, PADDING
 from riata.wire.parsed import Reading
 from riata.wire.rows import (  # fmt: skip
@@ -77,6 +71,9 @@ from riata.wire.rows import (  # fmt: skip
 from riata.wire.strict_json import Record, Refused, feature_records
 from riata.wire.tokens import hash_tokens, owe_spans, settle
 from riata.wire.workspace import workspace
+
+Lists = tuple[I64, I64, I64]
+Marks = tuple[Numbers, Numbers]
 
 _DIGITS_MAX = 20  # of a number below 2^64
 _INDEX_MAX = np.uint64(2**63 - 1)
@@ -178,8 +175,26 @@ def _hash_plain(data: U8, ends: I64, first: int, n: int, row: Row, key: np.uint6
     return True
 
 
+@inline_kernel
+def _judge(label: float, weight: float, sink: Sink, rules: Rules, number: int) -> int:
+    """Take a row's label and weight, NaN where it has none: OK, or why the row is refused. Source: the contract of events."""
+    if label == label:
+        if not rules.labelled:
+            return LABEL_NOT_ALLOWED
+        sink.label[number] = label_of(label, rules)
+        if sink.label[number] != sink.label[number]:
+            return BAD_LABEL
+    elif rules.labelled:
+        return MISSING_LABEL
+    if weight == weight:
+        sink.weight[number] = weight
+        if not is_weight(weight):
+            return BAD_WEIGHT
+    return OK
+
+
 @kernel
-def read_lists(data: U8, lists: tuple[I64, I64, I64], values: F64, indexed: bool, row: Row, sink: Sink, rules: Rules) -> int:
+def read_lists(data: U8, lists: Lists, values: F64, marks: Marks, indexed: bool, row: Row, sink: Sink, rules: Rules) -> int:
     """Read the features of every row that is not refused yet.
 
     Parameters
@@ -187,9 +202,10 @@ def read_lists(data: U8, lists: tuple[I64, I64, I64], values: F64, indexed: bool
     data : u8[...]       the body, and the side area; FRONT bytes before the first name, and PADDING behind
     lists : i64[n + 1] names of row i, i64[n + 1] its values, i64[k + 1] where names begin and end in `data`
     values : f64[m]      read only
+    marks : Numbers, Numbers   labels and weights of the rows
     indexed : bool       whether names are digits: they are right then, and one that comes twice is an index
     row : Row            scratch
-    sink : Sink          code[:n] is OK where a row is to be read
+    sink : Sink          code[:n] is OK where a row may be read
     rules : Rules
 
     Returns              OK, or TOO_MANY_FEATURES, which ends the reading
@@ -198,13 +214,16 @@ def read_lists(data: U8, lists: tuple[I64, I64, I64], values: F64, indexed: bool
     """
     data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
     name_list, value_list, ends = borrow(lists[0]), borrow(lists[1]), borrow(lists[2])
+    label, weight = marks
     fingerprint, value, kind, span = row.fingerprint, row.value, row.kind, row.span
     for number in range(len(name_list) - 1):
         sink.count[ROWS] = number + 1
+        code = _judge(number_of(label, number), number_of(weight, number), sink, rules, number)
+        if code != OK:
+            sink.code[number] = code
         if sink.code[number] != OK:
             continue
         first, n = name_list[number], name_list[number + 1] - name_list[number]
-        code = OK
         if value_list[number + 1] - value_list[number] != n:
             code = LENGTHS_DIFFER
         elif n > len(value):
@@ -258,40 +277,23 @@ def read_arrow(body: bytes, rules: Rules) -> tuple[Reading, Row, Callable[[int],
         ends = np.empty(items + 1, np.int64)
         write_digits(np.zeros(0, np.uint64) if indices is None else indices, data, len(body), ends)
     reading = Reading(data, work.cleared(columns.rows), rules)
-    _judge(reading, columns)
+    _find_wrong(reading, columns)
     lists = (columns.name_list, columns.value_list, ends)
-    if read_lists(data, lists, columns.values, columns.names is None, work.row, reading.sink, rules) == TOO_MANY_FEATURES:
+    marks, indexed = (columns.label, columns.weight), columns.names is None
+    if read_lists(data, lists, columns.values, marks, indexed, work.row, reading.sink, rules) == TOO_MANY_FEATURES:
         raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
     return reading, work.row, lambda number: slow_row(columns, ends, number, reading)
 
 
-def _judge(reading: Reading, columns: Columns) -> None:
-    """Labels, weights, event ids: into the sink, with the code of the first that is not acceptable."""
-    sink, rules = reading.sink, reading.rules
+def _find_wrong(reading: Reading, columns: Columns) -> None:
+    """Indices and event ids: into the sink, with the code of one that is not acceptable."""
+    sink = reading.sink
     if columns.names is None and columns.indices is not None and bool((columns.indices > _INDEX_MAX).any()):
         wrong = np.flatnonzero(columns.indices > _INDEX_MAX)
         at = np.searchsorted(columns.name_list, wrong, side="right") - 1
         sink.code[at[(at >= 0) & (at < columns.rows)]] = BAD_INDEX
     if columns.event_id is not None:
         _identities(reading, columns.event_id)
-    if columns.weight is not None:
-        given = ~np.isnan(columns.weight)
-        sink.weight[given] = columns.weight[given]
-        sink.code[given & ~((sink.weight > 0.0) & (sink.weight <= WEIGHT_MAX))] = BAD_WEIGHT
-    label = np.full(columns.rows, np.nan) if columns.label is None else columns.label
-    missing = np.isnan(label)
-    if not rules.labelled:
-        sink.code[~missing] = LABEL_NOT_ALLOWED
-        return
-    good = np.abs(label) <= LABEL_ABS_MAX
-    if rules.labels == 0:
-        good = (label == 0.0) | (label == 1.0)
-    elif rules.labels == 1:
-        good = np.abs(label) == 1.0
-        label = np.where(label > 0.0, 1.0, 0.0)
-    sink.label[:] = label + 0.0  # no -0.0
-    sink.code[~good] = BAD_LABEL
-    sink.code[missing] = MISSING_LABEL
 
 
 def _identities(reading: Reading, texts: Texts) -> None:
@@ -334,4 +336,4 @@ def warm_up_arrow(rules: Rules) -> None:
     warm_up_columns()
     data, ends, one = np.zeros(FRONT + 2 * _DIGITS_MAX + PADDING, np.uint8)[FRONT:], np.empty(2, np.int64), np.array([0, 1])
     write_digits(np.ones(1, np.uint64), data, 0, ends)
-    read_lists(data, (one, one, ends), read_only(np.ones(1)), True, make_row(1), make_sink(2, 1, 1), rules)
+    read_lists(data, (one, one, ends), read_only(np.ones(1)), (NOTHING, NOTHING), True, make_row(1), make_sink(2, 1, 1), rules)

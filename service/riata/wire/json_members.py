@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import F64, I64, U8
-from riata.base.limits import EVENT_ID_BYTES_MAX, LABEL_ABS_MAX, WEIGHT_MAX
+from riata.base.limits import EVENT_ID_BYTES_MAX
 from riata.maths.kernel import kernel
 from riata.wire.codes import BAD_EVENT_ID, BAD_LABEL, BAD_TS, BAD_WEIGHT, HANDOVER, LABEL_NOT_ALLOWED, SYNTAX
 from riata.wire.json_scan import (
@@ -26,6 +26,7 @@ from riata.wire.json_scan import (
     number_end,
     scan_string,
 )
+from riata.wire.labels import is_weight, label_of
 from riata.wire.numbers import EXACT, HAND_OVER, parse_number
 from riata.wire.rows import Rules
 from riata.wire.text_words import IDENTITY_START, IDENTITY_STOP, fail
@@ -92,17 +93,10 @@ def read_number_member(data: U8, p: int, stop: int, rules: Rules, mark: I64, out
     value, status = parse_number(data, p, end, True)
     if status != EXACT:
         return fail(mark, HANDOVER if status == HAND_OVER else SYNTAX, p)
-    if place == 1:
-        good = 0.0 < value <= WEIGHT_MAX
-    elif rules.labels == 0:
-        good = value == 0.0 or value == 1.0
-    elif rules.labels == 1:
-        good = abs(value) == 1.0
-    else:
-        good = abs(value) <= LABEL_ABS_MAX
-    if not good:
+    found = label_of(value, rules) if place == 0 else value if is_weight(value) else np.nan
+    if found != found:
         return fail(mark, wrong, p)
-    out[place] = (0.0 if value < 0.0 else 1.0) if place == 0 and rules.labels == 1 else value + 0.0  # no -0.0
+    out[place] = found
     return end
 
 

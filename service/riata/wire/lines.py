@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import I64, U8
-from riata.base.limits import LABEL_ABS_MAX
 from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK
 from riata.wire.finish import finish_row
+from riata.wire.labels import label_of
 from riata.wire.numbers import EXACT, HAND_OVER, NOT_A_NUMBER, parse_number
 from riata.wire.rows import AT, FIELD_START, FIELD_STOP, PLAIN, ROW_START, ROW_STOP, Row, Rules, Sink
 from riata.wire.tokens import settle
@@ -105,16 +105,10 @@ def read_label(data: U8, start: int, stop: int, rules: Rules) -> tuple[float, in
         value, status = parse_number(data, start, stop, False)
     if status == HAND_OVER:
         return 0.0, HANDOVER
-    good = abs(value) <= LABEL_ABS_MAX
-    if rules.labels == 0:
-        good = value == 0.0 or value == 1.0
-    elif rules.labels == 1:
-        good = abs(value) == 1.0
-    if status == NOT_A_NUMBER or not good:
+    label = label_of(value, rules)
+    if status == NOT_A_NUMBER or label != label:
         return 0.0, BAD_LABEL
-    if rules.labels == 1:
-        value = 1.0 if value > 0.0 else 0.0
-    return value + 0.0, OK  # adding nothing turns -0.0 into 0.0
+    return label, OK
 
 
 @inline_kernel
