@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.base.errors import NotFound, RiataError
+from riata.base.errors import NotFound, RiataError, StoreFailed
 from riata.run.keeper import GROUP_REQUESTS_MAX, Keeper
 from riata.store.memory import Faults, MemoryStore
 from riata.store.store import Append, Appended
@@ -52,6 +52,49 @@ def test_requests_that_wait_together_are_one_group_and_answered_in_log_order() -
     keeper.close()
     assert store.groups[-1] == 20
     assert [answer.seq for answer in answers] == logged == list(range(3, 43, 2))
+
+
+def test_the_store_rests_once_all_are_answered_and_nobody_waits() -> None:
+    happened = list[str]()
+
+    class Resting(Counting):
+        def rest(self) -> None:
+            happened.append("rest")
+
+    store = Resting()
+    create_model(store)
+    keeper = keeper_on(store, [], [])
+    held = threading.Event()
+    keeper.call(lambda _store: held.wait(10))
+    keeper.submit(request(1), lambda _answer: happened.append("answer"))
+    keeper.submit(request(2), lambda _answer: happened.append("answer"))
+    keeper.call(lambda _store: happened.append("call"))  # waits behind them, so that there is no time to rest
+    held.set()
+    keeper.call(lambda _store: None).result(10)
+    assert happened == ["answer", "answer", "call"]
+    keeper.submit(request(3), lambda _answer: happened.append("answer"))
+    keeper.close()
+    assert happened[3:] in (["answer", "rest"], ["answer"])  # the end may wait already
+
+
+@pytest.mark.parametrize(("outcome", "ends"), [("not_accepted", False), ("unknown", True)])
+def test_a_store_that_fails_while_it_rests_is_dealt_with_as_ever(outcome: str, ends: bool) -> None:
+    resting = threading.Event()
+
+    class Failing(Counting):
+        def rest(self) -> None:
+            resting.set()
+            raise StoreFailed("gone", outcome)
+
+    store, fatal, answers = Failing(), list[str](), list[Any]()
+    create_model(store)
+    keeper = keeper_on(store, [], fatal)
+    keeper.submit(request(1), answers.append)
+    assert resting.wait(10)
+    keeper.submit(request(2), answers.append)
+    keeper.close()
+    assert [answer.record is not None for answer in answers] == [True, True]
+    assert bool(fatal) == ends
 
 
 def test_a_group_is_bounded() -> None:

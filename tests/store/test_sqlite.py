@@ -224,6 +224,23 @@ def test_the_log_is_folded_before_an_append_not_behind_it(tmp_path: Path) -> Non
     store.close()
 
 
+def test_a_rest_folds_what_the_next_append_would_have_to_fold_soon(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path, dataclasses.replace(SMALL, wal_bytes_max=12 * 2**14))
+    store.create("m", LINEAGE)
+    database = tmp_path / DATABASE_NAME
+    before = database.stat().st_mtime_ns
+    store.append([observe("m", one_row())])
+    store.rest()  # so little may wait
+    assert database.stat().st_mtime_ns == before
+    store.append([observe("m", random_batch(np.random.default_rng(2), 2000))])
+    assert database.stat().st_mtime_ns == before
+    store.rest()
+    assert (folded := database.stat().st_mtime_ns) > before
+    store.rest()
+    assert database.stat().st_mtime_ns == folded
+    store.close()
+
+
 def test_checkpoints_swapped_between_models_are_corrupt(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path, SMALL)
     owner = store.acquire(NONCE, 1, "here", 0)

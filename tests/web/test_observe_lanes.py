@@ -18,8 +18,9 @@ from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.engine import Engine
 from riata.run.service import Service
-from riata.web import fast_protocol
+from riata.web import fast_protocol, long_body
 from riata.web.app import create_app
+from riata.web.fast_protocol import FastProtocol
 from riata.web.settings import WebSettings
 from riata.wiring import build_engine
 from tests.web.serving import serving
@@ -174,7 +175,10 @@ def bodies_under_way(house: House) -> int:
     return held
 
 
-def test_a_long_body_in_pieces_is_taken_by_the_fast_lane_and_counted_until_it_is_answered(houses: tuple[House, House]) -> None:
+def test_a_long_body_in_pieces_is_taken_by_the_fast_lane_and_counted_until_it_is_answered(
+    houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_body, "AT_ONCE_BYTES", 1)  # the event loop hears of every piece
     asked = request(long(20_000), NDJSON)
     found = []
     for house in houses:
@@ -189,6 +193,74 @@ def test_a_long_body_in_pieces_is_taken_by_the_fast_lane_and_counted_until_it_is
     assert all(answer.startswith(b"HTTP/1.1 202") for answer in found)
     accepted = [json.loads(answer.partition(b"\r\n\r\n")[2])["accepted"] for answer in found]
     assert accepted == [800, 800]
+
+
+def read_past(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What becomes of bodies that are read past the parser, from now on: they come to their end, or are given back."""
+    became: list[str] = []
+
+    def noted(what: str, was: Callable[..., None]) -> Callable[..., None]:
+        def note(self: FastProtocol, body: bytes) -> None:
+            became.append(f"{what} {len(body)}")
+            was(self, body)
+
+        return note
+
+    for what in ("whole", "parted"):
+        monkeypatch.setattr(FastProtocol, what, noted(what, getattr(FastProtocol, what)))
+    return became
+
+
+def test_a_long_body_is_read_past_the_parser_which_then_reads_what_follows(
+    houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    became, asked, body = read_past(monkeypatch), request(long(26_000) * 3, NDJSON), len(long(26_000) * 3)
+    ask_more = request(row(1), more="Idempotency-Key: behind\r\n")
+    for house in houses:
+        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+            for _ in range(2):
+                link.sendall(asked[:-body])
+                time.sleep(0.02)
+                link.sendall(asked[-body:] + ask_more)
+                first, second = answers(link, 2)
+                assert first.startswith(b"HTTP/1.1 202")
+                assert second.startswith(b"HTTP/1.1 202")
+    assert became == [f"whole {body}"] * 2
+
+
+def test_a_long_body_that_stops_for_a_while_is_parsed_on_and_comes_to_its_end(
+    houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_protocol, "BODY_WAIT_S", 0.1)
+    became, asked, body = read_past(monkeypatch), request(long(27_000) * 3, NDJSON), len(long(27_000) * 3)
+    for house in houses:
+        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+            link.sendall(asked[:-body])
+            time.sleep(0.02)
+            link.sendall(asked[-body:-40])  # less than the loop is woken for, until its time is over
+            wait_until(lambda: bodies_under_way(house) == body - 40)  # noqa: B023
+            link.sendall(asked[-40:])
+            assert answers(link, 1)[0].startswith(b"HTTP/1.1 202")
+        assert bodies_under_way(house) == 0
+    assert [what.partition(" ")[0] for what in became] == ["parted"]
+
+
+def test_a_long_body_that_ends_before_its_end_is_refused(houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch) -> None:
+    became, asked, body = read_past(monkeypatch), request(long(28_000) * 3, NDJSON), len(long(28_000) * 3)
+    found = []
+    for house in houses:
+        before = house.engine.desks["default"].logged
+        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+            link.sendall(asked[:-body])
+            time.sleep(0.02)
+            link.sendall(asked[-body:-1])
+            link.shutdown(socket.SHUT_WR)
+            found += answers(link, 1)
+        wait_until(lambda: bodies_under_way(house) == 0)  # noqa: B023
+        assert house.engine.desks["default"].logged == before
+    assert found[0] == found[1]
+    assert found[0].startswith(b"HTTP/1.1 400")
+    assert became == [f"parted {body - 1}"]
 
 
 def test_bodies_for_which_there_is_no_room_are_refused_in_both_lanes(houses: tuple[House, House]) -> None:

@@ -185,6 +185,14 @@ class Keeper:
                 self._on_logged(request.append, appended)
         for request, appended in zip(group, answers, strict=True):
             request.done(appended)
+        if self._queue.empty():
+            self._rest(store)
+
+    def _rest(self, store: Store) -> None:
+        try:
+            store.rest()
+        except RiataError as error:  # what it makes impossible is said to whoever asks next
+            self._end_if_broken(error)
 
     def _end_if_broken(self, error: BaseException) -> None:
         """After an error at COMMIT nobody knows what the disk holds: only a new start can tell."""

@@ -275,6 +275,9 @@ class MemoryStore:
         entry.remembered_bytes -= sum(len(row.row) for row in gone)
         return len(gone)
 
+    def rest(self) -> None:
+        return  # nothing waits here to be written
+
     def idle(self) -> None:
         for entry in self._open().models.values():
             floor = entry.head.dedupe_floor

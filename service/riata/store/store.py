@@ -3,9 +3,8 @@
 All of a model's parts share one store, so any surviving prefix of its history is a consistent cut.
 Calls block; one thread owns a store object. Every call that writes is atomic: it happened wholly or not at all.
 
-An embedded store has one process, which is its owner. A `SharedStore` has many: any of them appends, one owns it for as long
-as it renews its lease, the others follow what the owner publishes. Each process, and each thread that must not wait for
-another, has a store object of its own on the same content.
+An embedded store has one process, its owner. A `SharedStore` has many: any of them appends, one owns it while it renews its
+lease, the others follow what it publishes; each process, and each thread that must not wait for others, has an object of its own.
 """
 
 from __future__ import annotations
@@ -249,10 +248,8 @@ class Store(Protocol):
         ...
 
     def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
-        """(64-bit fingerprint, name in UTF-8) as the requests whose events end after `after_seq` brought them, in the order
-        of the log.
-
-        A name may come more than once; the first counts. Raises `Corrupt`."""
+        """(64-bit fingerprint, name in UTF-8) as the requests whose events end after `after_seq` brought them, in log
+        order; of one that comes more than once the first counts. Raises `Corrupt`."""
         ...
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
@@ -307,6 +304,9 @@ class Store(Protocol):
 
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
         """Keep these no longer; return how many were kept."""
+
+    def rest(self) -> None:
+        """What is better done before the next append comes than while it waits: milliseconds of work, and mostly none."""
 
     def idle(self) -> None:
         """Housekeeping when there is nothing else to do."""

@@ -63,6 +63,7 @@ class FastRequest:
     key        : what it was let through with; None where keys are not asked for
     admitted   : whether its head was looked at and let through, by the gate too where there is one
     more       : the parts of a body behind its first, which are joined once the last has come
+    past       : a long body that came past the parser (`web/long_body.py`), all of it; `body` is what came of it before
     """
 
     line: HotLine
@@ -75,6 +76,7 @@ class FastRequest:
     key: Key | None = None
     admitted: bool = False
     more: list[bytes] | None = None
+    past: memoryview | None = None
 
     def add(self, part: bytes) -> None:
         """Take the next part of the body."""
@@ -88,7 +90,12 @@ class FastRequest:
     @property
     def is_long(self) -> bool:
         """Whether its body is read beside the event loop, which has other things to do meanwhile."""
-        return len(self.body) > INLINE_BYTES_MAX
+        return len(self.whole) > INLINE_BYTES_MAX
+
+    @property
+    def whole(self) -> bytes | memoryview:
+        """The body, once all of it has come."""
+        return self.body if self.past is None else self.past
 
     def join(self) -> None:
         """Make one of the parts."""

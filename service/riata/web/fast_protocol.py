@@ -10,8 +10,10 @@ in which it came.
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, Final, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from riata.web.again import Again
@@ -20,10 +22,12 @@ from riata.web.bounds import Front
 from riata.web.fast_lane import CLOSE_HEADER, NOT_HERE, FastLane, FastRequest
 from riata.web.gate import ADMITTED, KEY, Caller
 from riata.web.heads import CODING_SEEN, NO_TRAILERS, UPGRADE_SEEN
+from riata.web.long_body import WORTH_BYTES, LongBody
 from riata.web.protocol import BoundedProtocol
 
 BODY_WAIT_S: Final = 1.0  # for a body that comes after its head; what takes longer goes to a route, which has a deadline for it
 OK: Final = 200
+LENGTH_DIGITS_MAX: Final = 18
 AT_ONCE_MAX: Final = 16  # of one connection before others have their turn; further ones wait as pipelined requests do
 
 
@@ -61,6 +65,7 @@ class FastProtocol(BoundedProtocol):
         self.fast = fast
         self.hot: FastRequest | None = None  # its head has come, and not all of its body
         self.stand_in: StandIn | None = None
+        self.long_body: LongBody | None = None  # what its body is read by, past the parser
         self.caller = Caller()
         self.known: Again | None = None  # the head of the last request; None where it was not like this, or another has begun
         self.begun = 0  # heads that began in what was received last
@@ -126,10 +131,34 @@ class FastProtocol(BoundedProtocol):
         self._write(waiting.request, answer, self._stand_aside())
         self.on_response_complete()
 
+    def whole(self, body: memoryview) -> None:
+        """A long body has come to its end, unseen by the parser, which would wait for it: another one goes on behind it."""
+        hot, self.long_body = cast(FastRequest, self.hot), None
+        hot.past = body
+        self.body_bytes = len(body)
+        self.deadline = math.inf
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        self._ask(hot)
+
+    def parted(self, came: bytes) -> None:
+        """A long body goes to the parser from here on, which counts it by its parts."""
+        self.long_body = None
+        if self.stand_in is not None:
+            self._hold(self.stand_in, self.body_bytes - self.stand_in.held)
+        if came:
+            self.data_received(came)
+
+    def sweep(self, now: float) -> None:
+        """End what has taken too long; a body that comes slowly goes to a route, as far as it has come."""
+        if self.long_body is not None and now > self.long_body.until:
+            self.long_body.give_back()
+        super().sweep(now)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it, and the part of a body that has come."""
         if self.hot is not None and self.stand_in is not None:
-            self.hot = None
+            self.hot = self.long_body = None
             self.fast.bodies.give_bytes(self.stand_in.held)
         super().connection_lost(exc)
 
@@ -167,6 +196,8 @@ class FastProtocol(BoundedProtocol):
             elif waits is None or self.loop.time() > waits.waits_until:
                 self._take_the_other_way()
         super()._body_is_open(size)
+        if waits is None and self.stand_in is not None and self.hot is not None:
+            self._read_long(self.hot, self.stand_in)
 
     # -- the rest
 
@@ -195,11 +226,19 @@ class FastProtocol(BoundedProtocol):
 
     def _fits(self, request: FastRequest) -> bool:
         """Whether the body that was announced is one that is waited for here, and there is room for what came of it."""
-        announced = next((value for name, value in request.header_list if name == b"content-length"), b"")
-        most = request.line.bytes_max
-        if len(announced) > len(str(most)) or int(announced or b"0") > most:
+        if announced_bytes(request) > request.line.bytes_max:
             return False
         return self.fast.bodies.held + self.body_bytes <= self.fast.bodies.bytes_max
+
+    def _read_long(self, request: FastRequest, waiting: StandIn) -> None:
+        """Read the rest of a body past the parser, where that is worth it. All of it is counted at once, while all bodies take
+        half of the room at the most: by words alone nobody keeps others out."""
+        length, bodies = announced_bytes(request), self.fast.bodies
+        rest = length - self.body_bytes
+        if rest >= WORTH_BYTES and 2 * (bodies.held + rest) <= bodies.bytes_max and self._hold(waiting, rest):
+            request.join()
+            until = min(waiting.waits_until, self.loop.time() + self.bounds.body_idle_s / 2)  # bytes are not seen one by one
+            self.long_body = LongBody(self, self.wire, request.body, length, until)
 
     def _hold(self, waiting: StandIn, size: int) -> bool:
         """Count a part of a body; false where all bodies together would be too long."""
@@ -241,8 +280,8 @@ class FastProtocol(BoundedProtocol):
                 scope[KEY] = hot.key
         if waited is not None and not waited.keep_alive:
             self.cycle.keep_alive = False  # the server was told to stop meanwhile
-        if hot.body:
-            HttpToolsProtocol.on_body(self, hot.body)
+        if len(hot.whole):
+            HttpToolsProtocol.on_body(self, bytes(hot.whole))
 
     def _make_cycle(self, headers: list[tuple[bytes, bytes]]) -> None:
         url, expected = self.url, self.expect_100_continue
@@ -259,3 +298,9 @@ class FastProtocol(BoundedProtocol):
         self.fast.note(request, answer.status)
         if not request.is_long:
             self.fast.awake.stay(self.loop)
+
+
+def announced_bytes(request: FastRequest) -> int:
+    """How long a body is said to be; 0 where that is not said."""
+    announced = next((value for name, value in request.header_list if name == b"content-length"), b"0")
+    return int(announced) if len(announced) <= LENGTH_DIGITS_MAX else sys.maxsize

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from starlette.types import Receive, Scope
@@ -61,14 +61,14 @@ class Observe:
 
     def soon(self, request: FastRequest, reply: Reply) -> Answer | Verdict:
         """Take a request of the fast lane, without options, to be answered once it is durable: a small one with others."""
-        if request.query or len(request.body) > self.tools.settings.body_bytes_max:
+        if request.query or len(request.whole) > self.tools.settings.body_bytes_max:
             return NOT_HERE
         key = idempotency_key(request.headers.get(b"idempotency-key"))
         kind = request.headers.get(b"content-type", b"").decode("latin-1")
         told = partial(self._told, request, kind, key, reply)
         if request.is_long:
             context = self.tools.service.context(request.model, labelled=True)
-            read = partial(parse_and_write, request.body, kind, context, key, self.tools.clock.unix_ms())
+            read = partial(parse_and_write, request.whole, kind, context, key, self.tools.clock.unix_ms())
             self.tools.pool.submit(self.tools.service.observe_read, request.model, read, self.tools.service.awaited(told))
             return LATER
         return LATER if self.tools.service.observe_soon(request.model, request.body, kind, key, told) else NOT_HERE
@@ -89,7 +89,7 @@ class Observe:
         """Answer a request of the fast lane that could not go the short way."""
         model = request.model
         try:
-            parsed = await self._parse(request.body, kind, self.tools.service.context(model, labelled=True), key)
+            parsed = await self._parse(request.whole, kind, self.tools.service.context(model, labelled=True), key)
             answer = self._answer(model, await self._append(model, parsed, False, False), False)
         except RiataError as error:
             answer = answer_error(error)
@@ -102,7 +102,7 @@ class Observe:
         self.meters.rows(model, observed)
         return answer_of(observed, waited)
 
-    async def _parse(self, body: bytes, kind: str, context: Context, key: str | None) -> Parsed:
+    async def _parse(self, body: bytes | memoryview, kind: str, context: Context, key: str | None) -> Parsed:
         if len(body) <= INLINE_BYTES_MAX:
             return parse_with_ids(body, kind, context, key)
         loop = asyncio.get_running_loop()
@@ -125,13 +125,13 @@ def wants_applied(options: dict[str, str]) -> bool:
     return wait is not None
 
 
-def parse_with_ids(body: bytes, kind: str, context: Context, key: str | None) -> Parsed:
+def parse_with_ids(body: bytes | memoryview, kind: str, context: Context, key: str | None) -> Parsed:
     """Parse a body of labelled rows; rows without an id get `key/index` where the request carries a key."""
-    parsed = parse_examples(body, kind, context, labelled=True)
+    parsed = parse_examples(cast(bytes, body), kind, context, labelled=True)  # which reads any memory
     return parsed if key is None else with_ids(parsed, key)
 
 
-def parse_and_write(body: bytes, kind: str, context: Context, key: str | None, accepted_ms: int) -> Parsed:
+def parse_and_write(body: bytes | memoryview, kind: str, context: Context, key: str | None, accepted_ms: int) -> Parsed:
     """`parse_with_ids`, and the record that the log is to hold of the rows with it: many threads may do what one need not."""
     parsed = parse_with_ids(body, kind, context, key)
     return dataclasses.replace(parsed, written=write_ahead(parsed.batch, accepted_ms)) if parsed.batch.n else parsed

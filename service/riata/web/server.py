@@ -7,6 +7,7 @@ import contextlib
 import errno
 import functools
 import logging
+import operator
 import os
 import signal
 import socket
@@ -79,7 +80,7 @@ class Server(uvicorn.Server):
         every_s = self.front.bounds.sweep_s()
         while True:
             await asyncio.sleep(every_s)
-            self._each(functools.partial(BoundedProtocol.sweep, now=loop.time()))
+            self._each(operator.methodcaller("sweep", loop.time()))
 
     def _each(self, act: Callable[[BoundedProtocol], object]) -> None:
         for connection in list(self.server_state.connections):

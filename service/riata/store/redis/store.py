@@ -294,6 +294,9 @@ class RedisStore:
     def open_edition(self, model: str) -> tuple[Edition, bytes] | None:
         return editions.open_edition(self._models, model)
 
+    def rest(self) -> None:
+        return  # the server does by itself what it has to do
+
     def idle(self) -> None:
         housekeeping.tidy(self._models)
 

@@ -16,6 +16,7 @@ from riata.store.sqlite.directory import Ballast
 T = TypeVar("T")
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NEW_PART = 4  # of wal_bytes_max: after so much less that is in no page twice, a fold is short enough to be waited for
+_SOON_PART = 12  # of wal_bytes_max: after so much of it, it is folded where nobody waits
 _VACUUM_PAGES = 12  # pages given back to a full disk by one transaction, which needs as much space in the log first
 _VACUUM_SLICES = 40  # such transactions in one call of `give_back`
 
@@ -140,6 +141,12 @@ class Session:
         """Fold the write-ahead log where it has become long. Called before a write, so that nobody's answer waits for it who
         could have it already; mostly `fold_changes` was there first."""
         if self._wal_bytes > self._wal_bytes_max or self._payload_bytes > self._wal_bytes_max // _NEW_PART:
+            self.fold_wal()
+
+    def fold_new_wal(self) -> None:
+        """Fold the write-ahead log where it will have to be done soon, for its payloads. Called where nobody waits: whoever was
+        answered may be sending the next rows meanwhile."""
+        if self._payload_bytes > self._wal_bytes_max // _SOON_PART:
             self.fold_wal()
 
     def fold_wal(self) -> None:

@@ -280,6 +280,10 @@ class SqliteStore:
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
         return self._session.write(lambda c: remembered_sql.delete(c, log_sql.find_model(c, model).id, keys))
 
+    def rest(self) -> None:
+        """Fold what the next append would have to, if as much came again."""
+        self._session.fold_new_wal()
+
     def idle(self) -> None:
         """Fold the write-ahead log, forget expired ids, give space back where it is short. Bounded work at each call."""
         self._session.write(self._dedupe.expire)
