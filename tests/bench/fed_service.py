@@ -2,7 +2,8 @@
 
 `python -m tests.bench.fed_service serve ...` is `riata serve ...` with one thread more: it makes bodies of rows once, and while
 `feed` is on hands them to the writer over and over, as records that continue the log of the model FED, never more than AHEAD
-before they are learnt. So learning runs at full speed, and nothing but it: nothing is parsed, written or sent meanwhile.
+before they are learnt. So learning runs at full speed, and nothing but it: nothing is parsed, written or sent meanwhile. Records
+are made before the feeding begins and handed over many at a time, since what the feeder does holds the interpreter's lock too.
 It is told over a socket on the port in BENCH_CONTROL, a line at a time: `feed`, `rest`, `applied`; each is answered
 with the number of events that the model has learnt.
 """
@@ -15,6 +16,7 @@ import socketserver
 import sys
 import threading
 import time
+from collections import deque
 from typing import Any, Final
 
 from riata import wiring
@@ -31,7 +33,9 @@ from tests.bench.bulk_rows import NDJSON, ROWS, make_rows
 CONTROL: Final = "BENCH_CONTROL"
 FED: Final = "fed"
 BODIES: Final = 40
-AHEAD: Final = 32
+AHEAD: Final = 64
+MADE: Final = 8192  # records: for some seconds
+LOOK_S: Final = 0.008  # between looks at how much is left: less than half of AHEAD takes
 CONFIG: Final = {
     "encoder": {"bits": 22},
     "checkpoint_every_s": 86_400,  # these rows are in no log, so no checkpoint can be of them
@@ -63,17 +67,22 @@ class Feeder:
             raise RuntimeError("the service does not learn")
         belief = learning.writer.beliefs()[FED]
         seq, chain, digest = belief.applied, belief.chain, bytes(32)
-        at = 0
+        made: deque[Logged] = deque()
+        handed = seq
         while True:
-            self.on.wait()
-            if seq - self.applied() >= AHEAD * ROWS:
-                time.sleep(0.002)
+            if len(made) < AHEAD or not self.on.is_set():
+                self.on.wait()
+                while len(made) < MADE:
+                    batch = batches[seq // ROWS % BODIES]
+                    chain = next_chain(chain, digest)
+                    made.append(Logged(Record(FED, "observe", seq + 1, batch.n, 0, b"", digest, chain), batch))
+                    seq += batch.n
+            if handed - self.applied() > AHEAD // 2 * ROWS:
+                time.sleep(LOOK_S)
                 continue
-            chain = next_chain(chain, digest)
-            batch = batches[at % BODIES]
-            learning.writer.put(Logged(Record(FED, "observe", seq + 1, batch.n, 0, b"", digest, chain), batch))
-            seq += batch.n
-            at += 1
+            for _ in range(AHEAD // 2):
+                handed += made[0].record.count
+                learning.writer.put(made.popleft())
 
 
 def control(feeder: Feeder, port: int) -> None:

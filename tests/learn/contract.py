@@ -52,6 +52,28 @@ class LearnerContract:
         assert same(whole.freeze(), single.freeze())
         assert same(whole.freeze(), uneven.freeze())
 
+    @pytest.mark.parametrize("skipped", [False, True])
+    def test_batches_given_together_are_learnt_as_one_by_one(self, build: Build, skipped: bool) -> None:
+        # Rows that are longer than the room for one, and more features than the lists have room for, in the middle of it.
+        made = [
+            sparse_events(n, seed, 3000, longest=longest) for n, seed, longest in ((7, 1, 9), (0, 2, 9), (9, 3, 700), (3, 4, 0))
+        ]
+        batches = [to_batch(events) for events in [*made, *made[2:], made[0]]]
+        skip = np.arange(sum(batch.n for batch in batches)) % 4 == 1 if skipped else None
+        together, single = build(), build()
+        told = together.step_all(batches, skip)
+        ends = np.cumsum([batch.n for batch in batches])
+        steps = [
+            single.step(batch, None if skip is None else skip[end - batch.n : end])
+            for batch, end in zip(batches, ends, strict=True)
+        ]
+        assert told.margin.tobytes() == b"".join(step.margin.tobytes() for step in steps)
+        assert told.refused.tolist() == [row for step in steps for row in step.refused.tolist()]
+        assert told.label.tolist() == [label for batch in batches for label in batch.label.tolist()]
+        assert told.weight.tolist() == [weight for batch in batches for weight in batch.weight.tolist()]
+        assert told.refusals == sum(step.refusals for step in steps) == int(told.refused.sum())
+        assert same(together.freeze(), single.freeze())
+
     @pytest.mark.parametrize("at", [0, 1, 57, 100, 173, ROWS])
     def test_thawed_learner_goes_on_to_the_last_bit(self, build: Build, batch: Batch, at: int) -> None:
         steady, thawed = build(), build()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from riata.learn.registry import build_learner, warm_up
 from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.maths import losses, slots, truncated_row
 from riata.maths.row_lines import SPREAD_MAX
-from riata.maths.truncated_step import learn_rows as learn_kernel
+from riata.maths.truncated_step import learn_batches
 from tests.learn.contract import Build, LearnerContract, same, served
 from tests.learn.streams import cut, sparse_events, to_batch
 from tests.twins.truncated_row import collect
@@ -139,6 +140,20 @@ def test_rows_of_any_length_and_rows_left_out_take_the_same_steps_one_by_one(con
     assert same(together.freeze(), alone.freeze())
 
 
+def test_arrays_that_are_not_in_one_piece_are_learnt_all_the_same() -> None:
+    batch = to_batch(sparse_events(60, seed=9))
+    odd = [
+        replace(batch, value=np.repeat(batch.value, 2)[::2]),
+        replace(batch, hash=batch.hash[::-1].copy()[::-1]),
+        replace(batch, weight=batch.weight.astype(np.float32)),  # quarters and whole numbers: the same in both
+        replace(batch, indptr=np.repeat(batch.indptr, 3)[::3], label=np.repeat(batch.label, 2)[::2]),
+    ]
+    given, plain = TruncatedGradient(_config(), BITS), TruncatedGradient(_config(), BITS)
+    told = given.step_all([batch, *odd, batch])
+    assert told.margin.tobytes() == plain.step_all([batch] * 6).margin.tobytes()
+    assert same(given.freeze(), plain.freeze())
+
+
 def _compiled(kernel: Any) -> int:
     return len(kernel.signatures)
 
@@ -148,17 +163,17 @@ def test_whole_numbers_in_a_config_do_not_have_the_kernels_compiled_again() -> N
         TruncatedGradient(config, BITS).step(to_batch([Event([(1, 1.0)], 1.0)]))
 
     step(TruncatedGradientConfig())
-    before = _compiled(learn_kernel)
+    before = _compiled(learn_batches)
     step(TruncatedGradientConfig(eta=1, gravity=0, ceiling=1, accumulator=1, reach=2, delay=1, power=0))
     step(_config(eta=1, rate="decaying", power=1))
-    assert _compiled(learn_kernel) == before
+    assert _compiled(learn_batches) == before
 
 
 @pytest.mark.parametrize(
     "config", [TruncatedGradientConfig(), _config(), _config(rule="round", ceiling=1.0)], ids=["defaults", "constant", "round"]
 )
 def test_warm_up_leaves_nothing_to_compile(config: TruncatedGradientConfig) -> None:
-    kernels: list[Any] = [learn_kernel, truncated_row.collect, slots.merge_tail, slots.pick]
+    kernels: list[Any] = [learn_batches, truncated_row.collect, slots.merge_tail, slots.pick]
     warm_up(config, to_batch([Event([(1, 1.0)], 1.0)]))
     before = [_compiled(kernel) for kernel in kernels]
     assert min(before) > 0

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.learner import Shadow, Sketch, Stepped, Weights
+from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.run import model_state
 from riata.wire.batch import Batch
 
@@ -42,7 +42,10 @@ class Toy:
             if not refused[row]:
                 at = starts[row]
                 self.learn(ids[16 * row : 16 * row + 16], hashes[at], values[at], labels[row])
-        return Stepped(margin, refused)
+        return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()))
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        return step_each(self, batches, skip)
 
     def learn(self, key: bytes, hashed: int, value: float, label: float) -> None:
         """Take in one event of one feature."""

@@ -54,6 +54,18 @@ def assert_sums(found: F64, expected: dict[str, float]) -> None:
     np.testing.assert_allclose(scaled, [expected[name] for name in twin.NAMES], rtol=ROUNDINGS, atol=ROUNDINGS)
 
 
+@pytest.mark.parametrize("margin", [0.0, -tally.MARGIN_HELD, 1.001 * tally.MARGIN_HELD, -math.inf, math.nan])
+@pytest.mark.parametrize("at", [0, 40, 99])
+@pytest.mark.parametrize("learnt", [True, False])
+def test_usual_are_events_that_were_learnt_with_margins_that_are_held(margin: float, at: int, learnt: bool) -> None:
+    margins, refused = np.linspace(-5.0, 5.0, 100), np.zeros(100, np.bool_)
+    margins[at], refused[at] = margin, not learnt
+    usual = tally.all_usual(margins, refused)
+    assert usual == twin.all_usual(margins.tolist(), refused.tolist(), tally.MARGIN_HELD)
+    assert usual == (learnt and abs(margin) <= tally.MARGIN_HELD)
+    assert tally.all_usual(margins[:0], refused[:0])
+
+
 @pytest.mark.parametrize("link", LINKS)
 def test_tally_equals_its_twin(link: int) -> None:
     done = Tallied(link)

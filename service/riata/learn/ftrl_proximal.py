@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,7 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
 from riata.learn.ftrl_proximal_config import FtrlProximalConfig, kernel_settings
-from riata.learn.learner import Shadow, Sketch, Stepped, Weights
+from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.pages import Pages, zero_table
 from riata.learn.slot_list import SlotList
 from riata.maths import ftrl_row
@@ -60,7 +61,11 @@ class FtrlProximal:
         margin = np.empty(batch.n)
         refused = np.empty(batch.n, np.bool_)
         learn_rows(self._table, self._settings, rows, self._room, margin, refused)
-        return Stepped(margin, refused)
+        return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()))
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """Learn the events of all batches, one batch at a time."""
+        return step_each(self, batches, skip)
 
     def expect(self, hashes: U32) -> None:
         """Choose the pages of the table by all of the features to come, where steps bring them a few at a time."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+import numpy as np
 
 from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.wire.batch import Batch
@@ -31,17 +34,22 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """What one call of `step` did, row by row.
+    """What one call of `step` or `step_all` did, row by row.
 
     margin  : f64[n]   intercept + beta . x before the row was learnt (test-then-train)
     refused : bool[n]  true where learning the row would have made a number non-finite, or the caller said to skip it;
                        a refused row leaves every part of the learner as it was
+    label, weight : f64[n]  of the rows, as they came
+    refusals : int     rows that were refused
     no_room : bool[n]  among the refused: rows with a feature for which the learner's vocabulary has no room; None where
                        there is no vocabulary
     """
 
     margin: F64
     refused: BOOL
+    label: F64
+    weight: F64
+    refusals: int
     no_room: BOOL | None = None
 
 
@@ -105,6 +113,10 @@ class Learner(Protocol):
         """Learn the events of `batch` in order. Rows where `skip` is true are refused."""
         ...
 
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """As `step` of each batch in turn, in as few calls of kernels as can be; `skip` is of the rows of all."""
+        ...
+
     def expect(self, hashes: U32) -> None:
         """Hear the hashes of the features that the next steps will bring, so that memory can be made ready. Changes no bit."""
         ...
@@ -137,3 +149,23 @@ class Learner(Protocol):
     def memory(self) -> dict[str, int]:
         """Return bytes by part: what is allocated, what a checkpoint of it would hold."""
         ...
+
+
+def step_each(learner: Learner, batches: Sequence[Batch], skip: BOOL | None) -> Stepped:
+    """`step_all` of a learner whose kernels take one batch at a time."""
+    if len(batches) == 1:
+        return learner.step(batches[0], skip)
+    steps: list[Stepped] = []
+    start = 0
+    for batch in batches:
+        steps.append(learner.step(batch, None if skip is None else skip[start : start + batch.n]))
+        start += batch.n
+    no_room = [step.no_room for step in steps if step.no_room is not None]  # all of them or none
+    return Stepped(
+        np.concatenate([step.margin for step in steps]),
+        np.concatenate([step.refused for step in steps]),
+        np.concatenate([step.label for step in steps]),
+        np.concatenate([step.weight for step in steps]),
+        sum(step.refusals for step in steps),
+        np.concatenate(no_room) if no_room else None,
+    )

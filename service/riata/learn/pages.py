@@ -51,6 +51,11 @@ class Pages:
         if sys.platform == "linux" and table.nbytes >= _MAPPED_BYTES_MIN:
             self._moved = None if _advise(table, 0, table.nbytes, mmap.MADV_NOHUGEPAGE) else table.nbytes
 
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to do: then `tend` does nothing."""
+        return self._moved == self._table.nbytes
+
     def tend(self, used: int, coming: U32) -> None:
         """Called before each batch, with the hashes of its features, when `used` lines are used; goes on with what was begun."""
         if self._moved is None and (used > self._few or self._is_flood(used, coming)):

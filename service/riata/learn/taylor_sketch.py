@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.base.errors import BadInput
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn import taylor_frozen
-from riata.learn.learner import Shadow, Sketch, Stepped, Weights
+from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.taylor_penalties import own_penalties
 from riata.learn.taylor_sketch_config import TaylorSketchConfig, kernel_settings, key_bits
 from riata.learn.taylor_state import TaylorState, new_scratch
@@ -63,7 +65,12 @@ class TaylorSketch:
                 self._warm_up()
             elif why == AGAIN:
                 linearise_again(self._state.arrays, self._settings, self._scratch)
-        return Stepped(answers.margin, answers.refused, answers.no_room if self._settings.outside == NOTHING else None)
+        no_room = answers.no_room if self._settings.outside == NOTHING else None
+        return Stepped(answers.margin, answers.refused, batch.label, batch.weight, int(answers.refused.sum()), no_room)
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """Learn the events of all batches, one batch at a time."""
+        return step_each(self, batches, skip)
 
     def adjust(self, config: TaylorSketchConfig) -> None:
         """Move to the penalty of `config`, which differs in nothing else: every weight is what it is at that penalty.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,12 +18,11 @@ from riata.learn.slot_list import SlotList
 from riata.learn.truncated_gradient_config import TruncatedGradientConfig, kernel_settings
 from riata.maths import truncated_row
 from riata.maths.row_lines import room_for
-from riata.maths.rows import Rows
 from riata.maths.slots import pick
 from riata.maths.truncated_rate import Scratch
 from riata.maths.truncated_row import Table
-from riata.maths.truncated_step import event_size, learn_rows
-from riata.wire.batch import Batch
+from riata.maths.truncated_step import event_size, learn_batches
+from riata.wire.batch import Batch, ids_of, in_one_piece
 
 __all__ = ["TruncatedGradient", "TruncatedGradientConfig"]
 
@@ -53,17 +53,26 @@ class TruncatedGradient:
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
-        skip = np.zeros(batch.n, np.bool_) if skip is None else skip
-        rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
-        if batch.nnz > self._room.columns.shape[1]:  # no row is longer than all of them
-            longest = int(np.diff(batch.indptr).max(initial=0))
-            if longest > self._room.columns.shape[1]:
+        return self.step_all([batch], skip)
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """Predict and learn the events of all batches in order, in one call of the kernel as long as nothing has to grow."""
+        batches, ids = list(batches), ids_of(batches)
+        n = sum([batch.n for batch in batches])
+        skip = np.zeros(n, np.bool_) if skip is None else skip
+        told, refused = np.empty((3, n)), np.empty(n, np.bool_)
+        done, refusals = 0, 0
+        while done < len(batches):
+            self._make_room(batches[done].hash)
+            ready = ids if self._pages.settled else ids[: done + 1]
+            stopped, longest, bad = learn_batches(self._table, self._settings, ready, done, skip, self._room, told, refused)
+            if longest:
                 self._room = room_for(2 * longest, _COLUMNS, 2)
-        self._make_room(batch.hash)
-        margin = np.empty(batch.n)
-        refused = np.empty(batch.n, np.bool_)
-        learn_rows(self._table, self._settings, rows, self._room, margin, refused)
-        return Stepped(margin, refused)
+            elif stopped == done:
+                batches[done] = in_one_piece(batches[done])
+                ids[done] = ids_of(batches[done : done + 1])
+            done, refusals = stopped, refusals + bad
+        return Stepped(told[0], refused, told[1], told[2], refusals)
 
     def expect(self, hashes: U32) -> None:
         """Choose the pages of the table by all of the features to come, where steps bring them a few at a time."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32
+from riata.maths.at import array_at, held_by
 from riata.maths.kernel import inline_kernel
 from riata.maths.prefetch import prefetch
 
 ROWS_AHEAD: Final = 16  # two cache lines of numbers of which a row has one
+COLUMNS: Final = 5  # of the arrays below all but the last, which are those of a batch
+_POINTER_BYTES, _HASH_BYTES, _NUMBER_BYTES = 8, 4, 8
 
 
 class Rows(NamedTuple):
@@ -25,6 +28,40 @@ class Rows(NamedTuple):
     label: F64
     weight: F64
     skip: BOOL
+
+
+@inline_kernel
+def column_at(array_id: int, kind: Any, size: int) -> tuple[Any, bool]:
+    """An array of one dimension by its `id`, and whether its elements are of `size` bytes and lie one behind the other.
+
+    Source    `maths.at`, `held_by`
+    """
+    address, length, stride = held_by(array_id)
+    return array_at(address, (length,), kind), length < 2 or stride == size
+
+
+@inline_kernel
+def rows_of(ids: I64, r: int, skip: BOOL, start: int) -> tuple[Rows, bool]:
+    """The rows of one batch of several.
+
+    Parameters
+    ----------
+    ids : i64[m, COLUMNS]  `id` of each array of each batch, in the order of Rows
+    r : int                which batch
+    skip : bool[n]         of the rows of all
+    start : int            its first row among them
+
+    Returns                the rows, and whether they are as kernels read them: each array in one piece, of numbers of its size
+    Cost                   O(1)
+    Source                 column_at
+    """
+    indptr, good = column_at(ids[r, 0], np.int64, _POINTER_BYTES)
+    hashes, good_hashes = column_at(ids[r, 1], np.uint32, _HASH_BYTES)
+    value, good_values = column_at(ids[r, 2], np.float64, _NUMBER_BYTES)
+    label, good_labels = column_at(ids[r, 3], np.float64, _NUMBER_BYTES)
+    weight, good_weights = column_at(ids[r, 4], np.float64, _NUMBER_BYTES)
+    good = good and good_hashes and good_values and good_labels and good_weights
+    return Rows(indptr, hashes, value, label, weight, skip[start : start + len(label)]), good
 
 
 @inline_kernel

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from riata.base.arrays import BOOL, F64, U32
+from riata.base.arrays import BOOL, F64, I64, U32
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.losses import invariant_travel, slope
 from riata.maths.row_lines import Room, ask_first, ask_rest
-from riata.maths.rows import ROWS_AHEAD, Rows, ask_row
+from riata.maths.rows import ROWS_AHEAD, Rows, ask_row, rows_of
 from riata.maths.truncated_rate import Scratch, Settings, add_squares, inverse_root, width_of
 from riata.maths.truncated_row import (
     CLOCK,
@@ -18,6 +18,8 @@ from riata.maths.truncated_row import (
     INTERCEPT,
     INTERCEPT_SQUARES,
     LEARNT,
+    N_ALIVE,
+    N_SEEN,
     NORM,
     Table,
     clock_of,
@@ -223,3 +225,52 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin:
         margin[i], learnt, k = learn_row(table, settings, rows, (i, k), scratch, then)
         refused[i] = not learnt
         here, then = then, here
+
+
+@kernel
+def learn_batches(
+    table: Table, settings: Settings, ids: I64, first: int, skip: BOOL, room: Room, told: F64, refused: BOOL
+) -> tuple[int, int, int]:
+    """Predict and learn the rows of several batches, each as `learn_rows` does, as far as there is room for them.
+
+    Between two kernels there is Python, which holds the interpreter's lock: so one call learns as much as it can.
+
+    Parameters
+    ----------
+    table : Table             overwritten
+    settings : Settings       the configuration
+    ids : i64[m, COLUMNS]     of the arrays of the batches, as for `rows_of`; read only, as are these
+    first : int               the batch to begin with
+    skip : bool[n]            of the rows of all batches; read only
+    room : Room               overwritten
+    told : f64[3, n]          overwritten, for the rows that are learnt: margins before learning; label and weight, in one piece
+    refused : bool[n]         overwritten: as for `learn_rows`
+
+    Returns                   the batch to go on with, m at the end; features of its longest row where `room` is too short for
+                              that, else 0; rows refused. It is also stopped at where alive or seen have no room for all of its
+                              features, or an array is not as kernels read it.
+    Cost                      O(features)
+    Source                    learn_rows
+    """
+    start, bad = 0, 0
+    for r in range(ids.shape[0]):
+        rows, good = rows_of(ids, r, skip, start)
+        if r >= first:
+            features = len(rows.hash)
+            if not good or table.counts[N_ALIVE] + features > len(table.alive):
+                return r, 0, bad
+            if settings.adaptive is not None and table.counts[N_SEEN] + features > len(table.seen):
+                return r, 0, bad
+            if features > room.columns.shape[1]:
+                longest = 0
+                for i in range(len(rows.label)):
+                    longest = max(longest, rows.indptr[i + 1] - rows.indptr[i])
+                if longest > room.columns.shape[1]:
+                    return r, longest, bad
+            stop = start + len(rows.label)
+            learn_rows(table, settings, rows, room, told[0, start:stop], refused[start:stop])
+            for i in range(len(rows.label)):
+                told[1, start + i], told[2, start + i] = rows.label[i], rows.weight[i]
+                bad += refused[start + i]
+        start += len(rows.label)
+    return ids.shape[0], 0, bad

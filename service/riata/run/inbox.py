@@ -115,6 +115,8 @@ class Inbox:
 
     def presses(self) -> bool:
         """Whether there is something to do that is not left to gather."""
+        if self._items and not _is_small(self._items[0]):  # who asks is the one who takes
+            return True
         items = self._items.copy()  # in one step: others add to it
         return len(items) >= GATHERED_MAX or not all(map(_is_small, items))
 

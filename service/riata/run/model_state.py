@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, Arrays
+from riata.base.arrays import BOOL, Arrays
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
-from riata.learn.learner import Learner, Stepped
+from riata.learn.learner import Learner
 from riata.learn.registry import ALGO_VERSION, adjust, build_learner
 from riata.run.config import ModelConfig, change_from_payload, read_config
 from riata.run.together import ROWS_TOGETHER
@@ -181,6 +181,9 @@ class ModelState:
         """Cut batches after every event at which the weights may be counted, if what was given before has been learnt."""
         rows: list[Batch] = []
         room = self.progressive.until_count
+        if sum([batch.n for batch in batches]) < room:  # as mostly
+            yield list(batches)
+            return
         for batch in batches:
             if batch.n > room:
                 self.learner.expect(batch.hash)
@@ -198,18 +201,12 @@ class ModelState:
     def _learn_rows(self, rows: Sequence[Batch], skip: BOOL | None, first: int) -> dict[int, str]:
         """Test, then train; weights are counted for the learning curve right after the event of its point, so that no cut into
         batches can move it."""
-        steps = []
-        start = 0
-        for batch in rows:
-            steps.append(self.learner.step(batch, None if skip is None else skip[start : start + batch.n]))
-            start += batch.n
-        stepped = _joined_steps(steps)
-        label, weight = _one([batch.label for batch in rows]), _one([batch.weight for batch in rows])
-        if self.progressive.observe(stepped.margin, label, weight, stepped.refused, first):
+        stepped = self.learner.step_all(rows, skip)
+        if self.progressive.observe(stepped.margin, stepped.label, stepped.weight, stepped.refused, first):
             self.progressive.note_non_zeros(len(self.learner.weights().slot))
-        if not stepped.refused.any():
+        if not stepped.refusals:
             return {}
-        self.skipped += int(stepped.refused.sum())
+        self.skipped += stepped.refusals
         new = stepped.refused if skip is None else stepped.refused & ~skip
         return {first + i: NO_ROOM if _is_set(stepped.no_room, i) else NOT_FINITE for i in np.flatnonzero(new).tolist()}
 
@@ -275,21 +272,6 @@ def _joined(run: Sequence[Record], batches: Sequence[Batch | None]) -> list[Batc
         together[-1].append(_counted(record, batch))
         room -= batch.n
     return [some[0] if len(some) == 1 else join_batches(some) for some in together]
-
-
-def _joined_steps(steps: Sequence[Stepped]) -> Stepped:
-    if len(steps) == 1:
-        return steps[0]
-    no_room = [step.no_room for step in steps if step.no_room is not None]  # all of them or none
-    return Stepped(
-        np.concatenate([step.margin for step in steps]),
-        np.concatenate([step.refused for step in steps]),
-        np.concatenate(no_room) if no_room else None,
-    )
-
-
-def _one(arrays: Sequence[F64]) -> F64:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _skip_mask(first: int, count: int, skips: frozenset[int]) -> BOOL | None:

@@ -34,22 +34,22 @@ def horizon_figures(sums: F64, auc: float, link: int) -> Figures:
     Every mean is weighted by importance; `weight` is the sum of the weights. `loss` is what the learner is trained on: log
     loss, squared error (without the factor 1/2) or hinge loss.
     """
-    weight = float(sums[WEIGHT])
+    total: list[float] = sums.tolist()  # at once: to take one number out of an array takes as long as all of this
+    weight = total[WEIGHT]
     probability, classes = has_probability(link), link != REAL
 
     def mean(column: int, defined: bool = True) -> float | None:
-        return ratio(float(sums[column]), weight) if defined else None
+        return ratio(total[column], weight) if defined else None
 
-    base_log_loss = float(sums[tally.BASE_LOG_LOSS])
     return {
-        "weight": weight / float(sums[SCALE]),
+        "weight": weight / total[SCALE],
         "log_loss": mean(tally.LOG_LOSS, probability),
         "base_log_loss": mean(tally.BASE_LOG_LOSS, probability),
-        "normalised_entropy": ratio(float(sums[tally.LOG_LOSS]), base_log_loss) if probability else None,
+        "normalised_entropy": ratio(total[tally.LOG_LOSS], total[tally.BASE_LOG_LOSS]) if probability else None,
         "auc": auc if classes and math.isfinite(auc) else None,
         "accuracy": mean(tally.CORRECT, classes),
         "base_rate": mean(tally.OBSERVED, classes),
-        "calibration_ratio": ratio(float(sums[tally.PREDICTED]), float(sums[tally.OBSERVED])) if probability else None,
+        "calibration_ratio": ratio(total[tally.PREDICTED], total[tally.OBSERVED]) if probability else None,
         "loss": mean(tally.LOSS),
         "base_loss": mean(tally.BASE_LOSS),
     }
@@ -64,8 +64,8 @@ def calibration_cells(calibration: F64, link: int) -> list[Figures]:
             "from": cell / tally.CELLS,
             "to": (cell + 1) / tally.CELLS,
             "examples": int(row[tally.CELL_EXAMPLES]),
-            "mean_predicted": ratio(float(row[tally.CELL_PREDICTED]), float(row[tally.CELL_WEIGHT])),
-            "mean_observed": ratio(float(row[tally.CELL_OBSERVED]), float(row[tally.CELL_WEIGHT])),
+            "mean_predicted": ratio(row[tally.CELL_PREDICTED], row[tally.CELL_WEIGHT]),
+            "mean_observed": ratio(row[tally.CELL_OBSERVED], row[tally.CELL_WEIGHT]),
         }
-        for cell, row in enumerate(calibration)
+        for cell, row in enumerate(calibration.tolist())
     ]

@@ -94,11 +94,10 @@ class Progressive:
         Returns whether the learning curve grew and awaits `note_non_zeros`.
         """
         kept: I64 | None = None  # which of them were learnt; None for all, as mostly
-        if refused.any():
+        if not tally.all_usual(margin, refused):
             kept = np.flatnonzero(~refused)
             self._refused += len(refused) - len(kept)
             margin, label, weight = margin[kept], label[kept], weight[kept]
-        if not np.abs(margin).max(initial=0.0) <= MARGIN_HELD:  # so where one is NaN
             margin = np.clip(np.where(np.isnan(margin), 0.0, margin), -MARGIN_HELD, MARGIN_HELD)
         start = 0
         while start < len(margin):

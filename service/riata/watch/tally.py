@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from riata.base.arrays import F64, I64
+from riata.base.arrays import BOOL, F64, I64
 from riata.maths.auc import margin_bin
 from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
@@ -63,6 +63,25 @@ CELL: Final = 4
 RENORMALISE_ABOVE: Final = 2.0**32
 RENORMALISE_BY: Final = 2.0**-32
 IDENTITY_SPREAD: Final = 16.0  # spreads margins of the identity link, mostly in [0, 1], over the even bins of the histogram
+
+
+@kernel
+def all_usual(margin: F64, refused: BOOL) -> bool:
+    """Whether all events were learnt, with margins that are held as they are.
+
+    Parameters
+    ----------
+    margin : f64[n]        read only
+    refused : bool[n]      read only
+
+    Returns                false where one is refused, or its margin beyond MARGIN_HELD or NaN
+    Cost                   a look at each
+    Source                 this module's theory of operation
+    """
+    others = 0
+    for i in range(margin.shape[0]):
+        others += refused[i] or not abs(margin[i]) <= MARGIN_HELD
+    return others == 0
 
 
 @inline_kernel

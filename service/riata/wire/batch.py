@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U8, U32
+from riata.maths.rows import COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,24 @@ def take_rows(batch: Batch, order: I64) -> Batch:
         weight=batch.weight[order],
         event_id=batch.event_id[order],
         has_id=batch.has_id[order],
+    )
+
+
+def ids_of(batches: Sequence[Batch]) -> I64:
+    """The `id` of each array that a learner reads, as `maths.rows.rows_of` takes them: i64[m, COLUMNS]. Good while these are."""
+    ids = [id(array) for b in batches for array in (b.indptr, b.hash, b.value, b.label, b.weight)]
+    return np.array(ids, np.int64).reshape(len(batches), COLUMNS)
+
+
+def in_one_piece(batch: Batch) -> Batch:
+    """The same events, with what a learner reads as kernels read it: each array in one piece, of the right kind of numbers."""
+    return replace(
+        batch,
+        indptr=np.ascontiguousarray(batch.indptr, np.int64),
+        hash=np.ascontiguousarray(batch.hash, np.uint32),
+        value=np.ascontiguousarray(batch.value, np.float64),
+        label=np.ascontiguousarray(batch.label, np.float64),
+        weight=np.ascontiguousarray(batch.weight, np.float64),
     )
 
 
