@@ -33,9 +33,9 @@ from tests.bench.bulk_rows import NDJSON, ROWS, make_rows
 CONTROL: Final = "BENCH_CONTROL"
 FED: Final = "fed"
 BODIES: Final = 40
-AHEAD: Final = 64
+AHEAD: Final = 128
 MADE: Final = 8192  # records: for some seconds
-LOOK_S: Final = 0.008  # between looks at how much is left: less than half of AHEAD takes
+LOOK_S: Final = 0.016  # between looks at how much is left: less than half of AHEAD takes
 CONFIG: Final = {
     "encoder": {"bits": 22},
     "checkpoint_every_s": 86_400,  # these rows are in no log, so no checkpoint can be of them

@@ -58,7 +58,7 @@ class TruncatedGradient:
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, in one call of the kernel as long as nothing has to grow."""
         batches, ids = list(batches), ids_of(batches)
-        n = sum([batch.n for batch in batches])
+        n = sum([len(batch.label) for batch in batches])
         skip = np.zeros(n, np.bool_) if skip is None else skip
         told, refused = np.empty((3, n)), np.empty(n, np.bool_)
         done, refusals = 0, 0

@@ -94,6 +94,11 @@ class Core:
             actions.append(Action.CHECKPOINT)
         return actions
 
+    @property
+    def full(self) -> bool:
+        """True where a checkpoint is due for the number of events since the last one."""
+        return self.applied - self._saved >= self.schedule.checkpoint_every_events
+
     def next_due_ms(self) -> int | None:
         """Return when `due` will next have something to say if nothing else happens; None for never."""
         moments = []
@@ -149,7 +154,7 @@ class Core:
 
     def _checkpoint_due(self, now_ms: int) -> bool:
         late = now_ms - self._saved_ms >= self.schedule.checkpoint_every_ms
-        return late or self.applied - self._saved >= self.schedule.checkpoint_every_events
+        return late or self.full
 
     def _require_running(self) -> None:
         if self.stopped is not None:

@@ -259,6 +259,9 @@ def _counted(record: Record, batch: Batch) -> Batch:
 def _joined(run: Sequence[Record], batches: Sequence[Batch | None]) -> list[Batch]:
     """The rows of several records, one behind the other, in batches of up to ROWS_TOGETHER or of one record. Raises `Corrupt`."""
     known = [batch for batch in batches if batch is not None]
+    counts = [record.count for record in run]
+    if min(counts) > ROWS_TOGETHER // 2 and [batch.n for batch in known] == counts:
+        return known  # too large for any two of them to be joined
     if len(known) < len(run):  # all or none are known, but for a moment after a start
         known = decode_batches([record.payload for record in run])
     if len(known) < len(run):

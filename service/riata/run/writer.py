@@ -153,7 +153,7 @@ class Writer:
             cell = self._cells.get(item.record.model)
             run = self._inbox.run_of(item) if cell is None else self._inbox.run_of(item, cell.turn.rows_max)
             self._learn(run)
-            self.taken_bytes += sum(len(logged.record.payload) for logged in run)
+            self.taken_bytes += sum([len(logged.record.payload) for logged in run])
         elif isinstance(item, Adopt):
             self._adopt(item)
         elif isinstance(item, SaveNow):
@@ -179,10 +179,12 @@ class Writer:
         if cell is None:
             return  # dropped while its last events waited here
         records = [item.record for item in run]
+        ahead = cell.core.unpublished
         cell.core.logged_all(records)
         begun_ms = self._clock.monotonic_ms()
         refused = cell.state.apply_all(records, [item.batch for item in run])
-        cell.turn.took(records[-1].last - records[0].first + 1, self._clock.monotonic_ms() - begun_ms)
+        now_ms = self._clock.monotonic_ms()
+        cell.turn.took(records[-1].last - records[0].first + 1, now_ms - begun_ms)
         cell.core.advanced(records[-1])
         cell.belief = Belief(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
         if records[0].kind in ("config", "restore"):
@@ -190,7 +192,16 @@ class Writer:
             cell.curvature = Curvature()  # what it was made of may be another learner now
         if refused:
             self._hooks.refused(model, refused)
-        self._look_after(model)
+        if not (ahead and self._is_noted(model, cell, now_ms)):
+            self._look_after(model)
+
+    def _is_noted(self, name: str, cell: _Cell, now_ms: int) -> bool:
+        """Whether what will be due of a model that was ahead of what is served already is noted, and not due yet.
+
+        So a busy model is looked after when something is due, and not at every turn: that is Python, which predictions wait for.
+        """
+        is_quiet = not cell.waiting and not cell.core.full and self._hooks.wanted(name) is None
+        return is_quiet and now_ms < self._due_ms.get(name, now_ms)
 
     def _adopt(self, item: Adopt) -> None:
         state = item.state
