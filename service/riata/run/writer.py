@@ -188,6 +188,7 @@ class Writer:
         cell.core.advanced(records[-1])
         cell.belief = Belief(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
         if records[0].kind in ("config", "restore"):
+            ahead = False  # what is noted may not hold any more
             cell.core.reschedule(schedule_of(cell.state))
             cell.curvature = Curvature()  # what it was made of may be another learner now
         if refused:

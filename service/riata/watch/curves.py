@@ -36,6 +36,7 @@ class Curve:
 
     def __init__(self) -> None:
         self.spacing = SPACING
+        self.changes = 0  # of the points
         self._points: F64 = np.zeros((0, POINT))
         self._noted = 0  # points whose number of non-zeros has been told, or was never going to be
         self._rested = 0  # number of events from which on non-zeros may be counted again; a function of the points alone
@@ -57,6 +58,7 @@ class Curve:
 
     def add(self, point: F64) -> None:
         """Append a point (f64[POINT], non-zeros NaN); where there is no room, first drop every other of the regular ones."""
+        self.changes += 1
         while len(self._points) >= POINTS_MAX:
             self.spacing *= 2
             keep = self._belongs(self._points[:, EXAMPLES])
@@ -71,6 +73,7 @@ class Curve:
 
     def note_non_zeros(self, non_zeros: int) -> None:
         """Give the points added since the last call this number of non-zero weights."""
+        self.changes += 1
         self._points[self._noted :, NON_ZEROS] = non_zeros
         self._noted = len(self._points)
         self._look_for_rest()
@@ -98,6 +101,7 @@ class Curve:
         ordered = bool((np.diff(points[:, [SEQ, EXAMPLES]], axis=0) > 0).all()) and bool(np.isfinite(points[:, :LOSS]).all())
         if not ordered or np.isinf(points).any():
             raise Corrupt("learning curve: points out of order, or not finite")
+        self.changes += 1
         self.spacing, self._noted, self._points = spacing, noted, points.copy()
         if not self._belongs(points[:, EXAMPLES]).all():
             raise Corrupt(f"learning curve: a point at an event that has none at spacing {spacing}")

@@ -58,7 +58,8 @@ class Progressive:
         self._calibration: F64 = np.zeros((tally.CELLS, tally.CELL))
         self._window: F64 = np.zeros((PAST, config.window))
         self._curve = Curve()
-        self._told: tuple[bytes, list[Figures]] = (b"", [])  # the points `history` was last made of, and what it returned
+        # What `history` was last made of: a curve, its changes and `since`; its points; and what it returned.
+        self._told: tuple[tuple[Curve, int, int], bytes, list[Figures]] = ((self._curve, -1, 0), b"", [])
 
     @property
     def examples(self) -> int:
@@ -134,13 +135,16 @@ class Progressive:
         Keys: seq, examples, then the loss in the three horizons and that of the base rate (log_loss, faded_log_loss,
         window_log_loss, base_log_loss; without the word log where there is no probability), auc, non_zeros; None where unknown.
         """
+        of_curve, before, told = self._told
+        if (self._curve, self._curve.changes, since) == of_curve:  # as mostly: published five times a second
+            return told
         found = self._curve.since(since)
         content = found.tobytes()
-        before, told = self._told
-        if content != before:  # published five times a second: mostly the same, else some points more, seldom another
+        if content != before:  # else some points more, seldom others
             told = told if content.startswith(before) else []
-            self._told = content, [*told, *self._as_documents(found[len(told) :])]
-        return self._told[1]
+            told = [*told, *self._as_documents(found[len(told) :])]
+        self._told = ((self._curve, self._curve.changes, since), content, told)
+        return told
 
     def _as_documents(self, found: F64) -> list[Figures]:
         loss = "log_loss" if has_probability(self._link) else "loss"

@@ -1,0 +1,136 @@
+"""When the writer looks after a model that is busy: driven by hand, turn by turn, under a clock that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from riata.base.clock import ManualClock
+from riata.run.checkpointer import Checkpointer, Saved
+from riata.run.config import config_payload, read_config
+from riata.run.inbox import Adopt, Logged
+from riata.run.model_state import Frozen, ModelState
+from riata.run.published import Published
+from riata.run.writer import Writer, WriterHooks
+from riata.store.memory import MemoryStore
+from riata.store.store import Append, Verdict
+from tests.run.events import create_model, log_batch, random_batch
+
+EVERY_MS = 100
+
+
+class Told:
+    """What a writer has told the outside, and what the outside wants."""
+
+    def __init__(self) -> None:
+        self.published: list[int] = []
+        self.saved: list[Saved] = []
+        self.wanted: int | None = None
+
+    def hooks(self) -> WriterHooks:
+        def fatal(reason: str, error: BaseException) -> None:
+            raise AssertionError(reason) from error
+
+        def publish(published: Published) -> None:
+            self.published.append(published.applied)
+
+        return WriterHooks(publish, lambda _model, _refused: None, self.saved.append, lambda _model: self.wanted, fatal)
+
+
+class Kept:
+    """In the place of a checkpointer: every checkpoint is good at once."""
+
+    def save(self, frozen: Frozen, _created_ms: int, _info: dict[str, Any]) -> Saved:
+        lineage = bytes.fromhex(frozen.header["lineage"])
+        return Saved(str(frozen.header["model"]), lineage, Verdict.OK, None, 0)
+
+
+class Desk:
+    """A writer that takes one turn when it is told to, and the log of its one model."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.clock, self.told, self.store = ManualClock(1000), Told(), MemoryStore()
+        self.writer = Writer(cast(Checkpointer, Kept()), self.clock, self.told.hooks())
+        self._rng = np.random.default_rng(3)
+        self.document = {"encoder": {"bits": 12}, "publish_every_ms": EVERY_MS, **document}
+        create_model(self.store, config=read_config(self.document))
+        first = self.store.read("m", 0)[0]
+        state = ModelState("m", bytes(range(16)))
+        state.apply(first)
+        self._do(Adopt(state))
+        self.told.published.clear()
+
+    def learn(self, after_ms: int = 0) -> int:
+        """Have a record learnt; returns its last event."""
+        self.clock.now_ms += after_ms
+        log_batch(self.store, random_batch(self._rng, 70))
+        return self._take_last()
+
+    def configure(self, **changed: Any) -> int:
+        """Have the configuration changed; returns the event."""
+        config = read_config({**self.document, **changed})
+        self.store.append([Append("m", "config", 0, payload=config_payload(config))])
+        return self._take_last()
+
+    def _take_last(self) -> int:
+        record = self.store.read("m", 0)[-1]
+        self._do(Logged(record, None))
+        return record.last
+
+    def _do(self, item: Adopt | Logged) -> None:
+        self.writer.put(item)
+        assert self.writer._turn()
+
+
+@contextmanager
+def desk(**document: Any) -> Iterator[Desk]:
+    made = Desk(document)
+    yield made
+    made.writer._saver.shutdown(wait=True)
+
+
+def test_a_busy_model_is_served_anew_when_it_is_due_and_not_before() -> None:
+    with desk() as at:
+        first = at.learn(EVERY_MS)
+        for _ in range(9):
+            at.learn(EVERY_MS // 10)
+        assert at.told.published == [first]
+        last = at.learn(EVERY_MS // 10)
+        assert at.told.published == [first, last]
+        at.learn(EVERY_MS - 1)
+        assert at.told.published == [first, last]
+        assert at.learn(1) == at.store.read("m", 0)[-1].last == at.told.published[-1]
+
+
+def test_who_waits_for_an_event_of_a_busy_model_is_not_kept_waiting() -> None:
+    with desk() as at:
+        at.learn(EVERY_MS)
+        at.learn(1)
+        at.told.wanted = at.learn(1) + 70
+        assert len(at.told.published) == 1
+        assert at.learn(1) == at.told.wanted == at.told.published[-1]
+
+
+def test_another_schedule_of_a_busy_model_holds_at_once() -> None:
+    with desk() as at:
+        at.learn(EVERY_MS)
+        at.learn(10)
+        at.learn(5)
+        assert len(at.told.published) == 1
+        assert at.configure(publish_every_ms=10) == at.told.published[-1]
+        at.learn(9)
+        assert len(at.told.published) == 2
+        assert at.learn(1) == at.told.published[-1]
+
+
+@pytest.mark.parametrize(("setting", "turns"), [({"checkpoint_every_events": 210}, 3), ({"checkpoint_every_s": 1}, 4)])
+def test_a_busy_model_is_saved_when_it_is_due(setting: dict[str, int], turns: int) -> None:
+    with desk(publish_every_ms=60_000, **setting) as at:
+        for turn in range(1, turns + 1):
+            at.learn(250)
+            at.writer._saver.submit(lambda: None).result()  # what was begun before has ended
+            assert at.writer._inbox.waits() == (turn == turns)  # it tells the writer
