@@ -272,12 +272,15 @@ class Service:
 
     def _observed(self, parsed: Parsed, appended: Appended, atomic: bool) -> Observed:
         """What became of rows that were read. Raises `RowsRefused`."""
+        record, durability = appended.record, self._engine.settings.durability
+        if record is not None and record.count == parsed.batch.n:  # as nearly always
+            return Observed(record.count, 0, len(parsed.errors), appended.seq, parsed.errors, durability, False)
         errors = _merge(parsed, appended)
         accepted, duplicate = int(appended.accepted.sum()), int(appended.duplicate.sum())
         if accepted == 0 and duplicate == 0:
             raise self._refused(parsed, errors, atomic)
         again = tuple(parsed.row[appended.duplicate].tolist()) if duplicate else ()
-        return Observed(accepted, duplicate, len(errors), appended.seq, errors, self._engine.settings.durability, False, again)
+        return Observed(accepted, duplicate, len(errors), appended.seq, errors, durability, False, again)
 
     def _refused(self, parsed: Parsed, errors: list[RowError], atomic: bool) -> RowsRefused:
         observed = Observed(0, 0, parsed.rows, 0, errors, self._engine.settings.durability, False)

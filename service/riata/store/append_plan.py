@@ -60,10 +60,12 @@ def plan_one(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], lo
     if request.batch is None or n == 0:
         return _nothing(request, _rows(n), BadInput("observe: expected at least one event", "bad_batch"))
     floor = max(head.dedupe_floor, head.seq - dedupe_events + 1)
-    rows = _judge(request, request.batch, head.seq, lambda ids: _known(ids, fresh, look_up, request.model, floor))
-    if not rows.accepted.any():
-        return _nothing(request, rows, None)
-    kept = select_rows(request.batch, rows.accepted)
+    rows, kept = _all(n), request.batch
+    if not _has_no_id(request, kept):
+        rows = _judge(request, request.batch, head.seq, lambda ids: _known(ids, fresh, look_up, request.model, floor))
+        if not rows.accepted.any():
+            return _nothing(request, rows, None)
+        kept = select_rows(request.batch, rows.accepted)
     try:
         payload, digest = _payload(request, kept)
     except BadInput as error:
@@ -96,12 +98,18 @@ def _rows(n: int) -> _Rows:
     return _Rows(np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.bool_), 0, [])
 
 
+def _all(n: int) -> _Rows:
+    """Every row accepted. Without a word to numpy, which would hand the interpreter's lock on for each."""
+    accepted = np.frombuffer(b"\x01" * n, np.bool_)
+    return _Rows(accepted, np.zeros(n, np.bool_), np.zeros(n, np.bool_), 0, [])
+
+
 def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]], Mapping[bytes, Seen]]) -> _Rows:
     """Sort the rows of one request into accepted, duplicate and reused; positions count the accepted ones only."""
-    accepted, duplicate, reused = np.ones(batch.n, np.bool_), np.zeros(batch.n, np.bool_), np.zeros(batch.n, np.bool_)
     with_id = batch.has_id.nonzero()[0].tolist()
     if not with_id:
-        return _Rows(accepted, duplicate, reused, 0, [])
+        return _all(batch.n)
+    accepted, duplicate, reused = np.ones(batch.n, np.bool_), np.zeros(batch.n, np.bool_), np.zeros(batch.n, np.bool_)
     raw = batch.event_id.tobytes()
     keys = [raw[ID_BYTES * i : ID_BYTES * (i + 1)] for i in with_id]
     stored = known(keys)
@@ -137,6 +145,12 @@ def _known(ids: Sequence[bytes], fresh: Mapping[bytes, Seen], look_up: LookUp, m
 
 def _nothing(request: Append, rows: _Rows, refused: BadInput | None) -> Planned:
     return Planned(request, Appended(None, None, rows.accepted, rows.duplicate, rows.reused, rows.seq, refused), None, [])
+
+
+def _has_no_id(request: Append, batch: Batch) -> bool:
+    """Whether it is known already that no row carries an id."""
+    ready = request.written
+    return ready is not None and ready.batch is batch and not ready.contents
 
 
 def _contents(request: Append, batch: Batch, with_id: list[int]) -> Sequence[bytes]:

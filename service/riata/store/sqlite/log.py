@@ -51,6 +51,7 @@ def insert_planned(
 ) -> int:
     """Write what was planned; return about how many bytes that was."""
     heads: dict[int, Head] = {}
+    entries: list[tuple[int | bytes, ...]] = []
     written = 0
     for plan in planned:
         record = plan.appended.record
@@ -59,8 +60,8 @@ def insert_planned(
         model = rows[record.model].id
         heads[model] = plan.head
         key = model << SEQ_BITS | record.first
-        values = (key, record.count, KIND_CODES[record.kind], record.accepted_ms, record.digest, record.chain, record.payload)
-        connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        kind = KIND_CODES[record.kind]
+        entries.append((key, record.count, kind, record.accepted_ms, record.digest, record.chain, record.payload))
         written += len(record.payload) + _SMALL_PAGES * PAGE_BYTES
         if plan.ids:
             written += dedupe.put(connection, key, plan.ids, plan.head.seq - plan.head.dedupe_floor + 1)
@@ -68,6 +69,8 @@ def insert_planned(
             names = Names.of(plan.request.names).to_bytes()
             connection.execute("INSERT INTO names VALUES (?, ?, ?)", (key, names_digest(names), names))
             written += len(names) + PAGE_BYTES
+    # Together: each execution of a statement takes the interpreter's lock five times, each row of this one twice.
+    connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", entries)
     for model, head in heads.items():
         stood = (head.seq, head.chain, head.dedupe_floor, model)
         connection.execute("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ? WHERE id = ?", stood)

@@ -101,7 +101,7 @@ class Session:
             self._roll_back()
             raise
         try:
-            connection.execute("COMMIT")
+            connection.commit()  # which lets go of the interpreter's lock once, and a statement does five times
         except sqlite3.Error as error:
             if full_is_known and _code(error) == sqlite3.SQLITE_FULL:
                 self._roll_back()
