@@ -1,6 +1,7 @@
 """A request whose head is the one before it is answered as if it had been parsed, or is parsed.
 
-Two connections hear the same; one of them forgets every head, so that everything goes through its parser.
+Three connections are told the same and answer the same; one of them forgets every head, so that everything goes through its
+parser, and one listens at its socket before the event loop reads.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 import uvicorn
@@ -20,10 +22,11 @@ from fastapi import FastAPI
 from uvicorn.server import ServerState
 
 from riata.base.clock import ManualClock
-from riata.predict import one_row
+from riata.predict import heard, one_row
 from riata.run.awaited import Told
 from riata.run.outcome import Observed
-from riata.web.again import Again, learn
+from riata.run.published import Published
+from riata.web.again import Again, Quick, learn
 from riata.web.app import create_app
 from riata.web.bounds import Bounds, Front
 from riata.web.buckets import Buckets
@@ -66,6 +69,9 @@ class Wire:
     def is_closing(self) -> bool:
         return self.over
 
+    def is_reading(self) -> bool:
+        return False  # there is no socket behind it
+
     def get_write_buffer_size(self) -> int:
         return 0
 
@@ -98,6 +104,7 @@ class Connection:
     service: FakeService
     bounds: Bounds
     again: int = 0
+    KIND: ClassVar[type[FastProtocol]] = FastProtocol
 
     def __post_init__(self) -> None:
         lane: FastLane = self.app.state.fast_lane
@@ -105,14 +112,14 @@ class Connection:
         config.load()
         self.state, self.wire = ServerState(), Wire()
         self.state.default_headers = [(b"date", b"today")]
-        self.protocol = FastProtocol(Front(self.bounds), lane, config=config, server_state=self.state, app_state={})
+        self.protocol = self.KIND(Front(self.bounds), lane, config=config, server_state=self.state, app_state={})
         self.protocol.connection_made(cast(asyncio.Transport, self.wire))
 
     async def say(self, *parts: bytes) -> bytes:
         """Hand over what a client sends, and return what it hears."""
         for part in parts:
             known, before = self.protocol.known, len(self.wire.heard)
-            self.protocol.data_received(part)
+            self.tell(part)
             is_taken = self.protocol.stand_in is not None and not self.protocol.in_body
             self.again += known is not None and self.protocol.known is known and (is_taken or len(self.wire.heard) > before)
         at = self.protocol
@@ -125,14 +132,68 @@ class Connection:
         self.wire.heard.clear()
         return heard
 
+    def tell(self, part: bytes) -> None:
+        self.protocol.data_received(part)
+
     async def leave(self) -> None:
         self.protocol.connection_lost(None)
         if self.state.tasks:
             await asyncio.wait(self.state.tasks, timeout=5)
 
 
+class Counted(FastProtocol):
+    """Counts what it is given to read."""
+
+    read = 0
+
+    def data_received(self, data: bytes) -> None:
+        self.read += 1
+        super().data_received(data)
+
+
+class Listening(Connection):
+    """A connection with a socket, at which it listens before anybody reads."""
+
+    KIND = Counted
+    listened = 0  # requests that were answered so
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.client, self.socket = socket.socketpair()
+        self.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        self.protocol.socket = self.socket.fileno()
+        self.wire.is_reading = lambda: True  # type: ignore[method-assign]
+
+    def tell(self, part: bytes) -> None:
+        protocol = cast(Counted, self.protocol)
+        read, heard = protocol.read, len(self.wire.heard)
+        if not part:
+            protocol.data_received(part)
+            return
+        self.client.sendall(part)
+        protocol.listen()
+        self.listened += protocol.read == read and len(self.wire.heard) > heard
+        if protocol.read == read and len(self.wire.heard) == heard:
+            protocol.data_received(self.socket.recv(1 << 20))
+
+    async def leave(self) -> None:
+        await super().leave()
+        self.client.close()
+        self.socket.close()
+
+
 class Taking(FakeService):
     """Answers a small body of one object once the event loop has gone round; others have to go by themselves."""
+
+    seen: tuple[object, ...] = ()
+
+    def now(self, model: str) -> tuple[Published, float]:
+        """What is served stays the same until something changes, as in the service."""
+        at, stale_s = self.model(model), self.stale_s(model)
+        state = (model, at.learnt, at.seq, self.clock.now_ms, stale_s)
+        if state != self.seen:
+            self.seen, self.served = state, self.published(model)
+        return self.served, stale_s
 
     def observe_soon(self, model: str, body: bytes, content_type: str, key: str | None, told: Told) -> bool:  # noqa: ARG002
         self.model(model)
@@ -144,13 +205,13 @@ class Taking(FakeService):
 
 
 class Both:
-    """The two connections, each to an application of its own."""
+    """The three connections, each to an application of its own."""
 
     def __init__(self, keyed: bool = False, bounds: Bounds | None = None) -> None:
         self.file = KeysFile(Path("/nowhere"), ring_of(ENTRIES))
         self.bounds = bounds or Bounds()
         self.ends: list[Connection] = []
-        self.houses = [self._house(keyed) for _ in range(2)]
+        self.houses = [self._house(keyed) for _ in range(3)]
         self.houses[1][0].state.fast_lane.__class__ = Forgetful
 
     def _house(self, keyed: bool) -> tuple[FastAPI, FakeService]:
@@ -162,16 +223,20 @@ class Both:
 
     async def connect(self) -> None:
         """Leave, where there are connections, and open new ones."""
+        await self.leave()
+        kinds = (Connection, Connection, Listening)
+        self.ends = [kind(app, service, self.bounds) for kind, (app, service) in zip(kinds, self.houses, strict=True)]
+
+    async def leave(self) -> None:
         for end in self.ends:
             await end.leave()
-        self.ends = [Connection(app, service, self.bounds) for app, service in self.houses]
 
     async def same(self, *parts: bytes) -> bytes:
-        """Say the same to both; return what they answer, which has to be the same."""
-        first, second = [await end.say(*parts) for end in self.ends]
-        assert first == second, parts
+        """Say the same to all; return what they answer, which has to be the same."""
+        first, second, third = [await end.say(*parts) for end in self.ends]
+        assert first == second == third, parts
         states = [(end.protocol.deaf, end.protocol.in_head, end.protocol.in_body, end.wire.over) for end in self.ends]
-        assert states[0] == states[1]
+        assert states[0] == states[1] == states[2]
         return first
 
     @property
@@ -179,6 +244,11 @@ class Both:
         """How many were answered without parsing."""
         assert self.ends[1].again == 0
         return self.ends[0].again
+
+    @property
+    def listened(self) -> int:
+        """How many were answered at the socket."""
+        return cast(Listening, self.ends[2]).listened
 
 
 def get(query: bytes, *headers: bytes, path: bytes = b"/predict") -> bytes:
@@ -202,12 +272,15 @@ def bearer(token: str) -> bytes:
 def run(act: Callable[[Both], Awaitable[None]], **named: Any) -> None:
     parse.warm_up()
     one_row.warm_up()
+    heard.warm_up()
 
     async def whole() -> None:
         both = Both(**named)
         await both.connect()
-        await act(both)
-        await both.connect()
+        try:
+            await act(both)
+        finally:
+            await both.leave()
 
     asyncio.run(whole())
 
@@ -299,6 +372,7 @@ def test_what_follows_a_request_is_answered_as_if_it_came_first(first: bytes, ca
             heard = await both.same(following)
             assert status(heard) == expected, (following, heard)
             assert both.again == known, following
+            assert both.listened == (known and first != to_learn(LEARNT)), following
             await both.same(first)
 
     run(act)
@@ -345,7 +419,7 @@ def test_a_connection_that_is_lost_or_told_to_go_gets_no_further_row() -> None:
             end.protocol.data_received(to_learn(LEARNT))
             end.protocol.connection_lost(None)
         await asyncio.sleep(0)
-        assert [end.wire.heard for end in both.ends] == [[], []]
+        assert [end.wire.heard for end in both.ends] == [[], [], []]
 
     run(act)
 
@@ -481,8 +555,8 @@ def test_what_is_counted_is_the_same() -> None:
             await both.same(request)
         texts = [end.app.state.meters.text() for end in both.ends]
         wanted = re.compile(rb"^riata_(?:requests|rows)_total.*|^riata_request_duration_seconds_count.*", re.MULTILINE)
-        assert wanted.findall(texts[0]) == wanted.findall(texts[1]) != []
-        assert [end.state.total_requests for end in both.ends] == [11, 11]
+        assert wanted.findall(texts[0]) == wanted.findall(texts[1]) == wanted.findall(texts[2]) != []
+        assert [end.state.total_requests for end in both.ends] == [11, 11, 11]
 
     run(act)
 
@@ -510,7 +584,7 @@ LINES = {b"GET": HotLine("GET", "/predict", lambda *_: None), b"POST": HotLine("
 def learnt(data: bytes, body: bytes = b"", target: bytes = b"/predict?a=1", key: Key | None = None) -> Again | None:
     line = LINES[data.lstrip().split(b" ")[0]]
     request = FastRequest(line, "default", target.partition(b"?")[2], [], 0.0, body=body, key=key)
-    return learn(data, request, lambda _row: b"", target, 100)
+    return learn(data, request, cast(Quick, lambda _row: b""), target, 100)
 
 
 def test_only_the_usual_form_is_remembered() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable
 from typing import cast
 
 import pytest
 
 from riata.web import busy_poll
-from riata.web.busy_poll import BusyPoll, cores
+from riata.web.busy_poll import IN_A_ROW, BusyPoll, cores
 
 
 class Loop:
@@ -84,6 +85,72 @@ def test_what_is_waited_for_in_another_thread_ends_it(loop: Loop) -> None:
     poll.rest()
     loop.round()
     assert not loop.soon
+
+
+class Client:
+    """A connection that has `requests` to answer when it is asked to listen."""
+
+    def __init__(self, poll: BusyPoll, loop: Loop, requests: int = 0) -> None:
+        self.poll, self.loop, self.requests, self.listened = poll, loop, requests, 0
+
+    def answer(self) -> None:
+        self.poll.stay(cast(asyncio.AbstractEventLoop, self.loop), self.listen)
+
+    def listen(self) -> bool:
+        self.listened += 1
+        if self.requests == 0:
+            return False
+        self.requests -= 1
+        self.answer()
+        return True
+
+
+def test_who_was_answered_twice_listens_once_a_round(loop: Loop) -> None:
+    poll = BusyPoll(100)
+    client, other = Client(poll, loop), Client(poll, loop)
+    client.answer()
+    loop.round()
+    assert client.listened == 0, "it may have been the last request"
+    client.answer()
+    for rounds in range(1, 4):
+        loop.round()
+        assert client.listened == rounds
+    other.answer()
+    loop.round()
+    assert (client.listened, other.listened) == (3, 0), "two take turns: neither is waited for"
+    client.answer()
+    loop.round()
+    assert (client.listened, other.listened) == (3, 0)
+
+
+def test_a_client_that_asks_and_asks_does_not_keep_the_loop(loop: Loop) -> None:
+    poll = BusyPoll(100)
+    client = Client(poll, loop, requests=IN_A_ROW + 1)
+    client.answer()
+    client.answer()
+    loop.round()
+    assert (client.listened, client.requests) == (IN_A_ROW, 1)
+    loop.round()
+    assert (client.listened, client.requests) == (IN_A_ROW + 2, 0)
+    assert len(loop.soon) == 1
+
+
+def test_nobody_listens_once_the_time_is_over_and_nobody_is_kept(loop: Loop) -> None:
+    poll = BusyPoll(100)
+    client = Client(poll, loop)
+    gone = weakref.ref(client)
+    client.answer()
+    client.answer()
+    loop.now_s += 1.0
+    loop.round()
+    assert client.listened == 0
+    client.answer()
+    loop.round()
+    assert client.listened == 0, "it was answered once since"
+    loop.now_s += 1.0
+    loop.round()
+    del client
+    assert gone() is None
 
 
 def test_zero_sleeps_at_once(loop: Loop) -> None:

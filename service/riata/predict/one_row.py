@@ -278,7 +278,7 @@ class OneRow:
     def __init__(self) -> None:
         self._block = np.zeros(FRONT + BLOCK_BYTES, np.uint8)[FRONT:]
         self._bytes = memoryview(self._block.data)
-        self._at = address_of(self._block)
+        self.at = address_of(self._block)
 
     def answer(self, plan: Plan, row: bytes, json: bool) -> RowAnswer | None:
         """Answer a JSON object, or a query; None where the general way has to look at it. The caller keeps the plan's model.
@@ -289,7 +289,7 @@ class OneRow:
         if length > BYTES_MAX or not plan.known or not row.isascii():
             return None
         self._bytes[:length] = row
-        found = answer_row(self._at, length, json, plan.at)
+        found = answer_row(self.at, length, json, plan.at)
         return found if found[_KNOWN_FEATURES] >= 0 else None
 
 

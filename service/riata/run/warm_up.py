@@ -6,7 +6,7 @@ from typing import Final
 
 from riata.learn import registry
 from riata.learn.registry import LearnerConfig
-from riata.predict import one_row, scoring
+from riata.predict import heard, one_row, scoring
 from riata.predict.model import Model, Origin
 from riata.predict.path import regularisation_path
 from riata.predict.uncertainty import Covariance, look_up
@@ -23,6 +23,7 @@ def warm_up() -> None:
     """Make ready what every model needs, whatever it learns with."""
     parse.warm_up()
     one_row.warm_up()
+    heard.warm_up()
     progressive.warm_up()
     payload.warm_up()
 

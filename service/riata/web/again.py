@@ -19,17 +19,33 @@ import hmac
 import operator
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from riata.predict.heard import DIGITS_MAX, Head
 from riata.web.settings import INLINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from riata.web.fast_lane import FastRequest
 
-Quick = Callable[[bytes], bytes | None]  # from a row to the document that is the answer to it
+
+class Quick(Protocol):
+    """What answers rows: see `web/plain_rows.py`, which has the only one."""
+
+    def __call__(self, row: bytes, /) -> bytes | None:
+        """Return the document that is the answer to a row; None where it has to go the general way."""
+        ...
+
+    def listen(self, socket: int, head: Head) -> tuple[int, bytes | None]:
+        """Look for a request with this head on a socket, and answer its row."""
+        ...
+
+    def said(self, size: int) -> bytes:
+        """Return what has come."""
+        ...
+
+
 HEAD_END: Final = b"\r\n\r\n"
 _LENGTH: Final = b"\r\ncontent-length: "
-_DIGITS_MAX: Final = 6
 _HEADS_MAX: Final = 64  # that a connection keeps, one for each length of body that it sent
 _VERSION: Final = b" HTTP/1.1\r\n"
 
@@ -41,9 +57,11 @@ class Again:
     quick   : answers the row of such a request, or says None and has done nothing; None where the answer comes later: then
               only the parser is spared, and the request goes the way of every hot one
     before, behind : the bytes in front of what differs, and behind it
+    head    : the same for `predict.heard`
     """
 
-    __slots__ = ("_before", "_begin", "_behind", "_heads", "_is_query", "_same", "_size_max", "_tail", "quick", "request")
+    __slots__ = ("_before", "_begin", "_behind", "_heads", "_is_query", "_same", "_size_max", "_tail", "head", "quick",
+                 "request")  # fmt: skip
 
     def __init__(self, request: FastRequest, quick: Quick | None, before: bytes, behind: bytes, size_max: int) -> None:
         self.request = replace(request, body=b"")  # it may be long, and the connection lives long
@@ -52,6 +70,7 @@ class Again:
         self._behind, self._tail = behind, len(behind)
         self._size_max = size_max
         self._is_query = request.line.method == "GET"
+        self.head = Head(before, behind, self._is_query, size_max)
         self._heads: dict[int, bytes] = {}  # of requests, by the bytes of the whole
         # A connection may serve several callers: how long it takes must not tell one how much of another's key is the same.
         self._same: Callable[[bytes, bytes], bool] = operator.eq if request.key is None else hmac.compare_digest
@@ -74,7 +93,7 @@ class Again:
     def _head(self, data: bytes) -> bytes | None:
         """The head that what came has to have; None where it is not of this form. There is one for each size of the whole."""
         size = len(data)
-        row_at = data.find(b"\r", self._begin, self._begin + _DIGITS_MAX + 1) + self._tail
+        row_at = data.find(b"\r", self._begin, self._begin + DIGITS_MAX + 1) + self._tail
         head = b"%b%d%b" % (self._before, size - row_at, self._behind)
         if len(head) != row_at:
             return None

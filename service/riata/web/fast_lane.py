@@ -219,13 +219,39 @@ class FastLane:
             return False  # the other way meets it too, and says what it is
         if document is None:
             return False
-        refusal = None if gate is None else gate.rate(request.key)
+        self._say(request, document, standing, write)
+        return True
+
+    def listen(
+        self, known: Again, socket: int, caller: Caller, standing: Headers, write: Callable[[bytes], None]
+    ) -> bytes | None:
+        """Look for a request on a socket, some microseconds long, and answer it where it is a known head with another row.
+
+        Returns what has come where it has to be read as ever; nothing (b"") where it was answered, None where nothing came.
+        """
+        quick, request, gate = known.quick, known.request, self.gate
+        if quick is None:
+            return None
+        request.started = time.perf_counter()  # it may have come some microseconds later
+        try:
+            size, document = quick.listen(socket, known.head)
+        except RiataError:
+            return None  # whoever asks is told by the other way
+        if size == 0:
+            return None
+        if document is None or (gate is not None and not gate.stands(caller, request.key)):
+            return quick.said(size)
+        self._say(request, document, standing, write)
+        return b""
+
+    def _say(self, request: FastRequest, document: bytes, standing: Headers, write: Callable[[bytes], None]) -> None:
+        """Write the answer to a row, or that it is one too many."""
+        refusal = None if self.gate is None else self.gate.rate(request.key)
         if refusal is None and standing is self._standing:
             write(b"%b%d%b%b" % (self._fine, len(document), _FINE_END, document))
         else:
             write(self.written(refusal or Answer(200, document), standing, False))
         self.note(request, 200 if refusal is None else refusal.status)
-        return True
 
     def awaits(self, request: FastRequest, caller: Caller) -> bool:
         """Say whether the body of a request is waited for here: not where the head is enough to refuse it."""

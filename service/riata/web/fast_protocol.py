@@ -9,6 +9,7 @@ in which it came.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sys
 from typing import Any, Final, cast
@@ -67,9 +68,15 @@ class FastProtocol(BoundedProtocol):
         self.stand_in: StandIn | None = None
         self.long_body: LongBody | None = None  # what its body is read by, past the parser
         self.caller = Caller()
+        self.socket = -1
         self.known: Again | None = None  # the head of the last request; None where it was not like this, or another has begun
         self.begun = 0  # heads that began in what was received last
         self.taken: FastRequest | None = None  # the last in it that was answered at once, or taken to be answered later
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin."""
+        self.socket = transport.get_extra_info("socket").fileno()
+        super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         """Answer a request whose head is known; have everything else parsed."""
@@ -77,9 +84,7 @@ class FastProtocol(BoundedProtocol):
         if known is not None and not self.deaf and self.stand_in is None:  # so nothing is under way, the parser is between two
             if known.quick is not None:
                 if self.fast.again(known, data, self.caller, self.server_state.default_headers, self.wire.write):
-                    self.server_state.total_requests += 1
-                    self.deadline = self.loop.time() + self.bounds.idle_s
-                    self.fast.awake.stay(self.loop)
+                    self._answered()
                     return
             elif (another := self.fast.another(known, data)) is not None:
                 self.deadline = math.inf
@@ -89,6 +94,19 @@ class FastProtocol(BoundedProtocol):
         super().data_received(data)
         if self.taken is not None and self.begun == 1 and not (self.deaf or self.in_head or self.in_body):
             self.known = self.fast.learn(data, self.taken, self.url, self.bounds.target_bytes_max)
+
+    def listen(self) -> bool:
+        """Look for the next request at the socket itself, some microseconds long, and say whether it was answered: the loop stays
+        awake for this connection."""
+        known, wire = self.known, self.wire
+        if known is None or self.deaf or self.stand_in is not None or wire.is_closing() or not wire.is_reading():
+            return False
+        heard = self.fast.listen(known, self.socket, self.caller, self.server_state.default_headers, wire.write)
+        if heard == b"":
+            self._answered()
+        elif heard is not None:
+            self.data_received(heard)
+        return heard == b""
 
     def pause_writing(self) -> None:
         """The client takes its time; what it sends meanwhile is parsed, and waits."""
@@ -201,6 +219,12 @@ class FastProtocol(BoundedProtocol):
 
     # -- the rest
 
+    def _answered(self) -> None:
+        """A request that was known has its answer."""
+        self.server_state.total_requests += 1
+        self.deadline = self.loop.time() + self.bounds.idle_s
+        self.fast.awake.stay(self.loop, self.listen)
+
     def _ask(self, hot: FastRequest) -> None:
         """Have a hot request answered, now or later, or by a cycle."""
         answer = self.fast.ask(hot, self.reply, self.caller)
@@ -297,7 +321,7 @@ class FastProtocol(BoundedProtocol):
             self.line.close()
         self.fast.note(request, answer.status)
         if not request.is_long:
-            self.fast.awake.stay(self.loop)
+            self.fast.awake.stay(self.loop, self.listen)
 
 
 def announced_bytes(request: FastRequest) -> int:

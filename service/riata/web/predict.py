@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-import msgspec
 from starlette.types import Receive, Scope
 
 from riata.base.errors import BadInput, TooLarge
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.explain import explain
+from riata.predict.heard import Ear
 from riata.predict.name_book import NameBook
-from riata.predict.one_row import BYTES_MAX, OneRow, Plan, plan_of
+from riata.predict.one_row import BYTES_MAX, OneRow
 from riata.predict.scoring import score
 from riata.run.labels.remembered_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
@@ -27,7 +26,8 @@ from riata.web.gate import KEY
 from riata.web.hot import Tools
 from riata.web.keys import Forbidden, Key
 from riata.web.options import SEQ_MAX, check_options, flag, model_in_path, query_pairs, read_options, whole
-from riata.web.predictions import Predicted, SourceText, age_s, row_document, source_document, wanted_form, write_answer
+from riata.web.plain_rows import PlainRows
+from riata.web.predictions import Predicted, SourceText, age_s, source_document, wanted_form, write_answer
 from riata.web.problems import RowsNotPredicted
 from riata.web.scopes import OBSERVE
 from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX
@@ -37,7 +37,6 @@ from riata.wire.parsed import Parsed, RowError
 OPTIONS: Final = ("explain", "min_seq", "remember")
 QUERY_OPTIONS: Final = tuple(f"_{name}" for name in OPTIONS)
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # a row takes the event loop 50 µs to write down, however short it is
-ENCODE: Final = msgspec.json.Encoder().encode
 JSON_TYPE: Final = JSON.decode()
 NamedRows = list[list[tuple[int, float, str]]]
 
@@ -72,6 +71,10 @@ class Predict:
     tools: Tools
     one_row: OneRow = field(default_factory=OneRow)
     source: SourceText = field(default_factory=SourceText)
+    ear: Ear = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ear", Ear(self.one_row))
 
     async def __call__(self, scope: Scope, receive: Receive) -> Answer:
         """Answer a GET from its query, a POST from its body. Raises errors of `riata.base.errors`."""
@@ -137,29 +140,9 @@ class Predict:
             return None
         return self.one(request.model, json=True)
 
-    def one(self, model: str, json: bool) -> Quick:
-        """Make what writes the answer to one plain row, without an array made for it; None where it has to go the general way.
-
-        What it needs is bound here, once for many rows: finding it anew takes as long as a prediction.
-        """
-        service, monotonic_ms = self.tools.service, self.tools.clock.monotonic_ms
-        now, answer, text_of, nan = service.now, self.one_row.answer, self.source.of, math.nan
-
-        def one(row: bytes) -> bytes | None:
-            published, stale_s = now(model)
-            served = published.model
-            plan: Plan | None = served.plan
-            if plan is None:
-                plan = plan_of(served, service.context(model, labelled=False))
-            found = answer(plan, row, json)
-            if found is None:
-                return None
-            margin, probability, label, known, unknown = found
-            source = text_of(published, monotonic_ms(), stale_s)
-            whole_labels = published.config.labels != "real"
-            return ENCODE(row_document((probability, margin, label, nan, known, unknown), whole_labels, source))
-
-        return one
+    def one(self, model: str, json: bool) -> PlainRows:
+        """Make what writes the answer to one plain row."""
+        return PlainRows(self.tools, self.one_row, self.ear, self.source, model, json)
 
     def _age_s(self, published: Published) -> float:
         return age_s(published, self.tools.clock.monotonic_ms())
