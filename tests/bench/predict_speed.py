@@ -7,8 +7,9 @@ to the last has come, and every round trip is timed; with 64 every connection al
 two processes, so that the server has always something to do. The limits are ASGI that answers whatever is asked, and below
 it an event loop that hardly looks at the request; that one also as it is when it stays awake for as long after an answer
 as the service does, which decides a round trip on a machine whose cores sleep, and as it is when it does so and lets 3 or 6 µs
-pass before it answers: work may cost a round trip more than the time that it takes. The service runs twice: as anybody on this
-machine may call it, and with keys asked for and rates counted. Bounds and metrics are in both.
+pass before it answers: work may cost a round trip more than the time that it takes. These are limits of what goes through an
+event loop; where a client asks again at once, the service takes its next request from the socket, past the loop. The service
+runs twice: as anybody on this machine may call it, and with keys asked for and rates counted. Bounds and metrics are in both.
 
 Before anything is timed: the service answers a request by itself as it answers the same rows as one body of lines, to the last
 digit, with and without keys; and the mean log loss of all contenders over rows that none has learnt is compared.
@@ -359,9 +360,9 @@ def measure(servers: dict[str, Server], quick: bool) -> tuple[list[Claim], list[
             f"Its round trip is {fact(one[FIXED], 'p50_us'):.1f} µs, {fact(one[AWAKE], 'p50_us'):.1f} µs where it stays awake, "
             f"the service's {fact(one[PLAIN], 'p50_us'):.1f} µs. Awake and with {WORKS_US[0]} µs of work it is "
             f"{fact(one[WORKING[0]], 'p50_us'):.1f} µs, with {WORKS_US[1]} µs {fact(one[WORKING[1]], 'p50_us'):.1f} µs: what is "
-            "more than the work is a client whose core has gone to sleep meanwhile, and has to be woken. So the most that such a "
-            f"server and this client can reach is {ratio(one, FIXED, VW, 'p50_us'):.2f} of the daemon's round trip, "
-            f"{ratio(one, AWAKE, VW, 'p50_us'):.2f} awake, "
+            "more than the work is a client whose core has gone to sleep meanwhile, and has to be woken. So the most that a "
+            "server and this client can reach through an event loop is "
+            f"{ratio(one, FIXED, VW, 'p50_us'):.2f} of the daemon's round trip, {ratio(one, AWAKE, VW, 'p50_us'):.2f} awake, "
             f"and {contest.times_faster(full, FIXED, FASTAPI):.1f} times the requests of {FASTAPI}."
         )
     return claims, tables, notes

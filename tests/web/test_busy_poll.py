@@ -94,7 +94,7 @@ class Client:
         self.poll, self.loop, self.requests, self.listened = poll, loop, requests, 0
 
     def answer(self) -> None:
-        self.poll.stay(cast(asyncio.AbstractEventLoop, self.loop), self.listen)
+        self.poll.stay(cast(asyncio.AbstractEventLoop, self.loop), self)
 
     def listen(self) -> bool:
         self.listened += 1

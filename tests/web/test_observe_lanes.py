@@ -228,6 +228,24 @@ def test_a_long_body_is_read_past_the_parser_which_then_reads_what_follows(
     assert became == [f"whole {body}"] * 2
 
 
+def test_a_long_body_that_was_read_past_the_parser_can_still_go_the_other_way(
+    houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    became, body = read_past(monkeypatch), len(long(29_000) * 3)
+    asked = request(long(29_000) * 3, NDJSON, path="/observe?wait=applied")
+    for house in houses:
+        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+            for _ in range(2):
+                link.sendall(asked[:-body])
+                time.sleep(0.02)
+                link.sendall(asked[-body:] + request(row(1), more="Idempotency-Key: behind\r\n"))
+                first, second = answers(link, 2)
+                assert first.startswith(b"HTTP/1.1 200")
+                assert b"connection: close" not in first
+                assert second.startswith(b"HTTP/1.1 202")
+    assert became == [f"whole {body}"] * 2
+
+
 def test_a_long_body_that_stops_for_a_while_is_parsed_on_and_comes_to_its_end(
     houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch
 ) -> None:

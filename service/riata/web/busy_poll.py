@@ -15,8 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 IN_A_ROW: Final = 4  # requests of one client before the loop looks at all sockets
 
@@ -27,6 +26,14 @@ def cores() -> int:
     return len(of_process(0)) if of_process is not None else os.cpu_count() or 1
 
 
+class Listener(Protocol):
+    """A connection that can look for its next request by itself."""
+
+    def listen(self) -> bool:
+        """Look, some microseconds long; says whether a request was answered."""
+        ...
+
+
 class BusyPoll:
     """What keeps an event loop awake for `micros` µs after each answer. On one core alone it keeps nothing awake, since the
     client may be waiting for that core."""
@@ -35,16 +42,16 @@ class BusyPoll:
         self._seconds = micros / 1e6 if cores() > 1 else 0.0
         self._until = 0.0
         self._looking = False
-        self._last: Callable[[], bool] | None = None  # of whoever was answered last
-        self._again: Callable[[], bool] | None = None  # the same, where it was answered twice
+        self._last: Listener | None = None  # whoever was answered last
+        self._again: Listener | None = None  # the same, where it was answered twice
 
-    def stay(self, loop: asyncio.AbstractEventLoop, listen: Callable[[], bool] | None = None) -> None:
-        """Begin the time anew; called in `loop`, which is always the same. `listen`, where there is such a thing, looks at the
-        connection that was answered, and says whether it has answered it again."""
+    def stay(self, loop: asyncio.AbstractEventLoop, answered: Listener | None = None) -> None:
+        """Begin the time anew; called in `loop`, which is always the same. `answered` is the connection that had the answer,
+        where it can listen."""
         if self._seconds:
             self._until = time.perf_counter() + self._seconds
-            self._again = listen if listen == self._last else None
-            self._last = listen
+            self._again = answered if answered is self._last else None
+            self._last = answered
             if not self._looking:
                 self._looking = True
                 loop.call_soon(self._look, loop)
@@ -58,7 +65,7 @@ class BusyPoll:
         if time.perf_counter() < self._until:
             loop.call_soon(self._look, loop)
             for _ in range(IN_A_ROW):
-                if self._again is None or not self._again():
+                if self._again is None or not self._again.listen():
                     break
         else:
             self._looking = False

@@ -155,9 +155,9 @@ class FastProtocol(BoundedProtocol):
         hot.past = body
         self.body_bytes = len(body)
         self.deadline = math.inf
+        self._ask(hot)  # which may need to know of the head what the parser knows
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
-        self._ask(hot)
 
     def parted(self, came: bytes) -> None:
         """A long body goes to the parser from here on, which counts it by its parts."""
@@ -223,7 +223,7 @@ class FastProtocol(BoundedProtocol):
         """A request that was known has its answer."""
         self.server_state.total_requests += 1
         self.deadline = self.loop.time() + self.bounds.idle_s
-        self.fast.awake.stay(self.loop, self.listen)
+        self.fast.awake.stay(self.loop, self)
 
     def _ask(self, hot: FastRequest) -> None:
         """Have a hot request answered, now or later, or by a cycle."""
@@ -321,7 +321,7 @@ class FastProtocol(BoundedProtocol):
             self.line.close()
         self.fast.note(request, answer.status)
         if not request.is_long:
-            self.fast.awake.stay(self.loop, self.listen)
+            self.fast.awake.stay(self.loop, self)
 
 
 def announced_bytes(request: FastRequest) -> int:
