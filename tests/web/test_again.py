@@ -535,6 +535,7 @@ def test_rates_are_counted_every_time() -> None:
         asked = [get(b"a=%d" % k, bearer(HASTY)) for k in range(4)]
         assert [status(await both.same(request)) for request in asked] == [200, 200, 429, 429]
         assert both.again == 3
+        assert both.listened == 1, "what may be refused is read"
         for end in both.ends:
             end.service.clock.now_ms += 1000
         assert status(await both.same(asked[0])) == 200

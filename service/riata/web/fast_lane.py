@@ -219,7 +219,9 @@ class FastLane:
             return False  # the other way meets it too, and says what it is
         if document is None:
             return False
-        self._say(request, document, standing, write)
+        refusal = None if gate is None else gate.rate(request.key)
+        write(self._fine_answer(document, standing) if refusal is None else self.written(refusal, standing, False))
+        self.note(request, 200 if refusal is None else refusal.status)
         return True
 
     def listen(
@@ -230,7 +232,7 @@ class FastLane:
         Returns what has come where it has to be read as ever; nothing (b"") where it was answered, None where nothing came.
         """
         quick, request, gate = known.quick, known.request, self.gate
-        if quick is None:
+        if quick is None or (gate is not None and not gate.spares(request.key)):
             return None
         request.started = time.perf_counter()  # it may have come some microseconds later
         try:
@@ -241,17 +243,17 @@ class FastLane:
             return None
         if document is None or (gate is not None and not gate.stands(caller, request.key)):
             return quick.said(size)
-        self._say(request, document, standing, write)
+        write(self._fine_answer(document, standing))
+        if gate is not None:
+            gate.rate(request.key)
+        self.note(request, 200)
         return b""
 
-    def _say(self, request: FastRequest, document: bytes, standing: Headers, write: Callable[[bytes], None]) -> None:
-        """Write the answer to a row, or that it is one too many."""
-        refusal = None if self.gate is None else self.gate.rate(request.key)
-        if refusal is None and standing is self._standing:
-            write(b"%b%d%b%b" % (self._fine, len(document), _FINE_END, document))
-        else:
-            write(self.written(refusal or Answer(200, document), standing, False))
-        self.note(request, 200 if refusal is None else refusal.status)
+    def _fine_answer(self, document: bytes, standing: Headers) -> bytes:
+        """Write the answer to a row."""
+        if standing is self._standing:
+            return b"%b%d%b%b" % (self._fine, len(document), _FINE_END, document)
+        return self.written(Answer(200, document), standing, False)
 
     def awaits(self, request: FastRequest, caller: Caller) -> bool:
         """Say whether the body of a request is waited for here: not where the head is enough to refuse it."""

@@ -131,6 +131,10 @@ class Gate:
         wait_s = self._wait_s(key)
         return None if wait_s == 0.0 else refused(_too_many(wait_s))
 
+    def spares(self, key: Key | None) -> bool:
+        """Say whether `rate` is sure to let the next request of a key through; it has to be counted all the same."""
+        return self.buckets.spare(None, None) if key is None else self.buckets.spare(key.id, key.requests_per_s)
+
     async def watch(self) -> None:
         """Look after the file until cancelled."""
         while self.file is not None:
