@@ -7,6 +7,8 @@ not the last were answered. In turns:
 - learning: the same, while the writer learns rows of 75 features from memory as fast as it can, another model than is asked
   (`fed`) or the very one (`asked`); no request is parsed or logged for it, so the learner itself is what predictions meet.
 - alone: the writer learns in the same way and nobody asks.
+- beside a kernel alone: the same rows are learnt by a thread that comes back to Python a few times in a tenth of a second, and
+  publishes nothing. What predictions notice of that is the machine, its caches above all: the least that a writer can cost them.
 - bulk: predictions beside bodies of 1000 rows, sent over two connections as fast as they are acknowledged after their fsync.
   Here the event loop, the parsers and the store have work too, so this is no claim.
 - another process, idle and beside learning: the same requests, sent to a process of its own that writes one fixed answer for
@@ -45,6 +47,7 @@ RATE: Final = 500
 IDLE: Final = "idle"
 LEARNING: Final = "learning"
 ALONE: Final = "alone"
+KERNEL: Final = "beside a kernel alone"
 BULK: Final = "beside bulk bodies"
 OTHER_IDLE: Final = "another process, idle"
 OTHER: Final = "another process, beside learning"
@@ -113,6 +116,12 @@ class House:
             measure = self._measured(self.ask)
         return _with(measure, rows)
 
+    def kernel(self) -> Measure:
+        """Predictions while a thread learns that runs next to no Python."""
+        with self._fed("kernel") as rows:
+            measure = self._measured(self.ask)
+        return _with(measure, rows)
+
     def other_idle(self) -> Measure:
         """Answers of another process while nothing learns."""
         return self._measured(self.ask_other)
@@ -174,10 +183,10 @@ class House:
         return Measure(took, cpu_s, round(told["asked"]), {key: value for key, value in told.items() if key != "asked"})
 
     @contextmanager
-    def _fed(self) -> Iterator[dict[str, float]]:
+    def _fed(self, word: str = "feed") -> Iterator[dict[str, float]]:
         """Learning meanwhile; afterwards `rows_s` is how fast."""
         rows: dict[str, float] = {}
-        self._control.tell("feed")
+        self._control.tell(word)
         time.sleep(0.3)
         begun, first = time.perf_counter(), self._control.tell("applied")
         yield rows
@@ -219,7 +228,7 @@ def same(first: dict[str, Measure]) -> str:
         return f"predictions failed before anything was timed: {failed}"
     if len({measure.units for measure in first.values()}) > 1:
         return "the sides were not asked for the same number of predictions"
-    if any(measure.facts["rows_s"] <= 0 for name, measure in first.items() if name in (LEARNING, ALONE, OTHER)):
+    if any(measure.facts["rows_s"] <= 0 for name, measure in first.items() if name in (LEARNING, ALONE, KERNEL, OTHER)):
         return "nothing was learnt"
     return ""
 
@@ -275,7 +284,7 @@ def main() -> int:
     for asked in (BULK_MODEL, FED):
         with house(asked, seconds) as at:
             sides = [Side(IDLE, at.idle), Side(LEARNING, at.learning), Side(ALONE, at.alone)]
-            sides += [Side(OTHER_IDLE, at.other_idle), Side(OTHER, at.other)]
+            sides += [Side(KERNEL, at.kernel), Side(OTHER_IDLE, at.other_idle), Side(OTHER, at.other)]
             if asked == BULK_MODEL:
                 sides.append(Side(BULK, at.bulk))
             found = contest.contest(sides, repeats, same)
