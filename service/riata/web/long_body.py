@@ -54,7 +54,7 @@ class LongBody(asyncio.BufferedProtocol):
         self._parsed = self._there = len(first)
         self.until = until
         self._lowest = 1
-        self._hand_over(self)
+        transport.set_protocol(self)
         self._wake_for_much()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  the rest is announced
@@ -98,7 +98,7 @@ class LongBody(asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         self._wake_at(1)
-        self._hand_over(cast(asyncio.BaseProtocol, self._reader))
+        self._transport.set_protocol(cast(asyncio.BaseProtocol, self._reader))
 
     def _wake_for_much(self) -> None:
         self._wake_at(min(len(self._memory) - self._there, AT_ONCE_BYTES))
@@ -109,8 +109,3 @@ class LongBody(asyncio.BufferedProtocol):
             self._lowest = size
             with contextlib.suppress(OSError):
                 self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
-
-    def _hand_over(self, protocol: asyncio.BaseProtocol) -> None:
-        self._transport.pause_reading()  # what is under way is of the kind that the old protocol takes
-        self._transport.set_protocol(protocol)
-        self._transport.resume_reading()
