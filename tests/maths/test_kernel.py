@@ -6,7 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from riata.maths.kernel import Files
 
 PACKAGE = Path(__file__).parents[2] / "service"
 LOOK = "import numba; import riata.maths.kernel; print(numba.config.CACHE_DIR)"
@@ -83,6 +89,23 @@ def test_a_kernel_is_compiled_that_calls_one_whose_machine_code_was_found(tmp_pa
     assert said(1) == ["24", "360", "0", "True", "0"]
     assert said(2) == ["24", "360", "1", "False", "0"]
     assert said(2) == ["24", "360", "1", "False", "1"]
+
+
+@pytest.mark.parametrize("sources", [f"version {number}" for number in range(10)])
+def test_one_kind_of_arguments_never_has_the_code_of_another(tmp_path: Path, sources: str) -> None:
+    together = Barrier(8)
+
+    def save(kind: int) -> None:
+        files = Files(str(tmp_path), "kernel", sources)
+        together.wait()
+        files.save(kind, f"code for {kind}")
+
+    with ThreadPoolExecutor(together.parties) as pool:
+        list(pool.map(save, range(together.parties)))
+    found = {kind: Files(str(tmp_path), "kernel", sources).load(kind) for kind in range(together.parties)}
+    there = {kind: code for kind, code in found.items() if code is not None}  # one listed beside another may be lost
+    assert there
+    assert there == {kind: f"code for {kind}" for kind in there}
 
 
 def test_numba_is_imported_without_what_it_only_looks_for() -> None:

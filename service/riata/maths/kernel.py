@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, cast
 
 import numba
 from numba.core import environment
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.runtime.nrt import rtsys
 
@@ -126,6 +126,23 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
         return int(self._codegen._engine.get_function_address(name))
 
 
+class Files(IndexDataCacheFile):  # type: ignore[misc]  # numba has no types
+    """The files of one kernel, each named after what is in it.
+
+    numba's own class takes the next number, and lists the file before it writes it. Of two processes that compile a kernel at
+    the same moment, for two kinds of arguments, one would then list under its own what the other has written; and one that is
+    killed in between leaves the name of a file which may hold what older sources were compiled to.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep the machine code for one kind of arguments. Of what two processes list at once, one entry may be lost: that one is
+        compiled again.
+        """
+        name = self._data_name(int.from_bytes(hashlib.blake2b(self._dump(data), digest_size=_DIGEST_BYTES).digest(), "little"))
+        self._save_data(name, data)
+        self._save_index({**self._load_index(), key: name})
+
+
 class _MachineCode:
     """The machine code of one kernel on the disk: looked for when it is called, and not before.
 
@@ -139,7 +156,9 @@ class _MachineCode:
 
     @cached_property
     def _files(self) -> FunctionCache:
-        return FunctionCache(self._function)
+        found = FunctionCache(self._function)
+        found._cache_file = Files(found.cache_path, found._impl.filename_base, found._cache_file._source_stamp)
+        return found
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Return what was compiled for a signature, None where nothing was; numba calls this before it compiles."""
