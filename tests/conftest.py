@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from riata.learn.ftrl_proximal_config import FtrlProximalConfig
 from riata.learn.taylor_sketch_config import TaylorSketchConfig
 from riata.run.warm_up import warm_up, warm_up_learner
+
+# No example has to be done within some time: the first may wait for the compiler, and any for a core.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

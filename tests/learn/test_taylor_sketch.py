@@ -54,7 +54,7 @@ def _violation(learner: TaylorSketch) -> float:
     seed=st.integers(0, 2**32 - 1), k=st.integers(1, 9), block=st.integers(1, 5), gamma=st.sampled_from([0.0, 0.01, 0.3]),
     warm=st.sampled_from([0, 20]), rho=st.sampled_from([1.0, 0.95]), intercept=st.booleans(),
 )  # fmt: skip
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_strict_never_has_more_weights_than_members(
     seed: int, k: int, block: int, gamma: float, warm: int, rho: float, intercept: bool
 ) -> None:
@@ -158,7 +158,7 @@ def test_numbers_stay_finite_at_the_limits_of_what_comes_in(settings: dict[str, 
         "burn_in": st.sampled_from([0, 60]), "shadow": st.sampled_from([(), (0.1, 2.0)]),
     }),
 )  # fmt: skip
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_whatever_the_settings_numbers_stay_finite_and_a_state_is_its_own_checkpoint(
     seed: int, mode: str, spread: float, numbers: dict[str, Any]
 ) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from riata.base.arrays import F64
@@ -33,7 +33,6 @@ def tile(h: F64, hx: F64, x: F64, n: int) -> None:
     fused.add_tile(h[3:, 5:], hx[2:], x[7:], n)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(NUMBER, NUMBER, NUMBER)
 def test_a_fused_multiply_add_rounds_once(a: float, b: float, c: float) -> None:
     assert one(a, b, c) == exact_fma(a, b, c)

@@ -39,7 +39,7 @@ def start_with(size: int, cap: int, seed: int) -> F64:
     return cross
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(size=st.integers(1, 30), spare=st.integers(0, 9), n=st.integers(1, 5), density=st.floats(0, 1), seed=st.integers(0, 999))
 def test_both_lanes_and_their_twin_give_the_same_bits(size: int, spare: int, n: int, density: float, seed: int) -> None:
     rows, before = some_rows(size, n, density, seed), start_with(size, size + spare, seed)

@@ -66,7 +66,7 @@ def test_the_first_sweeps_are_those_of_the_printed_algorithm(problem: dict[str, 
                 np.testing.assert_allclose(block.beta, golden, rtol=0, atol=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(d=st.integers(1, 12), rank=st.integers(0, 12), empty=st.integers(0, 3), share=st.floats(0, 1.2), seed=st.integers(0, 999))
 def test_any_sketch_is_solved_as_its_twin_solves_it(d: int, rank: int, empty: int, share: float, seed: int) -> None:
     rng = np.random.default_rng(seed)

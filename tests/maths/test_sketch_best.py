@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from riata.maths.kernel import kernel
@@ -22,7 +22,6 @@ def _offer_all(score: np.ndarray, key: np.ndarray, best: np.ndarray, names: np.n
     room=st.integers(0, 12),
     seed=st.integers(0, 99),
 )
-@settings(deadline=None)  # the first example waits for the compiler
 def test_the_strongest_are_kept_in_order_whatever_the_order_of_the_offers(scores: list[float], room: int, seed: int) -> None:
     keys = np.random.default_rng(seed).permutation(len(scores))
     best, names = np.empty(room), np.empty(room, np.int64)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from riata.maths import losses
@@ -25,7 +25,6 @@ ABSOLUTE = 1e-300  # below it double precision runs out of digits
 link_codes = st.sampled_from(sorted(LINKS.values()))
 margins = st.floats(allow_nan=False, allow_infinity=False)
 labels = st.sampled_from([0.0, 1.0])
-any_time = settings(deadline=None)  # the first call of a kernel may compile it
 
 
 def close(found: float, expected: float, relative: float) -> bool:
@@ -90,7 +89,6 @@ def test_absurd_margins_have_their_limits(link: int, margin: float) -> None:
         assert log_likelihood(link, margin, 1.0) == pytest.approx(max(-0.5 * margin * margin, -LARGEST), rel=1e-15)
 
 
-@any_time
 @given(link_codes, margins, labels)
 def test_slope_curvature_and_coefficients_are_finite_and_of_their_sign_at_every_margin(link: int, c: float, label: float) -> None:
     r, h = taylor(link, c, label)
@@ -106,13 +104,11 @@ def test_slope_curvature_and_coefficients_are_finite_and_of_their_sign_at_every_
         assert link == LOGISTIC or h > 0.0
 
 
-@any_time
 @given(link_codes, margins, labels)
 def test_log_likelihood_is_finite_and_not_positive_at_every_margin(link: int, c: float, label: float) -> None:
     assert -LARGEST <= log_likelihood(link, c, label) <= 0.0
 
 
-@any_time
 @given(link_codes, margins)
 def test_a_label_turned_over_is_a_margin_turned_over_to_the_last_bit(link: int, c: float) -> None:
     r, h = taylor(link, c, 1.0)
@@ -120,7 +116,6 @@ def test_a_label_turned_over_is_a_margin_turned_over_to_the_last_bit(link: int, 
     assert log_likelihood(link, -c, 0.0) == log_likelihood(link, c, 1.0)
 
 
-@any_time
 @given(link_codes, st.floats(-30.0, 30.0), labels)
 def test_the_quadratic_keeps_the_slope_at_the_margin(link: int, c: float, label: float) -> None:
     a, b = coefficients(link, c, label)
@@ -137,7 +132,6 @@ def test_the_likelier_the_label_the_smaller_the_slope(link: int) -> None:
     assert all(later >= earlier for earlier, later in pairwise(told))
 
 
-@any_time
 @given(margins, labels)
 def test_the_logistic_slope_is_that_of_the_logistic_loss_to_the_last_bit(c: float, label: float) -> None:
     assert taylor(LOGISTIC, c, label)[0] == -losses.slope(losses.LOGISTIC, c, label)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riata.base import limits
@@ -173,7 +173,7 @@ def test_arrays_that_are_nonsense_under_good_digests_are_refused(what: str) -> N
         decode_edition(layout.encode_checkpoint(header, broken), ManualClock())
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(at=st.integers(0, len(GOOD) - 1), bit=st.integers(0, 7))
 def test_no_flipped_bit_gets_through(at: int, bit: int) -> None:
     broken = bytearray(GOOD)
@@ -182,7 +182,7 @@ def test_no_flipped_bit_gets_through(at: int, bit: int) -> None:
         decode_edition(bytes(broken), ManualClock())
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(examples=st.integers(0, 60), seed=st.integers(0, 2**32 - 1), bits=st.integers(1, 26))
 def test_whatever_was_learnt_comes_through(examples: int, seed: int, bits: int) -> None:
     published = served({"encoder": {"bits": bits}}, examples, seed)

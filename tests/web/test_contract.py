@@ -21,9 +21,7 @@ from tests.web.serving import real_app, serving, wait_until_ready
 
 EXAMPLES = 100
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-SETTINGS = settings(
-    max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-)
+SETTINGS = settings(max_examples=EXAMPLES, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 OPERATIONS = [(operation.method.upper(), operation.path) for operation in operations()]
 WITH_INPUT = [(operation.method.upper(), operation.path) for operation in operations() if operation.parameters or operation.body]
 SKETCHED = {"/models/{model}/path": "sketched"}  # what only a model with a sketch answers, and the name of one
