@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -157,16 +157,34 @@ def test_rule_1_sees_content_that_nobody_sent(right: Right, tmp_path: Path, monk
 
 
 def newest_generation(connection: sqlite3.Connection) -> tuple[int, int, bytes]:
-    """(model, gen, content): a small checkpoint is one chunk."""
-    sql = "SELECT model, gen, data FROM chunks WHERE model = (SELECT id FROM models WHERE name = ?) ORDER BY gen DESC"
-    model, gen, content = connection.execute(sql, (rows.MODEL,)).fetchone()
-    return model, gen, content
+    """(model, gen, content): a checkpoint is one chunk, or more after many events."""
+    sql = "SELECT id, MAX(gen) FROM models JOIN generations ON model = id WHERE name = ?"
+    model, gen = connection.execute(sql, (rows.MODEL,)).fetchone()
+    chunks = connection.execute("SELECT data FROM chunks WHERE model = ? AND gen = ? ORDER BY idx", (model, gen))
+    return model, gen, b"".join(data for (data,) in chunks)
+
+
+def put_chunks(connection: sqlite3.Connection, model: int, gen: int, chunks: Iterable[bytes]) -> None:
+    """Have a generation hold these."""
+    (epoch,) = connection.execute("SELECT epoch FROM chunks WHERE model = ? AND gen = ?", (model, gen)).fetchone()
+    connection.execute("DELETE FROM chunks WHERE model = ? AND gen = ?", (model, gen))
+    for number, data in enumerate(chunks):
+        digest = layout.checkpoint_digest(data)
+        connection.execute("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?)", (model, gen, number, epoch, digest, data))
+
+
+def cut_in_chunks(connection: sqlite3.Connection) -> None:
+    """As a checkpoint lies there that is too large for one."""
+    model, gen, content = newest_generation(connection)
+    put_chunks(connection, model, gen, layout.split_chunks([content], len(content) // 3))
 
 
 def rot(connection: sqlite3.Connection) -> None:
-    model, gen, content = newest_generation(connection)
-    changed = content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
-    connection.execute("UPDATE chunks SET data = ? WHERE model = ? AND gen = ?", (changed, model, gen))
+    model, gen, _ = newest_generation(connection)
+    sql = "SELECT idx, data FROM chunks WHERE model = ? AND gen = ? ORDER BY idx LIMIT 1"
+    number, data = connection.execute(sql, (model, gen)).fetchone()
+    changed = data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
+    connection.execute("UPDATE chunks SET data = ? WHERE model = ? AND gen = ? AND idx = ?", (changed, model, gen, number))
 
 
 def sign_other_weights(connection: sqlite3.Connection) -> None:
@@ -179,8 +197,7 @@ def sign_other_weights(connection: sqlite3.Connection) -> None:
     digest = layout.checkpoint_digest(content)
     sql = "UPDATE generations SET digest = ?, state_digest = ?, bytes = ? WHERE model = ? AND gen = ?"
     connection.execute(sql, (digest, state, len(content), model, gen))
-    sql = "UPDATE chunks SET data = ?, digest = ? WHERE model = ? AND gen = ?"
-    connection.execute(sql, (content, digest, model, gen))
+    put_chunks(connection, model, gen, layout.split_chunks([content]))
 
 
 def claim_more_events(connection: sqlite3.Connection) -> None:
@@ -199,7 +216,13 @@ def take_another_lineage(connection: sqlite3.Connection) -> None:
 def test_rule_2_sees_a_checkpoint_that_the_log_does_not_make(
     tamper: Callable[[sqlite3.Connection], None], right: Right, tmp_path: Path
 ) -> None:
-    assert broken(right, tmp_path, tamper) == {2}
+    def cut_and_tamper(connection: sqlite3.Connection) -> None:
+        cut_in_chunks(connection)
+        tamper(connection)
+
+    assert not broken(right, tmp_path / "sound", cut_in_chunks)
+    assert broken(right, tmp_path / "whole", tamper) == {2}
+    assert broken(right, tmp_path / "cut", cut_and_tamper) == {2}
 
 
 def test_rule_3_sees_events_that_were_refused_and_are_there(right: Right, tmp_path: Path) -> None:
