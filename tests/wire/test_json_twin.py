@@ -13,6 +13,7 @@ from riata.base.limits import BODY_BYTES_MAX
 from riata.wire.codes import BY_PREDICTION, HANDOVER, INVALID_UTF8, OK, SLUGS, SYNTAX, TOO_DEEP
 from riata.wire.encoder import EncoderConfig
 from riata.wire.json_text import read_ndjson
+from riata.wire.marks import FRONT
 from riata.wire.names import NO_NAMES
 from riata.wire.parse import Context, Labels, make_rules, parse_examples
 from riata.wire.parsed import Parsed
@@ -100,7 +101,7 @@ def test_both_lanes_agree_on_arrays_and_single_objects(labels: Labels) -> None:
 def test_most_well_formed_rows_stay_in_the_compiled_lane() -> None:
     rng = random.Random(4)
     lines = [make_line(rng) for _ in range(LINES_A_BODY)]
-    body = np.frombuffer(b"\n".join(lines) + b"\n" + b" " * BODY_BYTES_MAX, np.uint8).copy()
+    body = np.frombuffer(bytes(FRONT) + b"\n".join(lines) + b"\n" + b" " * BODY_BYTES_MAX, np.uint8).copy()[FRONT:]
     size = sum(map(len, lines)) + len(lines)
     ends = np.flatnonzero(body[:size] == 10) + 1
     sink = make_sink(size, len(lines), 1)
