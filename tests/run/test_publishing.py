@@ -9,6 +9,7 @@ import numpy as np
 
 from riata.base.clock import ManualClock
 from riata.learn.learner import Sketch
+from riata.predict.one_row import Plan
 from riata.predict.scoring import score
 from riata.predict.uncertainty import Covariance, look_up
 from riata.run.model_state import ModelState
@@ -55,6 +56,16 @@ def refresh(curvature: Curvature, state: FakeState) -> int:
     state.applied += 1
     curvature.refresh(cast(ModelState, state), state.learner.clock)
     return state.learner.asked
+
+
+def test_what_is_served_comes_with_the_plan_that_its_rows_are_answered_by() -> None:
+    async def work(house: House) -> None:
+        await house.observe(events(40))
+        model = house.service.published("m").model
+        made: Plan = model.plan
+        assert made.words.tolist() == Plan(model, house.service.context("m", labelled=False)).words.tolist()
+
+    run_with(MemoryStore(), work, {**SMALL, "encoder": {"bits": 12, "text": ["color"], "hash_key": 7, "normalise": "l2"}})
 
 
 def test_an_inversion_is_followed_by_twenty_times_its_duration_without_one() -> None:

@@ -6,11 +6,13 @@ from typing import Final
 
 from riata.base.clock import Clock
 from riata.predict.model import Model, Origin
+from riata.predict.one_row import plan_of
 from riata.predict.uncertainty import Covariance, look_up
 from riata.run.core import Schedule
 from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.wire.encoder import fingerprint
+from riata.wire.parse import Context
 
 REST: Final = 20  # an inversion is followed by so many times its own duration without one: a twentieth of the writer's time
 
@@ -58,6 +60,7 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         created_ms=clock.monotonic_ms(),
         uncertainty=None if covariance is None else look_up(covariance, weights),
     )
+    plan_of(model, Context(state.config.encoder, state.config.labels))  # here, or the first prediction would have to
     return Published(
         model=model,
         config=state.config,
