@@ -8,8 +8,7 @@ import pytest
 from riata.base.arrays import U32, U64
 from riata.maths import ranks
 from riata.maths.kernel import kernel
-from riata.maths.ranks import KEY_LAST, RANKED_MAX
-from riata.maths.raw import LINE_KEYS
+from riata.maths.ranks import KEY_LAST, KEY_SHIFT, KEY_SIGN, RANK_KEYS, RANKED_MAX
 
 RNG = np.random.default_rng(5)
 
@@ -17,28 +16,28 @@ RNG = np.random.default_rng(5)
 @kernel
 def compiled(words: U64, n: int, keys: U32, found: U32) -> None:
     """Keys and ranks of n words. Source: this test."""
-    for at in range(0, n, LINE_KEYS):
+    for at in range(0, n, RANK_KEYS):
         ranks.make_keys(words, n, at, keys)
-    for at in range(0, n, LINE_KEYS):
-        ranks.rank_16(keys, n, at, found)
+    ranks.rank_keys(keys, n, found)
 
 
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 75, RANKED_MAX - 1, RANKED_MAX])
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 31, 32, 33, 64, 65, 75, 96, 97, RANKED_MAX - 1, RANKED_MAX])
 @pytest.mark.parametrize("span", [3, 2**64])
 def test_a_rank_is_how_many_are_below(n: int, span: int) -> None:
     words = RNG.integers(0, span - 1, n, np.uint64, endpoint=True)
     words[: n // 2] <<= np.uint64(62)
     words[0], words[-1] = 2**64 - 1, 0
-    keys, found = np.zeros(RANKED_MAX, np.uint32), np.zeros(RANKED_MAX, np.uint32)
+    keys, found = np.zeros(RANKED_MAX // 2 + 1, np.uint32), np.full(RANKED_MAX + 1, 7, np.uint32)
     compiled(words, n, keys, found)
-    held = words >> np.uint64(33)
-    whole = -(-n // LINE_KEYS) * LINE_KEYS
-    assert keys[:whole].tolist() == [*held.tolist(), *[KEY_LAST] * (whole - n)]
+    held = words >> np.uint64(KEY_SHIFT)
+    whole = -(-n // RANK_KEYS) * RANK_KEYS
+    assert (keys.view(np.uint16)[:whole] ^ KEY_SIGN).tolist() == [*held.tolist(), *[KEY_LAST] * (whole - n)]
+    assert not keys[whole // 2 :].any()
+    assert (found[whole:] == 7).all()
     assert found[:n].tolist() == np.searchsorted(np.sort(held), held).tolist()
-    plain, again = np.zeros(RANKED_MAX, np.uint32), np.zeros(RANKED_MAX, np.uint32)
-    for at in range(0, n, LINE_KEYS):
+    plain, again = np.zeros(RANKED_MAX // 2 + 1, np.uint32), np.full(RANKED_MAX + 1, 7, np.uint32)
+    for at in range(0, n, RANK_KEYS):
         ranks._slow_make_keys(words, n, at, plain)
-    for at in range(0, n, LINE_KEYS):
-        ranks._slow_rank_16(plain, n, at, again)
+    ranks._slow_rank_keys(plain, n, again)
     assert plain.tolist() == keys.tolist()
     assert again[:n].tolist() == found[:n].tolist()

@@ -22,6 +22,6 @@ def mark_row(data: bytes, p: int, stop: int, form: int) -> list[int]:
     return found
 
 
-def line_ends(data: bytes, size: int) -> list[int]:
-    """0, and the position after each newline."""
-    return [0, *(i + 1 for i in range(size) if data[i] == 10)]
+def take_in(body: bytes) -> list[int]:
+    """0, and the position after each newline and after the one that is put behind the body."""
+    return [0, *(i + 1 for i, c in enumerate(body + b"\n") if c == 10)]

@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import I64, U8
+from riata.base.arrays import U8
 from riata.wire.codes import DUPLICATE_INDEX, HANDOVER, OK, OUT_OF_RANGE
 from riata.wire.encoder import EncoderConfig
-from riata.wire.marks import FRONT, PADDING
+from riata.wire.marks import FRONT, PADDING, Text
 from riata.wire.names import EVERY_NAME, NO_NAMES
 from riata.wire.parse import Context, Labels, make_rules
 from riata.wire.rows import BEGIN, END, FOUND, ROWS, Refusal, Row, Rules, Sink, SlowRow, make_row, make_sink, row_capacity
 from tests.twins.lines import summed
 
-Reader = Callable[[U8, I64, Row, Sink, Rules], int]
+Reader = Callable[[Text, Row, Sink, Rules], int]
 Slow = Callable[[bytes, Rules], list[SlowRow | Refusal]]
 
 
@@ -44,9 +44,9 @@ def bytes_of(text: str | bytes) -> U8:
 def run(read: Reader, body: bytes, rules: Rules, rows_max: int = 10_000, padded: bool = True) -> tuple[int, Sink, list[Out]]:
     """Call `read` on a body as `wire.parse` does; without padding behind it, no row is read as a usual one."""
     data = bytes_of(bytes(FRONT) + body + b"\n" + bytes(PADDING if padded else 0))[FRONT:]
-    ends = np.concatenate(([0], np.flatnonzero(data[: len(body) + 1] == 10) + 1)).astype(np.int64)
-    sink = make_sink(len(body), min(len(ends), rows_max), 1)
-    status = read(data, ends, make_row(row_capacity(len(body), 1)), sink, rules)
+    text = Text(data.ctypes.data, len(body), data, np.empty(len(body) + 3, np.int64))
+    sink = make_sink(len(body), min(body.count(b"\n") + 2, rows_max), 1)
+    status = read(text, make_row(row_capacity(len(body), 1)), sink, rules)
     rows = []
     for i in range(int(sink.count[ROWS])):
         span = slice(int(sink.place[i, BEGIN]), int(sink.place[i, END]))

@@ -13,7 +13,7 @@ from riata.base.limits import BODY_BYTES_MAX
 from riata.wire.codes import BY_PREDICTION, HANDOVER, INVALID_UTF8, OK, SLUGS, SYNTAX, TOO_DEEP
 from riata.wire.encoder import EncoderConfig
 from riata.wire.json_text import read_ndjson
-from riata.wire.marks import FRONT
+from riata.wire.marks import FRONT, Text
 from riata.wire.names import NO_NAMES
 from riata.wire.parse import Context, Labels, make_rules, parse_examples
 from riata.wire.parsed import Parsed
@@ -103,10 +103,10 @@ def test_most_well_formed_rows_stay_in_the_compiled_lane() -> None:
     lines = [make_line(rng) for _ in range(LINES_A_BODY)]
     body = np.frombuffer(bytes(FRONT) + b"\n".join(lines) + b"\n" + b" " * BODY_BYTES_MAX, np.uint8).copy()[FRONT:]
     size = sum(map(len, lines)) + len(lines)
-    ends = np.flatnonzero(body[:size] == 10) + 1
+    text = Text(body.ctypes.data, size - 1, body, np.empty(size + 2, np.int64))
     sink = make_sink(size, len(lines), 1)
     rules = make_rules(CONTEXTS[0][0], True, NO_NAMES)
-    read_ndjson(body, np.concatenate(([0], ends)), make_row(row_capacity(size, 3)), sink, rules)
+    read_ndjson(text, make_row(row_capacity(size, 3)), sink, rules)
     codes = sink.code[: sink.count[ROWS]]
     well_formed = codes[(codes != SYNTAX) & (codes != TOO_DEEP)]
     # A third of these lines is built to be handed over; ordinary traffic never is.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from riata.base.arrays import U8
 from riata.wire.encoder import EncoderConfig
 from riata.wire.finish import PREFETCHED_FROM, place_row
-from riata.wire.marks import FRONT, JSON, PADDING, SVMLIGHT, VW, line_ends, mark_row
+from riata.wire.marks import FRONT, JSON, PADDING, SVMLIGHT, TAKEN, VW, Text, mark_row, take_in
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, parse_examples
 from riata.wire.plain_numbers import any_number
@@ -84,13 +85,29 @@ def test_marks_are_those_of_the_twin(form: int) -> None:
     assert mark_row(padded(b"|" * 600), 0, 600, VW, np.empty(100, np.uint32)) == 0, "no room, no positions"
 
 
-def test_line_ends_are_those_of_the_twin() -> None:
+@pytest.mark.parametrize("lies_there", [False, True])
+@pytest.mark.parametrize("sizes", [range(200), [TAKEN - 1, TAKEN, TAKEN + 1, 2 * TAKEN, 3 * TAKEN + 70]])
+def test_a_body_is_taken_in_part_by_part_as_the_twin_does_at_once(sizes: Sequence[int], lies_there: bool) -> None:
     rng = random.Random(1)
-    for _ in range(200):
-        data = padded(bytes(rng.choice(b"abcdef\n") for _ in range(rng.randrange(400))))
-        size = rng.randrange(len(data) - PADDING + 1)
-        ends = np.empty(len(data), np.int64)
-        assert ends[: line_ends(data, size, ends)].tolist() == marks_twin.line_ends(data.tobytes(), size)
+    for size in sizes:
+        # Now and then a line is longer than what is taken in at once.
+        body = bytes(rng.choices(b"abcdef\n" if size < TAKEN or size % 2 else b"abcdef", k=size))
+        expected, held = marks_twin.take_in(body), np.frombuffer(body, np.uint8)
+        data, ends = np.full(size + 9, 7, np.uint8), np.full(size + 3, -1, np.int64)
+        if lies_there:
+            data[:size] = held
+        text = Text((data if lies_there else held).ctypes.data, size, data, ends)
+        known, taken = take_in(text, 0, 0)
+        while True:
+            assert ends[: known + 1].tolist() == expected[: known + 1]
+            assert taken == min(size + 1, -(-taken // TAKEN) * TAKEN)
+            assert data[:taken].tobytes() == (body + b"\n")[:taken]
+            before = known
+            known, taken = take_in(text, known, taken)
+            if known == before:
+                break
+        assert (known, taken, ends[-1]) == (len(expected) - 1, size + 1, known)
+        assert data[size + 1 :].tolist() == [7] * 8
 
 
 def test_lines_of_vw_text_that_are_taken_come_out_the_same() -> None:

@@ -9,7 +9,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from riata.base.arrays import F64, I64, U64
+from riata.base.arrays import F64, I64, U32, U64
 from riata.maths.kernel import inline_kernel
 
 AHEAD: Final = 160  # features; far enough to hide one memory access, near enough to stay in the first caches
@@ -47,7 +47,7 @@ _ask_to_read = _no_prefetch if _PLAIN else _emitter(0)
 
 
 @inline_kernel
-def prefetch(table: F64 | I64, line: int) -> None:
+def prefetch(table: F64 | I64 | U32, line: int) -> None:
     """Start to fetch what will be written: a line of a table whose lines are no longer than a cache line, or a number.
 
     Source    the llvm.prefetch intrinsic; this package's measurements: 96 to 200 features ahead are equally good

@@ -10,9 +10,9 @@ from riata.base.arrays import F64, U32, U64
 from riata.base.limits import FEATURES_PER_ROW_MAX, VALUE_ABS_MAX
 from riata.maths.borrow import bare, borrow
 from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.prefetch import prefetch_to_read
+from riata.maths.prefetch import AHEAD, prefetch, prefetch_to_read
 from riata.maths.ranks import RANKED_MAX
-from riata.maths.raw import LINE_WORDS, below_16, in_line, peek, poke
+from riata.maths.raw import LINE_KEYS, LINE_WORDS, below_16, in_line, peek, poke
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.length import SMALLEST_NORMAL, normalise_l2
 from riata.wire.names import lacks
@@ -100,14 +100,15 @@ def place_row(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, 
     start : int
 
     Returns              features written; -1 where the row is of another kind, and what was written means nothing
-    Cost                 as `rank_words`; above RANKED_MAX as `fill_buckets`, and one comparison with a bucket for each record
+    Cost                 as `rank_words`; above RANKED_MAX, or where two keys are equal there, as `fill_buckets`, and one
+                         comparison with a bucket for each record
     Source               wire.rows, theory of operation; sorting by counting (Knuth 1998, section 5.2)
     """
-    if n <= RANKED_MAX:
-        total = place_ranked(fingerprints, values, scratch, n, hashes, sums, start)
-    else:
+    # Keys that are equal share the lowest of their ranks, so the sum tells. Hashes may differ where their first 16 bits do not,
+    # in one of 25 rows of 75 records.
+    total = place_ranked(fingerprints, values, scratch, n, hashes, sums, start) if 0 < n <= RANKED_MAX else -1
+    if 2 * total != n * (n - 1):
         total = place_bucketed(fingerprints, values, scratch, n, hashes, sums, start)
-    # Keys that are equal share the lowest of their ranks, so the sum tells.
     if 2 * total != n * (n - 1):
         return -1
     inside, usual = 0, 0
@@ -187,6 +188,19 @@ def ask_for_names(fingerprints: U64, n: int, seen: U64) -> None:
 
 
 @inline_kernel
+def ask_to_write(sink: Sink, start: int, n: int) -> None:
+    """Start to fetch the memory that features of the rows behind this one, of n features from `start` on, will be written to.
+
+    Source: a row is written in no order, so the machine does not see by itself where the next will be, and its stores wait, one
+    behind the other, for memory that a long body has reached for the first time.
+    """
+    for i in range(0, n, LINE_WORDS):
+        prefetch(sink.value, start + AHEAD + i)
+    for i in range(0, n, LINE_KEYS):
+        prefetch(sink.hash, start + AHEAD + i)
+
+
+@inline_kernel
 def first_unknown(fingerprints: U64, n: int, seen: U64) -> int:
     """The first of n fingerprints that is not in the cache line of the table of names seen where it should be, nor in the one
     behind it; n where all are. Source: most names are known, and where they should be.
@@ -260,6 +274,8 @@ def finish_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> tuple
     if len(rules.seen) > PREFETCHED_FROM:
         ask_for_names(row.fingerprint, n, rules.seen)
     code, done = OK, -1
+    if n > LINE_KEYS:
+        ask_to_write(sink, start, n)
     if n <= BUCKETED_MAX and start + n <= len(sink.hash):
         scratch = (bare(row.keys), bare(row.starts))
         done = place_row(bare(row.fingerprint), bare(row.value), scratch, n, bare(sink.hash), bare(sink.value), start)

@@ -59,7 +59,7 @@ from riata.wire.json_scan import (
     skip_space,
     skip_value,
 )
-from riata.wire.marks import JSON, mark_row
+from riata.wire.marks import JSON, Text, mark_row, take_in
 from riata.wire.rows import (
     AT,
     FIELD_START,
@@ -250,26 +250,30 @@ def take_row(
 
 
 @kernel
-def read_ndjson(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
+def read_ndjson(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
     """Read one example a line; lines of white space are no rows.
 
     Parameters
     ----------
-    data : u8[...]     the body, and the side area from ends[-1]
-    ends : i64[lines + 1]  line k is data[ends[k]:ends[k + 1] - 1]
+    text : Text        the body; where it is read is written, and behind its newline the side area
     row : Row, sink : Sink, rules : Rules
 
     Returns            OK, TOO_MANY_FEATURES or TOO_MANY_ROWS
     Cost               one look at each byte
     Source             this module's theory of operation
     """
-    data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
+    data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
     mark = row.mark
-    mark[SIDE] = ends[-1]
-    number = 0
-    for k in range(len(ends) - 1):
+    mark[SIDE] = text.size + 1
+    number, k, known, taken = 0, 0, 0, 0
+    while True:
+        if k == known:
+            known, taken = take_in(text, known, taken)
+            if k == known:
+                return OK
         stop = ends[k + 1] - 1
         start = skip_space(data, ends[k], stop)
+        k += 1
         if start == stop:
             continue
         if number == len(sink.code):
@@ -281,7 +285,6 @@ def read_ndjson(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
         sink.place[number, ROW_STOP] = max(end, stop)
         number += 1
         sink.count[ROWS] = number
-    return OK
 
 
 @kernel

@@ -12,7 +12,20 @@ from riata.wire.codes import BAD_LABEL, HANDOVER, OK
 from riata.wire.finish import finish_row
 from riata.wire.labels import label_of
 from riata.wire.numbers import EXACT, HAND_OVER, NOT_A_NUMBER, parse_number
-from riata.wire.rows import AT, FIELD_START, FIELD_STOP, PLAIN, ROW_START, ROW_STOP, Row, Rules, Sink
+from riata.wire.rows import (
+    AT,
+    FIELD_START,
+    FIELD_STOP,
+    ID_START,
+    ID_STOP,
+    IN_FEATURES,
+    PLAIN,
+    ROW_START,
+    ROW_STOP,
+    Row,
+    Rules,
+    Sink,
+)
 from riata.wire.tokens import settle
 
 SPACE: Final = 32
@@ -121,13 +134,15 @@ def blame(place: I64, start: int, stop: int, code: int) -> int:
 
 @inline_kernel
 def open_row(sink: Sink, number: int, start: int, stop: int) -> None:
-    """Note where row `number` is, and nobody to blame yet. Source: the columns of Sink.place."""
+    """Note where row `number` is, nobody to blame yet, and what holds where nothing is said. Source: columns of Sink.place."""
     place = sink.place[number]
     place[ROW_START] = start
     place[ROW_STOP] = stop
     place[AT] = start
     place[FIELD_START] = start
     place[FIELD_STOP] = start
+    place[ID_START], place[ID_STOP], place[IN_FEATURES] = 0, 0, 0
+    sink.label[number], sink.weight[number] = np.nan, 1.0
 
 
 @inline_kernel

@@ -9,11 +9,13 @@ reader of usual rows takes, so a reader that runs past the end finds something t
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import I64, U8, U32
+from riata.maths.at import array_at
+from riata.maths.borrow import borrow
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.raw import BLOCK, SPILLED, json_marks, newline_marks, ones, peek, poke, spill, svmlight_marks, vw_marks
 from riata.maths.words import trailing_zeros
@@ -22,8 +24,19 @@ PADDING: Final = BLOCK + 8  # bytes that must be there behind the last one of a 
 FRONT: Final = 8  # bytes that must be there before the first one of a body, where it is read eight words at a time
 TAIL: Final = 32  # of three positions for each of eight members, and more
 JSON, VW, SVMLIGHT = 0, 1, 2
+TAKEN: Final = 2**17  # bytes of a body that are taken in at once: with what becomes of them they stay in a core's second cache
+NEWLINE: Final = 10
 _ROOM: Final = BLOCK + SPILLED + TAIL
 _NOTHING, _ONE = np.uint64(0), np.uint64(1)
+
+
+class Text(NamedTuple):
+    """A body whose rows are lines, and where it is read. It is taken in part by part, while it is read (`take_in`)."""
+
+    at: int  # address of its first byte; that of `data` where it lies there already
+    size: int  # bytes
+    data: U8  # u8[> size] written: the body and a newline; FRONT bytes are there before it, and PADDING behind, for usual rows
+    ends: I64  # i64[size + 3] written: line i is data[ends[i]:ends[i + 1] - 1]; the last place says how many are known
 
 
 @inline_kernel
@@ -85,28 +98,49 @@ def mark_row(data: U8, p: int, stop: int, form: int, positions: U32) -> int:
 
 
 @kernel
-def line_ends(data: U8, size: int, ends: I64) -> int:
-    """Find the lines of data[:size].
+def take_in(text: Text, known: int, taken: int) -> tuple[int, int]:
+    """Copy what follows of a body to where it is read, until there is a line more, and say where its lines end.
 
     Parameters
     ----------
-    data : u8[...]     read only; PADDING bytes behind `size`
-    size : int
-    ends : i64[...]    written: 0, and the position after each newline; room for one more than there are newlines
+    text : Text            `data` and `ends` are written
+    known, taken : int     what this has returned before; 0 and 0 at first
 
-    Returns            how many were written
-    Cost               a few operations for each 64 bytes
-    Source             as `mark_row`
+    Returns                how many lines are known, as many as before where there are no more; how many bytes were taken in
+    Cost                   a few operations for each 64 bytes
+    Source                 as `mark_row`; Drepper 2007, "What every programmer should know about memory", section 6.2
     """
-    poke(ends, 0, 0)
-    n, p = 1, 0
-    while p < size:
+    data, ends, source = borrow(text.data), borrow(text.ends), array_at(text.at, (text.size,), np.uint8)
+    before, lies_there = known, text.at == data.ctypes.data
+    ends[0] = 0
+    while known == before and taken <= text.size:
+        stop = min(taken + TAKEN, text.size)
+        if not lies_there:
+            for i in range(taken, stop):
+                poke(data, i, peek(source, i))
+        if stop == text.size:
+            data[stop] = NEWLINE
+            stop += 1
+        known = list_lines(data, taken, stop, ends, known)
+        taken = stop
+    ends[-1] = known
+    return known, taken
+
+
+@inline_kernel
+def list_lines(data: U8, p: int, stop: int, ends: I64, known: int) -> int:
+    """Write the positions behind the newlines of the bytes p:stop behind `known` others; how many there are then. Source: as
+    `take_in`."""
+    while p + BLOCK <= stop:
         mask = newline_marks(data, p)
-        if p + BLOCK > size:
-            mask &= (_ONE << np.uint64(size - p)) - _ONE
         while mask != _NOTHING:
-            poke(ends, n, p + int(np.int64(trailing_zeros(mask))) + 1)
+            known += 1
+            poke(ends, known, p + int(np.int64(trailing_zeros(mask))) + 1)
             mask &= mask - _ONE
-            n += 1
         p += BLOCK
-    return n
+    while p < stop:
+        p += 1
+        if peek(data, p - 1) == NEWLINE:
+            known += 1
+            poke(ends, known, p)
+    return known

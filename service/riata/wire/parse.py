@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import I64, U8
+from riata.base.arrays import U8
 from riata.base.errors import Malformed, TooLarge, Unsupported
 from riata.base.limits import BODY_BYTES_MAX, FEATURES_PER_REQUEST_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.maths.hashing import NUMBER
@@ -35,7 +35,7 @@ from riata.wire.encoder import EncoderConfig
 from riata.wire.finish import finish_row
 from riata.wire.joins import read_joins
 from riata.wire.json_text import read_json, read_ndjson
-from riata.wire.marks import FRONT, PADDING, line_ends
+from riata.wire.marks import FRONT, NEWLINE, PADDING, Text
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.numbers import NOT_A_NUMBER, parse_number
 from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
@@ -64,7 +64,6 @@ from riata.wire.workspace import Workspace, workspace
 Labels = Literal["0/1", "-1/+1", "real"]
 _LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_NEWLINE: Final = 0x0A
 _JSON_SPACE: Final = re.compile(rb"[ \t\r\n]*")
 
 
@@ -80,13 +79,19 @@ class Context:
 class Format(NamedTuple):
     """One content type: a kernel for the body, a slow lane for single rows, and whether newlines part the rows."""
 
-    read: Callable[[U8, I64, Row, Sink, Rules], int]
+    read: Callable[[Text, Row, Sink, Rules], int]
     slow: Callable[[bytes, Rules], SlowRow | Refusal]
     by_line: bool
 
 
+def _read_document(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
+    """Read JSON, which has to be there as a whole."""
+    text.ends[0], text.ends[1] = 0, text.size + 1
+    return read_json(text.data, text.ends, row, sink, rules)
+
+
 ARROW: Final = "application/vnd.apache.arrow.stream"
-_JSON: Final = Format(read_json, slow_json, by_line=False)
+_JSON: Final = Format(_read_document, slow_json, by_line=False)
 NDJSON: Final = Format(read_ndjson, slow_json, by_line=True)
 _VW: Final = Format(read_vw, slow_vw, by_line=True)
 _SVMLIGHT: Final = Format(read_svmlight, slow_svmlight, by_line=True)
@@ -210,17 +215,16 @@ def _read_text(
     # The side area takes the lower-case words of texts; they are never longer than what they were read from.
     side = len(body) + 1 if len(rules.text) else 0
     data, row = work.data[FRONT : FRONT + len(body) + 1 + side + PADDING], work.row
-    if not isinstance(body, np.ndarray):
-        data[: len(body)] = np.frombuffer(body, np.uint8)
-    data[len(body)] = _NEWLINE
-    ends, lines = work.ends, len(body) // 2 + 1
+    given = body if isinstance(body, np.ndarray) else np.frombuffer(body, np.uint8)
+    text = Text(given.ctypes.data, len(body), data, work.ends)
     if form.by_line:
-        ends = ends[: line_ends(data, len(body) + 1, ends)]
-        lines = len(ends) - 1
+        sink = work.emptied()
     else:
-        ends[0], ends[1] = 0, len(body) + 1
-    reading = Reading(data, work.cleared(min(lines, ROWS_PER_REQUEST_MAX)), rules, lines, is_passing=scratch is None)
-    _raise_for(form.read(data, ends, row, reading.sink, rules), reading)
+        data[: len(body)], data[len(body)] = given, NEWLINE
+        sink = work.cleared(min(len(body) // 2 + 1, ROWS_PER_REQUEST_MAX))
+    reading = Reading(data, sink, rules, is_passing=scratch is None)
+    _raise_for(form.read(text, row, sink, rules), reading)
+    reading.lines = work.ends.item(-1) if form.by_line else 0
     if reading.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")
 

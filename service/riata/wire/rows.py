@@ -14,12 +14,11 @@ Theory of operation
 
     A line reader offers two functions, which `wire.parse` calls:
 
-        read_FORMAT(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int
-            a kernel over the whole body; line k is data[ends[k]:ends[k + 1] - 1], so ends[0] == 0, and the byte between
-            two lines is the newline. Sets sink.code, place, label, weight for every row and count[ROWS]; calls
-            `finish_row` for good ones. It begins with  data, row, sink, rules = borrow(data), borrow_row(row), …, which
-            takes reference counting out of the loops (three times faster). Returns OK, or TOO_MANY_FEATURES or
-            TOO_MANY_ROWS, which end the reading.
+        read_FORMAT(text: Text, row: Row, sink: Sink, rules: Rules) -> int
+            a kernel over the whole body, which it takes in part by part (`wire.marks.take_in`). Sets sink.code, place, label,
+            weight for every row and count[ROWS]; calls `finish_row` for good ones. It begins with  row, sink, rules =
+            borrow_row(row), …, which takes reference counting out of the loops (three times faster). Returns OK, or
+            TOO_MANY_FEATURES or TOO_MANY_ROWS, which end the reading.
         slow_FORMAT(line: bytes, rules: Rules) -> SlowRow | Refusal
             the same line in plain Python, for rows whose code the kernel left at HANDOVER.
 
@@ -89,7 +88,7 @@ class Row(NamedTuple):
     position: U32  # u32[...] delimiters of the row (wire.marks)
     named: U32  # u32[...] as long as `position`: where the names of words end (wire.tokens)
     owed: I64  # i64[OWED] records whose spans are to be had from tokens.settle, and their prefix
-    keys: U32  # u32[BUCKETS_MAX * BUCKET_KEYS] hashes of a short row; of a longer one, in buckets
+    keys: U32  # u32[BUCKETS_MAX * BUCKET_KEYS] keys of a short row, two in each; of a longer one hashes, in buckets
     starts: U32  # u32[STARTS_MAX] their ranks; or how many are in each bucket, and then where it begins
 
 

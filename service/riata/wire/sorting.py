@@ -13,7 +13,7 @@ import numpy as np
 
 from riata.base.arrays import U32, U64
 from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.ranks import make_keys, rank_16
+from riata.maths.ranks import RANK_KEYS, make_keys, rank_keys
 from riata.maths.raw import LINE_KEYS, peek, poke
 
 BUCKET_KEYS: Final = LINE_KEYS  # of a bucket, compared all at once
@@ -145,23 +145,22 @@ def sort_keys(keys: U64, scratch: U64, n: int) -> None:
 
 @inline_kernel
 def rank_words(words: U64, n: int, keys: U32, ranks: U32) -> None:
-    """Say of each of n words how many have a smaller upper half, as far as its first 31 bits tell.
+    """Say of each of n words how many have less in their first 16 bits.
 
     Parameters
     ----------
     words : u64[>= n]          read only
-    n : int                    at most RANKED_MAX
-    keys : u32[RANKED_MAX]     scratch
-    ranks : u32[RANKED_MAX]    written; whole lines of LINE_KEYS
+    n : int                    1 to RANKED_MAX
+    keys : u32[RANKED_MAX / 2] scratch
+    ranks : u32[RANKED_MAX]    written; a multiple of RANK_KEYS
 
     Returns                    nothing
-    Cost                       n^2 / 16 comparisons, each of three operations
+    Cost                       n^2 / 32 comparisons, each of three operations
     Source                     Knuth 1998, section 5.2, Algorithm C (comparison counting)
     """
-    for at in range(0, n, LINE_KEYS):
+    for at in range(0, n, RANK_KEYS):
         make_keys(words, n, at, keys)
-    for at in range(0, n, LINE_KEYS):
-        rank_16(keys, n, at, ranks)
+    rank_keys(keys, n, ranks)
 
 
 @kernel

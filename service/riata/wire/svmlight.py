@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import I64, U8
+from riata.base.arrays import U8
 from riata.maths.borrow import borrow
 from riata.maths.hashing import NUMBER, hash_name
 from riata.maths.kernel import inline_kernel, kernel
@@ -38,7 +38,7 @@ from riata.wire.codes import (
     TOO_MANY_ROWS,
 )  # fmt: skip
 from riata.wire.lines import COLON, SPACE, blame, close_row, is_space, line_span, open_row, read_label, skip_spaces, word_end
-from riata.wire.marks import SVMLIGHT, mark_row, position
+from riata.wire.marks import SVMLIGHT, Text, mark_row, position, take_in
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_prefix, take_digits
 from riata.wire.plain_numbers import usual_number
 from riata.wire.rows import AT, KEY, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
@@ -54,13 +54,12 @@ _NOTHING = np.uint64(0)
 
 
 @kernel
-def read_svmlight(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
+def read_svmlight(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
     """Read a body of SVMlight text.
 
     Parameters
     ----------
-    data : u8[...]     the body
-    ends : i64[k + 1]  line i is data[ends[i]:ends[i + 1] - 1]
+    text : Text        the body; where it is read is written
     row : Row          scratch
     sink : Sink        one row for each line that is neither blank nor all comment
     rules : Rules
@@ -69,10 +68,15 @@ def read_svmlight(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> in
     Cost               two looks at each byte, one hash for each feature
     Source             this module's theory of operation
     """
-    data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
-    number = 0
-    for k in range(len(ends) - 1):
+    data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
+    number, k, known, taken = 0, 0, 0, 0
+    while True:
+        if k == known:
+            known, taken = take_in(text, known, taken)
+            if k == known:
+                return OK
         start, stop = line_span(data, ends[k], ends[k + 1] - 1)
+        k += 1
         if start == stop or data[start] == HASH:
             continue
         if number >= len(sink.code):
@@ -99,7 +103,6 @@ def read_svmlight(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> in
             sink.code[number] = DUPLICATE_INDEX
         number += 1
         sink.count[ROWS] = number
-    return OK
 
 
 @inline_kernel

@@ -58,7 +58,7 @@ from riata.wire.lines import (
     skip_spaces,
     word_end,
 )
-from riata.wire.marks import VW, mark_row
+from riata.wire.marks import VW, Text, mark_row, take_in
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
 from riata.wire.rows import AT, EQUALS, NAMESPACE, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
 from riata.wire.slow_lines import slow_vw as slow_vw
@@ -71,13 +71,12 @@ _WORDS_MAX: Final = 3  # label, importance, base
 
 
 @kernel
-def read_vw(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
+def read_vw(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
     """Read a body of VW text.
 
     Parameters
     ----------
-    data : u8[...]     the body
-    ends : i64[k + 1]  line i is data[ends[i]:ends[i + 1] - 1]
+    text : Text        the body; where it is read is written
     row : Row          scratch
     sink : Sink        one row for each line that is not blank
     rules : Rules
@@ -86,10 +85,15 @@ def read_vw(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
     Cost               two looks at each byte, one hash for each feature
     Source             this module's theory of operation
     """
-    data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
-    number = 0
-    for k in range(len(ends) - 1):
+    data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
+    number, k, known, taken = 0, 0, 0, 0
+    while True:
+        if k == known:
+            known, taken = take_in(text, known, taken)
+            if k == known:
+                return OK
         start, stop = line_span(data, ends[k], ends[k + 1] - 1)
+        k += 1
         if start == stop:
             continue
         if number >= len(sink.code):
@@ -111,7 +115,6 @@ def read_vw(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
             return TOO_MANY_FEATURES
         number += 1
         sink.count[ROWS] = number
-    return OK
 
 
 @kernel

@@ -37,6 +37,11 @@ class Workspace:
     row: Row
     sink: Sink
 
+    def emptied(self) -> Sink:
+        """The sink, empty, for a reader of lines, which sets all there is to say of a row."""
+        self.sink.count[:] = 0
+        return self.sink
+
     def cleared(self, rows: int) -> Sink:
         """The sink, empty, with room for exactly `rows` rows."""
         sink = self.sink
