@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
 from riata.base.arrays import BOOL
 from riata.cli.app import main
 from riata.learn.learner import Stepped
 from riata.learn.truncated_gradient import TruncatedGradient
-from riata.wire.batch import Batch
+from riata.wire.batch import Batch, join_batches
 
 POISON = 666.5
-_step = TruncatedGradient.step
+_step_all = TruncatedGradient.step_all
 
 
-def dying_step(self: TruncatedGradient, batch: Batch, skip: BOOL | None = None) -> Stepped:
-    """Learn, unless a row that is not skipped holds the poison."""
+def poisoned_row(batch: Batch, skip: BOOL | None) -> int | None:
+    """The first row that holds the poison and is not skipped; None where there is none."""
     for row in range(batch.n):
         held = batch.value[batch.indptr[row] : batch.indptr[row + 1]]
         if (held == POISON).any() and (skip is None or not skip[row]):
-            ctypes.string_at(0)  # this thread reads address 0; a signal sent would let it run on for a while
-    return _step(self, batch, skip)
+            return row
+    return None
+
+
+def dying_step(self: TruncatedGradient, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+    """Learn, unless a row that is not skipped holds the poison."""
+    if poisoned_row(join_batches(batches), skip) is not None:
+        ctypes.string_at(0)  # this thread reads address 0; a signal sent would let it run on for a while
+    return _step_all(self, batches, skip)
 
 
 if __name__ == "__main__":
-    TruncatedGradient.step = dying_step  # type: ignore[method-assign]
+    TruncatedGradient.step_all = dying_step  # type: ignore[method-assign]
     main()
