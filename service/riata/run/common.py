@@ -42,7 +42,7 @@ class Common:
     warm_kinds: set[str] = field(default_factory=set)
 
     def warm(self, config: LearnerConfig) -> None:
-        """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes up to a minute."""
+        """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes up to two minutes."""
         if machine_code(config) not in self.warm_kinds:
             warm_up_learner(config)
             self.warm_kinds.add(machine_code(config))

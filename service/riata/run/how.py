@@ -5,8 +5,7 @@ from __future__ import annotations
 from riata.run.desk import Desk
 from riata.run.engine import Engine
 from riata.run.health import Health, ModelHealth, Sharing
-
-LOADING = "loading kernels; a first start compiles them, which takes about a minute"
+from riata.run.warm_up import LOADING
 
 
 def stale_for_s(engine: Engine, desk: Desk) -> float:

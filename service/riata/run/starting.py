@@ -13,7 +13,7 @@ from riata.run.config import ModelConfig
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.learning import Learning, learning_names
 from riata.run.recovery import recover_all
-from riata.run.warm_up import warm_up
+from riata.run.warm_up import LOADING, warm_up
 
 if TYPE_CHECKING:
     from riata.run.engine import Engine
@@ -80,7 +80,7 @@ async def start_shared(engine: Engine) -> None:
 
 
 async def _warm(engine: Engine) -> None:
-    log.info("loading kernels; a first start compiles them, which takes about a minute")
+    log.info(LOADING)
     await asyncio.get_running_loop().run_in_executor(None, warm_up)
     await engine.warm(ModelConfig().learner)
     engine.tally.compiled = True

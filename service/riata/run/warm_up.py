@@ -16,6 +16,7 @@ from riata.wire import parse
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
 
+LOADING: Final = "loading kernels; a first start compiles them, which takes a little over two minutes"
 _EXAMPLES: Final = b'{"features":{"a":1.5},"label":1}\n{"features":{"a":2,"b":"c"},"label":0}'
 
 
