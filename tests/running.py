@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Self
 
 import httpx
 
@@ -24,16 +24,28 @@ READY_S = 120.0  # a first start compiles every kernel
 ROOT = Path(__file__).parents[1]
 
 
-# Below what the systems hand out to connections that go out: a port from there may belong to a client of another test by the
-# time a server wants it, and stay with it for as long as that test runs.
-_PORTS = range(11_000, 32_000)
+OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST, _STOP, _ENOUGH = 11_000, 32_000, 2_000
+
+
+def served_ports() -> range:
+    """Ports below those that connections go out from, where the system leaves enough of them.
+
+    A port from there may belong to a client of another test by the time a server wants it, and stay with it for as long as that
+    test runs.
+    """
+    lowest = int(OUTGOING.read_text().split()[0]) if OUTGOING.exists() else _STOP
+    return range(_FIRST, min(lowest, _STOP) if lowest >= _FIRST + _ENOUGH else _STOP)
+
+
+_PORTS = served_ports()
 _ports = itertools.count(random.SystemRandom().randrange(len(_PORTS)))
 
 
 @functools.cache
-def _ports_taken() -> TextIO:
+def _ports_taken() -> int:
     """A file of which the processes that run tests each hold the bytes whose numbers are their ports, as long as they live."""
-    return (Path(tempfile.gettempdir()) / f"riata-test-ports-{os.getuid()}").open("a")
+    return os.open(Path(tempfile.gettempdir()) / f"riata-test-ports-{os.getuid()}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def free_port() -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import _PORTS, ROOT, free_port
+from tests import running
+from tests.running import ROOT, free_port
 
 
 def test_no_port_is_handed_out_twice_and_each_can_be_listened_on() -> None:
@@ -20,13 +21,30 @@ def test_no_port_is_handed_out_twice_and_each_can_be_listened_on() -> None:
 def test_a_port_belongs_to_the_process_that_asked_for_it() -> None:
     mine = free_port()
     wanting = "import itertools; from tests import running; running._ports = itertools.count({at}); print(running.free_port())"
-    command = [sys.executable, "-c", wanting.format(at=_PORTS.index(mine))]
+    command = [sys.executable, "-c", wanting.format(at=running.served_ports().index(mine))]
     other = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    assert int(other.stdout) > mine
+    assert int(other.stdout) != mine
 
 
-def test_a_port_is_never_one_of_those_that_connections_go_out_from() -> None:
-    given = Path("/proc/sys/net/ipv4/ip_local_port_range")
-    if not given.exists():
-        pytest.skip("the system does not say which ports connections go out from")
-    assert free_port() < int(given.read_text().split()[0])
+@pytest.mark.parametrize(
+    ("range_of_the_system", "last"),
+    [
+        ("32768\t60999\n", 31_999),
+        ("16000\t65535\n", 15_999),
+        ("13000\t65535\n", 12_999),
+        ("1024\t65535\n", 31_999),
+        (None, 31_999),
+    ],
+)
+def test_ports_are_below_those_that_connections_go_out_from_where_that_leaves_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, range_of_the_system: str | None, last: int
+) -> None:
+    said = tmp_path / "range"
+    if range_of_the_system is not None:
+        said.write_text(range_of_the_system)
+    monkeypatch.setattr(running, "OUTGOING", said)
+    assert running.served_ports()[-1] == last
+
+
+def test_a_port_is_one_of_them() -> None:
+    assert free_port() in running.served_ports()
