@@ -87,7 +87,9 @@ def stages(path: Path, bits: int) -> tuple[dict[str, float], WatchedFit]:
         fit = WatchedFit(fit_config(rows, known, "auto", None, None, [f"encoder.bits={bits}"]), CONTENT_TYPES[known])
         fit.clock = clock
         learnt: Any = fit.state
-        learnt.learner = Watched(clock, fit.state.learner, {"step": "learning", "weights": "counting weights that are not zero"})
+        learnt.learner = Watched(
+            clock, fit.state.learner, {"step_all": "learning", "weights": "counting weights that are not zero"}
+        )
         learnt.progressive = Watched(clock, fit.state.progressive, {"observe": "figures of progressive validation"})
         start = time.thread_time()
         fit.run(clock.draw("reading the file, cutting it at newlines", blocks(source, fit.scratch, head)))

@@ -13,7 +13,7 @@ from riata.cli.source import LINE_BYTES_MAX
 from riata.run.fit import Block, line_ends
 from riata.wire.workspace import Workspaces
 
-BLOCK_BYTES: Final = 2**19  # with what it is parsed to, it stays in the cache of a core from reading to learning
+BLOCK_BYTES: Final = 2**20  # larger ones leave the caches between reading and learning, smaller ones are more often asked for
 HEAD_BYTES: Final = 2**18
 ROWS_AIMED_AT: Final = 8000  # a block of more than 10,000 rows is read twice
 _SAMPLE_BYTES: Final = 2**14  # of a block, whose rows are counted to guess how many the next one has

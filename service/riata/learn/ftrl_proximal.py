@@ -11,12 +11,12 @@ from riata.base.arrays import BOOL, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
-from riata.learn.ftrl_proximal_config import FtrlProximalConfig, kernel_settings
+from riata.learn.ftrl_proximal_config import FtrlProximalConfig
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.pages import Pages, zero_table
 from riata.learn.slot_list import SlotList
 from riata.maths import ftrl_row
-from riata.maths.ftrl_row import FtrlTable, Scratch, intercept_of
+from riata.maths.ftrl_row import FtrlTable, Scratch, Settings, intercept_of
 from riata.maths.ftrl_step import collect, learn_rows
 from riata.maths.row_lines import room_for
 from riata.maths.rows import Rows
@@ -27,6 +27,18 @@ __all__ = ["FtrlProximal", "FtrlProximalConfig"]
 
 _FEATURES_USUAL: Final = 128  # room for rows of so many from the start
 _COLUMNS: Final = len(Scratch._fields) - 1
+
+
+def kernel_settings(config: FtrlProximalConfig, bits: int) -> Settings:
+    """The kernels' settings; numbers are made floats, for another type would have every kernel compiled once more."""
+    return Settings(
+        alpha=float(config.alpha),
+        smoothing=float(config.beta),
+        damping=float(config.beta + config.alpha * config.l2),
+        l1=float(config.l1),
+        intercept=config.intercept,
+        shift=32 - bits,
+    )
 
 
 class FtrlProximal:

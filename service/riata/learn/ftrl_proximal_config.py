@@ -1,4 +1,7 @@
-"""Settings of FTRL-Proximal: what people may choose, with the reason of every default."""
+"""Settings of FTRL-Proximal: what people may choose, with the reason of every default.
+
+No kernel is imported here: whoever reads a configuration loads this file, whatever learner it asks for.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, doc
-
-from riata.maths.ftrl_row import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +65,3 @@ class FtrlProximalConfig:
             " once, not by way of the features."
         ),
     ] = True
-
-
-def kernel_settings(config: FtrlProximalConfig, bits: int) -> Settings:
-    """The kernels' settings; numbers are made floats, for another type would have every kernel compiled once more."""
-    return Settings(
-        alpha=float(config.alpha),
-        smoothing=float(config.beta),
-        damping=float(config.beta + config.alpha * config.l2),
-        l1=float(config.l1),
-        intercept=config.intercept,
-        shift=32 - bits,
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -12,18 +13,72 @@ from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn import taylor_frozen
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.taylor_penalties import own_penalties
-from riata.learn.taylor_sketch_config import TaylorSketchConfig, kernel_settings, key_bits
+from riata.learn.taylor_sketch_config import HASH_BITS, TaylorSketchConfig, block_limit, key_bits, warm_up_of
 from riata.learn.taylor_state import TaylorState, new_scratch
 from riata.maths.block import flush, full_cross, grown
+from riata.maths.links import LOGISTIC, PROBIT
 from riata.maths.rows import Rows
 from riata.maths.sketch_anew import linearise_again, linearise_anew, solve_all
 from riata.maths.sketch_shadow import FADED_LOSS, FADED_WEIGHT, LOSS, WEIGHT
-from riata.maths.sketch_state import BETA, CURVATURE, GROWTH, HYBRID, LEARNT, NOTHING, SCALE, Answers
+from riata.maths.sketch_state import (
+    BETA,
+    CURVATURE,
+    FIXED,
+    GROWTH,
+    HYBRID,
+    LEARNT,
+    LINEAR,
+    NOTHING,
+    ROOT,
+    SCALE,
+    STRICT,
+    Answers,
+    Settings,
+)
 from riata.maths.sketch_step import AGAIN, ANEW, DONE, GROW, learn_rows
 from riata.maths.slots import pick, prune
 from riata.wire.batch import Batch
 
 __all__ = ["TaylorSketch", "TaylorSketchConfig"]
+
+_LINKS: Final = {"logistic": LOGISTIC, "probit": PROBIT}
+_SCHEDULES: Final = {"fixed": FIXED, "linear": LINEAR, "sqrt": ROOT}
+_OUTSIDE: Final = {"refuse": NOTHING, "strict": STRICT, "hybrid": HYBRID}
+
+
+def kernel_settings(config: TaylorSketchConfig, bits: int) -> Settings:
+    """The kernels' settings; numbers are made floats, for another type would have every kernel compiled once more."""
+    outside = {"exact": _OUTSIDE[config.beyond], "strict": STRICT}.get(config.mode, HYBRID)
+    limit = block_limit(config)
+    return Settings(
+        link=_LINKS[config.link],
+        outside=outside,
+        opens=config.mode == "exact",
+        exchanges=config.mode in ("strict", "hybrid") and limit > 1,
+        intercept=config.intercept,
+        shift=HASH_BITS - key_bits(config, bits),
+        limit=limit,
+        block=config.block,
+        ramp=0.0 if config.mode == "exact" else float(config.ramp),
+        rounds=config.rounds,
+        swaps=config.k // 10 + 1,
+        gamma=float(config.gamma),
+        schedule=_SCHEDULES[config.gamma_schedule],
+        gamma_events=float(config.gamma_events),
+        gamma_floor=float(config.gamma_floor),
+        prior=float(config.prior_curvature),
+        prior_by_row=config.prior_by_row and outside == HYBRID,
+        floor=float(config.curvature_floor),
+        admit=float(config.admit),
+        hysteresis=float(config.hysteresis),
+        rho=float(config.rho),
+        burn_in=config.burn_in,
+        power=float(config.burn_in_power),
+        tolerance=float(config.tolerance),
+        sweeps_max=config.sweeps_max,
+        warm_up=warm_up_of(config),
+        reexpand=config.reexpand,
+    )
 
 
 class TaylorSketch:

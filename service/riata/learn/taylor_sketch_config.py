@@ -1,4 +1,7 @@
-"""Settings of the Taylor sketch: what people may choose, with the reason of every default."""
+"""Settings of the Taylor sketch: what people may choose, with the reason of every default.
+
+No kernel is imported here: whoever reads a configuration loads this file, whatever learner it asks for.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,14 @@ from annotated_types import Ge, Gt, Le, MaxLen, doc
 
 from riata.base.errors import BadInput
 from riata.base.limits import NAME_BYTES_MAX
-from riata.maths.links import LOGISTIC, PROBIT
-from riata.maths.sketch_state import FIXED, HYBRID, LINEAR, NOTHING, ROOT, STRICT, Settings
 
 WARM_UP_MAX = 100_000
 MEMBERS_MAX = 4096  # the block of cross curvature is dense: at 4096 members it takes 128 MiB
 SHADOWS_MAX = 8
 OWN_GAMMAS_MAX = 256
 
-_HASH_BITS: Final = 32
+HASH_BITS: Final = 32
 _WARM_UP_EXACT: Final = 1000
-_LINKS: Final = {"logistic": LOGISTIC, "probit": PROBIT}
-_SCHEDULES: Final = {"fixed": FIXED, "linear": LINEAR, "sqrt": ROOT}
-_OUTSIDE: Final = {"refuse": NOTHING, "strict": STRICT, "hybrid": HYBRID}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,42 +197,7 @@ def warm_up_of(config: TaylorSketchConfig) -> int:
 
 def key_bits(config: TaylorSketchConfig, bits: int) -> int:
     """How many top bits of a hash say which feature it is: all of them where no table of slots is needed."""
-    return _HASH_BITS if config.mode == "exact" and config.beyond == "refuse" else bits
-
-
-def kernel_settings(config: TaylorSketchConfig, bits: int) -> Settings:
-    """The kernels' settings; numbers are made floats, for another type would have every kernel compiled once more."""
-    outside = {"exact": _OUTSIDE[config.beyond], "strict": STRICT}.get(config.mode, HYBRID)
-    limit = block_limit(config)
-    return Settings(
-        link=_LINKS[config.link],
-        outside=outside,
-        opens=config.mode == "exact",
-        exchanges=config.mode in ("strict", "hybrid") and limit > 1,
-        intercept=config.intercept,
-        shift=_HASH_BITS - key_bits(config, bits),
-        limit=limit,
-        block=config.block,
-        ramp=0.0 if config.mode == "exact" else float(config.ramp),
-        rounds=config.rounds,
-        swaps=config.k // 10 + 1,
-        gamma=float(config.gamma),
-        schedule=_SCHEDULES[config.gamma_schedule],
-        gamma_events=float(config.gamma_events),
-        gamma_floor=float(config.gamma_floor),
-        prior=float(config.prior_curvature),
-        prior_by_row=config.prior_by_row and outside == HYBRID,
-        floor=float(config.curvature_floor),
-        admit=float(config.admit),
-        hysteresis=float(config.hysteresis),
-        rho=float(config.rho),
-        burn_in=config.burn_in,
-        power=float(config.burn_in_power),
-        tolerance=float(config.tolerance),
-        sweeps_max=config.sweeps_max,
-        warm_up=warm_up_of(config),
-        reexpand=config.reexpand,
-    )
+    return HASH_BITS if config.mode == "exact" and config.beyond == "refuse" else bits
 
 
 def _conflict(detail: str) -> BadInput:
