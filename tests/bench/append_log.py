@@ -3,8 +3,8 @@
 Each shape of request is appended to a store on its own, durable on return, everything inside the clock: encoding, digests, the
 index of event ids, the database, its sync, and the folding of its write-ahead log. Beside it, in turns and on the same disk, the
 same encoded records are written one behind another to a plain file with a sync (fdatasync) after each: the limit of the disk.
-The store writes every byte twice, to its write-ahead log and later to its table, so half of the limit is what it could reach
-where the disk decides.
+Short payloads are written twice, to the write-ahead log and later to the table; those of thousands of values once, to a file of
+their own, with one sync more.
 
 Shapes: one event; ten requests of one event in one group; 1000 events x 75 features, values exact in float32 (about 0.6 MB) or
 not (about 0.9 MB); the former with 1000 new feature names; the former with 1000 new event ids beside a million known ones.

@@ -322,7 +322,9 @@ def by_log(share: float) -> Panel:
                 panel.add("all to be replayed", events, start(running).seconds)
                 panel.add_parts(events, by_role(running), 1.0)
                 running.stop()
-                stored = (data / "riata.db").stat().st_size / events
+                stored = (
+                    sum(file.stat().st_size for name in ("riata.db", "riata.payloads.*") for file in data.glob(name)) / events
+                )
                 panel.add("behind a checkpoint", events, start(running).seconds)
                 running.stop()
     less, more = lengths[-2:]

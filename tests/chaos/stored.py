@@ -117,10 +117,16 @@ class SqliteSource:
 
     def entries(self, model: str) -> list[Entry]:
         base = self.number(model) << SEQ_BITS
-        sql = """SELECT kind, key - ?, count, accepted_ms, payload, digest, chain FROM log
+        sql = """SELECT kind, key - ?, count, accepted_ms, payload, digest, chain, file, at, length FROM log
                  WHERE key >= ? AND key < ? ORDER BY key"""
-        found = self.rows(sql, base, base, base + (1 << SEQ_BITS))
-        return [Entry(KINDS.get(row[0], "unknown"), *row[1:]) for row in found]
+        entries = []
+        for kind, first, count, accepted_ms, payload, digest, chain, file, at, length in self.rows(
+            sql, base, base, base + (1 << SEQ_BITS)
+        ):
+            if file:
+                payload = (self.directory / f"riata.payloads.{base >> SEQ_BITS}.{file}").read_bytes()[at : at + length]
+            entries.append(Entry(KINDS.get(kind, "unknown"), first, count, accepted_ms, payload, digest, chain))
+        return entries
 
     def saved(self, model: str) -> list[Saved]:
         number = self.number(model)

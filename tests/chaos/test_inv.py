@@ -100,7 +100,10 @@ def append(connection: sqlite3.Connection, payload: bytes, count: int) -> None:
     digest = stored.digest_of(stored.Entry("observe", seq + 1, count, 0, payload, b"", b""))
     chain = stored.chain_after(chain, digest)
     key = (number << stored.SEQ_BITS) + seq + 1
-    connection.execute("INSERT INTO log VALUES (?, ?, 1, 0, ?, ?, ?)", (key, count, digest, chain, payload))
+    connection.execute(
+        "INSERT INTO log (key, count, kind, accepted_ms, digest, chain, payload) VALUES (?, ?, 1, 0, ?, ?, ?)",
+        (key, count, digest, chain, payload),
+    )
     connection.execute("UPDATE models SET seq = ?, chain = ? WHERE id = ?", (seq + count, chain, number))
 
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from riata.base.errors import RiataError
-from riata.store.sqlite.store import open_sqlite, read_sqlite
+from riata.store.sqlite.store import SqliteSettings, open_sqlite, read_sqlite
 from tests.chaos import inv, power
 from tests.chaos.cluster import Cluster, until
 from tests.chaos.history import Fault
@@ -22,7 +22,7 @@ from tests.chaos.one_process import one, require
 from tests.chaos.repeats import slow
 from tests.chaos.stored import SqliteSource
 from tests.store.appender import EVENTS_PER_GROUP, SETTINGS
-from tests.store.test_crash import acknowledged, command, cut_open, environment, stored_ids, traced
+from tests.store.test_crash import BOTH, acknowledged, command, cut_open, environment, stored_ids, traced
 
 EXIT_STORE_FAILED = 70
 REFUSED_TO_START = 1
@@ -151,13 +151,13 @@ def test_row_27_a_short_write_ends_the_process_and_loses_nothing(cluster: Cluste
     require(cluster, tmp_path)
 
 
-def power_cuts(tmp_path: Path, groups: int, cuts: int, seed: int) -> int:
+def power_cuts(tmp_path: Path, groups: int, cuts: int, seed: int, settings: SqliteSettings = SETTINGS) -> int:
     """Row 28: one run is recorded, the power goes at `cuts` moments of it; returns how many events were at stake."""
     if not power.can_trace():
         pytest.skip("system calls cannot be recorded here")
     directory, trace = tmp_path / "live", tmp_path / "trace"
     directory.mkdir()
-    full = [*power.command(trace), *command(directory, 0, groups)]
+    full = [*power.command(trace), *command(directory, 0, groups, settings)]
     subprocess.run(full, env=environment(), capture_output=True, check=True, timeout=600)
     recorded = list(power.events(trace, directory))
     assert sum(1 for event in recorded if event.what == "sync") > groups
@@ -192,8 +192,9 @@ def check_after_cut(directory: Path, durable: int) -> None:
         store.close()
 
 
-def test_row_28_forty_power_cuts_lose_nothing(tmp_path: Path) -> None:
-    assert power_cuts(tmp_path, groups=45, cuts=40, seed=1) > 50
+@BOTH
+def test_row_28_forty_power_cuts_lose_nothing(tmp_path: Path, settings: SqliteSettings) -> None:
+    assert power_cuts(tmp_path, groups=45, cuts=40, seed=1, settings=settings) > 50
 
 
 @pytest.mark.slow

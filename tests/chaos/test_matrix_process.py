@@ -25,11 +25,11 @@ HOUR_S = 3600
 TEN_YEARS_S = 10 * 365 * 86_400
 
 
-def kills(cluster: Cluster, tmp_path: Path, times: int, seed: int) -> None:
+def kills(cluster: Cluster, tmp_path: Path, times: int, seed: int, *load_options: str) -> None:
     """Row 1 and 2, embedded: the process is killed at random moments, some of them within its start."""
     member = one(cluster)
     rng = random.Random(seed)
-    with cluster.load(observe=[member], predict=[member]) as load:
+    with cluster.load(*load_options, observe=[member], predict=[member]) as load:
         for _ in range(times):
             seen = load.acked()
             if rng.random() < 0.8:
@@ -47,6 +47,11 @@ def kills(cluster: Cluster, tmp_path: Path, times: int, seed: int) -> None:
 
 def test_rows_1_and_2_kills_at_random_moments(cluster: Cluster, tmp_path: Path) -> None:
     kills(cluster, tmp_path, 3, seed=1)
+
+
+def test_rows_1_and_2_kills_while_payloads_are_long(cluster: Cluster, tmp_path: Path) -> None:
+    kills(cluster, tmp_path, 3, 2, "--rows", "1500", "--clients", "2")
+    assert any(cluster["one"].data.glob("riata.payloads.*"))
 
 
 @pytest.mark.slow

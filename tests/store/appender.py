@@ -1,13 +1,15 @@
 """A process to be killed: appends events one group after the other and says what was acknowledged, on standard output.
 
-    python -m tests.store.appender DIRECTORY FIRST_KEY GROUPS
+    python -m tests.store.appender DIRECTORY FIRST_KEY GROUPS [long]
 
-Each group is two requests of two events, whose ids count up from FIRST_KEY. `ack K` means that all ids below K are durable;
-`gen G` that checkpoint G is. A refusal is printed as `error CODE OUTCOME`, then the next group is tried, ten times.
+With `long` every payload lies in a file of its own model. Each group is two requests of two events, whose ids count up from
+FIRST_KEY. `ack K` means that all ids below K are durable; `gen G` that checkpoint G is. A refusal is printed as
+`error CODE OUTCOME`, then the next group is tried, ten times.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -17,13 +19,14 @@ from riata.store.store import Owner
 from tests.store.batches import LINEAGE, batch_of, observe, save
 
 SETTINGS = SqliteSettings(ballast_bytes=2**16, reserve_bytes=0, wal_bytes_max=2**17)
+LONG = dataclasses.replace(SETTINGS, long_bytes=1)
 CHECKPOINT_EVERY = 10  # groups
 EVENTS_PER_GROUP = 4
 ERRORS_MAX = 10
 
 
-def main(directory: Path, first_key: int, groups: int) -> None:
-    store = open_sqlite(directory, SETTINGS)
+def main(directory: Path, first_key: int, groups: int, settings: SqliteSettings) -> None:
+    store = open_sqlite(directory, settings)
     if not store.models():
         store.create("m", LINEAGE)
     owner = store.acquire(first_key.to_bytes(16, "little"), 1, "here", 0)
@@ -68,4 +71,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), LONG if sys.argv[4:] == ["long"] else SETTINGS)

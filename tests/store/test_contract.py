@@ -29,7 +29,7 @@ MODELS = ["a", "b", "nobody"]
 
 
 class Stores:
-    """Three stores that are told the same: in memory, on disk, in Redis."""
+    """Stores that are told the same: in memory, on disk, on disk with all payloads beside the database, in Redis."""
 
     def __init__(self, directory: Path, server: RedisServer) -> None:
         self.directory = directory
@@ -37,7 +37,12 @@ class Stores:
         self.stores: list[Store] = [MemoryStore(dedupe_events=60), *self.opened()]
 
     def opened(self) -> list[Store]:
-        return [open_sqlite(self.directory, SMALL), open_redis(self.server.url, REDIS)]
+        beside = dataclasses.replace(SMALL, long_bytes=1)
+        return [
+            open_sqlite(self.directory / "within", SMALL),
+            open_sqlite(self.directory / "beside", beside),
+            open_redis(self.server.url, REDIS),
+        ]
 
     def all(self, ask: Callable[[Store], Any]) -> Any:
         """Return the answer of all, which must be one."""

@@ -1,4 +1,7 @@
-"""Processes are killed, syncs fail, files are cut: what was acknowledged is there, and nothing twice."""
+"""Processes are killed, syncs fail, files are cut: what was acknowledged is there, and nothing twice.
+
+Where a test has a `settings`, payloads are in the database, and, once more, in files beside it.
+"""
 
 from __future__ import annotations
 
@@ -15,33 +18,37 @@ import pytest
 from riata.base.errors import LogGap, RiataError, Unavailable
 from riata.store.payload import decode_batch
 from riata.store.sqlite.schema import DATABASE_NAME
-from riata.store.sqlite.store import open_sqlite
+from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Store
-from tests.store.appender import EVENTS_PER_GROUP, SETTINGS, append
+from tests.store.appender import EVENTS_PER_GROUP, LONG, SETTINGS, append
 from tests.store.batches import observe, one_row
 
 ROOT = Path(__file__).parents[2]
 MANY = 10**6
 
 
-def command(directory: Path, first_key: int, groups: int) -> list[str]:
-    return [sys.executable, "-m", "tests.store.appender", str(directory), str(first_key), str(groups)]
+BOTH = pytest.mark.parametrize("settings", [SETTINGS, LONG], ids=["short", "long"])
+
+
+def command(directory: Path, first_key: int, groups: int, settings: SqliteSettings = SETTINGS) -> list[str]:
+    which = ["long"] if settings is LONG else []
+    return [sys.executable, "-m", "tests.store.appender", str(directory), str(first_key), str(groups), *which]
 
 
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}:{ROOT}"}
 
 
-def run(directory: Path, first_key: int, groups: int, *before: str) -> list[str]:
+def run(directory: Path, first_key: int, groups: int, *before: str, settings: SqliteSettings = SETTINGS) -> list[str]:
     """Run the appender to its end, behind `before`; return what it said."""
-    full = [*before, *command(directory, first_key, groups)]
+    full = [*before, *command(directory, first_key, groups, settings)]
     return subprocess.run(full, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=240).stdout.splitlines()
 
 
-def run_and_kill(directory: Path, first_key: int, after_s: float) -> list[str]:
+def run_and_kill(directory: Path, first_key: int, after_s: float, settings: SqliteSettings) -> list[str]:
     """Kill the appender `after_s` seconds after it began to append."""
     with subprocess.Popen(
-        command(directory, first_key, MANY), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+        command(directory, first_key, MANY, settings), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -67,9 +74,9 @@ def stored_ids(store: Store) -> list[int]:
     return ids
 
 
-def check(directory: Path, durable: int) -> int:
+def check(directory: Path, durable: int, settings: SqliteSettings = SETTINGS) -> int:
     """Check what a new process finds where all ids below `durable` were acknowledged; return the next id."""
-    store = open_sqlite(directory, SETTINGS)
+    store = open_sqlite(directory, settings)
     ids = stored_ids(store)
     first = store.head("m").first_seq - 1  # ids and positions are both dense here, so trimming hides a known number of ids
     assert ids == list(range(first, first + len(ids)))
@@ -84,24 +91,26 @@ def check(directory: Path, durable: int) -> int:
     return next_id
 
 
-def kill_again_and_again(directory: Path, seed: int, kills: int) -> None:
+def kill_again_and_again(directory: Path, seed: int, kills: int, settings: SqliteSettings) -> None:
     rng = random.Random(seed)
     next_id = kept = 0
     for _ in range(kills):
-        said = run_and_kill(directory, next_id, rng.uniform(0.0, 0.25))
-        next_id = check(directory, max(acknowledged(said), next_id))
+        said = run_and_kill(directory, next_id, rng.uniform(0.0, 0.25), settings)
+        next_id = check(directory, max(acknowledged(said), next_id), settings)
         kept += len(said)
     assert kept > kills  # they did get to work
 
 
-def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
-    kill_again_and_again(tmp_path, 1, 10)
+@BOTH
+def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path, settings: SqliteSettings) -> None:
+    kill_again_and_again(tmp_path, 1, 10, settings)
 
 
 @pytest.mark.slow
+@BOTH
 @pytest.mark.parametrize("seed", range(2, 22))
-def test_hundreds_of_kills_lose_nothing(tmp_path: Path, seed: int) -> None:
-    kill_again_and_again(tmp_path, seed, 15)
+def test_hundreds_of_kills_lose_nothing(tmp_path: Path, seed: int, settings: SqliteSettings) -> None:
+    kill_again_and_again(tmp_path, seed, 15, settings)
 
 
 def traced(*injections: str) -> list[str]:
@@ -116,28 +125,30 @@ def traced(*injections: str) -> list[str]:
     return [strace, "-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync,fsync,pwrite64", *options]
 
 
+@BOTH
 @pytest.mark.parametrize("when", [9, 14, 25])
-def test_after_a_failed_sync_nothing_is_acknowledged_any_more(tmp_path: Path, when: int) -> None:
-    run(tmp_path, 0, 1)
+def test_after_a_failed_sync_nothing_is_acknowledged_any_more(tmp_path: Path, when: int, settings: SqliteSettings) -> None:
+    run(tmp_path, 0, 1, settings=settings)
     injected = traced(f"fdatasync:error=EIO:when={when}", f"fsync:error=EIO:when={when}")
-    said = run(tmp_path, EVENTS_PER_GROUP, 40, *injected)
+    said = run(tmp_path, EVENTS_PER_GROUP, 40, *injected, settings=settings)
     failed = next(i for i, line in enumerate(said) if line.startswith("error"))
     assert set(said[failed:]) == {"error store_failed unknown"}
     assert len(said[failed:]) == 10
-    check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP))
+    check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP), settings)
 
 
+@BOTH
 @pytest.mark.parametrize("when", [20, 27, 41, 90, 150])
-def test_a_process_killed_at_a_write_loses_nothing(tmp_path: Path, when: int) -> None:
-    run(tmp_path, 0, 1)
-    said = run(tmp_path, EVENTS_PER_GROUP, 30, *traced(f"pwrite64:signal=KILL:when={when}"))
+def test_a_process_killed_at_a_write_loses_nothing(tmp_path: Path, when: int, settings: SqliteSettings) -> None:
+    run(tmp_path, 0, 1, settings=settings)
+    said = run(tmp_path, EVENTS_PER_GROUP, 30, *traced(f"pwrite64:signal=KILL:when={when}"), settings=settings)
     assert "gen 3" not in said
-    check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP))
+    check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP), settings)
 
 
-def cut_open(directory: Path, groups: int) -> tuple[Path, int]:
+def cut_open(directory: Path, groups: int, settings: SqliteSettings = SETTINGS) -> tuple[Path, int]:
     """A copy of a directory as a killed process leaves it, with a write-ahead log of `groups` groups; and the next id."""
-    store = open_sqlite(directory / "live", SETTINGS)
+    store = open_sqlite(directory / "live", settings)
     store.create("m", bytes(16))
     for i in range(groups):
         append(store, EVENTS_PER_GROUP * i)
@@ -146,8 +157,9 @@ def cut_open(directory: Path, groups: int) -> tuple[Path, int]:
     return directory / "copy", EVENTS_PER_GROUP * groups
 
 
-def test_a_torn_log_leaves_a_prefix_of_whole_groups(tmp_path: Path) -> None:
-    copy, next_id = cut_open(tmp_path, 6)
+@BOTH
+def test_a_torn_log_leaves_a_prefix_of_whole_groups(tmp_path: Path, settings: SqliteSettings) -> None:
+    copy, next_id = cut_open(tmp_path, 6, settings)
     wal = copy / (DATABASE_NAME + "-wal")
     for size in range(wal.stat().st_size, 0, -3001):
         torn = tmp_path / f"torn{size}"
@@ -196,14 +208,15 @@ def test_an_older_copy_of_the_database_is_found_out_by_what_was_applied(tmp_path
     rolled_back.close()
 
 
-def test_a_file_that_may_not_grow_ends_the_store_and_loses_nothing(tmp_path: Path) -> None:
-    run(tmp_path, 0, 1)
+@BOTH
+def test_a_file_that_may_not_grow_ends_the_store_and_loses_nothing(tmp_path: Path, settings: SqliteSettings) -> None:
+    run(tmp_path, 0, 1, settings=settings)
     limited = ["sh", "-c", 'trap "" XFSZ; ulimit -f 200; exec "$@"', "sh"]  # blocks of 512 bytes
-    said = run(tmp_path, EVENTS_PER_GROUP, 60, *limited)
+    said = run(tmp_path, EVENTS_PER_GROUP, 60, *limited, settings=settings)
     failed = next(i for i, line in enumerate(said) if line.startswith("error"))
     assert set(said[failed:]) == {"error store_failed unknown"}
     assert failed > 1
-    check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP))
+    check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP), settings)
 
 
 def test_a_failed_store_says_so_to_every_call(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from riata.base.errors import Corrupt, NotFound
 from riata.store.append_plan import Planned
 from riata.store.records import KIND_CODES, KINDS, check_read, names_digest
 from riata.store.sqlite.dedupe import DedupeIndex
+from riata.store.sqlite.payload_files import PayloadFiles, Place
 from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
 from riata.store.store import Head, Record
 from riata.wire.names import Names
@@ -37,6 +38,11 @@ def find_model(connection: sqlite3.Connection, model: str) -> ModelRow:
     return ModelRow(row[0], Head(*row[1:6]), row[6])
 
 
+def logs(connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
+    """Return of each model, by its number, the first and the last event of its log."""
+    return {row[0]: (row[1], row[2]) for row in connection.execute("SELECT id, first_seq, seq FROM models")}
+
+
 def find_models(connection: sqlite3.Connection, models: Iterable[str], known: dict[str, ModelRow]) -> dict[str, ModelRow]:
     """Return rows of models, those of `models` that exist among them; `known` is what was found before, and is added to."""
     for model in models:
@@ -47,12 +53,16 @@ def find_models(connection: sqlite3.Connection, models: Iterable[str], known: di
 
 
 def insert_planned(
-    connection: sqlite3.Connection, planned: Sequence[Planned], rows: Mapping[str, ModelRow], dedupe: DedupeIndex
-) -> int:
-    """Write what was planned; return about how many bytes that was."""
+    connection: sqlite3.Connection,
+    files: PayloadFiles,
+    planned: Sequence[Planned],
+    rows: Mapping[str, ModelRow],
+    dedupe: DedupeIndex,
+) -> tuple[int, int]:
+    """Write what was planned; return about how many bytes of the database that was, and how many of them are payloads."""
     heads: dict[int, Head] = {}
     entries: list[tuple[int | bytes, ...]] = []
-    written = 0
+    written = paid = 0
     for plan in planned:
         record = plan.appended.record
         if record is None or plan.head is None:
@@ -61,8 +71,11 @@ def insert_planned(
         heads[model] = plan.head
         key = model << SEQ_BITS | record.first
         kind = KIND_CODES[record.kind]
-        entries.append((key, record.count, kind, record.accepted_ms, record.digest, record.chain, record.payload))
-        written += len(record.payload) + _SMALL_PAGES * PAGE_BYTES
+        place = files.put(model, record.first, record.payload)
+        payload = b"" if place.file else record.payload
+        entries.append((key, record.count, kind, record.accepted_ms, record.digest, record.chain, payload, *place))
+        paid += len(payload)
+        written += len(payload) + _SMALL_PAGES * PAGE_BYTES
         if plan.ids:
             written += dedupe.put(connection, key, plan.ids, plan.head.seq - plan.head.dedupe_floor + 1)
         if plan.request.names:
@@ -70,14 +83,14 @@ def insert_planned(
             connection.execute("INSERT INTO names VALUES (?, ?, ?)", (key, names_digest(names), names))
             written += len(names) + PAGE_BYTES
     # Together: each execution of a statement takes the interpreter's lock five times, each row of this one twice.
-    connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", entries)
+    connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)
     for model, head in heads.items():
         stood = (head.seq, head.chain, head.dedupe_floor, model)
         connection.execute("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ? WHERE id = ?", stood)
-    return written
+    return written, paid
 
 
-def read_records(connection: sqlite3.Connection, model: str, after_seq: int, bytes_max: int) -> list[Record]:
+def read_records(connection: sqlite3.Connection, files: PayloadFiles, model: str, after_seq: int, bytes_max: int) -> list[Record]:
     """Return the records that end after `after_seq`, at least one, about `bytes_max`, chain checked."""
     row = find_model(connection, model)
     base = row.id << SEQ_BITS
@@ -92,20 +105,24 @@ def read_records(connection: sqlite3.Connection, model: str, after_seq: int, byt
     if before:
         start = (before[0] - base + before[1] - 1, before[2])
     cursor = connection.execute(
-        "SELECT key, count, kind, accepted_ms, payload, digest, chain FROM log WHERE key BETWEEN ? AND ? ORDER BY key",
+        """SELECT key, count, kind, accepted_ms, payload, digest, chain, file, at, length FROM log
+           WHERE key BETWEEN ? AND ? ORDER BY key""",
         (before[0] + 1 if before else base, base + (1 << SEQ_BITS) - 1),
     )
     records: list[Record] = []
     size = 0
     complete = True
-    for key, count, kind, accepted_ms, payload, digest, chain in cursor:
-        if records and size + len(payload) > bytes_max:
+    for key, count, kind, accepted_ms, payload, digest, chain, *place in cursor:
+        where = Place(*place)
+        length = where.length if where.file else len(payload)
+        if records and size + length > bytes_max:
             complete = False
             break
         if kind not in KINDS:
             raise Corrupt(f"log of {model!r}: kind {kind} at event {key - base} is not known", "newer_format")
-        records.append(Record(model, KINDS[kind], key - base, count, accepted_ms, payload, digest, chain))
-        size += len(payload)
+        content = files.read(row.id, where) if where.file else payload
+        records.append(Record(model, KINDS[kind], key - base, count, accepted_ms, content, digest, chain))
+        size += length
     cursor.close()
     check_read(row.head, start, after_seq, records, complete)
     return records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,7 @@ from riata.base.errors import Conflict, Corrupt, RiataError, StoreFailed, Unavai
 
 DATABASE_NAME: Final = "riata.db"
 APPLICATION_ID: Final = 0x52494154  # "RIAT"
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
 SQLITE_SOUND: Final = (3, 51, 3)  # first release without the WAL-reset defect, which needs two connections
 QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # larger files are checked at their small tables only, to bound the start
@@ -36,7 +37,8 @@ SCHEMA: Final = (
         inflight_deaths INTEGER NOT NULL DEFAULT 0) STRICT""",
     """CREATE TABLE log (
         key INTEGER PRIMARY KEY, count INTEGER NOT NULL, kind INTEGER NOT NULL, accepted_ms INTEGER NOT NULL,
-        digest BLOB NOT NULL, chain BLOB NOT NULL, payload BLOB NOT NULL) STRICT""",
+        digest BLOB NOT NULL, chain BLOB NOT NULL, payload BLOB NOT NULL, file INTEGER NOT NULL DEFAULT 0,
+        at INTEGER NOT NULL DEFAULT 0, length INTEGER NOT NULL DEFAULT 0) STRICT""",
     """CREATE TABLE dedupe (
         model INTEGER NOT NULL, id BLOB NOT NULL, seq INTEGER NOT NULL, content BLOB NOT NULL,
         PRIMARY KEY (model, id)) STRICT, WITHOUT ROWID""",
@@ -56,6 +58,11 @@ SCHEMA: Final = (
         model INTEGER NOT NULL, gen INTEGER NOT NULL, idx INTEGER NOT NULL, epoch INTEGER NOT NULL,
         digest BLOB NOT NULL, data BLOB NOT NULL, PRIMARY KEY (model, gen, idx)) STRICT""",
     f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+
+_FROM_2: Final = (
+    *(f"ALTER TABLE log ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0" for column in ("file", "at", "length")),
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 
@@ -128,10 +135,13 @@ def _configure(connection: sqlite3.Connection, is_new: bool) -> None:
     ]
     for pragma in pragmas:
         connection.execute(f"PRAGMA {pragma}").fetchall()
+    _run(connection, SCHEMA if is_new or _is_blank(connection) else ())
+
+
+def _run(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    if is_new or _is_blank(connection):
-        for statement in SCHEMA:
-            connection.execute(statement)
+    for statement in statements:
+        connection.execute(statement)
     connection.execute("COMMIT")
 
 
@@ -145,8 +155,15 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise Corrupt(f"{path} is the database of another program; choose another directory")
     version = _pragma(connection, "user_version")
-    if version != SCHEMA_VERSION:
-        raise Corrupt(f"{path} has format {version}, this program reads {SCHEMA_VERSION}: use a newer program", "newer_format")
+    if version == 2:
+        _run(connection, _FROM_2)
+    elif version != SCHEMA_VERSION:
+        is_newer = int(version) > SCHEMA_VERSION
+        advice = "use a newer program" if is_newer else "use the program that made it"
+        raise Corrupt(
+            f"{path} has format {version}, this program reads 2 and {SCHEMA_VERSION}: {advice}",
+            "newer_format" if is_newer else None,
+        )
     if _pragma(connection, "journal_mode") != "wal" or _pragma(connection, "synchronous") != 2:  # 2 is FULL
         raise Unavailable(f"{path}: this filesystem does not carry a write-ahead log; choose a local disk")
     small = path.stat().st_size <= QUICK_CHECK_BYTES_MAX

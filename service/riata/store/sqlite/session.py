@@ -6,15 +6,18 @@ success for pages the kernel has thrown away. The caller ends the process, and t
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
 from riata.base.errors import Conflict, Corrupt, StoreFailed, Unavailable
 from riata.store.sqlite.directory import Ballast
+from riata.store.sqlite.payload_files import PayloadFiles
 
 T = TypeVar("T")
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NEW_PART = 4  # of wal_bytes_max: after so much less that is in no page twice, a fold is short enough to be waited for
 _SOON_PART = 12  # of wal_bytes_max: after so much of it, it is folded where nobody waits
 _VACUUM_PAGES = 12  # pages given back to a full disk by one transaction, which needs as much space in the log first
@@ -26,9 +29,12 @@ class DiskFull(Exception):
 
 
 class Session:
-    """The one connection of a store, used by one thread at a time."""
+    """The one connection of a store and the files beside it, used by one thread at a time."""
 
-    def __init__(self, connection: sqlite3.Connection, ballast: Ballast, wal_bytes_max: int, read_only: bool) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, files: PayloadFiles, ballast: Ballast, wal_bytes_max: int, read_only: bool
+    ) -> None:
+        self.files = files
         self.ballast = ballast
         self.read_only = read_only
         self._connection = connection
@@ -47,6 +53,7 @@ class Session:
         if not self._failure:
             self._failure = "the store is closed"
             self._connection.close()
+            self.files.close()
 
     def usable(self, to_write: bool = False) -> sqlite3.Connection:
         """Return the connection. Raises `Unavailable` after a failure, `Conflict` (code `read_only`)."""
@@ -56,7 +63,7 @@ class Session:
             raise Conflict("the store was opened for reading", "read_only")
         return self._connection
 
-    def _fail(self, error: sqlite3.Error) -> Unavailable:
+    def _fail(self, error: sqlite3.Error | OSError) -> Unavailable:
         self._failure = f"the store failed ({error})"
         return StoreFailed(f"{self._failure}; end this process and start again")
 
@@ -67,6 +74,8 @@ class Session:
         except sqlite3.Error as error:
             if _code(error) in _DAMAGED:
                 raise Corrupt(f"the database is damaged ({error})") from error
+            raise self._fail(error) from error
+        except OSError as error:
             raise self._fail(error) from error
 
     def write(self, write: Callable[[sqlite3.Connection], T]) -> T:
@@ -84,7 +93,7 @@ class Session:
             raise Unavailable("the disk is full, even without the ballast: free some space", "disk_full") from None
 
     def transaction(self, write: Callable[[sqlite3.Connection], T], full_is_known: bool) -> T:
-        """Run `write` between BEGIN IMMEDIATE and COMMIT.
+        """Run `write` between BEGIN IMMEDIATE and COMMIT, and sync before the latter what it has put into files.
 
         full_is_known: a COMMIT that found no space counts as rolled back. True only for writes that may be done twice.
         """
@@ -92,9 +101,10 @@ class Session:
         try:
             connection.execute("BEGIN IMMEDIATE")
             result = write(connection)
-        except sqlite3.Error as error:
+            self.files.sync()
+        except (sqlite3.Error, OSError) as error:
             self._roll_back()
-            if _code(error) == sqlite3.SQLITE_FULL:
+            if _is_full(error):
                 raise DiskFull from error
             raise self._fail(error) from error
         except BaseException:
@@ -103,13 +113,15 @@ class Session:
         try:
             connection.commit()  # which lets go of the interpreter's lock once, and a statement does five times
         except sqlite3.Error as error:
-            if full_is_known and _code(error) == sqlite3.SQLITE_FULL:
+            if full_is_known and _is_full(error):
                 self._roll_back()
                 raise DiskFull from error
             raise self._fail(error) from error
+        self.files.keep()
         return result
 
     def _roll_back(self) -> None:
+        self.files.undo()
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -124,7 +136,7 @@ class Session:
                 self.usable().executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
                 self.fold_wal()
         except sqlite3.Error as error:
-            if _code(error) != sqlite3.SQLITE_FULL:
+            if not _is_full(error):
                 raise self._fail(error) from error
 
     def fold_changes(self) -> None:
@@ -157,12 +169,16 @@ class Session:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 break
             except sqlite3.Error as error:
-                if _code(error) != sqlite3.SQLITE_FULL:
+                if not _is_full(error):
                     raise self._fail(error) from error
                 if attempt == "without" or not self.ballast.release():
                     break
         self._wal_bytes = self._payload_bytes = 0
         self._changes_folded = self._connection.total_changes
+
+
+def _is_full(error: sqlite3.Error | OSError) -> bool:
+    return error.errno in _FULL if isinstance(error, OSError) else _code(error) == sqlite3.SQLITE_FULL
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -1,8 +1,8 @@
-"""The embedded store: one SQLite file, one process, one connection, one thread.
+"""The embedded store: one SQLite file, files of long payloads beside it, one process, one connection, one thread.
 
 Every group of appends is one transaction, synced before it is acknowledged (write-ahead log, `synchronous = FULL`).
 `session.py` says which errors are refusals and which end the store; the SQL is in `log.py` and
-`generations.py`.
+`generations.py`, and `payload_files.py` what is too long for the database.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from riata.store.sqlite import log as log_sql
 from riata.store.sqlite import remembered as remembered_sql
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.directory import Ballast, DirectoryLock
+from riata.store.sqlite.payload_files import PayloadFiles
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect, version_warning
 from riata.store.sqlite.session import DiskFull, Session
 from riata.store.store import Append, Appended, Generation, Head, Owner, Record, Remembered, Verdict
@@ -35,12 +36,15 @@ class SqliteSettings:
     dedupe_events : event ids are remembered over this many events
     wal_bytes_max : the write-ahead log is folded into the database after about this many bytes, or a quarter of it in payloads,
                     which are in no page twice
+    long_bytes    : a payload of so many bytes or more lies in a file of its own model, not in the database; with fewer, writing
+                    them twice costs less than one sync more
     """
 
     ballast_bytes: int = 64 * 2**20
     reserve_bytes: int = 64 * 2**20
     dedupe_events: int = DEDUPE_EVENTS
     wal_bytes_max: int = 8 * 2**20  # the pages are still in the processor's cache, and nobody waits long for a fold
+    long_bytes: int = 64 * 2**10
 
 
 def open_sqlite(directory: Path, settings: SqliteSettings | None = None) -> SqliteStore:
@@ -89,10 +93,12 @@ class SqliteStore:
         self._dedupe_events = settings.dedupe_events
         self._dedupe = DedupeIndex(settings.dedupe_events)
         ballast = Ballast(directory, settings.ballast_bytes, settings.reserve_bytes)
-        self._session = Session(connection, ballast, settings.wal_bytes_max, read_only)
+        files = PayloadFiles(directory, settings.long_bytes)
+        self._session = Session(connection, files, ballast, settings.wal_bytes_max, read_only)
         self._models: dict[str, log_sql.ModelRow] = {}  # as the last append left them, nothing else having been written since
         self._models_at = 0  # session.writes then
         if not read_only:
+            files.sweep(self._session.read(log_sql.logs))
             ballast.restore()
 
     def warnings(self) -> list[str]:
@@ -157,12 +163,14 @@ class SqliteStore:
         return self._session.write(write)
 
     def drop(self, owner: Owner, model: str) -> None:
-        def write(c: sqlite3.Connection) -> None:
+        def write(c: sqlite3.Connection) -> int:
             generations_sql.require_owner(c, owner)
-            self._dedupe.forget_model(log_sql.find_model(c, model).id)  # the number of a dropped model is given to another
+            number = log_sql.find_model(c, model).id
+            self._dedupe.forget_model(number)  # the number of a dropped model is given to another
             generations_sql.drop_model(c, model, SEQ_BITS)
+            return number
 
-        self._session.write(write)
+        self._session.files.drop(self._session.write(write))
 
     def head(self, model: str) -> Head:
         return self._session.read(lambda c: log_sql.find_model(c, model).head)
@@ -175,7 +183,7 @@ class SqliteStore:
 
         self._session.fold_long_wal()
 
-        def write(c: sqlite3.Connection) -> tuple[list[Planned], int]:
+        def write(c: sqlite3.Connection) -> tuple[list[Planned], tuple[int, int]]:
             rows = log_sql.find_models(c, {request.model for request in group}, self._known_models())
 
             def look_up(model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
@@ -183,7 +191,7 @@ class SqliteStore:
 
             heads = {model: row.head for model, row in rows.items()}
             planned = plan_group(group, heads, look_up, self._dedupe_events)
-            return planned, log_sql.insert_planned(c, planned, rows, self._dedupe)
+            return planned, log_sql.insert_planned(c, self._session.files, planned, rows, self._dedupe)
 
         try:
             planned, written = self._session.transaction(write, full_is_known=False)
@@ -193,7 +201,7 @@ class SqliteStore:
             if not isinstance(error, DiskFull):
                 raise
             raise Unavailable("the disk is full: the events were not written", "disk_reserve") from None
-        self._session.count_wal(written, sum(len(plan.appended.record.payload) for plan in planned if plan.appended.record))
+        self._session.count_wal(*written)
         for plan in planned:
             if plan.head is not None:
                 self._models[plan.request.model] = self._models[plan.request.model]._replace(head=plan.head)
@@ -207,7 +215,7 @@ class SqliteStore:
         return self._models
 
     def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
-        return self._session.read(lambda c: log_sql.read_records(c, model, after_seq, bytes_max))
+        return self._session.read(lambda c: log_sql.read_records(c, self._session.files, model, after_seq, bytes_max))
 
     def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
         return self._session.read(lambda c: log_sql.read_names(c, log_sql.find_model(c, model).id, after_seq))
@@ -247,11 +255,14 @@ class SqliteStore:
         self._session.write(write)
 
     def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
-        def write(c: sqlite3.Connection) -> int:
+        def write(c: sqlite3.Connection) -> tuple[int, log_sql.ModelRow]:
             generations_sql.require_owner(c, owner)
-            return generations_sql.forget(c, model, keep_generations, keep_events)
+            forgotten = generations_sql.forget(c, model, keep_generations, keep_events)
+            return forgotten, log_sql.find_model(c, model)
 
-        return self._session.write(write)
+        forgotten, row = self._session.write(write)
+        self._session.files.trim(row.id, row.head.first_seq)
+        return forgotten
 
     def drop_stale_stages(self, owner: Owner) -> int:
         def write(c: sqlite3.Connection) -> int:
