@@ -55,6 +55,7 @@ FRESH_NOTE: Final = (
 )
 
 FILES_NOTE: Final = "Nothing is written at the end by either side; the files are in the page cache."
+BARE: Final = ("pass", "import numpy", "import numba", "import riata.maths", "import riata.cli.app")
 
 
 def write_rows(path: Path, rows: int, features: int, with_values: bool) -> None:
@@ -129,8 +130,11 @@ def claims_of(stream: str, found: Found) -> list[Claim]:
     return [*speed, Claim(f"progressive log loss, {stream}", TWO, VW, losses[0] / losses[1], 1.0, at_most=True)]
 
 
-def what_is_left(stream: str, found: Found) -> str:
-    """How much processor time a row may take for the ratio to be reached: a start is the same for a file of any length."""
+def what_is_left(stream: str, found: Found, at_work: float) -> str:
+    """How much processor time a row may take for the ratio to be reached: a start is the same for a file of any length.
+
+    at_work : seconds of processor time a row of the stages, without the Python between them
+    """
     rows = found[VW][0].units
     start = contest.fact(found[TWO], "start, s")
     peer = contest.per_unit(found[VW]) * rows
@@ -142,7 +146,12 @@ def what_is_left(stream: str, found: Found) -> str:
     )
     ours = [(name, contest.per_unit(found[name]) * rows - contest.fact(found[name], "start, s")) for name in (TWO, ONE)]
     behind = ", ".join(f"{name} {peer / seconds:.2f} times vw" for name, seconds in ours)
-    return f"What remains behind a start, {stream}: {told}. Without the start: {behind}."
+    limits = [(name, peer / (start + at_work * rows / threads)) for threads, name in ((2, TWO), (1, ONE))]
+    limit = ", ".join(f"{name} {ratio:.2f} times vw" for name, ratio in limits)
+    return (
+        f"What remains behind a start, {stream}: {told}. Without the start: {behind}. The limit of these stages, with the start, "
+        f"if there were no Python between them, no thread ever waited for another and no memory were fresh: {limit}."
+    )
 
 
 def bare_start(code: str) -> float:
@@ -174,14 +183,14 @@ def main() -> int:
             claims += claims_of(stream, found)
             tables.append(f"## {stream.capitalize()}: {rows:,} rows, {size:,} bytes\n")
             tables.append(contest.contenders(found, "row", ("log loss", "start, s"), TWO))
-            tables.append(f"\n{stage_table(path, int(BITS))}\n{what_is_left(stream, found)}\n")
-    bare = ", ".join(f"`{code}` {bare_start(code):.3f} s" for code in ("pass", "import numpy", "import numba"))
-    limit = f"The limit of a start, Python that does one thing and ends: {bare}."
-    notes = [
-        f"{START_NOTE} {limit}",
-        FRESH_NOTE,
-        "Nothing is written at the end by either side; the files are in the page cache.",
-    ]
+            table, at_work = stage_table(path, int(BITS))
+            tables.append(f"\n{table}\n{what_is_left(stream, found, at_work)}\n")
+    bare = ", ".join(f"`{code}` {bare_start(code):.3f} s" for code in BARE)
+    limit = (
+        f"The limit of a start, Python that does one thing and ends: {bare}. `riata.maths` is numba without what no kernel of "
+        "ours needs; `riata.cli.app` is the command with its options."
+    )
+    notes = [f"{START_NOTE} {limit}", FRESH_NOTE, FILES_NOTE]
     command = f"python -m tests.bench.fit_speed{' --quick' if options.quick else ''}"
     title, intro = "From a file to a learnt model", __doc__ or ""
     packages = ["numpy", "numba", "vowpalwabbit"]
