@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from riata import __version__
 from riata.base.errors import BadInput, Busy, Conflict, Malformed
-from riata.cli.app import app, exit_code
+from riata.cli.app import app, asked_for, exit_code
 from riata.client import Unreachable
 from tests.cli.fake_service import FakeService, service
 
@@ -34,6 +34,13 @@ def rows(tmp_path: Path) -> Path:
     path = tmp_path / "rows.ndjson"
     path.write_text(ROWS)
     return path
+
+
+def test_only_the_verb_that_is_asked_for_is_built_and_all_where_none_is() -> None:
+    verbs = app.registered_commands
+    assert [verb.name for verb in asked_for(["fit", "--help"], verbs)] == ["fit"]
+    for arguments in ([], ["--help"], ["fitt", "fit"], ["keys", "list"]):
+        assert asked_for(arguments, verbs) is verbs
 
 
 def test_version_is_the_packages() -> None:

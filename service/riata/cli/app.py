@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
+from typer.models import CommandInfo as Verb
 
 from riata.base.errors import BadInput, RiataError
 from riata.cli import demo, fit, inspect, keys, observe, path, predict, replay, serve, tune, version, warm
@@ -89,12 +90,19 @@ app.command(name="version", epilog=version.EXAMPLE)(version.version)
 def main() -> None:
     """Entry point of the command."""
     hold_standard_streams()
+    app.registered_commands = asked_for(sys.argv[1:], app.registered_commands)
     try:
         app()
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             leave(end.code or 0)
         raise
+
+
+def asked_for(arguments: list[str], verbs: list[Verb]) -> list[Verb]:
+    """Return the verb that the first argument names, or all of them: to build the options of all takes as long as to load some
+    twenty modules."""
+    return [verb for verb in verbs if verb.name in arguments[:1]] or verbs
 
 
 def leave(code: int) -> None:
