@@ -8,7 +8,7 @@ two processes, so that the server has always something to do. The limits are ASG
 it an event loop that hardly looks at the request; that one also as it is when it stays awake for as long after an answer
 as the service does, which decides a round trip on a machine whose cores sleep, and as it is when it does so and lets 3 or 6 µs
 pass before it answers: work may cost a round trip more than the time that it takes. These are limits of what goes through an
-event loop; where a client asks again at once, the service takes its next request from the socket, past the loop. The service
+event loop; from clients that ask the same again and again the service takes what has come at once, past the loop. The service
 runs twice: as anybody on this machine may call it, and with keys asked for and rates counted. Bounds and metrics are in both.
 
 Before anything is timed: the service answers a request by itself as it answers the same rows as one body of lines, to the last

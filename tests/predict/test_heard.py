@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import random
+import select
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from riata.learn.learner import Weights
 from riata.predict import heard
-from riata.predict.heard import HEARD_BYTES, Ear, Head
+from riata.predict.heard import AT_ONCE, HEARD_BYTES, SEATS, Ear, Head
 from riata.predict.model import Model, Origin
 from riata.predict.one_row import BYTES_MAX, LEFT, OneRow, Plan, RowAnswer, plan_of
 from riata.wire.encoder import EncoderConfig
@@ -28,15 +32,49 @@ MODEL = Model(
 GET = (b"GET /predict?", b" HTTP/1.1\r\nhost: h\r\n\r\n", True, 4000)
 POST = (b"POST /predict HTTP/1.1\r\nhost: h\r\ncontent-length: ", b"\r\naccept: */*\r\n\r\n", False, 70_000)
 ROW = b'{"features":{"a":1,"b":-2.5}}'
-NOTHING = (-1, LEFT)
 HeadOf = tuple[bytes, bytes, bool, int]
 
 
-def answer_of(plan: Plan, said: bytes, head: HeadOf) -> RowAnswer:
-    """What the row of a request is answered by itself."""
-    row = twin.hear_row(said, *head)
-    found = None if row is None else OneRow().answer(plan, row, json=not head[2])
-    return LEFT if found is None else found
+def answers_of(plan: Plan, said: Sequence[bytes], head: HeadOf) -> list[RowAnswer]:
+    """What the rows of requests are answered by themselves."""
+    rows = [twin.hear_rows(request, *head) for request in said]
+    return twin.answer_rows(rows, [0] * len(rows), 0, lambda row: OneRow().answer(plan, row, json=not head[2]))[1]
+
+
+class Room:
+    """Some connections that are heard."""
+
+    def __init__(self, connections: int = 1) -> None:
+        self.pairs = [socket.socketpair() for _ in range(connections)]
+        self.epoll = select.epoll()
+        self.ear = Ear(OneRow())
+        self.heads: list[Head] = []
+        for client, server in self.pairs:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+            self.epoll.register(server.fileno(), select.EPOLLIN)
+
+    def expect(self, at: int, head: HeadOf, group: int = 0) -> None:
+        self.heads.append(Head(*head))
+        self.ear.seat(self.pairs[at][1].fileno(), self.heads[-1], group)
+
+    def say(self, *said: bytes) -> None:
+        for (client, _), part in zip(self.pairs, said, strict=True):
+            client.sendall(part)
+
+    def hear(self, plan: Plan | None, looks: int = 1) -> list[tuple[bytes, RowAnswer]]:
+        """What was said, and the answers, in the order of the connections; all of one group."""
+        count = self.ear.hear(self.epoll.fileno(), looks)
+        assert self.ear.answer(0, count, plan) == count
+        found = {number: (self.ear.said(begin, size), answer) for number, begin, size, *answer in self.ear.found(0, count)}
+        assert [self.ear.socket(at) for at in range(count)] == [*found]
+        return [(said, cast(RowAnswer, tuple(answer))) for _, server in self.pairs
+                for number, (said, answer) in found.items() if number == server.fileno()]  # fmt: skip
+
+    def close(self) -> None:
+        self.epoll.close()
+        for pair in self.pairs:
+            for end in pair:
+                end.close()
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +83,11 @@ def plan() -> Plan:
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    client, server = socket.socketpair()
-    with client, server:
-        yield client, server
+def room() -> Iterator[Room]:
+    """One connection."""
+    found = Room()
+    yield found
+    found.close()
 
 
 def get(query: bytes, head: HeadOf = GET) -> bytes:
@@ -97,71 +136,124 @@ HEARD = [
 
 
 @pytest.mark.parametrize(("head", "said"), HEARD)
-def test_what_is_taken_is_answered_as_its_row_is(
-    plan: Plan, ends: tuple[socket.socket, socket.socket], head: HeadOf, said: bytes
-) -> None:
-    client, server = ends
-    ear = Ear(OneRow())
-    client.sendall(said)
-    size, found = ear.listen(server.fileno(), Head(*head), plan)
-    assert ear.said(size) == said
-    assert found == answer_of(plan, said, head)
+def test_what_is_taken_is_answered_as_its_row_is(plan: Plan, room: Room, head: HeadOf, said: bytes) -> None:
+    room.expect(0, head)
+    room.say(said)
+    assert room.hear(plan) == [(said, *answers_of(plan, [said], head))]
 
 
-def test_heads_that_differ_in_one_byte_are_others(plan: Plan, ends: tuple[socket.socket, socket.socket]) -> None:
-    client, server = ends
-    ear, draw, head = Ear(OneRow()), random.Random(3), Head(*POST)
+def test_heads_that_differ_in_one_byte_are_others(plan: Plan, room: Room) -> None:
+    draw = random.Random(3)
+    room.expect(0, POST)
     answered = 0
     for _ in range(300):
         said = bytearray(post(ROW))
         if draw.random() < 0.9:
             said[draw.randrange(len(said) - len(ROW))] ^= 1 << draw.randrange(8)
-        client.sendall(said)
-        size, found = ear.listen(server.fileno(), head, plan)
-        assert (size, found) == (len(said), answer_of(plan, bytes(said), POST))
+        room.say(bytes(said))
+        [(heard_of, found)] = room.hear(plan)
+        assert heard_of == said
+        assert [found] == answers_of(plan, [heard_of], POST)
         answered += found != LEFT
     assert 10 < answered < 100
 
 
-def test_what_a_row_leaves_behind_is_not_in_the_next(plan: Plan, ends: tuple[socket.socket, socket.socket]) -> None:
-    client, server = ends
-    ear = Ear(OneRow())
+def test_what_a_row_leaves_behind_is_not_in_the_next(plan: Plan, room: Room) -> None:
+    room.expect(0, POST)
     long = b'{"features":{%b}}' % b",".join(b'"f%d":%d' % (k, k) for k in range(300))
     for row in (ROW, long, b'{"features":{"a":1}', ROW):
-        client.sendall(post(row))
-        found = ear.listen(server.fileno(), Head(*POST), plan)[1]
-        assert found == answer_of(plan, post(row), POST)
+        room.say(post(row))
+        assert room.hear(plan) == [(post(row), *answers_of(plan, [post(row)], POST))]
 
 
-def test_nothing_the_end_and_an_error_are_left_to_the_loop(plan: Plan, ends: tuple[socket.socket, socket.socket]) -> None:
-    client, server = ends
-    ear, head = Ear(OneRow()), Head(*GET)
-    assert ear.listen(server.fileno(), head, plan) == NOTHING
-    client.sendall(get(b"a=1"))
-    assert ear.listen(server.fileno(), head, plan, looks=0) == NOTHING
-    assert ear.listen(server.fileno(), head, plan)[0] == len(get(b"a=1"))
+def test_many_are_heard_together_and_nobody_is_forgotten(plan: Plan) -> None:
+    draw, room = random.Random(7), Room(AT_ONCE + 20)
+    for at in range(len(room.pairs)):
+        room.expect(at, (GET, POST)[at % 2])
+    for _ in range(3):
+        said = [(get(b"a=%d" % at), post(b'{"features":{"a":%d}}' % at), b"what")[draw.choice([at % 2, 2])]
+                for at in range(len(room.pairs))]  # fmt: skip
+        room.say(*said)
+        turns = [room.hear(plan), room.hear(plan)]
+        assert [len(turn) for turn in turns] == [AT_ONCE, 20]
+        wanted = [answers_of(plan, [part], (GET, POST)[at % 2])[0] for at, part in enumerate(said)]
+        assert sorted(turns[0] + turns[1], key=str) == sorted(zip(said, wanted, strict=True), key=str)
+        assert room.hear(plan) == []
+    room.close()
+
+
+def test_each_group_is_answered_by_its_own_plan(plan: Plan) -> None:
+    room, other = Room(6), plan_of(replace(MODEL, weights=replace(MODEL.weights, intercept=2.0)), CONTEXT)
+    groups = [3, 3, -1, 3, 3, 3]
+    for at, group in enumerate(groups):
+        room.expect(at, GET, group)
+    room.say(*[get(b"a=1")] * len(groups))
+    count = room.ear.hear(room.epoll.fileno())
+    numbers = [server.fileno() for _, server in room.pairs]
+    order = [numbers.index(room.ear.socket(at)) for at in range(count)]
+    rows, owners = [b"a=1"] * count, [groups[at] for at in order]
+    found: list[RowAnswer] = []
+    at = 0
+    while at < count:
+        its_plan = other if owners[at] == -1 else plan
+        stop, wanted = twin.answer_rows(rows, owners, at, functools.partial(OneRow().answer, its_plan, json=False))
+        assert room.ear.answer(at, count, its_plan) == stop
+        assert [tuple(answer) for _, _, _, *answer in room.ear.found(at, stop)] == wanted
+        found, at = found + wanted, stop
+    assert len(set(found)) == 2
+    room.close()
+
+
+def test_without_a_plan_all_is_left(room: Room) -> None:
+    room.expect(0, GET)
+    room.say(get(b"a=1"))
+    assert room.hear(None) == [(get(b"a=1"), LEFT)]
+
+
+def test_nothing_the_end_and_an_error_are_left_to_the_loop(plan: Plan, room: Room) -> None:
+    room.expect(0, GET)
+    assert room.hear(plan, looks=2) == []
+    room.say(get(b"a=1"))
+    assert room.hear(plan, looks=0) == []
+    assert room.hear(plan) == [(get(b"a=1"), *answers_of(plan, [get(b"a=1")], GET))]
+    client, server = room.pairs[0]
     client.close()
-    assert ear.listen(server.fileno(), head, plan) == (0, LEFT)
+    assert room.hear(plan) == [(b"", LEFT)]
     assert server.recv(1) == b"", "the loop meets the end as well"
-    assert ear.listen(-1, head, plan) == NOTHING
+    assert room.ear.hear(-1) <= 0
 
 
-def test_more_than_there_is_room_for_comes_in_parts(plan: Plan, ends: tuple[socket.socket, socket.socket]) -> None:
-    client, server = ends
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    said = random.Random(5).randbytes(HEARD_BYTES + 1000)
-    client.sendall(said)
-    ear, parts = Ear(OneRow()), b""
-    while len(parts) < len(said):
-        size, found = ear.listen(server.fileno(), Head(*POST), plan)
-        assert 0 < size <= HEARD_BYTES
-        assert found == LEFT
-        parts += ear.said(size)
-    assert parts == said
+def test_somebody_with_a_high_number_has_a_seat(plan: Plan, room: Room) -> None:
+    room.expect(0, POST)
+    room.ear.seat(5 * SEATS, Head(*GET), 1)
+    room.say(post(ROW))
+    assert room.hear(plan) == [(post(ROW), *answers_of(plan, [post(ROW)], POST))]
 
 
-def test_what_is_compiled_beforehand_is_what_is_used(plan: Plan) -> None:
+def test_more_than_there_is_room_for_comes_in_parts(plan: Plan) -> None:
+    room, draw = Room(8), random.Random(5)
+    said = [draw.randbytes(HEARD_BYTES + 1000) for _ in room.pairs]
+    for at in range(len(room.pairs)):
+        room.expect(at, POST)
+    room.say(*said)
+    parts: dict[int, bytes] = {}
+    while sum(map(len, parts.values())) < sum(map(len, said)):
+        count = room.ear.hear(room.epoll.fileno())
+        assert count > 0
+        assert room.ear.answer(0, count, plan) == count
+        for number, begin, size, *answer in room.ear.found(0, count):
+            assert 0 < size <= HEARD_BYTES
+            assert tuple(answer) == LEFT
+            parts[number] = parts.get(number, b"") + room.ear.said(begin, size)
+    assert [parts[server.fileno()] for _, server in room.pairs] == said
+    room.close()
+
+
+def test_what_is_compiled_beforehand_is_what_is_used(plan: Plan, room: Room) -> None:
     heard.warm_up()
-    before = len(heard.hear_row.signatures)  # type: ignore[attr-defined]
-    Ear(OneRow()).listen(-1, Head(*POST), plan)
-    assert len(heard.hear_row.signatures) == before == 1  # type: ignore[attr-defined]
+    kernels: tuple[Any, ...] = (heard.hear_rows, heard.answer_rows)
+    before = [len(kernel.signatures) for kernel in kernels]
+    room.expect(0, POST)
+    room.say(post(ROW))
+    assert len(room.hear(plan)) == 1
+    assert [len(kernel.signatures) for kernel in kernels] == before == [1, 1]

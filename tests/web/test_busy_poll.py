@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from riata.web import busy_poll
-from riata.web.busy_poll import IN_A_ROW, BusyPoll, cores
+from riata.web.busy_poll import BusyPoll, cores
 
 
 class Loop:
@@ -87,69 +87,39 @@ def test_what_is_waited_for_in_another_thread_ends_it(loop: Loop) -> None:
     assert not loop.soon
 
 
-class Client:
-    """A connection that has `requests` to answer when it is asked to listen."""
+class Ears:
+    """Somebody who is asked to listen."""
 
-    def __init__(self, poll: BusyPoll, loop: Loop, requests: int = 0) -> None:
-        self.poll, self.loop, self.requests, self.listened = poll, loop, requests, 0
+    listened = 0
 
-    def answer(self) -> None:
-        self.poll.stay(cast(asyncio.AbstractEventLoop, self.loop), self)
-
-    def listen(self) -> bool:
+    def listen(self) -> None:
         self.listened += 1
-        if self.requests == 0:
-            return False
-        self.requests -= 1
-        self.answer()
-        return True
 
 
-def test_who_was_answered_twice_listens_once_a_round(loop: Loop) -> None:
-    poll = BusyPoll(100)
-    client, other = Client(poll, loop), Client(poll, loop)
-    client.answer()
-    loop.round()
-    assert client.listened == 0, "it may have been the last request"
-    client.answer()
+def test_who_was_answered_last_is_listened_to_once_a_round(loop: Loop) -> None:
+    poll, ears = BusyPoll(100), Ears()
+    poll.stay(cast(asyncio.AbstractEventLoop, loop), ears.listen)
+    assert ears.listened == 0
     for rounds in range(1, 4):
         loop.round()
-        assert client.listened == rounds
-    other.answer()
+        assert ears.listened == rounds
+    loop.answer(poll)
     loop.round()
-    assert (client.listened, other.listened) == (3, 0), "two take turns: neither is waited for"
-    client.answer()
+    assert ears.listened == 3, "another was answered since"
+    poll.stay(cast(asyncio.AbstractEventLoop, loop), ears.listen)
     loop.round()
-    assert (client.listened, other.listened) == (3, 0)
-
-
-def test_a_client_that_asks_and_asks_does_not_keep_the_loop(loop: Loop) -> None:
-    poll = BusyPoll(100)
-    client = Client(poll, loop, requests=IN_A_ROW + 1)
-    client.answer()
-    client.answer()
-    loop.round()
-    assert (client.listened, client.requests) == (IN_A_ROW, 1)
-    loop.round()
-    assert (client.listened, client.requests) == (IN_A_ROW + 2, 0)
-    assert len(loop.soon) == 1
+    assert ears.listened == 4
 
 
 def test_nobody_listens_once_the_time_is_over_and_nobody_is_kept(loop: Loop) -> None:
-    poll = BusyPoll(100)
-    client = Client(poll, loop)
-    gone = weakref.ref(client)
-    client.answer()
-    client.answer()
+    poll, ears = BusyPoll(100), Ears()
+    gone = weakref.ref(ears)
+    poll.stay(cast(asyncio.AbstractEventLoop, loop), ears.listen)
     loop.now_s += 1.0
     loop.round()
-    assert client.listened == 0
-    client.answer()
-    loop.round()
-    assert client.listened == 0, "it was answered once since"
-    loop.now_s += 1.0
-    loop.round()
-    del client
+    assert ears.listened == 0
+    assert not loop.soon
+    del ears
     assert gone() is None
 
 

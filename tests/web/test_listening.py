@@ -1,4 +1,4 @@
-"""A client that asks again at once hears the same whether its connection is listened to or read by the event loop."""
+"""A client that asks again and again hears the same whether its connection is heard with others or read by the event loop."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import pytest
 
 from riata.base.clock import ManualClock
 from riata.predict import heard, one_row
+from riata.predict.heard import AT_ONCE
 from riata.web.app import create_app
 from riata.web.busy_poll import cores
-from riata.web.fast_lane import FastLane
+from riata.web.fast_protocol import FastProtocol
 from riata.web.settings import WebSettings
 from riata.wire import parse
 from tests.web.serving import serving
 from tests.web.test_again import NOW_MS, A, B, Taking, get, post
 
 MANY = 60  # requests; the loop takes some of them however the threads are scheduled
-Heard = list[bytes | None]
+Heard = list[bool]
 
 
 class Client:
@@ -48,61 +49,61 @@ class Client:
 
 
 @contextmanager
-def served(busy_poll_us: int) -> Iterator[int]:
+def served(busy_poll_us: int, heard: bool = True) -> Iterator[int]:
     service = Taking(ManualClock(NOW_MS))
     service.all["default"].weights = {slot: slot % 7 - 3.5 for slot in range(0, 2**22, 9999)}
     app = create_app(service, service, WebSettings(busy_poll_us=busy_poll_us), service.clock)
+    if not heard:
+        app.state.fast_lane.audience.enter = lambda _: None
     with serving(app) as port:
         yield port
 
 
 @pytest.fixture(scope="module")
-def asleep() -> Iterator[int]:
+def read() -> Iterator[int]:
     """A server whose loop reads everything."""
     for room in (parse, one_row, heard):
         room.warm_up()
-    with served(0) as port:
+    with served(0, heard=False) as port:
         yield port
 
 
 @pytest.fixture
 def listened(monkeypatch: pytest.MonkeyPatch) -> Heard:
-    """What listening gave, whenever somebody listened."""
+    """Whether a request was answered, whenever one was heard."""
     found: Heard = []
-    listen = FastLane.listen
+    answer = FastProtocol.answer
 
-    def listening(*given: object) -> bytes | None:
-        found.append(listen(*given))  # type: ignore[arg-type]
+    def answering(*given: object) -> bool:
+        found.append(answer(*given))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(FastLane, "listen", listening)
+    monkeypatch.setattr(FastProtocol, "answer", answering)
     return found
 
 
-@pytest.fixture
-def awake() -> Iterator[int]:
-    """One that listens for long enough for any client."""
-    if cores() == 1:
+@pytest.fixture(params=[0, 200_000])
+def together(request: pytest.FixtureRequest) -> Iterator[int]:
+    """One whose loop sleeps at once, and one that listens for long enough for any client."""
+    if request.param and cores() == 1:
         pytest.skip("on one core nothing is polled")
-    with served(200_000) as port:
+    with served(request.param) as port:
         yield port
 
 
-def test_rows_are_answered_the_same(asleep: int, awake: int, listened: Heard) -> None:
-    ends = [Client(port) for port in (asleep, awake)]
+def test_rows_are_answered_the_same(read: int, together: int, listened: Heard) -> None:
+    ends = [Client(port) for port in (read, together)]
     asked = [get(b"a=1"), get(b"b=2&c=x"), get(b"a=1&a=2"), post(A), post(B), post(b"{"), post(b"[" + A + b"]"), get(b"a=%41")]
     for request in [*asked, *itertools.islice(itertools.cycle([get(b"a=1"), get(b"b=2")]), MANY), post(A), *[post(B)] * MANY]:
         first, second = [end.say(request) for end in ends]
         assert first == second
     for end in ends:
         end.close()
-    answered = Counter(listened)[b""]
-    assert answered > MANY // 2, "most requests were answered by listening"
-    assert any(listened), "and some came that have to be read"
+    assert Counter(listened)[True] > MANY, "most requests were heard"
 
 
-def test_parts_and_several_at_once_are_read_whole(asleep: int, awake: int, listened: Heard) -> None:
-    ends = [Client(port) for port in (asleep, awake)]
+def test_parts_and_several_at_once_are_read_whole(read: int, together: int, listened: Heard) -> None:
+    ends = [Client(port) for port in (read, together)]
     for end in ends:
         for _ in range(3):
             end.say(post(A))
@@ -122,27 +123,27 @@ def test_parts_and_several_at_once_are_read_whole(asleep: int, awake: int, liste
     assert any(listened)
 
 
-def test_others_are_answered_meanwhile(awake: int, listened: Heard) -> None:
-    first, second = Client(awake), Client(awake)
+def test_others_are_answered_meanwhile(together: int, listened: Heard) -> None:
+    first, second = Client(together), Client(together)
     expected = first.say(post(A))
     for _ in range(MANY):
         assert first.say(post(A)) == first.say(post(A)) == second.say(post(A)) == expected
     first.close()
     assert [second.say(post(A)) for _ in range(MANY)] == [expected] * MANY
     second.close()
-    assert Counter(listened)[b""] > 0
+    assert Counter(listened)[True] > 0
 
 
-def test_a_client_that_has_said_all_hears_the_end(awake: int, listened: Heard) -> None:
+def test_a_client_that_has_said_all_hears_the_end(together: int, listened: Heard) -> None:
     for _ in range(10):
-        client = Client(awake)
+        client = Client(together)
         for _ in range(5):
             client.say(get(b"a=1"))
         client.socket.shutdown(socket.SHUT_WR)
         assert client.file.read() == b""
         client.close()
     for _ in range(10):
-        client = Client(awake)
+        client = Client(together)
         for _ in range(5):
             client.say(get(b"a=1"))
         client.socket.sendall(get(b"b=1"))
@@ -150,4 +151,19 @@ def test_a_client_that_has_said_all_hears_the_end(awake: int, listened: Heard) -
         assert client.hear().startswith(b"HTTP/1.1 200")
         assert client.file.read() == b""
         client.close()
-    assert Counter(listened)[b""] > 0
+    assert Counter(listened)[True] > 0
+
+
+def test_many_at_once_are_all_answered(together: int, listened: Heard) -> None:
+    clients = [Client(together) for _ in range(AT_ONCE + 20)]
+    expected = [client.say(post(A)) for client in clients]
+    for _ in range(5):
+        for client in clients:
+            client.socket.sendall(post(A))
+        assert [client.hear() for client in clients] == expected
+    for client in clients[::2]:
+        client.close()
+    assert [client.say(post(A)) for client in clients[1::2]] == expected[1::2]
+    for client in clients[1::2]:
+        client.close()
+    assert Counter(listened)[True] > 4 * len(clients)

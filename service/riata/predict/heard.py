@@ -1,11 +1,12 @@
-"""One row to predict, from the socket to its answer in one compiled call.
+"""Rows to predict, from their sockets to their answers in two compiled calls for all that have come.
 
 Theory of operation
-    What comes on a connection goes through the event loop, which asks for all of its sockets, reads, makes bytes of it and calls
-    back; then its head is compared, and its row copied. That is more than the answer takes, and while it lasts the client's core
-    goes to sleep. So while a loop stays awake after an answer anyway (`web/busy_poll.py`), the socket of the client that was
-    answered last is asked from here, a few times and without waiting. Where what has come is a head that is known
-    (`web/again.py`) with another row, the row is answered by the kernel of `predict.one_row` at once.
+    What comes on a connection goes through the event loop, which reads it, makes bytes of it and calls back; then its head is
+    compared, its row copied, and everything that an answer depends on is asked for, once for each request. That is more than
+    the answer takes. So connections that ask the same again and again have their sockets in an `epoll` of their own
+    (`web/audience.py`). `hear_rows` asks it which of them have something, takes that, and compares it with the head that each
+    is expected to say (`web/again.py`); `answer_rows` has the kernel of `predict.one_row` answer those of one model behind
+    each other. Both do without the interpreter.
 
     Whatever else has come is handed out as it came: it is as if the loop had read it. The end of a connection and its errors
     are left to the loop, which meets them too.
@@ -15,7 +16,9 @@ An `Ear` belongs to one thread.
 
 from __future__ import annotations
 
-from typing import Final
+import struct
+from collections.abc import Iterator
+from typing import Final, cast
 
 import numpy as np
 
@@ -23,20 +26,33 @@ from riata.base.arrays import I64, U8
 from riata.maths.at import array_at
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.raw import peek, poke
-from riata.maths.sockets import receive
+from riata.maths.sockets import CAN_HEAR, READY_SOCKET, READY_WORDS, ready, receive
 from riata.predict.model import Origin, empty_model
-from riata.predict.one_row import BYTES_MAX, LEFT, OneRow, Plan, RowAnswer, address_of, answer_row, plan_of
+from riata.predict.one_row import BYTES_MAX, LEFT, OneRow, Plan, address_of, answer_row, plan_of
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context
 
-HEARD_BYTES: Final = 64 * 2**10  # at once; what is longer comes in parts, as from a loop
-LOOKS: Final = 16  # at a socket, before the others have their turn: some microseconds
+HEARD_BYTES: Final = 64 * 2**10  # of one socket at once; what is longer comes in parts, as from a loop
+ROOM_BYTES: Final = 4 * HEARD_BYTES  # of all that is heard in one turn
+AT_ONCE: Final = 64  # sockets in one turn
+LOOKS: Final = 16  # where nothing has come yet, before others have their turn: some microseconds
 # Words of a `Head`.
 IS_QUERY, SIZE_MAX, BEFORE, BEFORE_BYTES, BEHIND, BEHIND_BYTES = range(6)
 HEAD_WORDS: Final = 6
+# Words of a seat: where the words of its head are, and whose rows it asks for.
+HEAD, GROUP = range(2)
+SEAT_WORDS: Final = 2
+SEATS: Final = 256  # at first; the number of a socket is its place among them
+# Words of what was heard at one socket: the bytes that have come, those of the row in them (-1 where the head is another one),
+# whose it is, and what `answer_row` gives.
+SOCKET, BEGIN, SIZE, ROW, LENGTH, JSON, OF_GROUP, MARGIN, PROBABILITY, LABEL, KNOWN, UNKNOWN = range(12)
+HEARD_WORDS: Final = 12
+_UNPACKED: Final = struct.Struct("qqq32xdddqq")  # what of these words Python asks for
+_NUMBER: Final = struct.Struct("q")
+_FOUND_BYTES: Final = 8 * HEARD_WORDS * AT_ONCE
 DIGITS_MAX: Final = 6  # of the length of a body
 _ZERO, _NINE, _DELETE = 0x30, 0x39, 0x7F
-Heard = tuple[int, RowAnswer]
+Heard = tuple[int, int, int, float, float, float, int, int]  # socket, where its bytes begin, how many; the rest as in a RowAnswer
 
 
 @inline_kernel
@@ -53,64 +69,106 @@ def same(heard: U8, at: int, other_at: int, size: int) -> bool:
 
 
 @inline_kernel
-def row_behind(heard: U8, size: int, head: I64) -> tuple[int, int]:
-    """Where the row of a request of `size` bytes begins, and how long it is: -1 where the head is another. Source: web/again."""
-    before, behind = head[BEFORE_BYTES], head[BEHIND_BYTES]
+def row_behind(heard: U8, start: int, size: int, head: I64) -> tuple[int, int]:
+    """Where the row of a request of `size` bytes from `start` begins, and how long it is: -1 where the head is another.
+
+    Source: web/again.
+    """
+    before, behind, stop = head[BEFORE_BYTES], head[BEHIND_BYTES], start + size
     if size > head[SIZE_MAX] or size < before + behind:
         return 0, -1
     if head[IS_QUERY]:
-        stop = size - behind
-        known = same(heard, 0, head[BEFORE], before) and same(heard, stop, head[BEHIND], behind)
-        return before, stop - before if known else -1
-    p, length = before, 0
-    while p < size and p - before < DIGITS_MAX and _ZERO <= peek(heard, p) <= _NINE:
+        begin, row_stop = start + before, stop - behind
+        known = same(heard, start, head[BEFORE], before) and same(heard, row_stop, head[BEHIND], behind)
+        return begin, row_stop - begin if known else -1
+    digits = start + before
+    p, length = digits, 0
+    while p < stop and p - digits < DIGITS_MAX and _ZERO <= peek(heard, p) <= _NINE:
         length = 10 * length + int(peek(heard, p)) - _ZERO
         p += 1
     begin = p + behind
-    if p == before or begin + length != size or (peek(heard, before) == _ZERO and p > before + 1):
+    if p == digits or begin + length != stop or (peek(heard, digits) == _ZERO and p > digits + 1):
         return 0, -1
-    known = same(heard, 0, head[BEFORE], before) and same(heard, p, head[BEHIND], behind)
+    known = same(heard, start, head[BEFORE], before) and same(heard, p, head[BEHIND], behind)
     return begin, length if known else -1
 
 
 @kernel
-def hear_row(socket: int, looks: int, heard_at: int, head_at: int, block_at: int, plan_at: int) -> Heard:
-    """Ask a socket for a request, a few times, and answer it where its head is known. Arrays come by addresses (`maths.at`).
+def hear_rows(epoll: int, looks: int, seats_at: int, room_at: int, found_at: int) -> int:
+    """Take what has come on some sockets, and find the rows in it. Arrays come by addresses (`maths.at`).
 
     Parameters
     ----------
-    socket : int       its number in the system
-    looks : int        how often it is asked at most
-    heard_at : int     u8[HEARD_BYTES], overwritten with what has come
-    head_at : int      i64[HEAD_WORDS], the words of a `Head`; read only
-    block_at : int     u8[BLOCK_BYTES] of `predict.one_row`, overwritten
-    plan_at : int      the words of a `Plan`; read only
+    epoll : int        of sockets that have a seat, its number in the system
+    looks : int        how often it is asked at most, where nothing has come
+    seats_at : int     i64[any, SEAT_WORDS], by the number of the socket; read only
+    room_at : int      u8[ROOM_BYTES], overwritten with what has come
+    found_at : int     i64[AT_ONCE, HEARD_WORDS], and i32[AT_ONCE, READY_WORDS] behind it; overwritten. The size is 0 where
+                       nothing will come any more, -1 where something is wrong
 
-    Returns            how many bytes have come: 0 where nothing will come any more, -1 where nothing has come or something is
-                       wrong; and what `answer_row` gives, LEFT where the head is another one, or the row is not ASCII or too long
-    Cost               a call of the system for each look; that of `answer_row`
+    Returns            of how many sockets there is something in `found`
+    Cost               a call of the system for each look and each socket; one look at each byte of a head
     Source             this module's theory of operation
     """
-    heard = array_at(heard_at, (HEARD_BYTES,), np.uint8)
-    head, block = array_at(head_at, (HEAD_WORDS,), np.int64), array_at(block_at, (BYTES_MAX,), np.uint8)
-    size = -1
+    room = array_at(room_at, (ROOM_BYTES,), np.uint8)
+    found = array_at(found_at, (HEARD_WORDS * AT_ONCE,), np.int64)
+    sockets = array_at(found_at + _FOUND_BYTES, (READY_WORDS * AT_ONCE,), np.int32)
+    count = 0
     for _ in range(looks):
-        size = receive(socket, heard_at, HEARD_BYTES)
-        if size >= 0:
+        count = ready(epoll, found_at + _FOUND_BYTES, AT_ONCE)
+        if count > 0:
             break
-    if size <= 0:
-        return size, LEFT
-    begin, length = row_behind(heard, size, head)
-    if not 0 <= length <= BYTES_MAX:
-        return size, LEFT
-    every = np.uint8(0)
-    for i in range(length):
-        c = peek(heard, begin + i)
-        every |= c
-        poke(block, i, c)
-    if every > _DELETE:
-        return size, LEFT
-    return size, answer_row(block_at, length, head[IS_QUERY] == 0, plan_at)
+    heard, begin = 0, 0
+    while heard < count and begin + HEARD_BYTES <= ROOM_BYTES:
+        socket = int(sockets[READY_WORDS * heard + READY_SOCKET])
+        seat = array_at(seats_at + 8 * SEAT_WORDS * socket, (SEAT_WORDS,), np.int64)
+        head = array_at(seat[HEAD], (HEAD_WORDS,), np.int64)
+        size = receive(socket, room_at + begin, HEARD_BYTES)
+        row, length = row_behind(room, begin, size, head)
+        at = HEARD_WORDS * heard
+        found[at + SOCKET], found[at + BEGIN], found[at + SIZE], found[at + ROW] = socket, begin, size, row
+        found[at + LENGTH], found[at + JSON], found[at + OF_GROUP] = length, 1 - head[IS_QUERY], seat[GROUP]
+        begin += max(size, 0)
+        heard += 1
+    return heard
+
+
+@kernel
+def answer_rows(found_at: int, first: int, count: int, room_at: int, block_at: int, plan_at: int) -> int:
+    """Answer what was heard from `first` on, as far as it is of one group. Arrays come by addresses (`maths.at`).
+
+    Parameters
+    ----------
+    found_at : int     what `hear_rows` found; the answers are written to it, LEFT where a row is not ASCII or too long, or none
+    first, count : int which of it: `first` up to `count`
+    room_at : int      u8[ROOM_BYTES], what has come; read only
+    block_at : int     u8[BLOCK_BYTES] of `predict.one_row`, overwritten
+    plan_at : int      the words of a `Plan`; 0 where all are left
+
+    Returns            where the next group begins
+    Cost               that of `answer_row` for each
+    Source             this module's theory of operation
+    """
+    room, block = array_at(room_at, (ROOM_BYTES,), np.uint8), array_at(block_at, (BYTES_MAX,), np.uint8)
+    found = array_at(found_at, (HEARD_WORDS * AT_ONCE,), np.int64)
+    answers = array_at(found_at, (HEARD_WORDS * AT_ONCE,), np.float64)
+    group = found[HEARD_WORDS * first + OF_GROUP]
+    while first < count and found[HEARD_WORDS * first + OF_GROUP] == group:
+        at = HEARD_WORDS * first
+        row, length = found[at + ROW], found[at + LENGTH]
+        answer = LEFT
+        if plan_at != 0 and 0 <= length <= BYTES_MAX:
+            every = np.uint8(0)
+            for i in range(length):
+                c = peek(room, row + i)
+                every |= c
+                poke(block, i, c)
+            if every <= _DELETE:
+                answer = answer_row(block_at, length, found[at + JSON] == 1, plan_at)
+        answers[at + MARGIN], answers[at + PROBABILITY], answers[at + LABEL] = answer[0], answer[1], answer[2]
+        found[at + KNOWN], found[at + UNKNOWN] = answer[3], answer[4]
+        first += 1
+    return first
 
 
 class Head:
@@ -132,25 +190,50 @@ class Head:
 
 
 class Ear:
-    """The room of one thread for what it hears. Rows are answered in the block of `row`."""
+    """The room of one thread for what it hears, and the seats of those who are heard."""
 
     def __init__(self, row: OneRow) -> None:
-        self._room = np.zeros(HEARD_BYTES, np.uint8)
-        self._bytes = memoryview(self._room.data)
-        self._at = address_of(self._room)
-        self._row = row
+        self._room = np.zeros(ROOM_BYTES, np.uint8)
+        self._found = np.zeros(_FOUND_BYTES + 4 * READY_WORDS * AT_ONCE, np.uint8)
+        self._room_bytes, self._found_bytes = memoryview(self._room.data), memoryview(self._found.data)
+        self._room_at, self._found_at, self._row = address_of(self._room), address_of(self._found), row
+        self._seats = np.zeros((SEATS, SEAT_WORDS), np.int64)
+        self._seats_at = address_of(self._seats)
 
-    def listen(self, socket: int, head: Head, plan: Plan, looks: int = LOOKS) -> Heard:
-        """See `hear_row`. The caller keeps the plan's model."""
-        return hear_row(socket, looks, self._at, head.at, self._row.at, plan.at)
+    def seat(self, socket: int, head: Head, group: int) -> None:
+        """Have a socket heard for requests with this head, until another one is said. The caller keeps the head."""
+        if socket >= len(self._seats):
+            seats = np.zeros((2 * socket, SEAT_WORDS), np.int64)
+            seats[: len(self._seats)] = self._seats
+            self._seats, self._seats_at = seats, address_of(seats)
+        self._seats[socket] = head.at, group
 
-    def said(self, size: int) -> bytes:
-        """The first `size` bytes of what was heard last."""
-        return self._bytes[:size].tobytes()
+    def hear(self, epoll: int, looks: int = 1) -> int:
+        """See `hear_rows`: how many sockets had something. All that are in the epoll have a seat."""
+        return hear_rows(epoll, looks, self._seats_at, self._room_at, self._found_at)
+
+    def answer(self, first: int, count: int, plan: Plan | None) -> int:
+        """See `answer_rows`: where the rows of another group begin. The caller keeps the plan's model."""
+        return answer_rows(self._found_at, first, count, self._room_at, self._row.at, 0 if plan is None else plan.at)
+
+    def found(self, first: int, stop: int) -> Iterator[Heard]:
+        """What was heard, and answered, from one place to another."""
+        words = self._found_bytes[8 * HEARD_WORDS * first : 8 * HEARD_WORDS * stop]
+        return cast(Iterator[Heard], _UNPACKED.iter_unpack(words))
+
+    def socket(self, at: int) -> int:
+        """The socket at which something was heard."""
+        return int(_NUMBER.unpack_from(self._found_bytes, 8 * HEARD_WORDS * at)[0])
+
+    def said(self, begin: int, size: int) -> bytes:
+        """Some bytes of what was heard last."""
+        return self._room_bytes[begin : begin + size].tobytes()
 
 
 def warm_up() -> None:
     """Compile what is needed here, or load it from disk."""
-    model = empty_model(Origin("warm-up", bytes(16), "", "0/1"), "logistic", 1, 0)
-    plan = plan_of(model, Context(EncoderConfig(bits=1)))
-    Ear(OneRow()).listen(-1, Head(b" ", b" ", True, 0), plan, looks=0)
+    if CAN_HEAR:
+        model = empty_model(Origin("warm-up", bytes(16), "", "0/1"), "logistic", 1, 0)
+        plan = plan_of(model, Context(EncoderConfig(bits=1)))
+        ear = Ear(OneRow())
+        ear.answer(0, ear.hear(-1), plan)

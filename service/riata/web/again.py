@@ -21,26 +21,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from riata.predict.heard import DIGITS_MAX, Head
+from riata.predict.heard import DIGITS_MAX, Ear, Head
 from riata.web.settings import INLINE_BYTES_MAX
+
+Asked = tuple[int, int, int, bytes | None]  # a socket, where what came begins and its bytes, the document that answers it
 
 if TYPE_CHECKING:
     from riata.web.fast_lane import FastRequest
 
 
 class Quick(Protocol):
-    """What answers rows: see `web/plain_rows.py`, which has the only one."""
+    """What answers rows of one model: see `web/plain_rows.py`, which has the only one."""
 
-    def __call__(self, row: bytes, /) -> bytes | None:
-        """Return the document that is the answer to a row; None where it has to go the general way."""
-        ...
-
-    def listen(self, socket: int, head: Head) -> tuple[int, bytes | None]:
-        """Look for a request with this head on a socket, and answer its row."""
-        ...
-
-    def said(self, size: int) -> bytes:
-        """Return what has come."""
+    def heard(self, ear: Ear, at: int, count: int) -> tuple[int, list[Asked]]:
+        """Answer what was heard from `at` on, as far as it is for this."""
         ...
 
 
@@ -89,6 +83,10 @@ class Again:
             return None
         row_at = len(head)
         return data[row_at:] if same(data[:row_at], head) else None
+
+    def is_like(self, other: Again) -> bool:
+        """Whether another one knows the same head."""
+        return self._before == other._before and self._behind == other._behind
 
     def _head(self, data: bytes) -> bytes | None:
         """The head that what came has to have; None where it is not of this form. There is one for each size of the whole."""

@@ -5,9 +5,8 @@ does. A client that asks one thing after another is mostly back within that time
 its sockets again and again for a short while. It lets go of the interpreter's lock at each look, so that other threads have
 their turn.
 
-Where the last two answers went to the same client, its connection looks for the next request by itself in between, which is the
-shorter way (`predict/heard.py`). It looks for some microseconds only and takes a few requests at most, since others may ask
-meanwhile.
+Where the last to be answered were those who ask the same again and again (`web/audience.py`), they are looked at in between, some
+microseconds long, which is the shorter way.
 """
 
 from __future__ import annotations
@@ -15,23 +14,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import Final, Protocol
-
-IN_A_ROW: Final = 4  # requests of one client before the loop looks at all sockets
+from collections.abc import Callable
 
 
 def cores() -> int:
     """How many cores this process may use."""
     of_process = getattr(os, "sched_getaffinity", None)
     return len(of_process(0)) if of_process is not None else os.cpu_count() or 1
-
-
-class Listener(Protocol):
-    """A connection that can look for its next request by itself."""
-
-    def listen(self) -> bool:
-        """Look, some microseconds long; says whether a request was answered."""
-        ...
 
 
 class BusyPoll:
@@ -42,16 +31,14 @@ class BusyPoll:
         self._seconds = micros / 1e6 if cores() > 1 else 0.0
         self._until = 0.0
         self._looking = False
-        self._last: Listener | None = None  # whoever was answered last
-        self._again: Listener | None = None  # the same, where it was answered twice
+        self._hear: Callable[[], object] | None = None
 
-    def stay(self, loop: asyncio.AbstractEventLoop, answered: Listener | None = None) -> None:
-        """Begin the time anew; called in `loop`, which is always the same. `answered` is the connection that had the answer,
-        where it can listen."""
+    def stay(self, loop: asyncio.AbstractEventLoop, hear: Callable[[], object] | None = None) -> None:
+        """Begin the time anew; called in `loop`, which is always the same. `hear` looks for more of what was answered, where
+        there is a shorter way to that than the loop's."""
         if self._seconds:
             self._until = time.perf_counter() + self._seconds
-            self._again = answered if answered is self._last else None
-            self._last = answered
+            self._hear = hear
             if not self._looking:
                 self._looking = True
                 loop.call_soon(self._look, loop)
@@ -64,9 +51,8 @@ class BusyPoll:
         """Have the loop come back here, by way of its sockets, unless the time is over."""
         if time.perf_counter() < self._until:
             loop.call_soon(self._look, loop)
-            for _ in range(IN_A_ROW):
-                if self._again is None or not self._again.listen():
-                    break
+            if self._hear is not None:
+                self._hear()
         else:
             self._looking = False
-            self._last = self._again = None  # a connection that is over is not to be kept
+            self._hear = None

@@ -8,6 +8,8 @@ has no behaviour of its own, and both lanes give the same bytes.
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -19,8 +21,10 @@ from typing import Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from riata.base.errors import RiataError
+from riata.predict.heard import LOOKS
 from riata.web.again import Again, Quick, learn
 from riata.web.answers import JSON, STANDING_HEADERS, Answer
+from riata.web.audience import Audience
 from riata.web.body import Bodies
 from riata.web.busy_poll import BusyPoll
 from riata.web.gate import Caller, Gate
@@ -105,6 +109,7 @@ class FastRequest:
 
 
 Reply = Callable[[Answer], None]
+Write = Callable[[bytes], None]
 FastHandler = Callable[[FastRequest, Reply], Answer | Verdict]
 
 
@@ -145,6 +150,7 @@ class FastLane:
         busy_poll_us: int = 0,
     ) -> None:
         self.awake = BusyPoll(busy_poll_us)
+        self.audience = Audience(self._heard)
         self.bodies = bodies
         self.meters = meters
         self.service = service
@@ -155,6 +161,7 @@ class FastLane:
             of_model = line.template.startswith(MODELS)
             path = line.template.removeprefix(f"{MODELS}{{model}}/") if of_model else line.template
             (self._long if of_model else self._short)[line.method.encode(), path.encode()] = line
+        self._listen = functools.partial(self.audience.hear, LOOKS)
         self._standing: Headers | None = None
         self._openings: dict[tuple[int, bytes], bytes] = {}
         self._fine = b""  # of them, that of a prediction
@@ -203,57 +210,28 @@ class FastLane:
         last = known.request
         return FastRequest(last.line, last.model, last.query, last.header_list, time.perf_counter(), body=row)
 
-    def again(self, known: Again, data: bytes, caller: Caller, standing: Headers, write: Callable[[bytes], None]) -> bool:
-        """Answer what came where it is a known head with another row; false where the parser has to look, and nothing was done.
+    def say(self, known: Again, document: bytes, started: float, caller: Caller, standing: Headers, write: Write) -> bool:
+        """Write the answer to a row under a known head; false where the parser has to look, and nothing was done.
 
         What can be done behind the answer is: a client whose core has not gone to sleep yet need not be woken.
         """
-        row, quick = known.row(data), known.quick
         request, gate = known.request, self.gate
-        if row is None or quick is None or (gate is not None and not gate.stands(caller, request.key)):
-            return False
-        request.started = time.perf_counter()
-        try:
-            document = quick(row)
-        except Exception:
-            return False  # the other way meets it too, and says what it is
-        if document is None:
-            return False
-        refusal = None if gate is None else gate.rate(request.key)
-        write(self._fine_answer(document, standing) if refusal is None else self.written(refusal, standing, False))
-        self.note(request, 200 if refusal is None else refusal.status)
-        return True
-
-    def listen(
-        self, known: Again, socket: int, caller: Caller, standing: Headers, write: Callable[[bytes], None]
-    ) -> bytes | None:
-        """Look for a request on a socket, some microseconds long, and answer it where it is a known head with another row.
-
-        Returns what has come where it has to be read as ever; nothing (b"") where it was answered, None where nothing came.
-        """
-        quick, request, gate = known.quick, known.request, self.gate
-        if quick is None or (gate is not None and not gate.spares(request.key)):
-            return None
-        request.started = time.perf_counter()  # it may have come some microseconds later
-        try:
-            size, document = quick.listen(socket, known.head)
-        except RiataError:
-            return None  # whoever asks is told by the other way
-        if size == 0:
-            return None
-        if document is None or (gate is not None and not gate.stands(caller, request.key)):
-            return quick.said(size)
-        write(self._fine_answer(document, standing))
+        refusal = None
         if gate is not None:
-            gate.rate(request.key)
-        self.note(request, 200)
-        return b""
-
-    def _fine_answer(self, document: bytes, standing: Headers) -> bytes:
-        """Write the answer to a row."""
-        if standing is self._standing:
-            return b"%b%d%b%b" % (self._fine, len(document), _FINE_END, document)
-        return self.written(Answer(200, document), standing, False)
+            if not gate.stands(caller, request.key):
+                return False
+            refusal = gate.rate(request.key)
+        if refusal is not None:
+            write(self.written(refusal, standing, False))
+        elif standing is self._standing:
+            write(b"%b%d%b%b" % (self._fine, len(document), _FINE_END, document))
+        else:
+            write(self.written(Answer(200, document), standing, False))
+        line = request.line
+        self.meters.answered(
+            line.method, line.template, 200 if refusal is None else refusal.status, time.perf_counter() - started
+        )
+        return True
 
     def awaits(self, request: FastRequest, caller: Caller) -> bool:
         """Say whether the body of a request is waited for here: not where the head is enough to refuse it."""
@@ -280,6 +258,10 @@ class FastLane:
                 return refusal
         request.admitted = True
         return None
+
+    def _heard(self, loop: asyncio.AbstractEventLoop) -> None:
+        """There were requests of those who are heard together: stay awake for the next."""
+        self.awake.stay(loop, self._listen)
 
     def note(self, request: FastRequest, status: int) -> None:
         """Count an answered request."""

@@ -70,6 +70,7 @@ class FastProtocol(BoundedProtocol):
         self.caller = Caller()
         self.socket = -1
         self.known: Again | None = None  # the head of the last request; None where it was not like this, or another has begun
+        self.last: Again | None = None  # the head that was learnt last
         self.begun = 0  # heads that began in what was received last
         self.taken: FastRequest | None = None  # the last in it that was answered at once, or taken to be answered later
 
@@ -79,38 +80,34 @@ class FastProtocol(BoundedProtocol):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer a request whose head is known; have everything else parsed."""
+        """Take a request whose head is known; have everything else parsed."""
         known = self.known
-        if known is not None and not self.deaf and self.stand_in is None:  # so nothing is under way, the parser is between two
-            if known.quick is not None:
-                if self.fast.again(known, data, self.caller, self.server_state.default_headers, self.wire.write):
-                    self._answered()
-                    return
-            elif (another := self.fast.another(known, data)) is not None:
+        if known is not None and known.quick is None and not self.deaf and self.stand_in is None:  # so nothing is under way
+            another = self.fast.another(known, data)
+            if another is not None:
                 self.deadline = math.inf
                 self._ask(another)
                 return
         self.begun, self.taken = 0, None
         super().data_received(data)
         if self.taken is not None and self.begun == 1 and not (self.deaf or self.in_head or self.in_body):
-            self.known = self.fast.learn(data, self.taken, self.url, self.bounds.target_bytes_max)
+            self._learn(data, self.taken)
 
-    def listen(self) -> bool:
-        """Look for the next request at the socket itself, some microseconds long, and say whether it was answered: the loop stays
-        awake for this connection."""
-        known, wire = self.known, self.wire
-        if known is None or self.deaf or self.stand_in is not None or wire.is_closing() or not wire.is_reading():
+    def answer(self, document: bytes, started: float) -> bool:
+        """Answer a request that was heard (`web/audience.py`); false where it has to be read."""
+        known, state = self.known, self.server_state
+        if known is None or self.deaf:
             return False
-        heard = self.fast.listen(known, self.socket, self.caller, self.server_state.default_headers, wire.write)
-        if heard == b"":
-            self._answered()
-        elif heard is not None:
-            self.data_received(heard)
-        return heard == b""
+        if not self.fast.say(known, document, started, self.caller, state.default_headers, self.wire.write):
+            return False
+        state.total_requests += 1
+        self.deadline = self.loop.time() + self.bounds.idle_s
+        return True
 
     def pause_writing(self) -> None:
         """The client takes its time; what it sends meanwhile is parsed, and waits."""
         self.known = None
+        self.fast.audience.leave(self)
         super().pause_writing()
 
     def on_body(self, body: bytes) -> None:
@@ -175,6 +172,7 @@ class FastProtocol(BoundedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it, and the part of a body that has come."""
+        self.fast.audience.leave(self)
         if self.hot is not None and self.stand_in is not None:
             self.hot = self.long_body = None
             self.fast.bodies.give_bytes(self.stand_in.held)
@@ -219,11 +217,12 @@ class FastProtocol(BoundedProtocol):
 
     # -- the rest
 
-    def _answered(self) -> None:
-        """A request that was known has its answer."""
-        self.server_state.total_requests += 1
-        self.deadline = self.loop.time() + self.bounds.idle_s
-        self.fast.awake.stay(self.loop, self)
+    def _learn(self, data: bytes, taken: FastRequest) -> None:
+        """Remember the head of a request that was all that came. Who says it twice is expected to say it again."""
+        last, self.last = self.last, self.fast.learn(data, taken, self.url, self.bounds.target_bytes_max)
+        self.known = self.last
+        if last is not None and self.last is not None and last.is_like(self.last):
+            self.fast.audience.enter(self)
 
     def _ask(self, hot: FastRequest) -> None:
         """Have a hot request answered, now or later, or by a cycle."""
@@ -321,7 +320,7 @@ class FastProtocol(BoundedProtocol):
             self.line.close()
         self.fast.note(request, answer.status)
         if not request.is_long:
-            self.fast.awake.stay(self.loop, self)
+            self.fast.awake.stay(self.loop)
 
 
 def announced_bytes(request: FastRequest) -> int:

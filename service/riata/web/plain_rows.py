@@ -7,67 +7,59 @@ from typing import Final
 
 import msgspec
 
-from riata.maths.sockets import CAN_HEAR
-from riata.predict.heard import Ear, Head
-from riata.predict.one_row import OneRow, Plan, RowAnswer, plan_of
+from riata.base.errors import RiataError
+from riata.predict.heard import Ear
+from riata.predict.one_row import OneRow, Plan, plan_of
 from riata.run.published import Published
+from riata.web.again import Asked
 from riata.web.hot import Tools
 from riata.web.predictions import SourceText, row_document
 
-NOTHING: Final = (0, None)
-_KNOWN_FEATURES: Final = 3  # of a RowAnswer
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 class PlainRows:
-    """Writes the answer to a plain row, without an array made for it; None where it has to go the general way.
+    """Writes the answers to plain rows, without an array made for them; None where one has to go the general way.
 
     What it needs is bound here, once for many rows: finding it anew takes as long as a prediction. It belongs to the event
-    loop's thread, as `row`, `ear` and `source` do.
+    loop's thread, as `row` and `source` do.
     """
 
-    __slots__ = ("_answer", "_context", "_ear", "_json", "_model", "_monotonic_ms", "_now", "_text_of")
+    __slots__ = ("_answer", "_context", "_model", "_monotonic_ms", "_now", "_text_of")
 
-    def __init__(self, tools: Tools, row: OneRow, ear: Ear, source: SourceText, model: str, json: bool) -> None:
+    def __init__(self, tools: Tools, row: OneRow, source: SourceText, model: str) -> None:
         self._now, self._context, self._monotonic_ms = tools.service.now, tools.service.context, tools.clock.monotonic_ms
-        self._answer, self._ear, self._text_of = row.answer, ear, source.of
-        self._model, self._json = model, json
+        self._answer, self._text_of, self._model = row.answer, source.of, model
 
-    def __call__(self, row: bytes) -> bytes | None:
+    def __call__(self, row: bytes, json: bool) -> bytes | None:
         """Answer a row. Raises errors of `riata.base.errors`."""
         published, stale_s = self._now(self._model)
-        found = self._answer(published.model.plan or self._plan(published), row, self._json)
-        return None if found is None else self._document(published, stale_s, found)
+        found = self._answer(published.model.plan or self._plan(published), row, json)
+        if found is None:
+            return None
+        margin, probability, label, known, unknown = found
+        source = self._text_of(published, self._monotonic_ms(), stale_s)
+        whole = published.config.labels != "real"
+        return _ENCODE(row_document((probability, margin, label, math.nan, known, unknown), whole, source))
 
-    def listen(self, socket: int, head: Head) -> tuple[int, bytes | None]:
-        """Look for a request with this head on a socket, and answer its row.
-
-        Returns how many bytes have come, none where the event loop has to look; and the answer, None where what has come (`said`)
-        has to be read by somebody else. Raises errors of `riata.base.errors` where nothing was taken from the socket.
-        """
-        published, stale_s = self._now(self._model)
-        plan = published.model.plan or self._plan(published)
-        if not (CAN_HEAR and plan.known):
-            return NOTHING
-        size, found = self._ear.listen(socket, head, plan)
-        if size <= 0:
-            return NOTHING
+    def heard(self, ear: Ear, at: int, count: int) -> tuple[int, list[Asked]]:
+        """Answer the rows that were heard from `at` on, as far as they are for this; returns where the next begins, and what was
+        said with the documents that answer it."""
         try:
-            now, stale_now_s = self._now(self._model)
-            stands = found[_KNOWN_FEATURES] >= 0 and now is published and stale_now_s == stale_s  # no other has come meanwhile
-            return size, self._document(published, stale_s, found) if stands else None
-        except Exception:
-            return size, None  # whoever reads it meets it too, and says what it is
-
-    def said(self, size: int) -> bytes:
-        """What has come."""
-        return self._ear.said(size)
+            published, stale_s = self._now(self._model)
+            plan = published.model.plan or self._plan(published)
+            source = self._text_of(published, self._monotonic_ms(), stale_s)
+        except RiataError:
+            stop = ear.answer(at, count, None)  # whoever reads them meets it too, and says what it is
+            return stop, [(socket, begin, size, None) for socket, begin, size, *_ in ear.found(at, stop)]
+        stop = ear.answer(at, count, plan if plan.known else None)
+        whole = published.config.labels != "real"
+        asked: list[Asked] = []
+        for socket, begin, size, margin, probability, label, known, unknown in ear.found(at, stop):
+            answered = known >= 0
+            row = probability, margin, label, math.nan, known, unknown
+            asked.append((socket, begin, size, _ENCODE(row_document(row, whole, source)) if answered else None))
+        return stop, asked
 
     def _plan(self, published: Published) -> Plan:
         return plan_of(published.model, self._context(self._model, labelled=False))
-
-    def _document(self, published: Published, stale_s: float, found: RowAnswer) -> bytes:
-        margin, probability, label, known, unknown = found
-        source = self._text_of(published, self._monotonic_ms(), stale_s)
-        whole_labels = published.config.labels != "real"
-        return _ENCODE(row_document((probability, margin, label, math.nan, known, unknown), whole_labels, source))

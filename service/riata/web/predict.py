@@ -12,7 +12,6 @@ from starlette.types import Receive, Scope
 from riata.base.errors import BadInput, TooLarge
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.explain import explain
-from riata.predict.heard import Ear
 from riata.predict.name_book import NameBook
 from riata.predict.one_row import BYTES_MAX, OneRow
 from riata.predict.scoring import score
@@ -37,6 +36,7 @@ from riata.wire.parsed import Parsed, RowError
 OPTIONS: Final = ("explain", "min_seq", "remember")
 QUERY_OPTIONS: Final = tuple(f"_{name}" for name in OPTIONS)
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # a row takes the event loop 50 µs to write down, however short it is
+PLAIN_MODELS_MAX: Final = 1024  # that are kept in mind
 JSON_TYPE: Final = JSON.decode()
 NamedRows = list[list[tuple[int, float, str]]]
 
@@ -71,10 +71,7 @@ class Predict:
     tools: Tools
     one_row: OneRow = field(default_factory=OneRow)
     source: SourceText = field(default_factory=SourceText)
-    ear: Ear = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ear", Ear(self.one_row))
+    plain: dict[str, PlainRows] = field(default_factory=dict)  # by the models' names, whether they exist or not
 
     async def __call__(self, scope: Scope, receive: Receive) -> Answer:
         """Answer a GET from its query, a POST from its body. Raises errors of `riata.base.errors`."""
@@ -85,7 +82,7 @@ class Predict:
             features = [pair for pair in pairs if not pair[0].startswith("_")]
             question = read_question(check_options(options, QUERY_OPTIONS), "_")
             require_allowed(scope, question)
-            if question == PLAIN and (document := self.one(model, json=False)(scope["query_string"])) is not None:
+            if question == PLAIN and (document := self.one(model)(scope["query_string"], json=False)) is not None:
                 return Answer(200, document)
             predicted = predict_query(features, question, await self._served(model, question))
             return write_answer(await self._remembered(model, predicted), JSON)
@@ -96,7 +93,7 @@ class Predict:
         body = await read_body(scope, receive, settings.body_bytes_max, settings.body_deadline_s)
         kind, form = content_type(scope), wanted_form(header(scope, b"accept"))
         plain = question == PLAIN and kind == JSON_TYPE and form == JSON
-        if plain and (document := self.one(model, json=True)(body)) is not None:
+        if plain and (document := self.one(model)(body, json=True)) is not None:
             return Answer(200, document)
         if question.explain and form == ARROW:
             raise BadInput("explain: columns have no place for contributions; ask for JSON", "explained_in_columns")
@@ -115,7 +112,7 @@ class Predict:
         """Answer in the fast lane: what neither waits for an event nor is kept, and is not to be explained."""
         model, query, body = request.model, request.query, request.body
         if request.line.method == "GET":
-            document = self.one(model, json=False)(query)
+            document = self.one(model)(query, json=False)
             if document is not None:
                 return Answer(200, document)
             pairs = query_pairs(query)
@@ -126,7 +123,7 @@ class Predict:
             return NOT_HERE
         kind = request.headers.get(b"content-type", b"").decode("latin-1")
         form = wanted_form(request.headers.get(b"accept"))
-        document = self.one(model, json=True)(body) if kind == JSON_TYPE and form == JSON else None
+        document = self.one(model)(body, json=True) if kind == JSON_TYPE and form == JSON else None
         if document is not None:
             return Answer(200, document)
         return write_answer(predict_body(body, kind, PLAIN, self._now(model)), form)
@@ -134,15 +131,20 @@ class Predict:
     def quick(self, request: FastRequest) -> Quick | None:
         """Say how to answer rows that come under the head of `request`: as `one` does, which takes no query but a plain one."""
         if request.line.method == "GET":
-            return self.one(request.model, json=False)
+            return self.one(request.model)
         kind, form = request.headers.get(b"content-type"), wanted_form(request.headers.get(b"accept"))
         if kind != JSON or form != JSON or request.query or self.tools.settings.body_bytes_max < BYTES_MAX:
             return None
-        return self.one(request.model, json=True)
+        return self.one(request.model)
 
-    def one(self, model: str, json: bool) -> PlainRows:
-        """Make what writes the answer to one plain row."""
-        return PlainRows(self.tools, self.one_row, self.ear, self.source, model, json)
+    def one(self, model: str) -> PlainRows:
+        """Return what writes the answers to plain rows of a model."""
+        found = self.plain.get(model)
+        if found is None:
+            if len(self.plain) == PLAIN_MODELS_MAX:
+                self.plain.clear()
+            found = self.plain[model] = PlainRows(self.tools, self.one_row, self.source, model)
+        return found
 
     def _age_s(self, published: Published) -> float:
         return age_s(published, self.tools.clock.monotonic_ms())
