@@ -486,6 +486,24 @@ def test_a_connection_that_is_on_its_way_out_hears_nothing_more() -> None:
     run(act)
 
 
+def test_who_is_heard_and_says_no_more_is_waited_for_as_long_as_others() -> None:
+    async def act(both: Both) -> None:
+        for _ in range(3):
+            await both.same(get(b"a=1"))
+        assert both.is_expected
+        now = asyncio.get_running_loop().time()
+        for end in both.ends:
+            end.protocol.sweep(now + both.bounds.idle_s - 1.0)
+        assert status(await both.same(get(b"a=2"))) == 200
+        for end in both.ends:
+            end.protocol.sweep(now + both.bounds.idle_s + 1.0)
+            assert end.wire.over
+            end.protocol.connection_lost(None)
+        assert not both.is_expected
+
+    run(act)
+
+
 def test_a_client_that_takes_no_answers_is_not_given_more_of_them() -> None:
     async def act(both: Both) -> None:
         await both.same(get(b"a=1"))

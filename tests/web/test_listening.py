@@ -167,3 +167,24 @@ def test_many_at_once_are_all_answered(together: int, listened: Heard) -> None:
     for client in clients[1::2]:
         client.close()
     assert Counter(listened)[True] > 4 * len(clients)
+
+
+def test_what_fails_is_the_connection_s_own(together: int, listened: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = [Client(together) for _ in range(3)]
+    expected = [[client.say(post(A)) for client in clients] for _ in range(3)][-1]
+    failed: list[FastProtocol] = []
+    answer = FastProtocol.answer
+
+    def failing(protocol: FastProtocol, document: bytes, started: float) -> bool:
+        if not failed:
+            failed.append(protocol)
+            raise RuntimeError("this was to be expected")
+        return answer(protocol, document, started)
+
+    monkeypatch.setattr(FastProtocol, "answer", failing)
+    clients[0].socket.sendall(post(A))
+    assert clients[0].file.read() == b"", "it is over"
+    assert [client.say(post(A)) for client in clients[1:]] == expected[1:]
+    for client in clients:
+        client.close()
+    assert True in listened

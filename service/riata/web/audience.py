@@ -16,6 +16,7 @@ An `Audience` belongs to the event loop's thread, and has one loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import select
 import time
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from riata.maths.sockets import CAN_HEAR
 from riata.predict.heard import Ear
 from riata.predict.one_row import OneRow
 from riata.web.again import Again
+
+log = logging.getLogger("riata.web")
 
 
 class Listener(Protocol):
@@ -103,8 +106,12 @@ class Audience:
         at, found = quick.heard(ear, at, count)  # type: ignore[union-attr]
         for socket, begin, size, document in found:
             listener = listeners[socket]
-            if document is None or not listener.answer(document, started):
-                self.leave(listener)
-                if size > 0:
-                    listener.data_received(ear.said(begin, size))
+            try:
+                if document is None or not listener.answer(document, started):
+                    self.leave(listener)
+                    if size > 0:
+                        listener.data_received(ear.said(begin, size))
+            except Exception:
+                log.exception("a connection failed; those that were heard with it go on")
+                listener.wire.abort()
         return at

@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from riata.base.errors import RiataError
 from riata.predict.heard import Ear
 from riata.predict.one_row import OneRow, Plan, plan_of
 from riata.run.published import Published
@@ -49,7 +48,7 @@ class PlainRows:
             published, stale_s = self._now(self._model)
             plan = published.model.plan or self._plan(published)
             source = self._text_of(published, self._monotonic_ms(), stale_s)
-        except RiataError:
+        except Exception:
             stop = ear.answer(at, count, None)  # whoever reads them meets it too, and says what it is
             return stop, [(socket, begin, size, None) for socket, begin, size, *_ in ear.found(at, stop)]
         stop = ear.answer(at, count, plan if plan.known else None)
