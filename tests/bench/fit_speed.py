@@ -25,7 +25,7 @@ import numpy as np
 from riata.cli.serve import BLAS_THREADS
 from tests.bench import contest
 from tests.bench.contest import Claim, Found, Measure, Side
-from tests.bench.fit_stages import stage_table
+from tests.bench.fit_stages import AtWork, stage_table
 from tests.bench.rivals.vw import vw_run
 
 ROWS: Final = 1_000_000
@@ -130,11 +130,8 @@ def claims_of(stream: str, found: Found) -> list[Claim]:
     return [*speed, Claim(f"progressive log loss, {stream}", TWO, VW, losses[0] / losses[1], 1.0, at_most=True)]
 
 
-def what_is_left(stream: str, found: Found, at_work: float) -> str:
-    """How much processor time a row may take for the ratio to be reached: a start is the same for a file of any length.
-
-    at_work : seconds of processor time a row of the stages, without the Python between them
-    """
+def what_is_left(stream: str, found: Found, at_work: AtWork) -> str:
+    """How much processor time a row may take for the ratio to be reached: a start is the same for a file of any length."""
     rows = found[VW][0].units
     start = contest.fact(found[TWO], "start, s")
     peer = contest.per_unit(found[VW]) * rows
@@ -146,11 +143,14 @@ def what_is_left(stream: str, found: Found, at_work: float) -> str:
     )
     ours = [(name, contest.per_unit(found[name]) * rows - contest.fact(found[name], "start, s")) for name in (TWO, ONE)]
     behind = ", ".join(f"{name} {peer / seconds:.2f} times vw" for name, seconds in ours)
-    limits = [(name, peer / (start + at_work * rows / threads)) for threads, name in ((2, TWO), (1, ONE))]
+    limits = [(name, peer / (start + at_work.all_stages * rows / threads)) for threads, name in ((2, TWO), (1, ONE))]
     limit = ", ".join(f"{name} {ratio:.2f} times vw" for name, ratio in limits)
+    in_order = at_work.in_order
     return (
         f"What remains behind a start, {stream}: {told}. Without the start: {behind}. The limit of these stages, with the start, "
-        f"if there were no Python between them, no thread ever waited for another and no memory were fresh: {limit}."
+        f"if there were no Python between them, no thread ever waited for another and no memory were fresh: {limit}. Learning, "
+        f"figures and counts are one thread's, however many there are: {in_order * 1e9:,.0f} ns a row, and with the start no number "
+        f"of threads takes less than {(start / rows + in_order) * 1e9:,.0f}."
     )
 
 

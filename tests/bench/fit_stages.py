@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from unittest.mock import patch
@@ -26,6 +27,10 @@ from tests.bench import report
 T = TypeVar("T")
 TOTAL: Final = "all of it"
 PYTHON: Final = "Python between them"
+LEARNING: Final = "learning"
+FIGURES: Final = "figures of progressive validation"
+COUNTING: Final = "counting weights that are not zero"
+IN_ORDER: Final = (LEARNING, FIGURES, COUNTING)  # one thread does these, however many there are
 
 
 class Clock:
@@ -85,11 +90,11 @@ def stages(path: Path, bits: int) -> tuple[dict[str, float], Fit]:
         if reader is None or not isinstance(learnt.learner, truncated_gradient.TruncatedGradient):
             raise TypeError("another reader or learner: its kernel is not the one that is timed")
         stack.enter_context(patch.dict(FORMATS, {kind: reader._replace(read=clock.call("parsing", reader.read))}))
-        learn = clock.call("learning", learn_batches)
+        learn = clock.call(LEARNING, learn_batches)
         stack.enter_context(patch.object(truncated_gradient, "learn_batches", learn))
         watched: Any = learnt
-        watched.learner = Watched(clock, learnt.learner, {"weights": "counting weights that are not zero"})
-        watched.progressive = Watched(clock, learnt.progressive, {"observe": "figures of progressive validation"})
+        watched.learner = Watched(clock, learnt.learner, {"weights": COUNTING})
+        watched.progressive = Watched(clock, learnt.progressive, {"observe": FIGURES})
         start = time.thread_time()
         fit.run(clock.draw("reading the file, cutting it at newlines", blocks(source, fit.scratch, head)))
         clock.seconds[TOTAL] = time.thread_time() - start
@@ -106,17 +111,24 @@ def read_alone(path: Path) -> float:
     return time.thread_time() - start
 
 
-def stage_table(path: Path, bits: int) -> tuple[str, float]:
-    """The stages of a second run over a file, as a table: the first one loads machine code, and leaves its memory to it. And what
-    is not Python between the stages: seconds of processor time a row."""
+@dataclass(frozen=True, slots=True)
+class AtWork:
+    """Seconds of processor time a row of all stages, and of those that one thread has to do, without the Python between them."""
+
+    all_stages: float
+    in_order: float
+
+
+def stage_table(path: Path, bits: int) -> tuple[str, AtWork]:
+    """The stages of a second run over a file, as a table: the first one loads machine code, and leaves its memory to it."""
     stages(path, bits)
     gc.collect()
     alone, (found, fit) = read_alone(path), stages(path, bits)
     total = found.pop(TOTAL)
-    at_work = sum(found.values())
-    found[PYTHON] = total - at_work
+    at_work = AtWork(sum(found.values()) / fit.rows, sum(found[stage] for stage in IN_ORDER) / fit.rows)
+    found[PYTHON] = total - sum(found.values())
     rows = [(stage, seconds) for stage, seconds in sorted(found.items(), key=lambda item: -item[1])]
     rows += [(TOTAL, total), ("beside it: the same file read and thrown away", alone)]
     heads = ["stage of one thread", "CPU ns a row", "CPU ns a feature", "share"]
     cells = [[s, f"{t / fit.rows * 1e9:,.0f}", f"{t / fit.features * 1e9:.2f}", f"{t / total:.0%}"] for s, t in rows]
-    return report.table(heads, cells), at_work / fit.rows
+    return report.table(heads, cells), at_work
