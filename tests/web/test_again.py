@@ -416,6 +416,23 @@ def test_who_says_this_and_that_is_not_waited_for() -> None:
     run(act)
 
 
+@pytest.mark.parametrize(
+    "request_of_another_kind", [get(b"a=%41"), post(b'{"features":{"a":"\xc3\xa4"}}'), post(b"[" + A + b"]")]
+)
+def test_who_asks_for_rows_of_another_kind_is_not_waited_for(request_of_another_kind: bytes) -> None:
+    async def act(both: Both) -> None:
+        plain = get(b"a=1") if request_of_another_kind.startswith(b"GET") else post(A)
+        for _ in range(3):
+            assert status(await both.same(request_of_another_kind)) == 200
+            assert not both.is_expected
+        await both.same(plain)
+        assert not both.is_expected
+        await both.same(plain)
+        assert both.is_expected
+
+    run(act)
+
+
 def test_what_comes_before_the_answer_waits_for_it() -> None:
     async def act(both: Both) -> None:
         await both.same(to_learn(LEARNT))

@@ -67,6 +67,7 @@ class FastRequest:
     key        : what it was let through with; None where keys are not asked for
     admitted   : whether its head was looked at and let through, by the gate too where there is one
     more       : the parts of a body behind its first, which are joined once the last has come
+    is_plain   : whether it was answered in the way that others with its head can be (`HotLine.quick`)
     past       : a long body that came past the parser (`web/long_body.py`), all of it; `body` is what came of it before
     """
 
@@ -80,6 +81,7 @@ class FastRequest:
     key: Key | None = None
     admitted: bool = False
     more: list[bytes] | None = None
+    is_plain: bool = False
     past: memoryview | None = None
 
     def add(self, part: bytes) -> None:

@@ -114,6 +114,7 @@ class Predict:
         if request.line.method == "GET":
             document = self.one(model)(query, json=False)
             if document is not None:
+                request.is_plain = True
                 return Answer(200, document)
             pairs = query_pairs(query)
             if any(name.startswith("_") for name, _ in pairs):
@@ -125,11 +126,15 @@ class Predict:
         form = wanted_form(request.headers.get(b"accept"))
         document = self.one(model)(body, json=True) if kind == JSON_TYPE and form == JSON else None
         if document is not None:
+            request.is_plain = True
             return Answer(200, document)
         return write_answer(predict_body(body, kind, PLAIN, self._now(model)), form)
 
     def quick(self, request: FastRequest) -> Quick | None:
-        """Say how to answer rows that come under the head of `request`: as `one` does, which takes no query but a plain one."""
+        """Say how to answer rows that come under the head of `request`: as `one` does, which takes no query but a plain one. Who
+        does not ask for such rows is not expected to."""
+        if not request.is_plain:
+            return None
         if request.line.method == "GET":
             return self.one(request.model)
         kind, form = request.headers.get(b"content-type"), wanted_form(request.headers.get(b"accept"))
