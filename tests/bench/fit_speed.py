@@ -149,8 +149,8 @@ def what_is_left(stream: str, found: Found, at_work: AtWork) -> str:
     return (
         f"What remains behind a start, {stream}: {told}. Without the start: {behind}. The limit of these stages, with the start, "
         f"if there were no Python between them, no thread ever waited for another and no memory were fresh: {limit}. Learning, "
-        f"figures and counts are one thread's, however many there are: {in_order * 1e9:,.0f} ns a row, and with the start no number "
-        f"of threads takes less than {(start / rows + in_order) * 1e9:,.0f}."
+        f"figures and counts are one thread's, however many there are: {in_order * 1e9:,.0f} ns a row. So with the start no "
+        f"number of threads takes less than {(start / rows + in_order) * 1e9:,.0f}."
     )
 
 
