@@ -44,22 +44,27 @@ _HEADS_MAX: Final = 64  # that a connection keeps, one for each length of body t
 _VERSION: Final = b" HTTP/1.1\r\n"
 
 
+Take = Callable[[bytes], bool]
+"""Takes a row that is answered later; false where it has to go the way of every hot request, and nothing was done. May raise."""
+
+
 class Again:
     """What a connection remembers.
 
     request : the one that was let through, without its body; what does not belong to the head is of no meaning
-    quick   : answers the row of such a request, or says None and has done nothing; None where the answer comes later: then
-              only the parser is spared, and the request goes the way of every hot one
+    quick   : answers the row of such a request, or says None and has done nothing; None where the answer comes later
+    take    : takes such a row; None where only the parser is spared, and the request goes the way of every hot one
     before, behind : the bytes in front of what differs, and behind it
     head    : the same for `predict.heard`
     """
 
     __slots__ = ("_before", "_begin", "_behind", "_heads", "_is_query", "_same", "_size_max", "_tail", "head", "quick",
-                 "request")  # fmt: skip
+                 "request", "take")  # fmt: skip
 
     def __init__(self, request: FastRequest, quick: Quick | None, before: bytes, behind: bytes, size_max: int) -> None:
         self.request = replace(request, body=b"")  # it may be long, and the connection lives long
         self.quick = quick
+        self.take: Take | None = None
         self._before, self._begin = before, len(before)
         self._behind, self._tail = behind, len(behind)
         self._size_max = size_max

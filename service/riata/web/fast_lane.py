@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from riata.base.errors import RiataError
 from riata.predict.heard import LOOKS
-from riata.web.again import Again, Quick, learn
+from riata.web.again import Again, Quick, Take, learn
 from riata.web.answers import JSON, STANDING_HEADERS, Answer
 from riata.web.audience import Audience
 from riata.web.body import Bodies
@@ -121,7 +121,7 @@ class HotLine:
 
     The handler may raise errors of `riata.base.errors`, which are answered as on every route; it is given bodies of at most
     `bytes_max`. `quick`, of a line that answers at once, says for a request how rows of others with the same head are answered;
-    None where that is not known from the head.
+    None where that is not known from the head. `again` says it of a line that answers later, of requests of one connection.
     """
 
     method: str
@@ -129,6 +129,7 @@ class HotLine:
     handler: FastHandler
     bytes_max: int = INLINE_BYTES_MAX
     quick: Callable[[FastRequest], Quick | None] | None = None
+    again: Callable[[FastRequest, Reply], Take | None] | None = None
 
     @cached_property
     def route(self) -> tuple[str, str]:
@@ -204,13 +205,25 @@ class FastLane:
             return None
         return learn(data, request, quick, target, target_bytes_max)
 
-    def another(self, known: Again, data: bytes) -> FastRequest | None:
-        """Return the request that came where it is a known head with another row; None where the parser has to look."""
-        row = known.row(data)
-        if row is None:
-            return None
+    def another(self, known: Again, row: bytes) -> FastRequest:
+        """Return the request that has a known head and this row."""
         last = known.request
         return FastRequest(last.line, last.model, last.query, last.header_list, time.perf_counter(), body=row)
+
+    def take(self, known: Again, row: bytes, caller: Caller) -> bool:
+        """Take a row to be answered later, whose head is known; false where it has to be asked for as ever."""
+        take, request, gate = known.take, known.request, self.gate
+        if take is None or (gate is not None and not (gate.stands(caller, request.key) and gate.spares(request.key))):
+            return False
+        request.started = time.perf_counter()
+        try:
+            if not take(row):
+                return False
+        except Exception:
+            return False  # the other way meets it too, and says what it is
+        if gate is not None:
+            gate.rate(request.key)
+        return True
 
     def say(self, known: Again, document: bytes, started: float, caller: Caller, standing: Headers, write: Write) -> bool:
         """Write the answer to a row under a known head; false where the parser has to look, and nothing was done.

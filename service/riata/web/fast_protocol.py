@@ -83,10 +83,13 @@ class FastProtocol(BoundedProtocol):
         """Take a request whose head is known; have everything else parsed."""
         known = self.known
         if known is not None and known.quick is None and not self.deaf and self.stand_in is None:  # so nothing is under way
-            another = self.fast.another(known, data)
-            if another is not None:
+            row = known.row(data)
+            if row is not None:
                 self.deadline = math.inf
-                self._ask(another)
+                if self.fast.take(known, row, self.caller):
+                    self._wait(known.request)
+                else:
+                    self._ask(self.fast.another(known, row))
                 return
         self.begun, self.taken = 0, None
         super().data_received(data)
@@ -220,7 +223,9 @@ class FastProtocol(BoundedProtocol):
     def _learn(self, data: bytes, taken: FastRequest) -> None:
         """Remember the head of a request that was all that came. Who says it twice is expected to say it again."""
         last, self.last = self.last, self.fast.learn(data, taken, self.url, self.bounds.target_bytes_max)
-        self.known = self.last
+        self.known = known = self.last
+        if known is not None and taken.line.again is not None:
+            known.take = taken.line.again(known.request, self.reply)
         if last is not None and self.last is not None and last.is_like(self.last):
             self.fast.audience.enter(self)
 
@@ -241,11 +246,16 @@ class FastProtocol(BoundedProtocol):
             if answer.status == OK and self.stand_in is None:
                 self.taken = hot
             self._write(hot, answer, self._stand_aside())
+        elif self.stand_in is None:
+            self.taken = hot
+            self._wait(hot)
         else:
             self.fast.awake.rest()
-            if self.stand_in is None:
-                self.taken = hot
-                self._stand_in(hot)
+
+    def _wait(self, request: FastRequest) -> None:
+        """A request that is whole is answered later, by a thread that needs the interpreter's lock for it."""
+        self.fast.awake.rest()
+        self._stand_in(request)
 
     def _fits(self, request: FastRequest) -> bool:
         """Whether the body that was announced is one that is waited for here, and there is room for what came of it."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, cast
 
@@ -15,6 +14,7 @@ from starlette.types import Receive, Scope
 from riata.base.errors import BadInput, RiataError
 from riata.run.outcome import Observed, RowsRefused
 from riata.store.records import write_ahead
+from riata.web.again import Take
 from riata.web.answers import Answer, json_answer
 from riata.web.body import content_type, header, idempotency_key, read_body
 from riata.web.fast_lane import LATER, NOT_HERE, FastRequest, Reply, Verdict
@@ -57,7 +57,7 @@ class Observe:
         if observed is None:
             parsed = await self._parse(body, kind, context, key)
             observed = await self._append(model, parsed, atomic, wait_applied)
-        return self._answer(model, observed, wait_applied)
+        return self.answer(model, observed, wait_applied)
 
     def soon(self, request: FastRequest, reply: Reply) -> Answer | Verdict:
         """Take a request of the fast lane, without options, to be answered once it is durable: a small one with others."""
@@ -65,7 +65,7 @@ class Observe:
             return NOT_HERE
         key = idempotency_key(request.headers.get(b"idempotency-key"))
         kind = request.headers.get(b"content-type", b"").decode("latin-1")
-        told = partial(self._told, request, kind, key, reply)
+        told = partial(self.told, request, kind, key, reply)
         if request.is_long:
             context = self.tools.service.context(request.model, labelled=True)
             read = partial(parse_and_write, request.whole, kind, context, key, self.tools.clock.unix_ms())
@@ -73,9 +73,17 @@ class Observe:
             return LATER
         return LATER if self.tools.service.observe_soon(request.model, request.body, kind, key, told) else NOT_HERE
 
-    def _told(self, request: FastRequest, kind: str, key: str | None, reply: Reply, told: Observed | RiataError | None) -> None:
+    def again(self, request: FastRequest, reply: Reply) -> Take | None:
+        """How other rows of a connection are taken whose requests have the head of this one; None where it carries a key, which
+        the next will not carry."""
+        if request.query or b"idempotency-key" in request.headers:
+            return None
+        return _Rows(self, request, reply)
+
+    def told(self, request: FastRequest, kind: str, key: str | None, reply: Reply, told: Observed | RiataError | None) -> None:
+        """Answer a request of the fast lane with what became of its rows; None: it has to go by itself."""
         if isinstance(told, Observed):
-            reply(self._answer(request.model, told, False))
+            reply(self.answer(request.model, told, False))
         elif told is not None:
             if isinstance(told, RowsRefused):
                 self.meters.rows(request.model, told.observed)
@@ -90,7 +98,7 @@ class Observe:
         model = request.model
         try:
             parsed = await self._parse(request.whole, kind, self.tools.service.context(model, labelled=True), key)
-            answer = self._answer(model, await self._append(model, parsed, False, False), False)
+            answer = self.answer(model, await self._append(model, parsed, False, False), False)
         except RiataError as error:
             answer = answer_error(error)
         except Exception:
@@ -98,7 +106,8 @@ class Observe:
             answer = internal().answer()
         reply(answer)
 
-    def _answer(self, model: str, observed: Observed, waited: bool) -> Answer:
+    def answer(self, model: str, observed: Observed, waited: bool) -> Answer:
+        """Count rows, and say what became of them."""
         self.meters.rows(model, observed)
         return answer_of(observed, waited)
 
@@ -115,6 +124,31 @@ class Observe:
         except RowsRefused as error:
             self.meters.rows(model, error.observed)
             raise
+
+
+class _Rows:
+    """Takes rows of one connection whose requests have one head, one at a time: what the head means is bound here, once."""
+
+    __slots__ = ("_begin", "_kind", "_observe", "_reply", "_request", "_row", "_told")
+
+    def __init__(self, observe: Observe, request: FastRequest, reply: Reply) -> None:
+        self._observe, self._request, self._reply = observe, request, reply
+        self._kind = request.headers.get(b"content-type", b"").decode("latin-1")
+        self._begin = observe.tools.service.observe_soon
+        self._told = self._answer  # bound once
+        self._row = b""
+
+    def __call__(self, row: bytes) -> bool:
+        """Take a row; false where it has to be asked for in another way. Raises as `Service.observe_soon` does."""
+        self._row = row
+        return self._begin(self._request.model, row, self._kind, None, self._told)
+
+    def _answer(self, told: Observed | RiataError | None) -> None:
+        row, self._row = self._row, b""
+        if isinstance(told, Observed):
+            self._reply(self._observe.answer(self._request.model, told, False))
+        else:
+            self._observe.told(replace(self._request, body=row), self._kind, None, self._reply, told)
 
 
 def wants_applied(options: dict[str, str]) -> bool:
@@ -134,7 +168,7 @@ def parse_with_ids(body: bytes | memoryview, kind: str, context: Context, key: s
 def parse_and_write(body: bytes | memoryview, kind: str, context: Context, key: str | None, accepted_ms: int) -> Parsed:
     """`parse_with_ids`, and the record that the log is to hold of the rows with it: many threads may do what one need not."""
     parsed = parse_with_ids(body, kind, context, key)
-    return dataclasses.replace(parsed, written=write_ahead(parsed.batch, accepted_ms)) if parsed.batch.n else parsed
+    return replace(parsed, written=write_ahead(parsed.batch, accepted_ms)) if parsed.batch.n else parsed
 
 
 def with_ids(parsed: Parsed, key: str) -> Parsed:
@@ -143,7 +177,7 @@ def with_ids(parsed: Parsed, key: str) -> Parsed:
     event_id = batch.event_id.copy()
     for at in np.flatnonzero(~batch.has_id).tolist():
         event_id[at] = np.frombuffer(id_of(key, int(parsed.row[at])), dtype=np.uint8)
-    return dataclasses.replace(parsed, batch=dataclasses.replace(batch, event_id=event_id, has_id=np.ones_like(batch.has_id)))
+    return replace(parsed, batch=replace(batch, event_id=event_id, has_id=np.ones_like(batch.has_id)))
 
 
 def answer_of(observed: Observed, waited: bool) -> Answer:
