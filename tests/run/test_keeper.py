@@ -168,7 +168,7 @@ def test_what_is_gathered_is_asked_for_when_its_group_is_put_together() -> None:
     create_model(store)
     keeper = keeper_on(store, logged, [])
     held, answers, waiting = threading.Event(), list[Any](), list[Append]()
-    keeper.gathering = lambda: len(waiting)
+    keeper.gathering = waiting
     keeper.call(lambda _store: held.wait(10))
     keeper.gather(lambda: [(append, answers.append) for append in waiting])
     keeper.submit(request(1), answers.append)

@@ -8,11 +8,13 @@ Theory of operation
     put ───► waiting ─┐ gather, once      ┌─ take all that waits; read it together; one append a model
     put ───► waiting ─┼──────────────────►┤  one transaction, durable
     put ───► waiting ─┘                   └─ one call to the event loop
-    answer of each  ◄───────────────────────  which settles every request of the group
+    answer of each  ◄───────────────────────  which settles every request of the group, and gathers what waits by then
 
     Nothing waits for time. The first request calls the store's thread as soon as the event loop has read from every
-    connection that had something; those that come while it is busy are taken together once it is free. So one connection
-    alone waits for its own sync only, and many share one.
+    connection that had something; those that come while a group is on its way are the next one, which leaves once the last
+    answer is given and the event loop has looked at every connection again: so it has those too who ask again at once. One
+    connection alone waits for its own sync only, and many share one. Two groups under way at a time, one being read while the
+    other is answered, would be of half the size, and a group costs as much as thirty rows.
 
     Only what needs no second look is done here: rows that are all acceptable, under ids that are new. The append says so itself
     (`whole`): where an id is known, nothing of the group is logged, the requests with that id are given back, and the
@@ -37,7 +39,6 @@ from riata.run.common import later
 from riata.run.engine import Engine
 from riata.run.keeper import GROUP_REQUESTS_MAX, Done
 from riata.run.outcome import Observed, not_in_time
-from riata.run.published import Published
 from riata.store.store import Append, Appended
 from riata.wire.batch import select_rows
 from riata.wire.names import Names
@@ -79,28 +80,26 @@ class Arena:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._keeper = engine.common.keeper
-        self._keeper.gathering = self.__len__
         self._waiting: deque[_Small] = deque()
-        self._called = False  # the store's thread was asked to gather and has not begun to
+        self._keeper.gathering = self._waiting
+        self._timeout_s = engine.settings.observe_timeout_ms / 1000
+        self._called = False  # a group is on its way, from the call of the store's thread to the last answer
+        self._owed = 0  # requests of that group without an answer
         self._open: deque[_Small] = deque()  # in the order they came; those in front are not answered
         self._timer: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
-        """How many requests wait."""
-        return len(self._waiting)
-
-    def put(self, published: Published, body: bytes, content_type: str, key: str | None, settle: Settle) -> bool:
-        """Take a request that may be logged now, to a model as it is served; false where it has to go by itself. `settle` is
-        called later, with what became of it, the error, or None where it has to go by itself after all."""
+    def put(self, model: str, body: bytes, content_type: str, key: str | None, settle: Settle) -> bool:
+        """Take a request that may be logged now, to a model without a closed vocabulary; false where it has to go by itself.
+        `settle` is called later, with what became of it, the error, or None where it has to go by itself after all."""
         loop = self._engine.loop
         found = lines_of(body, content_type) if len(body) <= BODY_BYTES_MAX else None
-        if found is None or loop is None or published.closed_vocabulary is not None:
+        if found is None or loop is None:
             return False
-        timeout_s = self._engine.settings.observe_timeout_ms / 1000
-        small = _Small(published.model.name, *found, key, settle, loop.time() + timeout_s)
+        form, lines = found
+        small = _Small(model, form, lines, key, settle, loop.time() + self._timeout_s)
         self._open.append(small)
         if self._timer is None:
-            self._timer = loop.call_later(timeout_s, self._give_up, loop)
+            self._timer = loop.call_later(self._timeout_s, self._give_up, loop)
         self._waiting.append(small)
         if not self._called:
             self._called = True
@@ -121,21 +120,23 @@ class Arena:
             _settle(small, answer)
         while self._open and self._open[0].settle is None:
             self._open.popleft()
+        self._owed -= len(smalls)
+        if self._owed == 0:
+            self._called = bool(self._waiting)
+            if self._called and self._engine.loop is not None:
+                self._engine.loop.call_soon(self._keeper.gather, self._gather)
 
     # -- in the store's thread -------------------------------------------------------------------------------------
 
     def _gather(self) -> list[tuple[Append, Done]]:
         """Take what waits now."""
-        self._called = False  # before looking: whoever comes from here on calls again, at worst for nothing
         groups: dict[tuple[str, Format], list[_Small]] = {}
         requests = size = 0
         while self._waiting and requests < GROUP_REQUESTS_MAX and size < GROUP_BYTES_MAX:
             small = self._waiting.popleft()
             groups.setdefault((small.model, small.form), []).append(small)
             requests, size = requests + 1, size + len(small.lines)
-        if self._waiting and not self._called:
-            self._called = True
-            self._keeper.gather(self._gather)
+        self._owed = requests  # before any of them is answered
         flights = [self._take_off(model, form, smalls) for (model, form), smalls in groups.items()]
         return [(flight.append, partial(self._landed, flight)) for flight in flights if flight is not None]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -60,7 +60,7 @@ class Keeper:
         self._on_fatal = on_fatal
         self._patient = patient  # a store that does not answer at the start is tried again, and requests are refused meanwhile
         self._queue: queue.SimpleQueue[_Request | _Gather | _Call | None] = queue.SimpleQueue()
-        self.gathering: Callable[[], int] = lambda: 0  # how many requests wait to be gathered
+        self.gathering: Sized = ()  # requests that wait to be gathered
         self._opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="riata-store", daemon=True)
 
@@ -86,7 +86,7 @@ class Keeper:
 
     def waiting(self) -> int:
         """How many requests and calls wait, also where they are gathered."""
-        return self._queue.qsize() + self.gathering()
+        return self._queue.qsize() + len(self.gathering)
 
     def close(self) -> None:
         """Finish what waits, close the store, end the thread."""

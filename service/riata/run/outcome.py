@@ -8,9 +8,9 @@ from riata.base.errors import BadInput, Unavailable
 from riata.wire.parsed import RowError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each request, and to be frozen would cost as much as its row
 class Observed:
-    """Counts of rows, the log position of the last one accepted, and every row error in the order of the rows."""
+    """Counts of rows, the log position of the last one accepted, and every row error in the order of the rows. Never changed."""
 
     accepted: int
     duplicate: int

@@ -131,7 +131,7 @@ class Service:
         published = desk.published or self.published(model)
         self._engine.require_role("observe")
         self._engine.require_accepting(desk)
-        return self._arena.put(published, body, content_type, key, told)
+        return published.closed_vocabulary is None and self._arena.put(model, body, content_type, key, told)
 
     async def observe_small(
         self, model: str, body: bytes, content_type: str, key: str | None, *, wait_applied: bool = False

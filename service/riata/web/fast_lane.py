@@ -96,7 +96,7 @@ class FastRequest:
     @property
     def is_long(self) -> bool:
         """Whether its body is read beside the event loop, which has other things to do meanwhile."""
-        return len(self.whole) > INLINE_BYTES_MAX
+        return len(self.body if self.past is None else self.past) > INLINE_BYTES_MAX
 
     @property
     def whole(self) -> bytes | memoryview:

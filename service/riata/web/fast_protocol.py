@@ -291,7 +291,8 @@ class FastProtocol(BoundedProtocol):
         waited, self.stand_in = self.stand_in, None
         if waited is None:
             return True
-        self.fast.bodies.give_bytes(waited.held)
+        if waited.held:
+            self.fast.bodies.give_bytes(waited.held)
         waited.response_complete = True
         return waited.keep_alive
 

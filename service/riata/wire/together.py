@@ -60,7 +60,7 @@ def lines_of(body: bytes, content_type: str) -> tuple[Format, bytes] | None:
     if form.by_line:
         return form, body.removesuffix(b"\n")
     text = body.strip(_SPACE)
-    if not text or text[0] != _OBJECT or b"\n" in text or not _is_utf8(text):
+    if not text or text[0] != _OBJECT or b"\n" in text or not (text.isascii() or _is_utf8(text)):
         return None
     return NDJSON, text
 
@@ -87,6 +87,8 @@ def _rows_of(bodies: Sequence[bytes], reading: Reading) -> I64:
     """How many rows each body has."""
     if len(bodies) == 1:
         return np.array([reading.rows])
+    if reading.rows == reading.lines == len(bodies):  # as mostly: each is at least a line, so each is one, and no line is blank
+        return np.ones(len(bodies), np.int64)
     stop = np.array(list(accumulate(len(body) + 1 for body in bodies)), np.int64)
     owner = stop.searchsorted(reading.sink.place[: reading.rows, ROW_START], "right")
     return np.bincount(owner, minlength=len(bodies))
@@ -148,8 +150,6 @@ def _format(content_type: str) -> Format | None:
 
 
 def _is_utf8(text: bytes) -> bool:
-    if text.isascii():
-        return True
     try:
         text.decode()
     except UnicodeDecodeError:
