@@ -45,7 +45,7 @@ FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 350
 ARGUMENTS_MAX = 6
 KERNEL_ARGUMENTS_MAX = 10
-KERNELS = {"kernel", "inline_kernel"}
+KERNELS = {"kernel", "quick_kernel", "inline_kernel"}
 ADR_HEADINGS = ["Status", "Context", "Decision", "Consequences", "Evidence"]
 TOP_LEVEL = {
     "pyproject.toml", "service", "tests", "docker", "deploy", "README.md", "docker-compose.yml", "Makefile", "CHANGELOG.md",
@@ -194,7 +194,7 @@ def test_every_kernel_names_its_source_and_has_a_slow_twin() -> None:
             if decorators(function) & KERNELS:
                 if "Source" not in (ast.get_docstring(function) or ""):
                     wrong.append(f"{path.relative_to(PACKAGE)}: {function.name} names no Source")
-                if "kernel" in decorators(function) and function.name not in twins:
+                if decorators(function) & {"kernel", "quick_kernel"} and function.name not in twins:
                     wrong.append(f"{path.relative_to(PACKAGE)}: {function.name} has no twin in tests/twins")
     assert wrong == []
 

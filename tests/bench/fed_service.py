@@ -29,6 +29,7 @@ from riata.run.engine import Engine
 from riata.run.inbox import Logged
 from riata.store.records import next_chain
 from riata.store.store import Record
+from riata.wire.batch import join_batches
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
 from tests.bench.bulk_rows import NDJSON, ROWS, make_rows
@@ -73,10 +74,11 @@ class Feeder:
     def _learn(self) -> None:
         lower_priority()
         learner = TruncatedGradient(TruncatedGradientConfig(), BITS)
-        learner.step_all(self._batches)  # touches its table for the first time
+        rows = join_batches(self._batches)  # one batch: what is done for each of them is Python
+        learner.step_all([rows])  # touches its table for the first time
         while True:
             self.kernel.wait()
-            learner.step_all(self._batches * LONG)
+            learner.step_all([rows] * LONG)
             self._by_kernel += LONG * BODIES * ROWS
 
     def _feed(self) -> None:

@@ -105,7 +105,7 @@ def test_a_turn_grows_while_it_is_short_and_full_and_shrinks_when_it_is_long() -
     for _ in range(5):
         turn.took(turn.rows_max, 1)
         sizes.append(turn.rows_max)
-    assert sizes == [2 * ROWS_TOGETHER, 4 * ROWS_TOGETHER, *[TURN_ROWS_MAX] * 3]
+    assert sizes == [2 * ROWS_TOGETHER, 4 * ROWS_TOGETHER, 8 * ROWS_TOGETHER, *[TURN_ROWS_MAX] * 2]
     turn.took(turn.rows_max, TURN_MS)
     assert turn.rows_max == TURN_ROWS_MAX
     for _ in range(5):

@@ -53,8 +53,9 @@ class Desk:
     """A writer that takes one turn when it is told to, and the log of its one model."""
 
     def __init__(self, document: dict[str, Any]) -> None:
+        self.ways = 0  # how often the writer gave way
         self.clock, self.told, self.store = ManualClock(1000), Told(), MemoryStore()
-        self.writer = Writer(cast(Checkpointer, Kept()), self.clock, self.told.hooks())
+        self.writer = Writer(cast(Checkpointer, Kept()), self.clock, self.told.hooks(), self._give_way)
         self._rng = np.random.default_rng(3)
         self.document = {"encoder": {"bits": 12}, "publish_every_ms": EVERY_MS, **document}
         create_model(self.store, config=read_config(self.document))
@@ -75,6 +76,9 @@ class Desk:
         config = read_config({**self.document, **changed})
         self.store.append([Append("m", "config", 0, payload=config_payload(config))])
         return self._take_last()
+
+    def _give_way(self) -> None:
+        self.ways += 1
 
     def _take_last(self) -> int:
         record = self.store.read("m", 0)[-1]
@@ -104,6 +108,19 @@ def test_a_busy_model_is_served_anew_when_it_is_due_and_not_before() -> None:
         at.learn(EVERY_MS - 1)
         assert at.told.published == [first, last]
         assert at.learn(1) == at.store.read("m", 0)[-1].last == at.told.published[-1]
+
+
+def test_the_writer_gives_way_between_its_steps_and_more_often_where_it_publishes() -> None:
+    with desk() as at:
+        at.learn()
+        before = at.ways
+        at.learn()
+        of_a_turn = at.ways - before
+        assert of_a_turn >= 5
+        assert not at.told.published
+        at.learn(EVERY_MS)
+        assert at.told.published
+        assert at.ways - before >= 2 * of_a_turn + 3
 
 
 def test_who_waits_for_an_event_of_a_busy_model_is_not_kept_waiting() -> None:

@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PACKAGE: Final = Path(__file__).parents[1]
 _ROOMS_WITH_KERNELS: Final = ("maths", "wire", "store", "learn", "predict", "watch")
 _DIGEST_BYTES: Final = 8
-_KERNEL: Final = (b"\n@kernel\n", b"\n@inline_kernel\n")
+_KERNEL: Final = (b"\n@kernel\n", b"\n@quick_kernel\n", b"\n@inline_kernel\n")
 _IMPORTED: Final = b"\nfrom riata."
 
 
@@ -173,9 +173,9 @@ class _MachineCode:
         self._files.save_overload(signature, compiled)
 
 
-def _compiled(function: F, inline: str) -> F:
+def _compiled(function: F, inline: str, nogil: bool = True) -> F:
     """Decorate; the cast gives the function its own type back, so that callers are checked as if nothing had happened."""
-    made = numba.njit(nogil=True, fastmath=False, inline=inline)(function)
+    made = numba.njit(nogil=nogil, fastmath=False, inline=inline)(function)
     if not numba.config.DISABLE_JIT:
         made._cache = _MachineCode(made.py_func)  # what cache=True does, with numba's own class
     return cast(F, made)
@@ -187,6 +187,15 @@ def kernel(function: F) -> F:
     `fastmath` stays off: results are bit-exact and `isfinite` means what it says.
     """
     return _compiled(function, "never")
+
+
+def quick_kernel(function: F) -> F:
+    """Like `kernel`, but with the GIL: for a few microseconds that somebody waits for.
+
+    Whoever lets go of it for less time than it takes to wake a thread does others no good, and may wait ten times as long to
+    have it back.
+    """
+    return _compiled(function, "never", nogil=False)
 
 
 def inline_kernel(function: F) -> F:

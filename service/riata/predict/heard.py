@@ -6,7 +6,7 @@ Theory of operation
     the answer takes. So connections that ask the same again and again have their sockets in an `epoll` of their own
     (`web/audience.py`). `hear_rows` asks it which of them have something, takes that, and compares it with the head that each
     is expected to say (`web/again.py`); `answer_rows` has the kernel of `predict.one_row` answer those of one model behind
-    each other. Both do without the interpreter.
+    each other. Both do without the interpreter; the second keeps its lock, since another thread would not give it back soon.
 
     Whatever else has come is handed out as it came: it is as if the loop had read it. The end of a connection and its errors
     are left to the loop, which meets them too.
@@ -24,7 +24,7 @@ import numpy as np
 
 from riata.base.arrays import I64, U8
 from riata.maths.at import array_at
-from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.kernel import inline_kernel, kernel, quick_kernel
 from riata.maths.raw import peek, poke
 from riata.maths.sockets import CAN_HEAR, READY_SOCKET, READY_WORDS, ready, receive
 from riata.predict.model import Origin, empty_model
@@ -133,7 +133,7 @@ def hear_rows(epoll: int, looks: int, seats_at: int, room_at: int, found_at: int
     return heard
 
 
-@kernel
+@quick_kernel
 def answer_rows(found_at: int, first: int, count: int, room_at: int, block_at: int, plan_at: int) -> int:
     """Answer what was heard from `first` on, as far as it is of one group. Arrays come by addresses (`maths.at`).
 

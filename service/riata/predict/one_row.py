@@ -24,7 +24,7 @@ from riata.base.limits import NAME_BYTES_MAX
 from riata.maths.at import array_at
 from riata.maths.dot import margins
 from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
-from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.kernel import inline_kernel, kernel, quick_kernel
 from riata.maths.links import answers
 from riata.predict.model import Model, Origin, empty_model
 from riata.wire.codes import OK
@@ -186,7 +186,7 @@ def query_records(data: U8, stop: int, row: Row, rules: Rules) -> int:
     return n
 
 
-@kernel
+@quick_kernel
 def answer_row(block_at: int, length: int, json: bool, plan_at: int) -> RowAnswer:
     """Answer the row in the first `length` bytes of the block. Arrays come by their addresses (`maths.at`).
 

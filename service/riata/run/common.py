@@ -12,6 +12,7 @@ from riata.base.errors import RiataError
 from riata.learn.registry import LearnerConfig, machine_code
 from riata.run.desk import Board, Desk
 from riata.run.engine_settings import EngineSettings, Tally
+from riata.run.giving_way import GivingWay
 from riata.run.keeper import Keeper
 from riata.run.warm_up import warm_up_learner
 from riata.store.store import SharedStore, Store
@@ -40,6 +41,7 @@ class Common:
     board: Board = field(default_factory=Board)
     tally: Tally = field(default_factory=Tally)
     warm_kinds: set[str] = field(default_factory=set)
+    give_way: GivingWay = field(default_factory=GivingWay)
 
     def warm(self, config: LearnerConfig) -> None:
         """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes up to two minutes."""

@@ -25,6 +25,7 @@ from riata.run.config import ModelConfig
 from riata.run.creating import create
 from riata.run.desk import Desk
 from riata.run.engine_settings import EngineSettings
+from riata.run.giving_way import waits_at
 from riata.run.inbox import Logged, Nudge
 from riata.run.keeper import Done, Keeper
 from riata.run.learning import Learning
@@ -84,6 +85,7 @@ class Engine:
         """Begin. Of an embedded store: own it, recover every model, learn. Of a shared one: see that it may be used, and go on
         in the background; raises what is wrong with it, but not that it does not answer."""
         self.loop = asyncio.get_running_loop()
+        self.common.give_way.to(waits_at(self.loop))
         if self.settings.shared:
             self._make_sides()
             await start_shared(self)

@@ -51,7 +51,7 @@ class Learning:
         self._checkpointer = checkpointer = Checkpointer(common.keeper.call, owner, common.settings.retention)
         self._made_room_ms: int | None = None
         hooks = WriterHooks(self._on_published, self.log_refused, self._on_saved, self._wanted, self._writer_failed)
-        self.writer = Writer(checkpointer, common.clock, hooks)
+        self.writer = Writer(checkpointer, common.clock, hooks, common.give_way)
 
     def take_up(self, found: Recovered, names: list[tuple[int, bytes]]) -> None:
         """Serve and learn on from a recovered state; `names` are those of `learning_names`."""

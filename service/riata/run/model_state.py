@@ -5,7 +5,7 @@ The live writer, start-up and the offline replay all call the same `apply`, so t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -17,6 +17,7 @@ from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
 from riata.learn.registry import ALGO_VERSION, adjust, build_learner
 from riata.run.config import ModelConfig, change_from_payload, read_config
+from riata.run.giving_way import nobody
 from riata.run.together import ROWS_TOGETHER
 from riata.store import layout, records
 from riata.store.one_row import decode_batches
@@ -70,6 +71,7 @@ class ModelState:
         self.chain = records.first_chain(lineage)
         self.skipped = 0  # events that were refused by the learner or taken out by a skip event
         self.restored = False
+        self.give_way: Callable[[], None] = nobody  # called between two steps of Python
         self.changes: tuple[int, ...] = ()  # the last events that set the configuration; empty where that is not known
 
     @property
@@ -201,7 +203,9 @@ class ModelState:
     def _learn_rows(self, rows: Sequence[Batch], skip: BOOL | None, first: int) -> dict[int, str]:
         """Test, then train; weights are counted for the learning curve right after the event of its point, so that no cut into
         batches can move it."""
+        self.give_way()
         stepped = self.learner.step_all(rows, skip)
+        self.give_way()
         if self.progressive.observe(stepped.margin, stepped.label, stepped.weight, stepped.refused, first):
             self.progressive.note_non_zeros(len(self.learner.weights().slot))
         if not stepped.refusals:

@@ -15,8 +15,8 @@ from typing import Final
 from riata.store.store import Record
 
 ROWS_TOGETHER: Final = 1024  # learnt in about a millisecond; more make a row no cheaper
-TURN_ROWS_MAX: Final = 8 * ROWS_TOGETHER  # by then what is done once for all of a turn does not count any more
-TURN_MS: Final = 5  # of a turn; what is served is at least some tens of milliseconds behind
+TURN_ROWS_MAX: Final = 16 * ROWS_TOGETHER  # by then what is done once for all of a turn does not count any more
+TURN_MS: Final = 10  # of a turn; what is served is at least some tens of milliseconds behind
 
 
 class Turn:

@@ -16,6 +16,7 @@ from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
 from riata.base.priority import lower_priority
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.core import Action, Core
+from riata.run.giving_way import nobody
 from riata.run.inbox import Adopt, Finished, Forget, Inbox, Item, Logged, Look, Nudge, SaveNow, Settle, Sweep
 from riata.run.looking import Looked
 from riata.run.model_state import Frozen, ModelState
@@ -58,10 +59,13 @@ class WriterHooks:
 class Writer:
     """Owner of the learners."""
 
-    def __init__(self, checkpointer: Checkpointer, clock: Clock, hooks: WriterHooks) -> None:
+    def __init__(
+        self, checkpointer: Checkpointer, clock: Clock, hooks: WriterHooks, give_way: Callable[[], None] = nobody
+    ) -> None:
         self._checkpointer = checkpointer
         self._clock = clock
         self._hooks = hooks
+        self._give_way = give_way  # called between two steps of Python, none of which should take more than some 50 µs
         self._inbox = Inbox()
         self._cells: dict[str, _Cell] = {}
         self._due_ms: dict[str, int] = {}  # when to look after a model again; one that is not in it costs nothing
@@ -132,7 +136,9 @@ class Writer:
         if item is None:
             return False
         self._take(item)
+        self._give_way()
         self._sweep()
+        self._give_way()
         return True
 
     def _await_item(self) -> Item | None:
@@ -152,6 +158,7 @@ class Writer:
         if isinstance(item, Logged):
             cell = self._cells.get(item.record.model)
             run = self._inbox.run_of(item) if cell is None else self._inbox.run_of(item, cell.turn.rows_max)
+            self._give_way()
             self._learn(run)
             self.taken_bytes += sum([len(logged.record.payload) for logged in run])
         elif isinstance(item, Adopt):
@@ -181,8 +188,10 @@ class Writer:
         records = [item.record for item in run]
         ahead = cell.core.unpublished
         cell.core.logged_all(records)
+        self._give_way()
         begun_ms = self._clock.monotonic_ms()
         refused = cell.state.apply_all(records, [item.batch for item in run])
+        self._give_way()
         now_ms = self._clock.monotonic_ms()
         cell.turn.took(records[-1].last - records[0].first + 1, now_ms - begun_ms)
         cell.core.advanced(records[-1])
@@ -208,6 +217,7 @@ class Writer:
         state = item.state
         core = Core(state.applied, state.chain, schedule_of(state), self._clock.monotonic_ms(), item.saved)
         cell = _Cell(item.state, core, item.gen, belief=Belief(state.lineage, state.applied, state.chain, item.gen))
+        state.give_way = self._give_way
         self._cells[state.name] = cell
         self._publish(cell)
         self._look_after(state.name)
@@ -284,6 +294,7 @@ class Writer:
     def _publish(self, cell: _Cell) -> None:
         cell.version += 1
         cell.curvature.refresh(cell.state, self._clock)
+        self._give_way()
         self._hooks.published(publish(cell.state, cell.gen, cell.version, self._clock, cell.curvature.covariance))
         cell.core.published(self._clock.monotonic_ms())
 
