@@ -92,7 +92,7 @@ def test_a_kernel_is_compiled_that_calls_one_whose_machine_code_was_found(tmp_pa
 
 
 @pytest.mark.parametrize("sources", [f"version {number}" for number in range(10)])
-def test_one_kind_of_arguments_never_has_the_code_of_another(tmp_path: Path, sources: str) -> None:
+def test_one_kind_of_arguments_never_has_the_code_of_another_nor_is_it_lost_beside_it(tmp_path: Path, sources: str) -> None:
     together = Barrier(8)
 
     def save(kind: int) -> None:
@@ -103,9 +103,33 @@ def test_one_kind_of_arguments_never_has_the_code_of_another(tmp_path: Path, sou
     with ThreadPoolExecutor(together.parties) as pool:
         list(pool.map(save, range(together.parties)))
     found = {kind: Files(str(tmp_path), "kernel", sources).load(kind) for kind in range(together.parties)}
-    there = {kind: code for kind, code in found.items() if code is not None}  # one listed beside another may be lost
-    assert there
-    assert there == {kind: f"code for {kind}" for kind in there}
+    assert found == {kind: f"code for {kind}" for kind in found}
+
+
+ONLY_FROM_DISK = """
+import sys
+from called import factorial
+from riata.maths.kernel import NotCompiled, only_from_disk
+try:
+    with only_from_disk():
+        found = factorial(4)
+except NotCompiled as error:
+    found = str(error)
+sys.stdout.write(f"{found} {factorial(3)}")
+"""
+
+
+def test_where_nothing_is_to_be_compiled_only_what_is_on_the_disk_runs(tmp_path: Path) -> None:
+    (tmp_path / "called.py").write_text(CALLED)
+    paths = os.pathsep.join((str(PACKAGE), str(tmp_path)))
+    environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+
+    def said() -> str:
+        command = [sys.executable, "-c", ONLY_FROM_DISK]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
+
+    assert said() == "factorial 6"
+    assert said() == "24 6"
 
 
 def test_numba_is_imported_without_what_it_only_looks_for() -> None:

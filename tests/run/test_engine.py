@@ -223,7 +223,7 @@ def test_a_service_that_is_not_started_says_so() -> None:
     house = build(MemoryStore())
     health = house.service.health()
     assert (health.alive, health.started, health.ready) == (True, False, False)
-    assert health.reasons == ["loading kernels; a first start compiles them, which takes a little over two minutes"]
+    assert health.reasons == ["loading kernels; a first start compiles them, which takes about a minute"]
     with pytest.raises(Busy) as busy:
         house.service.published("default")
     assert busy.value.code == "not_ready"

@@ -1,4 +1,4 @@
-"""What is compiled before anybody waits. In a process of its own, since every other test compiles too."""
+"""What is compiled before anybody waits; mostly in processes of their own, since every other test compiles too."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from riata.maths.kernel import NotCompiled
+from riata.run import warm_up
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -79,3 +83,59 @@ def test_after_the_warm_up_of_a_learner_nothing_that_it_ever_does_has_to_be_comp
     assert done.returncode == 0, done.stderr
     late = [line for line in done.stdout.splitlines() if "names_with_prefix" not in line]  # for the rare question by prefix
     assert late == []
+
+
+APART = """
+import sys
+from numba.core.dispatcher import Dispatcher
+from riata.run import warm_up
+warm_up._make_ready(["figures"], lambda name: sys.stdout.write(f"{name}\\n"))
+ours = [module for module in list(sys.modules.values()) if getattr(module, "__name__", "").startswith("riata.")]
+kernels = [one for module in ours for one in vars(module).values() if isinstance(one, Dispatcher)]
+sys.stdout.write(f"{sum(sum(k._cache_hits.values()) for k in kernels)} {sum(sum(k._cache_misses.values()) for k in kernels)}\\n")
+"""
+
+
+def test_what_is_not_on_the_disk_is_compiled_by_another_process_and_found_by_this_one(tmp_path: Path) -> None:
+    paths = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
+    environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", APART], capture_output=True, text=True, timeout=280, check=True, cwd=tmp_path, env=environment
+    )
+    name, counts = done.stdout.splitlines()
+    hits, misses = map(int, counts.split())
+    assert name == "figures"
+    assert hits > 0
+    assert misses == 0
+    assert any(tmp_path.rglob("*.nbc"))
+
+
+def test_parts_that_are_found_are_left_alone_and_the_others_compiled_apart_and_then_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    started: list[str] = []
+    told: list[str] = []
+
+    def missing() -> None:
+        ran.append("missing")
+        if not started:
+            raise NotCompiled("kernel")
+
+    def process(command: list[str], **_: Any) -> None:
+        started.append(command[-1])  # which may fail: nobody asks how it ended
+
+    parts = {"found": lambda: ran.append("found"), "missing": missing}
+    monkeypatch.setattr(warm_up, "_parts", lambda: parts)
+    monkeypatch.setattr(subprocess, "run", process)
+    warm_up._make_ready(["found", "missing"], told.append)
+    assert ran == ["found", "missing", "missing"]
+    assert started == ["missing"]
+    assert told == ["found", "missing"]
+
+
+def test_an_error_of_a_part_is_no_reason_to_compile_it_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(warm_up, "_parts", lambda: {"broken": broken})
+    with pytest.raises(ZeroDivisionError):
+        warm_up._make_ready(["broken"])

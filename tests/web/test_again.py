@@ -22,10 +22,10 @@ from fastapi import FastAPI
 from uvicorn.server import ServerState
 
 from riata.base.clock import ManualClock
-from riata.predict import heard, one_row
 from riata.run.awaited import Told
 from riata.run.outcome import Observed
 from riata.run.published import Published
+from riata.run.warm_up import warm_up
 from riata.web.again import Again, Quick, learn
 from riata.web.app import create_app
 from riata.web.bounds import Bounds, Front
@@ -35,7 +35,6 @@ from riata.web.fast_protocol import FastProtocol
 from riata.web.gate import Gate, KeysFile
 from riata.web.keys import Key, KeyEntry, digest_of, new_token, ring_of
 from riata.web.settings import WebSettings
-from riata.wire import parse
 from tests.web.fake_service import FakeService
 
 NOW_MS = 1_800_000_000_000
@@ -279,9 +278,7 @@ def bearer(token: str) -> bytes:
 
 
 def run(act: Callable[[Both], Awaitable[None]], **named: Any) -> None:
-    parse.warm_up()
-    one_row.warm_up()
-    heard.warm_up()
+    warm_up()
 
     async def whole() -> None:
         both = Both(**named)

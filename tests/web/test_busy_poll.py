@@ -9,8 +9,9 @@ from typing import cast
 
 import pytest
 
+from riata.base.cores import cores
 from riata.web import busy_poll
-from riata.web.busy_poll import BusyPoll, cores
+from riata.web.busy_poll import BusyPoll
 
 
 class Loop:

@@ -17,9 +17,9 @@ import pytest
 
 from riata.base.clock import ManualClock
 from riata.base.errors import Busy
-from riata.predict import one_row
 from riata.run.config import ModelConfig, read_config
 from riata.run.published import Published
+from riata.run.warm_up import warm_up
 from riata.web.app import create_app
 from riata.web.buckets import Buckets
 from riata.web.fast_lane import FastLane, FastRequest
@@ -27,7 +27,6 @@ from riata.web.gate import Gate, KeysFile
 from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
 from riata.web.meters import Meters
 from riata.web.settings import WebSettings
-from riata.wire import parse
 from tests.predict.sketches import random_sketch
 from tests.web.fake_service import FakeModel, FakeService
 from tests.web.serving import serving
@@ -114,8 +113,7 @@ class Pair:
     """Both servers and their meters."""
 
     def __init__(self, stack: ExitStack, gate: bool) -> None:
-        parse.warm_up()  # compiled once more after a change, which takes longer than a client waits
-        one_row.warm_up()
+        warm_up()  # compiled once more after a change, which takes longer than a client waits
         self.file = KeysFile(Path("/nowhere"))
         self.file.ring = ring_of(ENTRIES)
         file = self.file if gate else None

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 import pytest
 
 from riata.base.clock import ManualClock
-from riata.predict import heard, one_row
+from riata.base.cores import cores
 from riata.predict.heard import AT_ONCE
+from riata.run.warm_up import warm_up
 from riata.web.app import create_app
-from riata.web.busy_poll import cores
 from riata.web.fast_protocol import FastProtocol
 from riata.web.settings import WebSettings
-from riata.wire import parse
 from tests.web.serving import serving
 from tests.web.test_again import NOW_MS, A, B, Taking, get, post
 
@@ -62,8 +61,7 @@ def served(busy_poll_us: int, heard: bool = True) -> Iterator[int]:
 @pytest.fixture(scope="module")
 def read() -> Iterator[int]:
     """A server whose loop reads everything."""
-    for room in (parse, one_row, heard):
-        room.warm_up()
+    warm_up()
     with served(0, heard=False) as port:
         yield port
 

@@ -15,9 +15,10 @@ from riata.base.limits import (
     FEATURES_PER_ROW_MAX,
     ROWS_PER_REQUEST_MAX,
 )
+from riata.run.warm_up import warm_up
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
-from riata.wire.parse import Context, Labels, explain_rows, parse_examples, warm_up
+from riata.wire.parse import Context, Labels, explain_rows, parse_examples
 from riata.wire.parsed import Parsed
 from tests.twins.hashing import hash_name
 

@@ -15,11 +15,7 @@ def warm() -> None:
 
     It is kept where NUMBA_CACHE_DIR says, else beside the installed package. What is there already is loaded, not compiled.
     """
-    from riata.learn.registry import machine_code, one_of_each
-    from riata.run.warm_up import warm_up, warm_up_learner
+    from riata.run.warm_up import warm_up_all
 
     started = time.monotonic()
-    warm_up()
-    for config in one_of_each():
-        warm_up_learner(config)
-        typer.echo(f"{machine_code(config)}: ready after {time.monotonic() - started:.1f} s")
+    warm_up_all(lambda part: typer.echo(f"{part}: ready after {time.monotonic() - started:.1f} s"))

@@ -8,10 +8,13 @@ Change one of them, and all are compiled anew.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -77,6 +80,11 @@ def _name_cache_folder() -> None:
 _name_cache_folder()
 
 
+def cache_folder() -> str:
+    """Where machine code is kept; empty where numba looks for a place by itself."""
+    return str(numba.config.CACHE_DIR)
+
+
 def _environment(module: str, constants: tuple[Any, ...], name: str) -> Any:
     """What a function of numba's own had around it when it was compiled, without importing the module for its names.
 
@@ -131,16 +139,38 @@ class Files(IndexDataCacheFile):  # type: ignore[misc]  # numba has no types
 
     numba's own class takes the next number, and lists the file before it writes it. Of two processes that compile a kernel at
     the same moment, for two kinds of arguments, one would then list under its own what the other has written; and one that is
-    killed in between leaves the name of a file which may hold what older sources were compiled to.
+    killed in between leaves the name of a file which may hold what older sources were compiled to. Nor does it see to it that
+    one who reads the list and writes it does so alone: of two entries one would be lost, and compiled again.
     """
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep the machine code for one kind of arguments. Of what two processes list at once, one entry may be lost: that one is
-        compiled again.
-        """
+        """Keep the machine code for one kind of arguments."""
         name = self._data_name(int.from_bytes(hashlib.blake2b(self._dump(data), digest_size=_DIGEST_BYTES).digest(), "little"))
         self._save_data(name, data)
-        self._save_index({**self._load_index(), key: name})
+        folder = os.open(self._cache_path, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError):  # a disk that knows no locks
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            self._save_index({**self._load_index(), key: name})
+        finally:
+            os.close(folder)
+
+
+class NotCompiled(Exception):
+    """A kernel was called whose machine code is not on the disk, where nothing is to be compiled."""
+
+
+_here: Final = threading.local()
+
+
+@contextlib.contextmanager
+def only_from_disk() -> Iterator[None]:
+    """Within this, this thread compiles nothing: a kernel that it would have to compile raises `NotCompiled`."""
+    _here.only_from_disk = True
+    try:
+        yield
+    finally:
+        _here.only_from_disk = False
 
 
 class _MachineCode:
@@ -161,12 +191,22 @@ class _MachineCode:
         return found
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Return what was compiled for a signature, None where nothing was; numba calls this before it compiles."""
+        """Return what was compiled for a signature, None where nothing was; numba calls this before it compiles.
+
+        Raises `NotCompiled` within `only_from_disk`, instead of returning None.
+        """
         rtsys.initialize(target)
         target.codegen()._library_class = _Library
         with self._files._guard_against_spurious_io_errors():
-            return self._files._load_overload(signature, target)
-        return None  # the guard swallows an error of the disk
+            found = self._files._load_overload(signature, target)
+            if found is not None:
+                return found
+        if getattr(_here, "only_from_disk", False):
+            raise NotCompiled(self._function.__qualname__)
+        from riata.maths.inlining import inline_quickly  # what compiles, of which a start that finds everything loads nothing
+
+        inline_quickly()
+        return None  # nothing is there, or the guard has swallowed an error of the disk
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keep what was compiled for a signature; numba calls this after it has."""

@@ -1,11 +1,33 @@
-"""Compile, or load from disk, the kernels that requests can reach, before anybody waits for them."""
+"""Compile, or load from disk, the kernels that requests can reach, before anybody waits for them.
+
+Theory of operation
+    What there is to compile falls into parts that have few kernels in common: readers of bodies, and learners. What is on the
+    disk is loaded. What is not is compiled in processes of their own, one for each part, as many at once as there are cores, and
+    then loaded. A kernel that two of them want may be compiled twice. A service that runs is not held up by the compiler, which
+    is Python and holds the interpreter's lock; and the memory that the compiler takes ends with its process.
+
+    Whatever such a process leaves undone is compiled here, where an error is seen.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Final
 
+import numpy as np
+
+from riata.base.cores import cores
 from riata.learn import registry
-from riata.learn.registry import LearnerConfig
+from riata.learn.registry import LearnerConfig, machine_code, one_of_each
+from riata.learn.taylor_sketch_config import TaylorSketchConfig
+from riata.learn.truncated_gradient_config import TruncatedGradientConfig
+from riata.maths.kernel import NotCompiled, cache_folder, only_from_disk
 from riata.predict import heard, one_row, scoring
 from riata.predict.model import Model, Origin
 from riata.predict.path import regularisation_path
@@ -13,26 +35,46 @@ from riata.predict.uncertainty import Covariance, look_up
 from riata.store import payload
 from riata.watch import progressive
 from riata.wire import parse
+from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
-from riata.wire.parse import Context, parse_examples
 
-LOADING: Final = "loading kernels; a first start compiles them, which takes a little over two minutes"
-_EXAMPLES: Final = b'{"features":{"a":1.5},"label":1}\n{"features":{"a":2,"b":"c"},"label":0}'
+LOADING: Final = "loading kernels; a first start compiles them, which takes about a minute"
+_PACKAGES: Final = Path(__file__).parents[2]
 
 
-def warm_up() -> None:
-    """Make ready what every model needs, whatever it learns with."""
-    parse.warm_up()
+def _warm_up_json() -> None:
+    """Reading JSON and queries, and predicting from them without the general way, which reads them with the same kernels."""
+    parse.WARM_UPS["JSON"]()
+    parse.parse_query([("a", "1"), ("b", "c")], parse.Context(EncoderConfig()))
     one_row.warm_up()
     heard.warm_up()
+
+
+def _warm_up_figures() -> None:
     progressive.warm_up()
     payload.warm_up()
 
 
-def warm_up_learner(config: LearnerConfig) -> None:
-    """Take one small body all the way, from bytes to a prediction, through a learner of this kind that is thrown away."""
-    context = Context(EncoderConfig(bits=1))
-    batch = parse_examples(_EXAMPLES, "application/x-ndjson", context, labelled=True).batch
+# What every model needs, whatever it learns with; what takes longest comes first.
+_COMMON: Final[dict[str, Callable[[], None]]] = {**parse.WARM_UPS, "JSON": _warm_up_json, "figures": _warm_up_figures}
+
+
+def _two_events() -> Batch:
+    """As readers would make it, of which no kernel is called here: another process may be compiling those."""
+    return Batch(
+        indptr=np.array([0, 1, 3], np.int64),
+        hash=np.array([1, 1, 2**32 - 1], np.uint32),
+        value=np.array([1.5, 2.0, 1.0]),
+        label=np.array([1.0, 0.0]),
+        weight=np.ones(2),
+        event_id=np.zeros((2, 16), np.uint8),
+        has_id=np.zeros(2, np.bool_),
+    )
+
+
+def _warm_up_learner(config: LearnerConfig) -> None:
+    """Take two events all the way, to a prediction, through a learner of this kind that is thrown away."""
+    batch = _two_events()
     learner = registry.warm_up(config, batch)
     weights, sketch = learner.weights(), learner.sketch()
     uncertainty = None
@@ -41,3 +83,70 @@ def warm_up_learner(config: LearnerConfig) -> None:
         regularisation_path(sketch, 2)
     origin = Origin("warm-up", bytes(16), "", "0/1")
     scoring.score(Model(origin, weights, gen=0, version=0, seq=1, created_ms=0, uncertainty=uncertainty), batch)
+
+
+def _parts() -> dict[str, Callable[[], None]]:
+    """All that there is to compile, by the names that processes are told; what takes longest comes first."""
+    learners = {machine_code(config): partial(_warm_up_learner, config) for config in one_of_each()}
+    longest = machine_code(TaylorSketchConfig())
+    return {longest: learners[longest], **_COMMON, **learners}
+
+
+def warm_up() -> None:
+    """Make ready what every model needs, and the learner that a model has by default."""
+    _make_ready([*_COMMON, machine_code(TruncatedGradientConfig())])
+
+
+def warm_up_learner(config: LearnerConfig) -> None:
+    """Make ready what a learner of this kind needs."""
+    _make_ready([machine_code(config)])
+
+
+def warm_up_all(tell: Callable[[str], None]) -> None:
+    """Make ready all that there is, of every learner.
+
+    tell : is called with the name of each part when it is ready; any thread may call it
+    """
+    _make_ready(list(_parts()), tell)
+
+
+def _tell_nobody(_part: str) -> None:
+    """What is called for each part where nobody waits to hear."""
+
+
+def _make_ready(names: list[str], tell: Callable[[str], None] = _tell_nobody) -> None:
+    parts = _parts()
+    missing = []
+    for name in names:
+        if _is_loaded(parts[name]):
+            tell(name)
+        else:
+            missing.append(name)
+    if missing:
+        with ThreadPoolExecutor(min(len(missing), cores())) as processes:
+            for _ in processes.map(partial(_compile_apart, tell), missing):
+                pass
+    for name in missing:
+        parts[name]()
+
+
+def _is_loaded(part: Callable[[], None]) -> bool:
+    try:
+        with only_from_disk():
+            part()
+    except NotCompiled:
+        return False
+    return True
+
+
+def _compile_apart(tell: Callable[[str], None], name: str) -> None:
+    """Compile a part in a process of its own, which finds this package and the machine code where this process does."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *filter(None, sys.path)])}
+    if folder := cache_folder():
+        environment["NUMBA_CACHE_DIR"] = folder
+    subprocess.run([sys.executable, "-m", __name__, name], env=environment, stdin=subprocess.DEVNULL, check=False)
+    tell(name)
+
+
+if __name__ == "__main__":
+    _parts()[sys.argv[1]]()

@@ -12,15 +12,10 @@ microseconds long, which is the shorter way.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
 
-
-def cores() -> int:
-    """How many cores this process may use."""
-    of_process = getattr(os, "sched_getaffinity", None)
-    return len(of_process(0)) if of_process is not None else os.cpu_count() or 1
+from riata.base.cores import cores
 
 
 class BusyPoll:

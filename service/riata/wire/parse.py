@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -172,21 +173,24 @@ def explain_query(pairs: list[tuple[str, str]], context: Context) -> list[list[t
     return _explained(_read_query(pairs, make_rules(context, False, EVERY_NAME)))
 
 
-def warm_up() -> None:
-    """Compile, or load from the cache, every kernel that reading a body can reach."""
+def _warm_up(*bodies: tuple[str, bytes]) -> None:
+    """Read bodies of these content types with all that readers can be asked for."""
     context = Context(EncoderConfig(text=("t",), ngrams=2, normalise="l2"), names=NamesSeen(1))
-    example = b'{"features":{"a":1.5,"b":"c","t":"two words","d":[true]},"label":1,"ts":"2026-11-20T11:14:00Z"}'
-    for content_type, body in (
-        ("application/json", example),
-        ("application/x-ndjson", example + b'\n{"features":{"a":1,"s":"x","t":"a b"},"label":0}'),
-        ("text/x-vw", b"1 1.0 'tag|n:2 a:1.5 b\n"),
-        ("text/x-svmlight", b"1 1:1.5 2:2\n"),
-    ):
+    for content_type, body in bodies:
         parse_examples(body, content_type, context, labelled=True)
-    warm_up_arrow(make_rules(context, labelled=True, seen=EVERY_NAME))
-    parse_query([("a", "1"), ("b", "c")], context)
     if context.names is not None:
         context.names.add([1])
+
+
+_EXAMPLE: Final = b'{"features":{"a":1.5,"b":"c","t":"two words","d":[true]},"label":1,"ts":"2026-11-20T11:14:00Z"}'
+_LINES: Final = _EXAMPLE + b'\n{"features":{"a":1,"s":"x","t":"a b"},"label":0}'
+# Each compiles kernels, or loads them from the cache, few of which another wants too; together they are all that reading reaches.
+WARM_UPS: Final[dict[str, Callable[[], None]]] = {
+    "JSON": partial(_warm_up, ("application/json", _EXAMPLE), ("application/x-ndjson", _LINES)),
+    "VW text": partial(_warm_up, ("text/x-vw", b"1 1.0 'tag|n:2 a:1.5 b\n")),
+    "svmlight": partial(_warm_up, ("text/x-svmlight", b"1 1:1.5 2:2\n")),
+    "Arrow": lambda: warm_up_arrow(make_rules(Context(EncoderConfig()), labelled=True, seen=EVERY_NAME)),
+}
 
 
 def _space_end(body: bytes | U8) -> int:
