@@ -13,5 +13,5 @@ def test_warm_makes_every_learner_ready() -> None:
     assert result.exit_code == 0
     said = [line.split(":")[0] for line in result.stdout.splitlines()]
     learners = {machine_code(config) for config in one_of_each()}
-    assert sorted(said) == sorted({"JSON", "VW text", "svmlight", "Arrow", "figures"} | learners)
+    assert sorted(said) == sorted({"JSON", "VW text, svmlight", "Arrow", "figures"} | learners)
     assert {line.split()[0] for line in learners} == {kind().kind for kind in get_args(LearnerConfig)}

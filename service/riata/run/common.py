@@ -44,7 +44,7 @@ class Common:
     give_way: GivingWay = field(default_factory=GivingWay)
 
     def warm(self, config: LearnerConfig) -> None:
-        """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes up to two minutes."""
+        """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes a minute or more."""
         if machine_code(config) not in self.warm_kinds:
             warm_up_learner(config)
             self.warm_kinds.add(machine_code(config))

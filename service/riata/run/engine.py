@@ -295,7 +295,7 @@ class Engine:
     async def warm(self, config: LearnerConfig) -> None:
         """Make the kernels of this kind of learner ready, once, in a thread: they may have to be compiled."""
         if machine_code(config) not in self.common.warm_kinds:
-            log.info("loading the kernels of %s; the first time compiles them, which takes up to two minutes", config.kind)
+            log.info("loading the kernels of %s; the first time compiles them, which may take more than a minute", config.kind)
             await asyncio.get_running_loop().run_in_executor(None, self.common.warm, config)
 
     async def create(self, name: str, config: ModelConfig) -> bool:

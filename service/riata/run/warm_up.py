@@ -11,6 +11,7 @@ Theory of operation
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -149,4 +150,5 @@ def _compile_apart(tell: Callable[[str], None], name: str) -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()  # a sixth of the time, for a tenth more memory, which ends soon
     _parts()[sys.argv[1]]()

@@ -187,8 +187,7 @@ _LINES: Final = _EXAMPLE + b'\n{"features":{"a":1,"s":"x","t":"a b"},"label":0}'
 # Each compiles kernels, or loads them from the cache, few of which another wants too; together they are all that reading reaches.
 WARM_UPS: Final[dict[str, Callable[[], None]]] = {
     "JSON": partial(_warm_up, ("application/json", _EXAMPLE), ("application/x-ndjson", _LINES)),
-    "VW text": partial(_warm_up, ("text/x-vw", b"1 1.0 'tag|n:2 a:1.5 b\n")),
-    "svmlight": partial(_warm_up, ("text/x-svmlight", b"1 1:1.5 2:2\n")),
+    "VW text, svmlight": partial(_warm_up, ("text/x-vw", b"1 1.0 'tag|n:2 a:1.5 b\n"), ("text/x-svmlight", b"1 1:1.5 2:2\n")),
     "Arrow": lambda: warm_up_arrow(make_rules(Context(EncoderConfig()), labelled=True, seen=EVERY_NAME)),
 }
 
