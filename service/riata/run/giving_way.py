@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 PAUSE_S: Final = 0.00002  # and what the system needs to wake a thread of low priority: some 80 µs in all
-REST_S: Final = 0.001  # between two of them: where predictions never end, learning gives way for a twelfth of its time
+REST_S: Final = 0.005  # between two of them: where there is always something to read, learning stops for a sixtieth of its time
 
 
 def waits_at(loop: asyncio.AbstractEventLoop) -> int | None:
