@@ -223,6 +223,26 @@ def test_nothing_the_end_and_an_error_are_left_to_the_loop(plan: Plan, room: Roo
     assert room.ear.hear(-1) <= 0
 
 
+def test_who_is_alone_is_asked_first_and_the_others_where_he_says_nothing(plan: Plan) -> None:
+    room = Room(3)
+    for at in range(len(room.pairs)):
+        room.expect(at, GET)
+    numbers, number = [server.fileno() for _, server in room.pairs], room.epoll.fileno()
+    room.say(get(b"a=1"), get(b"a=2"), get(b"a=3"))
+    for alone, wanted in ((1, [1]), (1, [0, 2]), (1, [])):
+        count = room.ear.hear(number, 2, numbers[alone])
+        assert sorted(numbers.index(room.ear.socket(at)) for at in range(count)) == wanted
+        if count:
+            assert room.ear.answer(0, count, plan) == count
+        for socket_number, begin, size, *answer in room.ear.found(0, count):
+            said = get(b"a=%d" % (numbers.index(socket_number) + 1))
+            assert (room.ear.said(begin, size), [tuple(answer)]) == (said, answers_of(plan, [said], GET))
+    room.pairs[1][0].close()
+    assert room.ear.hear(number, 2, numbers[1]) == 1
+    assert [found[2] for found in room.ear.found(0, 1)] == [0], "his end is heard"
+    room.close()
+
+
 def test_somebody_with_a_high_number_has_a_seat(plan: Plan, room: Room) -> None:
     room.expect(0, POST)
     room.ear.seat(5 * SEATS, Head(*GET), 1)

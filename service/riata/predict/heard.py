@@ -48,7 +48,6 @@ SEATS: Final = 256  # at first; the number of a socket is its place among them
 SOCKET, BEGIN, SIZE, ROW, LENGTH, JSON, OF_GROUP, MARGIN, PROBABILITY, LABEL, KNOWN, UNKNOWN = range(12)
 HEARD_WORDS: Final = 12
 _UNPACKED: Final = struct.Struct("qqq32xdddqq")  # what of these words Python asks for
-_NUMBER: Final = struct.Struct("q")
 _FOUND_BYTES: Final = 8 * HEARD_WORDS * AT_ONCE
 DIGITS_MAX: Final = 6  # of the length of a body
 _ZERO, _NINE, _DELETE = 0x30, 0x39, 0x7F
@@ -94,13 +93,14 @@ def row_behind(heard: U8, start: int, size: int, head: I64) -> tuple[int, int]:
 
 
 @kernel
-def hear_rows(epoll: int, looks: int, seats_at: int, room_at: int, found_at: int) -> int:
+def hear_rows(epoll: int, alone: int, looks: int, seats_at: int, room_at: int, found_at: int) -> int:
     """Take what has come on some sockets, and find the rows in it. Arrays come by addresses (`maths.at`).
 
     Parameters
     ----------
     epoll : int        of sockets that have a seat, its number in the system
-    looks : int        how often it is asked at most, where nothing has come
+    alone : int        one of them that is asked before the epoll, which is the shorter way; -1 for none
+    looks : int        how often is asked at most, where nothing has come
     seats_at : int     i64[any, SEAT_WORDS], by the number of the socket; read only
     room_at : int      u8[ROOM_BYTES], overwritten with what has come
     found_at : int     i64[AT_ONCE, HEARD_WORDS], and i32[AT_ONCE, READY_WORDS] behind it; overwritten. The size is 0 where
@@ -113,17 +113,22 @@ def hear_rows(epoll: int, looks: int, seats_at: int, room_at: int, found_at: int
     room = array_at(room_at, (ROOM_BYTES,), np.uint8)
     found = array_at(found_at, (HEARD_WORDS * AT_ONCE,), np.int64)
     sockets = array_at(found_at + _FOUND_BYTES, (READY_WORDS * AT_ONCE,), np.int32)
-    count = 0
+    count, first = 0, -1
     for _ in range(looks):
-        count = ready(epoll, found_at + _FOUND_BYTES, AT_ONCE)
+        first = receive(alone, room_at, HEARD_BYTES) if alone >= 0 else -1
+        count = 1 if first >= 0 else 0 if alone >= 0 else ready(epoll, found_at + _FOUND_BYTES, AT_ONCE)
         if count > 0:
             break
+    if first >= 0:
+        sockets[READY_SOCKET] = alone
+    elif alone >= 0:
+        count = ready(epoll, found_at + _FOUND_BYTES, AT_ONCE)
     heard, begin = 0, 0
     while heard < count and begin + HEARD_BYTES <= ROOM_BYTES:
         socket = int(sockets[READY_WORDS * heard + READY_SOCKET])
         seat = array_at(seats_at + 8 * SEAT_WORDS * socket, (SEAT_WORDS,), np.int64)
         head = array_at(seat[HEAD], (HEAD_WORDS,), np.int64)
-        size = receive(socket, room_at + begin, HEARD_BYTES)
+        size = first if first >= 0 else receive(socket, room_at + begin, HEARD_BYTES)
         row, length = row_behind(room, begin, size, head)
         at = HEARD_WORDS * heard
         found[at + SOCKET], found[at + BEGIN], found[at + SIZE], found[at + ROW] = socket, begin, size, row
@@ -196,6 +201,7 @@ class Ear:
         self._room = np.zeros(ROOM_BYTES, np.uint8)
         self._found = np.zeros(_FOUND_BYTES + 4 * READY_WORDS * AT_ONCE, np.uint8)
         self._room_bytes, self._found_bytes = memoryview(self._room.data), memoryview(self._found.data)
+        self._found_words = self._found_bytes[:_FOUND_BYTES].cast("q")
         self._room_at, self._found_at, self._row = address_of(self._room), address_of(self._found), row
         self._seats = np.zeros((SEATS, SEAT_WORDS), np.int64)
         self._seats_at = address_of(self._seats)
@@ -208,9 +214,9 @@ class Ear:
             self._seats, self._seats_at = seats, address_of(seats)
         self._seats[socket] = head.at, group
 
-    def hear(self, epoll: int, looks: int = 1) -> int:
+    def hear(self, epoll: int, looks: int = 1, alone: int = -1) -> int:
         """See `hear_rows`: how many sockets had something. All that are in the epoll have a seat."""
-        return hear_rows(epoll, looks, self._seats_at, self._room_at, self._found_at)
+        return hear_rows(epoll, alone, looks, self._seats_at, self._room_at, self._found_at)
 
     def answer(self, first: int, count: int, plan: Plan | None) -> int:
         """See `answer_rows`: where the rows of another group begin. The caller keeps the plan's model."""
@@ -223,7 +229,7 @@ class Ear:
 
     def socket(self, at: int) -> int:
         """The socket at which something was heard."""
-        return int(_NUMBER.unpack_from(self._found_bytes, 8 * HEARD_WORDS * at)[0])
+        return self._found_words[HEARD_WORDS * at]
 
     def said(self, begin: int, size: int) -> bytes:
         """Some bytes of what was heard last."""

@@ -20,14 +20,15 @@ import logging
 import select
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from riata.maths.sockets import CAN_HEAR
-from riata.predict.heard import Ear
+from riata.predict.heard import LOOKS, Ear
 from riata.predict.one_row import OneRow
 from riata.web.again import Again
 
 log = logging.getLogger("riata.web")
+NOBODY: Final = -1  # instead of the number of a socket
 
 
 class Listener(Protocol):
@@ -55,6 +56,7 @@ class Audience:
         self._listeners: dict[int, Listener] = {}  # by their sockets
         self._epoll: select.epoll | None = None  # while there is anybody
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._number = self._alone = NOBODY  # of the epoll, and of the socket that was the only one heard in the last turn
         self._ear: Ear | None = None
 
     def enter(self, listener: Listener) -> None:
@@ -66,7 +68,8 @@ class Audience:
             self._ear = Ear(OneRow())
         if self._epoll is None:
             self._epoll, self._loop = select.epoll(), listener.loop
-            self._loop.add_reader(self._epoll.fileno(), self.hear)
+            self._number = self._epoll.fileno()
+            self._loop.add_reader(self._number, self.hear)
         self._ear.seat(listener.socket, known.head, id(known.quick))
         listener.wire.pause_reading()
         self._listeners[listener.socket] = listener
@@ -77,10 +80,11 @@ class Audience:
         if self._epoll is None or self._loop is None or self._listeners.pop(listener.socket, None) is None:
             return
         self._epoll.unregister(listener.socket)
+        self._alone = NOBODY
         if not listener.wire.is_closing():
             listener.wire.resume_reading()
         if not self._listeners:
-            self._loop.remove_reader(self._epoll.fileno())
+            self._loop.remove_reader(self._number)
             self._epoll.close()
             self._epoll = self._loop = None
 
@@ -88,15 +92,23 @@ class Audience:
         """Whether a connection is heard here."""
         return listener.socket in self._listeners
 
-    def hear(self, looks: int = 1) -> None:
-        """Answer what has come, a number of requests at most; looks for them some times where there are none."""
+    def hear(self) -> None:
+        """Answer what has come, a number of requests at most."""
+        self._hear(1, NOBODY)
+
+    def listen(self) -> None:
+        """The same, but look for it some times where there is nothing; first of all at the socket of who was alone last."""
+        self._hear(LOOKS, self._alone)
+
+    def _hear(self, looks: int, alone: int) -> None:
         if self._epoll is None or self._loop is None or self._ear is None:
             return
         ear, loop, started = self._ear, self._loop, time.perf_counter()  # a request may have come some microseconds later
-        count, at = ear.hear(self._epoll.fileno(), looks), 0
-        while at < count:
-            at = self._answer(ear, at, count, started)
+        count, at = ear.hear(self._number, looks, alone), 0
         if count > 0:
+            self._alone = ear.socket(0) if count == 1 else NOBODY
+            while at < count:
+                at = self._answer(ear, at, count, started)
             self._answered(loop)
 
     def _answer(self, ear: Ear, at: int, count: int, started: float) -> int:

@@ -9,7 +9,6 @@ has no behaviour of its own, and both lanes give the same bytes.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -21,7 +20,6 @@ from typing import Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from riata.base.errors import RiataError
-from riata.predict.heard import LOOKS
 from riata.web.again import Again, Quick, Take, learn
 from riata.web.answers import JSON, STANDING_HEADERS, Answer
 from riata.web.audience import Audience
@@ -164,7 +162,6 @@ class FastLane:
             of_model = line.template.startswith(MODELS)
             path = line.template.removeprefix(f"{MODELS}{{model}}/") if of_model else line.template
             (self._long if of_model else self._short)[line.method.encode(), path.encode()] = line
-        self._listen = functools.partial(self.audience.hear, LOOKS)
         self._standing: Headers | None = None
         self._openings: dict[tuple[int, bytes], bytes] = {}
         self._fine = b""  # of them, that of a prediction
@@ -276,7 +273,7 @@ class FastLane:
 
     def _heard(self, loop: asyncio.AbstractEventLoop) -> None:
         """There were requests of those who are heard together: stay awake for the next."""
-        self.awake.stay(loop, self._listen)
+        self.awake.stay(loop, self.audience.listen)
 
     def note(self, request: FastRequest, status: int) -> None:
         """Count an answered request."""
