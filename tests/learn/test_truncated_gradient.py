@@ -140,6 +140,16 @@ def test_rows_of_any_length_and_rows_left_out_take_the_same_steps_one_by_one(con
     assert same(together.freeze(), alone.freeze())
 
 
+@pytest.mark.parametrize("bits", [BITS, 20])  # of a large table that is hardly used, the pages are still looked after
+def test_many_batches_of_a_row_end_in_the_bits_of_one_batch(bits: int) -> None:
+    batch = to_batch(sparse_events(80, seed=4))
+    skip = np.arange(batch.n) % 7 == 3
+    one, many = TruncatedGradient(TruncatedGradientConfig(), bits), TruncatedGradient(TruncatedGradientConfig(), bits)
+    told = many.step_all([cut(batch, at, at + 1) for at in range(batch.n)], skip)
+    assert told.margin.tobytes() == one.step(batch, skip).margin.tobytes()
+    assert same(many.freeze(), one.freeze())
+
+
 def test_arrays_that_are_not_in_one_piece_are_learnt_all_the_same() -> None:
     batch = to_batch(sparse_events(60, seed=9))
     odd = [

@@ -65,6 +65,11 @@ def machine_code(config: LearnerConfig) -> str:
     return " ".join([config.kind, *(name for name, up in flags.items() if up)])
 
 
+def takes_many(config: LearnerConfig) -> bool:
+    """Whether a learner takes many batches of few rows, of which it would be longer to make one, in one call of its kernel."""
+    return isinstance(config, TruncatedGradientConfig)
+
+
 def one_of_each() -> list[LearnerConfig]:
     """A configuration for each machine code that any learner runs."""
     rates: list[tuple[Literal["constant", "adaptive"], bool]] = [("adaptive", True), ("adaptive", False), ("constant", False)]

@@ -22,10 +22,11 @@ from riata.maths.slots import pick
 from riata.maths.truncated_rate import Scratch
 from riata.maths.truncated_row import Table
 from riata.maths.truncated_step import event_size, learn_batches
-from riata.wire.batch import Batch, ids_of, in_one_piece
+from riata.wire.batch import Batch, ids_of, in_one_piece, join_batches
 
 __all__ = ["TruncatedGradient", "TruncatedGradientConfig"]
 
+_ROWS_JOINED_MAX: Final = 1024  # to copy more costs more than the calls
 _FEATURES_USUAL: Final = 128  # room for rows of so many from the start
 _COLUMNS: Final = len(Scratch._fields)  # but for the starts, and with the values of the row that comes next
 _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity", "hinge": "hinge"}
@@ -57,8 +58,10 @@ class TruncatedGradient:
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, in one call of the kernel as long as nothing has to grow."""
-        batches, ids = list(batches), ids_of(batches)
         n = sum([len(batch.label) for batch in batches])
+        if len(batches) > 1 and n <= _ROWS_JOINED_MAX and not self._pages.settled:
+            batches = [join_batches(batches)]  # pages of a small model are looked after before each batch, a call for each
+        batches, ids = list(batches), ids_of(batches)
         skip = np.zeros(n, np.bool_) if skip is None else skip
         told, refused = np.empty((3, n)), np.empty(n, np.bool_)
         done, refusals = 0, 0

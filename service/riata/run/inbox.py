@@ -17,7 +17,7 @@ from riata.wire.batch import Batch
 
 SMALL_ROWS: Final = 64  # a record of fewer is left to gather
 GATHERED_MAX: Final = 64  # so many of them are not
-GATHER_S: Final = 0.01  # how long the first of them waits at the most; far less than what is served may be behind
+GATHER_S: Final = 0.02  # how long the first of them waits at the most; far less than what is served may be behind
 
 
 @dataclass(frozen=True, slots=True)

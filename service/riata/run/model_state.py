@@ -15,7 +15,7 @@ from riata.base.arrays import BOOL, Arrays
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
-from riata.learn.registry import ALGO_VERSION, adjust, build_learner
+from riata.learn.registry import ALGO_VERSION, adjust, build_learner, takes_many
 from riata.run.config import ModelConfig, change_from_payload, read_config
 from riata.run.giving_way import nobody
 from riata.run.together import ROWS_TOGETHER
@@ -108,7 +108,7 @@ class ModelState:
         record of any kind. `batches` is empty, or has one for each."""
         if len(run) == 1:
             return self.apply(run[0], batches[0] if batches else None, skips)
-        refused = self._learn(run[0].first, _joined(run, batches), skips)
+        refused = self._learn(run[0].first, _joined(run, batches, takes_many(self.config.learner)), skips)
         self.applied = run[-1].last
         self.chain = run[-1].chain
         return refused
@@ -260,12 +260,13 @@ def _counted(record: Record, batch: Batch) -> Batch:
     return batch
 
 
-def _joined(run: Sequence[Record], batches: Sequence[Batch | None]) -> list[Batch]:
-    """The rows of several records, one behind the other, in batches of up to ROWS_TOGETHER or of one record. Raises `Corrupt`."""
+def _joined(run: Sequence[Record], batches: Sequence[Batch | None], many: bool) -> list[Batch]:
+    """The rows of several records, one behind the other, in batches of up to ROWS_TOGETHER or of one record; or, where `many` may
+    be learnt at once, as they are known. Raises `Corrupt`."""
     known = [batch for batch in batches if batch is not None]
     counts = [record.count for record in run]
-    if min(counts) > ROWS_TOGETHER // 2 and [batch.n for batch in known] == counts:
-        return known  # too large for any two of them to be joined
+    if (many or min(counts) > ROWS_TOGETHER // 2) and [batch.n for batch in known] == counts:
+        return known  # to join them would cost more than it saves, or they are too large for that
     if len(known) < len(run):  # all or none are known, but for a moment after a start
         known = decode_batches([record.payload for record in run])
     if len(known) < len(run):

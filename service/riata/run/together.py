@@ -3,6 +3,8 @@
 A learner's state does not depend on how events are cut into batches, nor does anything else that `ModelState` holds. So records
 that follow one another are joined as it suits whoever has them, and no bit changes.
 
+Where a learner takes many batches in one call of its kernel, nothing is joined: by the truncated gradient, 60 records of a row
+are learnt in 4.4 µs a row if they are joined and in 2.3 as they are, 20 of sixteen rows in 1.4 and 0.7. Else small records are.
 Large records are not joined, for that would copy them; but what Python does once for all of a turn holds the interpreter's lock,
 and predictions wait for it. So the writer takes up more of them in one turn as long as it stays short (`Turn`).
 """
