@@ -11,6 +11,7 @@ Theory of operation
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import subprocess
@@ -145,7 +146,8 @@ def _compile_apart(tell: Callable[[str], None], name: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *filter(None, sys.path)])}
     if folder := cache_folder():
         environment["NUMBA_CACHE_DIR"] = folder
-    subprocess.run([sys.executable, "-m", __name__, name], env=environment, stdin=subprocess.DEVNULL, check=False)
+    with contextlib.suppress(OSError):  # no memory for a process, say: then this one compiles
+        subprocess.run([sys.executable, "-m", __name__, name], env=environment, stdin=subprocess.DEVNULL, check=False)
     tell(name)
 
 
