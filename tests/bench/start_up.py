@@ -7,7 +7,8 @@
 - replay: the same, killed with events behind its last checkpoint.
 
 Ready is the first 200 of /readyz, asked every 4 ms. Kinds of starts alternate; figures are medians. The parts of a warm, empty
-start are measured by themselves, in processes that do nothing else.
+start are measured by themselves, in processes that do nothing else. Compiling is measured once, from an empty folder; its time
+is that of the whole process and of those that it starts.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ PARTS: Final = {
     "pydantic, FastAPI, uvicorn": "import fastapi, pydantic_settings, uvicorn",
     "this package": "import riata.wiring",
     "kernels": "from riata.run.warm_up import warm_up; warm_up()",
-    "kernels of the default learner": (
-        "from riata.run.config import ModelConfig; from riata.run.warm_up import warm_up_learner; "
-        "warm_up_learner(ModelConfig().learner)"
-    ),
+}
+COMPILING: Final = {  # what compiles where nothing is there, and in how many seconds it should on four cores
+    "what a first start needs": (["-c", PARTS["kernels"]], 60.0),
+    "`riata warm`: everything, of every learner": (["-m", "riata", "warm"], 150.0),
 }
 WHY: Final = (
     "A start waits for the interpreter's own work: importing packages, and linking machine code that is on the disk. A full one "
@@ -66,6 +67,19 @@ def parts() -> list[tuple[str, float]]:
     begun = time.perf_counter()
     subprocess.run([sys.executable, "-c", ""], check=True, env=environment)
     return list(zip(PARTS, [time.perf_counter() - begun, *map(float, made.stdout.split())], strict=True))
+
+
+def compiling(folder: Path) -> list[tuple[str, float, float]]:
+    """Seconds, and seconds of processor time, that compiling takes; for each of `COMPILING`."""
+    found = []
+    for number, (name, (arguments, _)) in enumerate(COMPILING.items()):
+        kernels = {"NUMBA_CACHE_DIR": str(folder / f"kernels-{number}"), "PYTHONPATH": f"{ROOT / 'service'}"}
+        before, begun = os.times(), time.perf_counter()
+        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env={**_environment(), **kernels})
+        took, after = time.perf_counter() - begun, os.times()
+        cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+        found.append((name, took, cpu_s))
+    return found
 
 
 def _environment() -> dict[str, str]:
@@ -146,6 +160,7 @@ def main() -> int:
     names = min(1_120_000, events)
     unsaved = events // 10
     with tempfile.TemporaryDirectory(prefix="riata-start-") as folder:
+        compiled = [] if options.quick else compiling(Path(folder))  # takes minutes
         found, weights, size = measure(Path(folder), repeats, events, names, unsaved)
     rows = []
     for kind, starts in found.items():
@@ -158,6 +173,9 @@ def main() -> int:
     heads = ["start", "s to ready", "range", "CPU s", "MiB read from disk", "MiB of memory when ready"]
     warm = statistics.median(one.seconds for one in found["warm, empty"])
     claims = [Claim("start, warm and empty", f"{warm:.2f} s", f"{TARGET_S:g} s", warm / TARGET_S, 1.0, at_most=True)]
+    for name, took, _ in compiled:
+        most = COMPILING[name][1]
+        claims.append(Claim(f"compiling {name}", f"{took:.0f} s", f"{most:g} s", took / most, 1.0, at_most=True))
     made_of = report.table(["part of a warm, empty start", "ms"], [[name, f"{1000 * s:,.0f}"] for name, s in parts()])
     about = (
         f"Full: {events:,} events in the log, {weights:,} non-zero weights, {size / MIB:,.0f} MiB in the data directory. "
@@ -165,6 +183,9 @@ def main() -> int:
     )
     notes = [about, WHY]
     tables = ["## Starts\n\n" + report.table(heads, rows), made_of]
+    if compiled:
+        lines = [[name, f"{took:.0f}", f"{cpu_s:.0f}"] for name, took, cpu_s in compiled]
+        tables.append("## Compiling\n\n" + report.table(["from an empty folder", "s", "CPU s"], lines))
     contest.report_page(
         "start_up", "How long a start takes", (__doc__ or "").split("\n", 1)[1], claims, tables, notes,
         "python -m tests.bench.start_up", ["numpy", "numba", "fastapi", "uvicorn"], not options.no_write, options.quick,
