@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import struct
 import tracemalloc
 from collections.abc import Callable
@@ -13,8 +14,8 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Corrupt
 from riata.store import payload as layout
-from riata.store.payload import decode_batch, encode_batch, look_at, put_counts
-from riata.store.values import FORMS, POWERS, decimals, pack_values, put_whole, unpack_values
+from riata.store.payload import decode_batch, encode_batch, look_at, put_parts
+from riata.store.values import FORMS, POWERS, WHOLE, Stored, choose, decimals, put_whole, unpack_values
 from riata.wire.batch import Batch, slice_rows
 from tests.store.batches import batch_of, random_batch, same
 from tests.twins import payload as twin
@@ -146,10 +147,21 @@ STORED = [
 ]  # fmt: skip
 
 
+def stored_values(value: F64) -> tuple[int, int, Stored]:
+    """Form, digits and what is stored of values, at least one."""
+    found = np.zeros(3, np.int64)
+    decimals(value, np.array(POWERS), found)
+    form, digits, stored = choose(value, found)
+    if form not in WHOLE:
+        return form, digits, stored
+    put_whole(value, POWERS[digits], stored)
+    return form, digits, stored.view(FORMS[form])
+
+
 @pytest.mark.parametrize(("form", "digits", "values"), STORED)
 def test_values_take_the_narrowest_form_and_come_back(form: str, digits: int, values: list[float]) -> None:
     value = np.array(values)
-    found, found_digits, stored = pack_values(value)
+    found, found_digits, stored = stored_values(value)
     assert (FORMS[found], found_digits) == (form, digits)
     assert stored.nbytes == len(value) * (np.dtype(form).itemsize if form else 0)
     assert unpack_values(found, found_digits, stored, len(value)).tobytes() == value.tobytes()
@@ -160,9 +172,9 @@ def test_values_take_the_narrowest_form_and_come_back(form: str, digits: int, va
 def test_one_value_decides_wherever_it_stands(at: int, odd: float, form: str, digits: int) -> None:
     values = np.arange(1.0, 601.0)
     values[300] = 0.1 if form == "<i4" else 1.0  # so that float32 will not do
-    assert FORMS[pack_values(values)[0]] == "<u2"
+    assert FORMS[stored_values(values)[0]] == "<u2"
     values[at] = odd
-    found, found_digits, stored = pack_values(values)
+    found, found_digits, stored = stored_values(values)
     assert (FORMS[found], found_digits) == (form, digits)
     assert unpack_values(found, found_digits, stored, len(values)).tobytes() == values.tobytes()
 
@@ -173,7 +185,7 @@ def test_every_number_of_few_decimals_comes_back(digits: int) -> None:
     whole = rng.integers(-(2**31) + 1, 2**31, 20_000)
     value: F64 = np.array([float(f"{k}e-{digits}") for k in whole.tolist()])
     value = value[np.abs(value) <= 1e6]
-    form, found, stored = pack_values(value)
+    form, found, stored = stored_values(value)
     assert unpack_values(form, found, stored, len(value)).tobytes() == value.tobytes()
     assert found <= digits
 
@@ -321,6 +333,7 @@ def test_the_compiled_look_at_values_is_that_of_its_twin() -> None:
 
 def test_the_compiled_look_at_a_batch_is_that_of_its_twin() -> None:
     rng = np.random.default_rng(6)
+    powers = np.array(POWERS)
     reasons = set()
     for trial in range(600):
         batch = random_batch(rng, int(rng.integers(1, 40)), 4)
@@ -330,25 +343,25 @@ def test_the_compiled_look_at_a_batch_is_that_of_its_twin() -> None:
             spoilt[int(rng.integers(1, len(spoilt) - 1))] = (
                 rng.choice([0, 1, 2**31]) if spoilt.dtype != np.float64 else rng.choice(ODD)
             )
-        found, slow = np.zeros(4, np.int64), np.zeros(4, np.int64)
+        found, slow = np.zeros(7, np.int64), np.zeros(7, np.int64)
         indptr, hashes, value, label, weight = parts
-        said = twin.look_at(indptr, hashes, value, label, weight, batch.has_id, slow)
-        assert look_at(indptr, hashes, value, label, weight, batch.has_id, found) == said
+        said = twin.look_at(indptr, hashes, value, label, weight, batch.has_id, powers, slow)
+        assert look_at(indptr, hashes, value, label, weight, batch.has_id, powers, found) == said
         reasons.add(said)
         if said == 0:
             assert found.tolist() == slow.tolist()
     assert reasons == set(range(6))
 
 
-def test_counts_and_labels_are_written_as_the_twin_does() -> None:
+def test_counts_labels_and_whole_numbers_are_written_as_the_twin_does() -> None:
     rng = np.random.default_rng(7)
     for n in (1, 7, 8, 9, 100):
         indptr = np.concatenate(([0], np.cumsum(rng.integers(0, 60_000, n)))).astype(np.int64)
-        label = rng.integers(0, 2, n).astype(np.float64)
+        label, value = rng.integers(0, 2, n).astype(np.float64), rng.integers(-100, 100, 3 * n) / 10.0
         for width in (2, 4):
-            for bits in (0, (n + 7) // 8):
-                written = [np.full(width * n, 255, np.uint8), np.full(bits, 255, np.uint8)]
+            for bits, stored in itertools.product((0, (n + 7) // 8), (0, 2 * len(value))):
+                written = [np.full(length, 255, np.uint8) for length in (width * n, bits, stored)]
                 slowly = [part.copy() for part in written]
-                put_counts(indptr, label, *written)
-                twin.put_counts(indptr, label, *slowly)
+                put_parts(indptr, label, value, 10.0, *written)
+                twin.put_parts(indptr, label, value, 10.0, *slowly)
                 assert [part.tobytes() for part in written] == [part.tobytes() for part in slowly]

@@ -12,12 +12,12 @@ from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
 WHOLE_MAX = 2**31 - 1
 
 
-def look_at(indptr: I64, hashes: U32, value: F64, label: F64, weight: F64, has_id: BOOL, found: I64) -> int:
+def look_at(indptr: I64, hashes: U32, value: F64, label: F64, weight: F64, has_id: BOOL, powers: F64, found: I64) -> int:
     lengths = np.diff(indptr)
     if (lengths < 0).any():
         return 1
     events = [hashes[start:stop].astype(np.int64) for start, stop in itertools.pairwise(indptr)]
-    found[:] = [
+    found[:4] = [
         sum(bits not in (np.float64(0.0).tobytes(), np.float64(1.0).tobytes()) for bits in map(np.float64.tobytes, label)),
         (weight != 1.0).sum(),
         has_id.sum(),
@@ -29,14 +29,20 @@ def look_at(indptr: I64, hashes: U32, value: F64, label: F64, weight: F64, has_i
         np.isnan(label).any() or (np.abs(label) > LABEL_ABS_MAX).any(),
         np.isnan(weight).any() or (weight <= 0.0).any() or (weight > WEIGHT_MAX).any(),
     ]
-    return 2 + wrong.index(True) if True in wrong else 0
+    if True in wrong:
+        return 2 + wrong.index(True)
+    if len(value):
+        decimals(value, powers, found[4:])
+    return 0
 
 
-def put_counts(indptr: I64, label: F64, length: U8, bits: U8) -> None:
+def put_parts(indptr: I64, label: F64, value: F64, power: float, length: U8, bits: U8, stored: U8) -> None:
     width = len(length) // len(label)
     length[:] = np.diff(indptr).astype(f"<u{width}").view(np.uint8)
     if len(bits):
         bits[:] = np.packbits(label == 1.0)
+    if len(stored):
+        put_whole(value, power, stored)
 
 
 def decimals(value: F64, powers: F64, found: I64) -> None:

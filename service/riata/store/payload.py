@@ -37,7 +37,18 @@ from riata.base.arrays import BOOL, F64, I64, U8, U32
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
 from riata.maths.kernel import kernel
-from riata.store.values import FORMS, known_form, narrowed, pack_values, stored_bytes, unpack_values
+from riata.store.values import (
+    FORMS,
+    POWERS,
+    WHOLE,
+    choose,
+    decimals,
+    known_form,
+    narrowed,
+    put_whole,
+    stored_bytes,
+    unpack_values,
+)
 from riata.wire.batch import Batch
 
 PAYLOAD_VERSION: Final = 2
@@ -51,6 +62,9 @@ ID_BYTES: Final = 16
 _HEAD = struct.Struct("<BBBBIII")
 _SHORT_MAX: Final = 2**16 - 1
 _FACTS: Final = 4
+_FOUND: Final = _FACTS + 3
+_POWERS: Final = np.array(POWERS)
+_NOTHING: Final = np.empty(0, np.uint8)
 _NOT_RISING, _NO_ORDER, _NO_VALUE, _NO_LABEL, _NO_WEIGHT = range(1, 6)
 _REASONS: Final = (
     "",
@@ -83,14 +97,16 @@ def encode_batch(batch: Batch) -> bytes:
         raise BadInput(f"batch: {wrong}", "bad_batch")
     flags = _flags(found)
     real, weighted, ids = flags & REAL, flags & WEIGHTED, flags & IDS
-    form, digits, stored = pack_values(np.ascontiguousarray(batch.value))
+    plain = np.ascontiguousarray
+    indptr, value, label = plain(batch.indptr), plain(batch.value), plain(batch.label)
+    form, digits, stored = choose(value, found[_FACTS:])
     length = np.empty(batch.n * (4 if flags & LONG else 2), np.uint8)
     bits = np.empty(0 if real else (batch.n + 7) // 8, np.uint8)
-    put_counts(np.ascontiguousarray(batch.indptr), np.ascontiguousarray(batch.label), length, bits)
-    parts: list[np.ndarray[Any, Any]] = [length, np.ascontiguousarray(batch.hash, "<u4"), stored, bits]
-    parts += [np.ascontiguousarray(batch.label, "<f8")] if real else []
-    parts += [np.ascontiguousarray(batch.weight, "<f8")] if weighted else []
-    parts += [np.packbits(batch.has_id), np.ascontiguousarray(batch.event_id[batch.has_id])] if ids else []
+    put_parts(indptr, label, value, POWERS[digits], length, bits, stored if form in WHOLE else _NOTHING)
+    parts: list[np.ndarray[Any, Any]] = [length, plain(batch.hash, "<u4"), stored, bits]
+    parts += [plain(label, "<f8")] if real else []
+    parts += [plain(batch.weight, "<f8")] if weighted else []
+    parts += [np.packbits(batch.has_id), plain(batch.event_id[batch.has_id])] if ids else []
     total = _HEAD.size + sum(part.nbytes for part in parts)
     head = _HEAD.pack(PAYLOAD_VERSION, flags, form, digits, batch.n, batch.nnz, total)
     return b"".join([head, *(part.data for part in parts)])
@@ -117,7 +133,7 @@ def decode_batch(payload: bytes) -> Batch:
     wrong, found = _look(batch)
     if wrong:
         raise Corrupt(f"observe payload: {wrong}")
-    if (head.flags, head.form, head.digits) != _said(batch, _flags(found), version):
+    if (head.flags, head.form, head.digits) != _said(batch, found, version):
         raise Corrupt("observe payload: it has parts that say nothing, so it is not what was written")
     return batch
 
@@ -139,11 +155,11 @@ def _read_head(payload: bytes) -> _Head:
     return _Head(flags, form, digits, n, nnz)
 
 
-def _said(batch: Batch, flags: int, version: int) -> tuple[int, int, int]:
-    """Return (flags, form, digits) that a payload of `batch` has, as `_read_head` tells them."""
+def _said(batch: Batch, found: I64, version: int) -> tuple[int, int, int]:
+    """Return (flags, form, digits) that a payload of `batch` has, as `_read_head` tells them, by what `look_at` found."""
     if version == 1:
-        return flags | LONG, FORMS.index("<f8" if narrowed(batch.value) is None else "<f4"), 0
-    return (flags, *pack_values(batch.value)[:2])
+        return _flags(found) | LONG, FORMS.index("<f8" if narrowed(batch.value) is None else "<f4"), 0
+    return (_flags(found), *choose(batch.value, found[_FACTS:])[:2])
 
 
 def warm_up() -> None:
@@ -192,13 +208,13 @@ def _bits(packed: np.ndarray[Any, Any], n: int) -> BOOL:
 
 def _flags(found: I64) -> int:
     """Return what the payload of a batch has that not all have, by what `look_at` found."""
-    real, weighted, ids, longest = (int(count) for count in found)
-    return REAL * bool(real) | WEIGHTED * bool(weighted) | IDS * bool(ids) | LONG * (longest > _SHORT_MAX)
+    real, weighted, ids, longest = found[:_FACTS].tolist()
+    return REAL * bool(real) | WEIGHTED * bool(weighted) | IDS * bool(ids) | LONG * bool(longest > _SHORT_MAX)
 
 
 def _look(batch: Batch) -> tuple[str, I64]:
     """Say what `batch` breaks of its own contract, empty where nothing; and what `look_at` found."""
-    found = np.zeros(_FACTS, np.int64)
+    found = np.zeros(_FOUND, np.int64)
     n, nnz = batch.n, batch.nnz
     if n < 1 or int(batch.indptr[0]) != 0 or len(batch.hash) != nnz:
         return _REASONS[_NOT_RISING], found
@@ -208,24 +224,25 @@ def _look(batch: Batch) -> tuple[str, I64]:
         return f"event_id is not {n} x {ID_BYTES}", found
     plain = np.ascontiguousarray
     indptr, hashes, value = plain(batch.indptr), plain(batch.hash), plain(batch.value)
-    reason = look_at(indptr, hashes, value, plain(batch.label), plain(batch.weight), plain(batch.has_id), found)
+    reason = look_at(indptr, hashes, value, plain(batch.label), plain(batch.weight), plain(batch.has_id), _POWERS, found)
     return _REASONS[reason], found
 
 
 @kernel
-def look_at(indptr: I64, hashes: U32, value: F64, label: F64, weight: F64, has_id: BOOL, found: I64) -> int:
-    """Look for what a batch breaks of its own contract, and for what its payload need not say.
+def look_at(indptr: I64, hashes: U32, value: F64, label: F64, weight: F64, has_id: BOOL, powers: F64, found: I64) -> int:
+    """Look for what a batch breaks of its own contract, for what its payload need not say, and how its values may be stored.
 
     Parameters
     ----------
     indptr : i64[n + 1]     from 0 to nnz; the arrays behind it are of these lengths; all read only
     hashes : u32[nnz], value : f64[nnz], label : f64[n], weight : f64[n], has_id : bool[n]
-    found : i64[4]          overwritten: labels that are neither 0 nor 1, weights that are not 1, events with an id, features
-                            of the longest event
+    powers : f64[p]         as `decimals` takes them; read only
+    found : i64[4 + 3]      overwritten: labels that are neither 0 nor 1, weights that are not 1, events with an id, features
+                            of the longest event; behind them what `decimals` finds, where nothing is wrong and there is a value
 
     Returns                 place of the reason in _REASONS; 0 where nothing is wrong
-    Cost                    one comparison or two for each number
-    Source                  this module's theory of operation
+    Cost                    one comparison or two for each number, and `decimals`
+    Source                  this module's theory of operation; one call, since the interpreter's lock is given away at each
     """
     n, nnz = len(indptr) - 1, len(value)
     longest = 0
@@ -258,21 +275,27 @@ def look_at(indptr: I64, hashes: U32, value: F64, label: F64, weight: F64, has_i
         return _NO_VALUE
     if no_label:
         return _NO_LABEL
-    return _NO_WEIGHT if no_weight else 0
+    if no_weight:
+        return _NO_WEIGHT
+    if nnz:
+        decimals(value, powers, found[_FACTS:])
+    return 0
 
 
 @kernel
-def put_counts(indptr: I64, label: F64, length: U8, bits: U8) -> None:
-    """Write how many features events have, the lowest byte first, and labels as bits, the first event's highest.
+def put_parts(indptr: I64, label: F64, value: F64, power: float, length: U8, bits: U8, stored: U8) -> None:
+    """Write how many features events have, the lowest byte first, labels as bits, the first event's highest, and whole numbers.
 
     Parameters
     ----------
     indptr : i64[n + 1], label : f64[n]   0 or 1; read only
+    value : f64[nnz], power : float       as `put_whole` takes them
     length : u8[2 n] or u8[4 n]           overwritten
     bits : u8[ceil(n / 8)] or u8[0]       overwritten, unless it is empty
+    stored : u8[w * nnz] or u8[0]         overwritten, as `put_whole` does, unless it is empty
 
     Returns                               nothing
-    Cost                                  a few operations for each event
+    Cost                                  a few operations for each event, and `put_whole`
     Source                                this module's theory of operation
     """
     n = len(label)
@@ -285,3 +308,5 @@ def put_counts(indptr: I64, label: F64, length: U8, bits: U8) -> None:
         bits[:] = 0
         for i in range(n):
             bits[i >> 3] |= np.uint8(np.int64(label[i] == 1.0) << (7 - (i & 7)))
+    if len(stored):
+        put_whole(value, power, stored)

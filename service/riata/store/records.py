@@ -26,7 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.errors import Corrupt, LogFork, LogGap
-from riata.store.payload import ID_BYTES, encode_batch
+from riata.store.payload import ID_BYTES, IDS, encode_batch
 from riata.store.store import Head, Kind, Record
 from riata.wire.batch import Batch, Written
 
@@ -38,6 +38,7 @@ _SKIP = struct.Struct("<B3xQ")
 _RESTORE = struct.Struct("<B3xI")
 _DIGESTED = struct.Struct("<B7xQq")
 _ROW = struct.Struct("<Idd")
+_FLAGS_AT: Final = 1  # in a payload of `observe`
 
 
 def encode_document(document: Mapping[str, Any]) -> bytes:
@@ -153,7 +154,8 @@ def write_ahead(batch: Batch, accepted_ms: int) -> Written:
     Raises `BadInput` as `encode_batch` does.
     """
     payload, digest = observe_record(batch, accepted_ms)
-    return Written(batch, accepted_ms, payload, digest, row_digests(batch, np.flatnonzero(batch.has_id).tolist()))
+    with_id = np.flatnonzero(batch.has_id).tolist() if payload[_FLAGS_AT] & IDS else []
+    return Written(batch, accepted_ms, payload, digest, row_digests(batch, with_id))
 
 
 def names_digest(names: bytes) -> bytes:

@@ -27,43 +27,39 @@ FORMS: Final = ("<f8", "<f4", "", "u1", "i1", "<u2", "<i2", "<i4")
 """Types of the stored values, by the number that a payload says. The third stores nothing: every value is 1. Those behind it
 are whole numbers, to be divided by 10^digits."""
 _F64, _F32, _ONES, _I32 = 0, 1, 2, 7
-_WHOLE: Final = range(3, 8)  # narrowest first, without a sign before with
+WHOLE: Final = range(3, 8)  # narrowest first, without a sign before with
 POWERS: Final = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)  # with the largest value, 10^6, still below 2^53
-_POWER: Final = np.array(POWERS)
 _WHOLE_MAX: Final = float(2**31 - 1)
 _BLOCK: Final = 256  # values looked at before it is asked whether one was missed
 _DIGITS, _LOW, _HIGH = range(3)  # places of what `decimals` finds
 _SIGN = np.int64(2**63 - 1)  # every bit but the sign
 _MINUS_ZERO = np.int64(-(2**63))
-_HOLDS: Final = {form: (float(np.iinfo(FORMS[form]).min), float(np.iinfo(FORMS[form]).max)) for form in _WHOLE}
+_HOLDS: Final = {form: (float(np.iinfo(FORMS[form]).min), float(np.iinfo(FORMS[form]).max)) for form in WHOLE}
 _SAMPLE: Final = 256
 
 Stored = NDArray[Any]
 
 
-def pack_values(value: F64) -> tuple[int, int, Stored]:
-    """Return (form, digits, stored) of `value`: f64[nnz], finite, at most 10^6 in size. Equal values give equal forms."""
-    if not value.size:
-        return _ONES, 0, np.empty(0, np.uint8)
-    found = np.empty(3, np.int64)
-    decimals(value, _POWER, found)
+def choose(value: F64, found: I64) -> tuple[int, int, Stored]:
+    """Return (form, digits, stored) of `value`: f64[nnz], finite, at most 10^6 in size, of which `decimals` found `found`.
+
+    Whole numbers are not written yet: then `stored` is u8[bytes of all], for `put_whole`. Equal values give equal forms.
+    """
     digits, low, high = found.tolist()
-    form = next((form for form, (least, most) in _HOLDS.items() if least <= low and high <= most), _F64) if digits >= 0 else _F64
-    if low == high == 1 and digits == 0:
+    if not value.size or (low == high == 1 and digits == 0):
         return _ONES, 0, np.empty(0, np.uint8)
+    form = next((form for form, (least, most) in _HOLDS.items() if least <= low and high <= most), _F64) if digits >= 0 else _F64
     if form in (_F64, _I32):
         narrow = narrowed(value)
         if narrow is not None:
             return _F32, 0, narrow
         if form == _F64:
             return _F64, 0, np.ascontiguousarray(value, "<f8")
-    stored = np.empty(stored_bytes(form) * len(value), np.uint8)
-    put_whole(value, POWERS[digits], stored)
-    return form, digits, stored.view(FORMS[form])
+    return form, digits, np.empty(stored_bytes(form) * len(value), np.uint8)
 
 
 def unpack_values(form: int, digits: int, stored: Stored, count: int) -> F64:
-    """Return the f64[count] that `pack_values` was given."""
+    """Return the f64[count] that were stored."""
     if form == _ONES:
         return np.ones(count)
     value: F64 = stored.astype(np.float64)
@@ -74,7 +70,7 @@ def unpack_values(form: int, digits: int, stored: Stored, count: int) -> F64:
 
 def known_form(form: int, digits: int) -> bool:
     """Tell whether a payload may say this."""
-    return form < len(FORMS) and digits < (len(POWERS) if form in _WHOLE else 1)
+    return form < len(FORMS) and digits < (len(POWERS) if form in WHOLE else 1)
 
 
 def stored_bytes(form: int) -> int:

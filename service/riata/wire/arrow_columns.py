@@ -110,8 +110,9 @@ def place_offsets(offsets: NDArray[np.int32] | I64, by: int, most: int, ends: I6
     return bool(falls == 0 and offsets[0] >= 0 and offsets[-1] <= most)
 
 
-def read_columns(body: bytes) -> Columns:
-    """Read a stream's columns. Raises `Malformed` and `TooLarge`."""
+def read_columns(body: memoryview) -> Columns:
+    """Read a stream's columns, from memory that is not written to meanwhile. Raises `Malformed` and `TooLarge`."""
+    body = body.toreadonly()  # compiled code is for columns that cannot be written
     fields, frame = read_stream(body)
     names = [field.name for field in fields]
     for name in names:
@@ -163,7 +164,7 @@ def _wrong(name: str, why: str) -> Malformed:
 class _Reader:
     """Takes nodes and buffers off a frame, in the order in which the format lists them."""
 
-    def __init__(self, body: bytes, frame: Frame) -> None:
+    def __init__(self, body: memoryview, frame: Frame) -> None:
         self._body = body
         self._frame = frame
         self._node = 0

@@ -105,13 +105,13 @@ class _Metadata:
         return self.held[at : at + count].decode("utf-8", "replace")
 
 
-def read_stream(body: bytes) -> tuple[list[Field], Frame]:
+def read_stream(body: bytes | memoryview) -> tuple[list[Field], Frame]:
     """Read a stream of one record batch. Raises `Malformed`."""
     metadata, header, at, size = _message(body, 0, _SCHEMA, "a schema")
     fields = _schema(metadata, header)
     metadata, header, at, size = _message(body, at + size, _BATCH, "a record batch")
     frame = _batch(metadata, header, at, size)
-    rest = body[at + size :]
+    rest = bytes(body[at + size : at + size + len(_END) + 1])
     if rest[: len(_END)] == _END and len(rest) > len(_END):
         raise bad("there are bytes behind its end")
     if rest and rest[: len(_END)] != _END:
@@ -119,16 +119,16 @@ def read_stream(body: bytes) -> tuple[list[Field], Frame]:
     return fields, frame
 
 
-def _message(body: bytes, at: int, wanted: int, called: str) -> tuple[_Metadata, int, int, int]:
+def _message(body: bytes | memoryview, at: int, wanted: int, called: str) -> tuple[_Metadata, int, int, int]:
     """Metadata, its header table, and where the message's body begins and how long it is."""
-    head = body[at : at + _HEAD_BYTES]
+    head = bytes(body[at : at + _HEAD_BYTES])
     if len(head) < _HEAD_BYTES or head[:4] != _MARK:
         raise bad(f"expected {called} at byte {at}")
     size = int.from_bytes(head[4:], "little", signed=True)
     start = at + _HEAD_BYTES
     if size <= 0 or size > len(body) - start:
         raise bad(f"the stream ends inside {called}" if size > 0 else f"expected {called} at byte {at}")
-    metadata = _Metadata(body[start : start + size])
+    metadata = _Metadata(bytes(body[start : start + size]))
     message = metadata.jump(0)
     kind, length = metadata.number(message, 1, "<B"), metadata.number(message, 3, "<q")
     if kind == _DICTIONARY:

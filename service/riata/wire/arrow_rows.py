@@ -255,7 +255,7 @@ def read_lists(data: U8, lists: Lists, values: F64, marks: Marks, indexed: bool,
     return OK
 
 
-def read_arrow(body: bytes, rules: Rules) -> tuple[Reading, Row, Callable[[int], SlowRow | Refusal]]:
+def read_arrow(body: memoryview, rules: Rules) -> tuple[Reading, Row, Callable[[int], SlowRow | Refusal]]:
     """Read a body: what became of it, the scratch of rows, and the slow lane of the rows that are left at HANDOVER.
 
     Raises `Malformed` and `TooLarge`.
@@ -271,8 +271,11 @@ def read_arrow(body: bytes, rules: Rules) -> tuple[Reading, Row, Callable[[int],
         raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
     side = _DIGITS_MAX * items if ends is None else 0
     work = workspace(len(body) + side, 1)
-    data = work.data[FRONT : FRONT + len(body) + side + PADDING]
-    data[: len(body)] = np.frombuffer(body, np.uint8)
+    data = np.frombuffer(body, np.uint8)
+    if body.readonly or ends is None or ends[0] < FRONT or ends[-1] + PADDING > len(body):  # else it is read where it lies
+        copied = work.data[FRONT : FRONT + len(body) + side + PADDING]
+        copied[: len(body)] = data
+        data = copied
     if ends is None:
         ends = np.empty(items + 1, np.int64)
         write_digits(np.zeros(0, np.uint64) if indices is None else indices, data, len(body), ends)

@@ -201,21 +201,27 @@ def ask_to_write(sink: Sink, start: int, n: int) -> None:
 
 
 @inline_kernel
-def first_unknown(fingerprints: U64, n: int, seen: U64) -> int:
-    """The first of n fingerprints that is not in the cache line of the table of names seen where it should be, nor in the one
-    behind it; n where all are. Source: most names are known, and where they should be.
+def is_near(seen: U64, fingerprint: np.uint64) -> bool:
+    """Whether a fingerprint is in the cache line of the table of names seen where it should be, or in the one behind it.
+
+    False for 0, which counts as 1 there. Source: wire.names, theory of operation; a line is compared at once.
     """
+    mask = np.uint64(len(seen) - LINE_WORDS)
+    line = fingerprint & mask
+    if fingerprint == _EMPTY:
+        return False
+    if in_line(seen, int(np.int64(line)), fingerprint):
+        return True
+    return in_line(seen, int(np.int64((line + np.uint64(LINE_WORDS)) & mask)), fingerprint)
+
+
+@inline_kernel
+def first_unknown(fingerprints: U64, n: int, seen: U64) -> int:
+    """The first of n fingerprints that is not near its place in the table of names seen; n where all are. Source: `is_near`."""
     if len(seen) < LINE_WORDS:
         return 0
-    mask = np.uint64(len(seen) - LINE_WORDS)
     i = 0
-    while i < n:
-        fingerprint = peek(fingerprints, i)
-        line = fingerprint & mask
-        if fingerprint == _EMPTY or not in_line(seen, int(np.int64(line)), fingerprint):
-            line = (line + np.uint64(LINE_WORDS)) & mask
-            if fingerprint == _EMPTY or not in_line(seen, int(np.int64(line)), fingerprint):
-                break
+    while i < n and is_near(seen, peek(fingerprints, i)):
         i += 1
     return i
 
@@ -241,8 +247,11 @@ def list_new(row: Row, first: int, n: int, sink: Sink, seen: U64, number: int, l
     found, room = int(sink.count[FOUND]), len(sink.found_value)
     if row.owed[0] > 0:
         settle(row)
+    lined = len(seen) >= LINE_WORDS
     for i in range(first, n):
         fingerprint = peek(fingerprints, i)
+        if lined and is_near(seen, fingerprint):
+            continue  # as most are, also in a row that brings a name
         if values[i] != 0.0 and found < room and lacks(seen, fingerprint):
             sink.found_fingerprint[found] = fingerprint
             sink.found_value[found] = values[i] * lift / norm

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -199,7 +199,9 @@ def _space_end(body: bytes | U8) -> int:
 
 def read_body(body: bytes | U8, form: Format | None, rules: Rules, scratch: Workspace | None = None) -> Reading:
     """Let the readers of `form` walk the whole body; every row then has its code. Raises as `parse_examples` does."""
-    reading, row, slow = read_arrow(bytes(body), rules) if form is None else _read_text(body, form, rules, scratch)
+    reading, row, slow = (
+        read_arrow(memoryview(cast(Any, body)), rules) if form is None else _read_text(body, form, rules, scratch)
+    )
     for number in np.flatnonzero(reading.sink.code[: reading.rows] == HANDOVER).tolist():
         row = _take_slow(reading, row, number, slow(number))
     return reading
