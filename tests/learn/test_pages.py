@@ -146,11 +146,3 @@ def test_a_table_keeps_its_numbers_when_its_pages_change() -> None:
         kept.tend(len(at), some(10))
     assert (table[at, 1] == at).all()
     assert np.count_nonzero(table) == np.count_nonzero(np.unique(at))
-
-
-@LINUX
-def test_an_empty_table_that_will_be_touched_all_over_is_touched_at_once() -> None:
-    table = zero_table(LINES, WIDTH)
-    Pages(table).tend(0, some(2 * FEW, 2 * FEW))
-    assert resident(table) >= SIZE // pages.LARGE_BYTES * mmap.PAGESIZE  # a large page each, where the system has any
-    assert not table.any()

@@ -7,19 +7,13 @@ lines are used that a quarter of the small pages would be anyway, it goes over t
 is known by its hashes, before it is learnt: then nothing is cleared twice and copied. Pages in use before are moved a few with
 each small batch, since each takes two tenths of a millisecond, and all with a large one. Elsewhere than on Linux the system
 decides.
-
-Where it is known of an empty table that all of it will be touched, several threads touch it first: the next two rows would have
-waited for nearly every page, one behind the other. In a virtual machine whose host has to find the memory that is a third of a
-second for 128 MiB, and two thirds of that with two threads.
 """
 
 from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
@@ -32,7 +26,6 @@ _USED_SHARE: Final = 4  # of the small pages: one in so many, and large ones beg
 _MOVED_AT_ONCE: Final = 8
 _FEATURES_PER_MOVE: Final = 256  # of a batch: one large page for so many, so that a batch of rows is not held up for long
 COLLAPSE: Final = 25  # MADV_COLLAPSE of Linux 6.1, which `mmap` has no name for
-_TOUCHING: Final = 4  # threads at the most: beyond that the system's own locks decide
 
 
 def zero_table(lines: int, width: int) -> F64:
@@ -90,15 +83,6 @@ class Pages:
         """Pages that are touched for the first time from now on are large."""
         _advise(self._table, 0, self._table.nbytes, mmap.MADV_HUGEPAGE)
         self._moved = moved
-        if self.settled:
-            self._touch()
-
-    def _touch(self) -> None:
-        """Touch every large page of a table of zeros."""
-        first = self._table.ctypes.data
-        with ThreadPoolExecutor(min(_TOUCHING, len(os.sched_getaffinity(0)))) as threads:
-            for at in range(0, self._table.nbytes, LARGE_BYTES):
-                threads.submit(ctypes.memset, first + at, 0, 1)  # gives the interpreter's lock away
 
     def _move(self, features: int) -> None:
         """Make large the next of the pages that were touched before. Where the system cannot, it does so by itself in time;

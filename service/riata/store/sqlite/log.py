@@ -62,6 +62,7 @@ def insert_planned(
     """Write what was planned; return about how many bytes of the database that was, and how many of them are payloads."""
     heads: dict[int, Head] = {}
     entries: list[tuple[int | bytes, ...]] = []
+    brought: list[tuple[int, bytes, bytes]] = []
     written = paid = 0
     for plan in planned:
         record = plan.appended.record
@@ -80,10 +81,12 @@ def insert_planned(
             written += dedupe.put(connection, key, plan.ids, plan.head.seq - plan.head.dedupe_floor + 1)
         if plan.request.names:
             names = Names.of(plan.request.names).to_bytes()
-            connection.execute("INSERT INTO names VALUES (?, ?, ?)", (key, names_digest(names), names))
+            brought.append((key, names_digest(names), names))
             written += len(names) + PAGE_BYTES
     # Together: each execution of a statement takes the interpreter's lock five times, each row of this one twice.
     connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)
+    if brought:
+        connection.executemany("INSERT INTO names VALUES (?, ?, ?)", brought)
     for model, head in heads.items():
         stood = (head.seq, head.chain, head.dedupe_floor, model)
         connection.execute("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ? WHERE id = ?", stood)
