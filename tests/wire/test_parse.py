@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 
 import numpy as np
 import pytest
 
+from riata.base.arrays import U8
 from riata.base.errors import BadInput, Malformed, TooLarge, Unsupported
 from riata.base.limits import (
     BODY_BYTES_MAX,
@@ -16,10 +18,12 @@ from riata.base.limits import (
     ROWS_PER_REQUEST_MAX,
 )
 from riata.run.warm_up import warm_up
+from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
+from riata.wire.marks import FRONT
 from riata.wire.names import NamesSeen
-from riata.wire.parse import Context, Labels, explain_rows, parse_examples
-from riata.wire.parsed import Parsed
+from riata.wire.parse import READ_WHERE_IT_LIES_FROM, Context, Labels, explain_rows, parse_examples
+from riata.wire.parsed import LEFT_FROM, Parsed
 from tests.twins.hashing import hash_name
 
 NDJSON = "application/x-ndjson"
@@ -366,3 +370,63 @@ def test_batches_do_not_depend_on_the_content_type() -> None:
 
 def test_refusals_are_bad_input() -> None:
     assert issubclass(Unsupported, BadInput)
+
+
+def long_body(kind: str, rng: np.random.Generator) -> bytes:
+    """Some thousand rows; of some there is something to say."""
+    rows = []
+    for i in range(1500):
+        pairs = list(zip(rng.choice(500, 12, replace=i % 50 == 0).tolist(), rng.normal(size=12).round(4).tolist(), strict=True))
+        if kind == NDJSON:
+            features = ",".join(f'"f{name}":{value}' for name, value in pairs)
+            rows.append(f'{{"features":{{{features}}},"label":{i % 2},"event_id":"e{i}"}}')
+        else:
+            form = "%s" if kind == "text/x-svmlight" else "f%s"
+            words = " ".join(f"{form % name}:{value}" for name, value in pairs)
+            rows.append(f"{2 * (i % 2) - 1} {words}" if kind == "text/x-svmlight" else f"{2 * (i % 2) - 1} | {words}")
+        rows += ["", "wrong"] if i % 97 == 0 else []
+    return "\n".join(rows).encode()
+
+
+def content(batch: Batch) -> list[bytes]:
+    """Every array of a batch."""
+    return [getattr(batch, field.name).tobytes() for field in dataclasses.fields(batch)]
+
+
+def as_read(body: bytes) -> U8:
+    """A body as it lies in memory that it was read into."""
+    memory = np.empty(FRONT + len(body), np.uint8)[FRONT:]
+    memory[:] = np.frombuffer(body, np.uint8)
+    return memory
+
+
+@pytest.mark.parametrize("end", [b"\n", b"", b"\n\n \n"])
+@pytest.mark.parametrize("kind", [NDJSON, "text/x-vw", "text/x-svmlight"])
+def test_a_long_body_is_read_where_it_lies_as_it_is_read_elsewhere(kind: str, end: bytes) -> None:
+    body = long_body(kind, np.random.default_rng(1)) + end
+    context = Context(EncoderConfig(), "0/1" if kind == NDJSON else "-1/+1", NamesSeen())
+    memory = as_read(body)
+    assert len(memory) >= READ_WHERE_IT_LIES_FROM
+    found, expected = (parse_examples(given, kind, context, True) for given in (memory, body))
+    assert memory.tobytes() == body
+    assert found.batch.n > 1450
+    assert content(found.batch) == content(expected.batch)
+    assert (found.errors, found.rows, found.lines) == (expected.errors, expected.rows, expected.lines)
+    assert found.names == expected.names
+    assert found.row.tobytes() == expected.row.tobytes()
+    assert len(found.errors) > 15
+
+
+def test_features_of_a_long_body_stay_where_they_are_until_nobody_has_them() -> None:
+    context = Context(EncoderConfig(), "-1/+1")
+    bodies = [long_body("text/x-vw", np.random.default_rng(seed)) for seed in range(7)]
+    batches = [parse_examples(body, "text/x-vw", context, True).batch for body in bodies]
+    assert batches[0].nnz >= LEFT_FROM
+    for body, batch in zip(bodies, batches, strict=True):
+        assert content(batch) == content(parse_examples(body, "text/x-vw", context, True).batch)
+    places = {batch.hash.ctypes.data for batch in batches}
+    assert len(places) == len(bodies)
+    del batch, batches
+    again = {parse_examples(body, "text/x-vw", context, True).batch.hash.ctypes.data for body in bodies}
+    assert len(again) <= 3, "one after another, in two by turns"
+    assert again & places

@@ -110,6 +110,15 @@ def test_a_body_is_taken_in_part_by_part_as_the_twin_does_at_once(sizes: Sequenc
         assert data[size + 1 :].tolist() == [7] * 8
 
 
+def test_a_body_that_is_read_where_it_lies_is_not_written_to() -> None:
+    for body, expected in ((b"a\nbc\n", [0, 2, 5, 6]), (b"a\nbc", [0, 2, 5])):
+        memory, ends = np.frombuffer(body + b"|", np.uint8).copy(), np.full(len(body) + 3, -1, np.int64)
+        data = memory[:-1]
+        known, taken = take_in(Text(data.ctypes.data, len(body), data, ends), 0, 0)
+        assert (ends[: known + 1].tolist(), taken) == (expected, len(body) + 1)
+        assert memory.tobytes() == body + b"|"
+
+
 def test_lines_of_vw_text_that_are_taken_come_out_the_same() -> None:
     rng, rules, taken, left = random.Random(2), rules_of(labelled=False), 0, 0
     row = make_row(400)

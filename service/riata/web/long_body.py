@@ -18,6 +18,8 @@ from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
+from riata.wire.marks import FRONT
+
 WORTH_BYTES: Final = 64 * 2**10  # what is still to come of a shorter body is as well parsed
 AT_ONCE_BYTES: Final = 256 * 2**10  # the loop is woken when so much has come; the system's memory has to hold it
 
@@ -49,7 +51,7 @@ class LongBody(asyncio.BufferedProtocol):
     def __init__(self, reader: Reader, transport: asyncio.Transport, first: bytes, length: int, until: float) -> None:
         self._reader = reader
         self._transport = transport
-        self._memory = memoryview(cast(Any, np.empty(length, np.uint8)))
+        self._memory = memoryview(cast(Any, np.empty(FRONT + length, np.uint8)[FRONT:]))  # as `wire.parse` reads it where it lies
         self._memory[: len(first)] = first
         self._parsed = self._there = len(first)
         self.until = until

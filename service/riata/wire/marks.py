@@ -35,7 +35,7 @@ class Text(NamedTuple):
 
     at: int  # address of its first byte; that of `data` where it lies there already
     size: int  # bytes
-    data: U8  # u8[> size] written: the body and a newline; FRONT bytes are there before it, and PADDING behind, for usual rows
+    data: U8  # u8[>= size] written: the body, and a newline if there is room; for usual rows FRONT bytes before, PADDING behind
     ends: I64  # i64[size + 3] written: line i is data[ends[i]:ends[i + 1] - 1]; the last place says how many are known
 
 
@@ -107,7 +107,8 @@ def take_in(text: Text, known: int, taken: int) -> tuple[int, int]:
     known, taken : int     what this has returned before; 0 and 0 at first
 
     Returns                how many lines are known, as many as before where there are no more; how many bytes were taken in
-    Cost                   a few operations for each 64 bytes
+    Cost                   a few operations for each 64 bytes. Readers ask when they have no line left, not for every line: what
+                           surrounds a call that does nothing takes 30 ns, a fourth of what a short row takes
     Source                 as `mark_row`; Drepper 2007, "What every programmer should know about memory", section 6.2
     """
     data, ends, source = borrow(text.data), borrow(text.ends), array_at(text.at, (text.size,), np.uint8)
@@ -118,11 +119,13 @@ def take_in(text: Text, known: int, taken: int) -> tuple[int, int]:
         if not lies_there:
             for i in range(taken, stop):
                 poke(data, i, peek(source, i))
-        if stop == text.size:
-            data[stop] = NEWLINE
-            stop += 1
         known = list_lines(data, taken, stop, ends, known)
         taken = stop
+        if stop == text.size:  # the last line ends as the others do
+            if stop < len(data):
+                data[stop] = NEWLINE
+            known, taken = known + 1, stop + 1
+            ends[known] = taken
     ends[-1] = known
     return known, taken
 

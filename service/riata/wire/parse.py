@@ -65,6 +65,7 @@ from riata.wire.workspace import Workspace, workspace
 Labels = Literal["0/1", "-1/+1", "real"]
 _LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+READ_WHERE_IT_LIES_FROM: Final = 2**16  # bytes; with no PADDING behind it, a body's last row or two are read as unusual ones
 _JSON_SPACE: Final = re.compile(rb"[ \t\r\n]*")
 
 
@@ -139,7 +140,7 @@ def parse_examples(
 ) -> Parsed:
     """Read a body of examples; rows that are at fault become row errors, the others a `Batch`.
 
-    body    : bytes; or `scratch.room` of them, already written, for a format that is read by lines
+    body    : bytes; or, read by lines, `scratch.room`, written; or other memory behind FRONT bytes, where a long one is read
     scratch : with room for the body; the batch may then lie in it, and is good until it is used for another
     Raises `Unsupported` for an unknown content type, `TooLarge` beyond a limit of the request, and `Malformed` where there is
     no row at all or, in JSON, where the body is no document.
@@ -221,6 +222,9 @@ def _read_text(
     side = len(body) + 1 if len(rules.text) else 0
     data, row = work.data[FRONT : FRONT + len(body) + 1 + side + PADDING], work.row
     given = body if isinstance(body, np.ndarray) else np.frombuffer(body, np.uint8)
+    may_stay = given.flags.writeable and len(given) >= READ_WHERE_IT_LIES_FROM and given.item(-1) == NEWLINE
+    if form.by_line and scratch is None and not side and may_stay:
+        data = given  # where nothing is written, so that the newline behind the last line has to be there
     text = Text(given.ctypes.data, len(body), data, work.ends)
     if form.by_line:
         sink = work.emptied()

@@ -30,8 +30,10 @@ from riata.wire.rows import (
     Rules,
     Sink,
 )  # fmt: skip
+from riata.wire.workspace import leave_features
 
 ID_BYTES: Final = 16
+LEFT_FROM: Final = 2**12  # features; fewer are copied in less time than it takes to see whose memory is free
 _FIELD_SHOWN_MAX: Final = 64  # characters of a name that a sentence repeats
 KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id")
 
@@ -156,8 +158,11 @@ def list_rows(
 
 
 def make_batch(reading: Reading) -> tuple[Batch, I64]:
-    """The accepted rows and their numbers, increasing. Features are copied out of a sink that passes, or that has them in another
-    order: rows that a slow lane finished lie behind the others there."""
+    """The accepted rows and their numbers, increasing.
+
+    Features are copied out of a sink that has them in another order: rows that a slow lane finished lie behind the others there.
+    They are copied out of one that passes, too, unless they are many and may stay.
+    """
     sink, most = reading.sink, reading.rows
     rows, indptr = np.empty(most, np.int64), np.empty(most + 1, np.int64)
     label, weight, has_id = np.empty(most), np.empty(most), np.empty(most, np.bool_)
@@ -167,7 +172,7 @@ def make_batch(reading: Reading) -> tuple[Batch, I64]:
     if first >= 0:
         take = slice(first, first + int(indptr[-1]))
         hashes, values = sink.hash[take], sink.value[take]
-        if reading.is_passing:
+        if reading.is_passing and not (len(hashes) >= LEFT_FROM and leave_features(sink)):
             hashes, values = hashes.copy(), values.copy()
     else:
         length = np.diff(indptr)

@@ -1,21 +1,23 @@
 """Scratch that a thread keeps from one body to the next, so that reading touches no fresh memory.
 
 Fresh memory costs more than reading: the system hands it out page by page, and clears every page. What leaves this room is
-copied out of the scratch, so the next body may overwrite it. A body above KEPT_BYTES_MAX gets scratch of its own, which bounds
-what a thread holds on to. Who has many bodies, and is done with one before long, lends scratch of `Workspaces` to each, and
-saves the copy.
+copied out of the scratch, so the next body may overwrite it; but the features of a long body, which are most of it, stay where
+they are, and the next body gets other memory for its own (`leave_features`): a thread has memory for a few bodies, in turn. A
+body above KEPT_BYTES_MAX gets scratch of its own, which bounds what a thread holds on to. Who has many bodies, and is done with
+one before long, lends scratch of `Workspaces` to each.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, U8
+from riata.base.arrays import F64, I64, U8, U32
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.maths.kernel import kernel
 from riata.wire.marks import FRONT, PADDING
@@ -24,6 +26,7 @@ from riata.wire.rows import PLACES, Row, Sink, make_row, make_sink, row_capacity
 KEPT_BYTES_MAX: Final = 4 * 2**20
 _BYTES_MIN: Final = 2**14
 _SPARE: Final = 8  # bodies of about one size: an eighth more, and the next fits as well
+_SETS_MAX: Final = 4  # of memory for features: batches that wait to be learnt, and the body that is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,9 @@ def make_workspace(size: int, ngrams: int) -> Workspace:
 
 
 class _Kept(threading.local):
-    held: Workspace | None = None
+    def __init__(self) -> None:
+        self.held: Workspace | None = None
+        self.sets: list[tuple[U32, F64]] = []  # memory for features, that of `held` among them
 
 
 _kept = _Kept()
@@ -102,8 +107,35 @@ def workspace(size: int, ngrams: int) -> Workspace:
         return make_workspace(size, ngrams)
     if held is not None:
         size, ngrams = max(size, held.size), max(ngrams, held.ngrams)
-    _kept.held = make_workspace(max(_BYTES_MIN, 1 << (size - 1).bit_length()), ngrams)
-    return _kept.held
+    made = make_workspace(max(_BYTES_MIN, 1 << (size - 1).bit_length()), ngrams)
+    _kept.held, _kept.sets = made, [(made.sink.hash, made.sink.value)]
+    return made
+
+
+def leave_features(sink: Sink) -> bool:
+    """Whether the features in `sink`, of scratch of this thread, may stay where they are, and the next body has other memory.
+
+    Memory is free again when nobody has an array in it any more.
+    """
+    held = _kept.held
+    if held is None or held.sink.hash is not sink.hash:
+        return False
+    found = next((memory for memory in _kept.sets if _holders(memory) == _HOLDERS_WHERE_FREE), None)
+    if found is None:
+        if len(_kept.sets) == _SETS_MAX:
+            return False
+        found = np.empty_like(sink.hash), np.empty_like(sink.value)
+        _kept.sets.append(found)
+    _kept.held = replace(held, sink=held.sink._replace(hash=found[0], value=found[1]))
+    return True
+
+
+def _holders(memory: tuple[U32, F64]) -> int:
+    """How many hold either array of `memory`; every array that lies in one of them holds it."""
+    return max(sys.getrefcount(memory[0]), sys.getrefcount(memory[1]))
+
+
+_HOLDERS_WHERE_FREE: Final = _holders((np.empty(0, np.uint32), np.empty(0)))
 
 
 class Workspaces:
