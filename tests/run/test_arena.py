@@ -301,6 +301,23 @@ def test_a_fault_in_reading_is_not_one_of_the_store(monkeypatch: pytest.MonkeyPa
     assert "could not be read together" in caplog.text
 
 
+def test_an_answer_that_cannot_be_given_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_told: object) -> None:
+        raise ZeroDivisionError
+
+    async def work(house: House) -> None:
+        held = await hold(house)
+        assert house.service.observe_soon("m", row(1), JSON, None, fail)
+        with_it = asyncio.ensure_future(ask(house, Asked(row(2))))
+        await asyncio.sleep(0.01)
+        held.set()
+        behind = [await with_it, await ask(house, Asked(row(3)))]
+        assert [answer.seq for answer in behind if isinstance(answer, Observed)] == [3, 4]
+
+    run_with(MemoryStore(), work)
+    assert "could not be answered" in caplog.text
+
+
 def test_a_role_that_takes_no_events_takes_none_here() -> None:
     async def work(house: House) -> None:
         object.__setattr__(house.engine.settings, "role", "writer")

@@ -209,4 +209,7 @@ class Arena:
 def _settle(small: _Small, answer: Observed | RiataError | None) -> None:
     settle, small.settle = small.settle, None
     if settle is not None:
-        settle(answer)
+        try:
+            settle(answer)
+        except Exception:  # the outer edge of what whoever asked does with it: others wait for theirs, and for their group
+            log.exception("a request could not be answered; those that were taken with it are")
