@@ -1,1 +1,1 @@
-"""The embedded store: one SQLite file of one process."""
+"""The embedded store: one SQLite database, and files of long payloads, of one process."""
