@@ -102,9 +102,9 @@ def note(lane: FastLane, found: list[int]) -> None:
     """Have the lane tell what it answered."""
     tell = lane.note
 
-    def noting(request: FastRequest, status: int) -> None:
+    def noting(request: FastRequest, status: int, started: float) -> None:
         found.append(status)
-        tell(request, status)
+        tell(request, status, started)
 
     lane.note = noting  # type: ignore[method-assign]
 

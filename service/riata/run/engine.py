@@ -178,7 +178,7 @@ class Engine:
 
     def desk(self, name: str) -> Desk:
         """Raises `NotFound` (code `model_not_found`), or `Busy` (code `not_ready`) while the log is replayed."""
-        desk = self.common.board.desks.get(name)
+        desk = self.desks.get(name)
         if desk is not None:
             return desk
         if not self.started:
@@ -200,9 +200,8 @@ class Engine:
 
     def require_accepting(self, desk: Desk) -> None:
         """Raise `Busy` or `Unavailable` with the reason where the model at `desk` can take no events now."""
-        if self.stopping or self.fatal is not None or self.settings.shared:
-            self.require_store()
-        if not (self.recovered or self.started):
+        self.require_store()
+        if not self.started:
             raise Busy(self.not_started(), "not_ready")
         if self._keeper.waiting() >= self.settings.inbox_requests_max:
             raise Busy(f"{self.settings.inbox_requests_max} requests wait for the log already", "queue_full")

@@ -94,7 +94,7 @@ class FastRequest:
     @property
     def is_long(self) -> bool:
         """Whether its body is read beside the event loop, which has other things to do meanwhile."""
-        return len(self.body if self.past is None else self.past) > INLINE_BYTES_MAX
+        return len(self.whole) > INLINE_BYTES_MAX
 
     @property
     def whole(self) -> bytes | memoryview:
@@ -239,10 +239,7 @@ class FastLane:
             write(b"%b%d%b%b" % (self._fine, len(document), _FINE_END, document))
         else:
             write(self.written(Answer(200, document), standing, False))
-        line = request.line
-        self.meters.answered(
-            line.method, line.template, 200 if refusal is None else refusal.status, time.perf_counter() - started
-        )
+        self.note(request, 200 if refusal is None else refusal.status, started)
         return True
 
     def awaits(self, request: FastRequest, caller: Caller) -> bool:
@@ -275,10 +272,10 @@ class FastLane:
         """There were requests of those who are heard together: stay awake for the next."""
         self.awake.stay(loop, self.audience.listen)
 
-    def note(self, request: FastRequest, status: int) -> None:
+    def note(self, request: FastRequest, status: int, started: float) -> None:
         """Count an answered request."""
         line = request.line
-        self.meters.answered(line.method, line.template, status, time.perf_counter() - request.started)
+        self.meters.answered(line.method, line.template, status, time.perf_counter() - started)
 
     def written(self, answer: Answer, standing: Headers, closing: bool) -> bytes:
         """Write an answer as uvicorn would: `standing` are the headers that it puts in front, a new list each second."""

@@ -143,7 +143,7 @@ class FastProtocol(BoundedProtocol):
         if waiting.disconnected:
             self.stand_in = None
             self.fast.bodies.give_bytes(waiting.held)
-            self.fast.note(waiting.request, answer.status)
+            self.fast.note(waiting.request, answer.status, waiting.request.started)
             return
         waiting.response_started = True
         self._write(waiting.request, answer, self._stand_aside())
@@ -291,8 +291,7 @@ class FastProtocol(BoundedProtocol):
         waited, self.stand_in = self.stand_in, None
         if waited is None:
             return True
-        if waited.held:
-            self.fast.bodies.give_bytes(waited.held)
+        self.fast.bodies.give_bytes(waited.held)
         waited.response_complete = True
         return waited.keep_alive
 
@@ -329,7 +328,7 @@ class FastProtocol(BoundedProtocol):
         self.line.write(self.fast.written(answer, self.server_state.default_headers, closing))
         if closing:
             self.line.close()
-        self.fast.note(request, answer.status)
+        self.fast.note(request, answer.status, request.started)
         if not request.is_long:
             self.fast.awake.stay(self.loop)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from riata.base.arrays import Arrays
 from riata.base.clock import Clock
+from riata.base.directories import sync_directory
 from riata.base.errors import Corrupt
 from riata.run.desk import Board
 from riata.run.published import Published
@@ -139,11 +140,7 @@ def write_copy(path: Path, edition: Edition, content: bytes, names: Names) -> No
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
 
 
 def read_copy(path: Path, clock: Clock) -> Kept:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from riata.base.directories import sync_directory
 from riata.base.errors import Corrupt
 
 NAME: Final = "riata.payloads"
@@ -97,11 +98,7 @@ class PayloadFiles:
         for model in self._written:
             os.fdatasync(self._open[model].descriptor)
         if any(self._open[model].fresh for model in self._written):
-            directory = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            sync_directory(self._directory)
 
     def keep(self) -> None:
         """The records of what was put are committed."""

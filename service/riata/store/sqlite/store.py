@@ -7,12 +7,12 @@ Every group of appends is one transaction, synced before it is acknowledged (wri
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from riata.base.directories import sync_directory
 from riata.base.errors import Conflict, NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
@@ -78,9 +78,7 @@ def _open(directory: Path, settings: SqliteSettings, read_only: bool) -> SqliteS
 def _make_directory(directory: Path) -> None:
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
-        parent = os.open(directory.parent, os.O_RDONLY | os.O_CLOEXEC)
-        os.fsync(parent)  # so that the directory itself outlives a power cut
-        os.close(parent)
+        sync_directory(directory.parent)
 
 
 class SqliteStore:
