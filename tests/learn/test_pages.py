@@ -115,6 +115,17 @@ def test_a_batch_that_reaches_many_pages_finds_them_large(monkeypatch: pytest.Mo
 
 
 @LINUX
+def test_pages_are_counted_over_all_of_a_long_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    page = np.uint32(2**32 // (SIZE // mmap.PAGESIZE))
+    half = np.tile(some(FEW // 2, FEW // 2), 4)  # of as many pages as are few, and as many features as are counted at once
+    Pages(zero_table(LINES, WIDTH)).tend(0, np.concatenate([half, half + page, half]))
+    assert asked.calls == []
+    Pages(zero_table(LINES, WIDTH)).tend(0, np.concatenate([half, half + page, half + 2 * page]))
+    assert asked.calls == [(0, SIZE)]
+
+
+@LINUX
 def test_many_features_of_a_model_that_stays_small_are_not_counted_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     kept = Pages(zero_table(LINES, WIDTH))

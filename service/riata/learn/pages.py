@@ -69,15 +69,18 @@ class Pages:
             self._enlarge(self._table.nbytes)
 
     def _is_flood(self, used: int, coming: U32) -> bool:
-        """Whether these features alone reach so many pages. Counting takes a nanosecond a feature, so a model that stays
-        small is counted again only when twice as many of its lines are used."""
+        """Whether these features alone reach so many pages. Counting takes two nanoseconds a feature, so it ends when there are
+        enough, and a model that stays small is counted again only when twice as many of its lines are used."""
         if len(coming) <= self._few or 0 < used <= 2 * self._counted:
             return False
         self._counted = used
         pages = (self._table.nbytes // mmap.PAGESIZE).bit_length() - 1  # slots are the leading bits of hashes: so are pages
         reached = np.zeros(2**pages, np.bool_)
-        reached[coming >> np.uint32(32 - pages)] = True
-        return int(np.count_nonzero(reached)) > self._few
+        for part in range(0, len(coming), 2 * self._few):  # even features need somewhat more than `few` to reach so many
+            reached[coming[part : part + 2 * self._few] >> np.uint32(32 - pages)] = True
+            if int(np.count_nonzero(reached)) > self._few:
+                return True
+        return False
 
     def _enlarge(self, moved: int) -> None:
         """Pages that are touched for the first time from now on are large."""
