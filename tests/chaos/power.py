@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SECTOR = 4096  # what a disk may write or not write of one call
-CALLS = "openat,creat,close,write,pwrite64,writev,pwritev,fdatasync,fsync,ftruncate,rename,renameat,unlink,unlinkat,dup,dup2,dup3"
+CALLS = "openat,creat,close,write,pwrite64,writev,pwritev,pwritev2,fdatasync,fsync,ftruncate,rename,renameat,unlink,unlinkat,dup,dup2,dup3"
 _CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += (-?\d+)")
 _UNFINISHED = re.compile(r"^(\d+) +(.*) <unfinished \.\.\.>$")
 _RESUMED = re.compile(r"^(\d+) +<\.\.\. \w+ resumed>(.*)$")
@@ -80,6 +80,9 @@ def events(trace: Path, directory: Path) -> Iterator[Event]:
             if call == "pwrite64":
                 place = int(arguments.rsplit(",", 1)[1])
                 yield Event("write", path, place, texts[0][:result])
+            elif call == "pwritev2":  # what Python calls for os.pwritev
+                place = int(arguments.rsplit(",", 2)[1])
+                yield Event("write", path, place, b"".join(texts)[:result])
             elif call == "write":
                 place = ends.get(path, 0)
                 ends[path] = place + result

@@ -122,7 +122,7 @@ def traced(*injections: str) -> list[str]:
     if subprocess.run(probe, capture_output=True).returncode:
         pytest.skip("this system does not allow tracing")
     options = [part for injection in injections for part in ("-e", f"inject={injection}")]
-    return [strace, "-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync,fsync,pwrite64", *options]
+    return [strace, "-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync,fsync,pwrite64,pwritev2", *options]
 
 
 @BOTH
@@ -144,6 +144,14 @@ def test_a_process_killed_at_a_write_loses_nothing(tmp_path: Path, when: int, se
     said = run(tmp_path, EVENTS_PER_GROUP, 30, *traced(f"pwrite64:signal=KILL:when={when}"), settings=settings)
     assert "gen 3" not in said
     check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP), settings)
+
+
+@pytest.mark.parametrize("when", [1, 2, 5, 11])
+def test_a_process_killed_at_the_write_of_payloads_loses_nothing(tmp_path: Path, when: int) -> None:
+    run(tmp_path, 0, 1, settings=LONG)
+    said = run(tmp_path, EVENTS_PER_GROUP, 30, *traced(f"pwritev2:signal=KILL:when={when}"), settings=LONG)
+    assert acknowledged(said) == (EVENTS_PER_GROUP * when if when > 1 else 0)  # one write of payloads a group
+    check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP), LONG)
 
 
 def cut_open(directory: Path, groups: int, settings: SqliteSettings = SETTINGS) -> tuple[Path, int]:

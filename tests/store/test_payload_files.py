@@ -144,7 +144,7 @@ def failing(number: int) -> Fault:
 
 def test_what_is_refused_leaves_nothing_behind(store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [long(store)]
-    for call in ("pwrite", "fdatasync"):
+    for call in ("pwritev", "fdatasync"):
         with monkeypatch.context() as patch:
             patch.setattr(os, call, failing(errno.ENOSPC))
             with pytest.raises(Unavailable) as caught:
@@ -157,7 +157,7 @@ def test_what_is_refused_leaves_nothing_behind(store: SqliteStore, tmp_path: Pat
     assert names(tmp_path) == ["1.1"]
 
 
-@pytest.mark.parametrize("call", ["pwrite", "fdatasync", "fsync"])
+@pytest.mark.parametrize("call", ["pwritev", "fdatasync", "fsync"])
 def test_after_a_failed_call_nothing_is_acknowledged_any_more(
     store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -176,11 +176,21 @@ def test_after_a_failed_call_nothing_is_acknowledged_any_more(
     store._session._connection.close()
 
 
-def test_a_write_in_pieces_is_one_payload(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    pwrite = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda file, data, at: pwrite(file, data[:700], at))
-    record = long(store)
-    assert store.read("m", 0) == [record]
+@pytest.mark.parametrize("most", [700, 5000, 10**9])
+def test_a_write_in_pieces_is_as_good_as_one(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    taken: list[int] = []
+
+    def some(file: int, parts: list[memoryview], at: int) -> int:
+        taken.append(len(parts))
+        return os.pwrite(file, b"".join(parts)[:most], at)
+
+    monkeypatch.setattr(os, "pwritev", some)
+    monkeypatch.setattr(payload_files, "PARTS_MAX", 2)
+    rng = np.random.default_rng(4)
+    answers = store.append([observe("m", random_batch(rng, 100)) for _ in range(3)])
+    assert store.read("m", 0) == [answer.record for answer in answers]
+    assert max(taken) == 2
+    assert (len(taken) == 2) == (most == 10**9)
 
 
 def test_files_whose_events_are_trimmed_go_and_others_stay(

@@ -83,6 +83,7 @@ def insert_planned(
             names = Names.of(plan.request.names).to_bytes()
             brought.append((key, names_digest(names), names))
             written += len(names) + PAGE_BYTES
+    files.write()
     # Together: each execution of a statement takes the interpreter's lock five times, each row of this one twice.
     connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)
     if brought:

@@ -7,7 +7,7 @@ Theory of operation
 
         payloads written  ->  their files synced  ->  records committed, the database synced  ->  acknowledged
 
-    so whoever finds a record finds its payload. What lies in a file and in no record is left of a crash or of a refusal: nobody
+    so whoever finds a record finds its payload. All payloads of a group and a model go to their file in one write. What lies in a file and in no record is left of a crash or of a refusal: nobody
     looks at it, and what comes next is written over it.
 
     A file is named after its model and the first event it may hold, and ends before the first event of the model's next file.
@@ -22,7 +22,7 @@ import os
 import re
 from bisect import bisect_right, insort
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,6 +32,7 @@ from riata.base.errors import Corrupt
 NAME: Final = "riata.payloads"
 FILE_BYTES_MAX: Final = 64 * 2**20  # a file that is longer takes no more: what is trimmed is given back in such pieces
 OPEN_MAX: Final = 64  # files that are open for writing
+PARTS_MAX: Final = 512  # payloads of one write; systems take 1024
 _NAMED = re.compile(rf"{re.escape(NAME)}\.(\d+)\.(\d+)")
 
 
@@ -48,12 +49,14 @@ NOWHERE: Final = Place(0, 0, 0)  # the payload is in the record itself
 
 @dataclass(slots=True)
 class _Open:
-    """A file that is written. kept: bytes of committed records; end: with those put since; fresh: its name is not synced yet."""
+    """A file that is written. kept: bytes of committed records; end: with those put since; waiting: what of it is not written
+    yet; fresh: its name is not synced yet."""
 
     first: int
     descriptor: int
     kept: int = 0
     end: int = 0
+    waiting: list[bytes] = field(default_factory=list)
     fresh: bool = True
 
 
@@ -65,14 +68,15 @@ class PayloadFiles:
         self._directory = directory
         self._long_bytes = long_bytes
         self._open: dict[int, _Open] = {}  # by model, the one that was used last behind
-        self._written: set[int] = set()  # models with payloads that are not kept yet
+        self._put: set[int] = set()  # models with payloads that are neither kept nor undone
         self._firsts: dict[int, list[int]] = {}  # of each model's files, rising
         for path in directory.glob(f"{NAME}.*"):
             if named := _NAMED.fullmatch(path.name):
                 insort(self._firsts.setdefault(int(named[1]), []), int(named[2]))
 
     def put(self, model: int, first: int, payload: bytes) -> Place:
-        """Write the payload of the record that begins with event `first`, if it is long; then `sync`, and `keep` or `undo`."""
+        """Find a place for the payload of the record that begins with event `first`, if it is long; then `write`, `sync`, and
+        `keep` or `undo`."""
         if len(payload) < self._long_bytes:
             return NOWHERE
         file = self._open.pop(model, None)
@@ -82,39 +86,44 @@ class PayloadFiles:
         if file is None:
             file = self._begin(model, first)
         self._open[model] = file
-        self._written.add(model)
+        self._put.add(model)
         at = file.end
-        left = memoryview(payload)
-        while left:
-            count = os.pwrite(file.descriptor, left, file.end)
-            file.end += count
-            left = left[count:]
-        # Nothing is forgotten, since nothing is written out yet; but the disk begins with it while the records are listed.
-        os.posix_fadvise(file.descriptor, at, len(payload), os.POSIX_FADV_DONTNEED)
+        file.waiting.append(payload)
+        file.end += len(payload)
         return Place(file.first, at, len(payload))
+
+    def write(self) -> None:
+        """Write what was put."""
+        for model in self._put:
+            file = self._open[model]
+            _write_all(file.descriptor, file.waiting, file.kept)
+            file.waiting.clear()
+            # Nothing is forgotten, since nothing is written out yet; but the disk begins with it while the records are listed.
+            os.posix_fadvise(file.descriptor, file.kept, file.end - file.kept, os.POSIX_FADV_DONTNEED)
 
     def sync(self) -> None:
         """Make durable what was put, and the names of files that are new."""
-        for model in self._written:
+        for model in self._put:
             os.fdatasync(self._open[model].descriptor)
-        if any(self._open[model].fresh for model in self._written):
+        if any(self._open[model].fresh for model in self._put):
             sync_directory(self._directory)
 
     def keep(self) -> None:
         """The records of what was put are committed."""
-        for model in self._written:
+        for model in self._put:
             file = self._open[model]
             file.kept, file.fresh = file.end, False
-        self._written.clear()
+        self._put.clear()
 
     def undo(self) -> None:
         """The records of what was put are not committed, and will not be."""
-        for model in self._written:
+        for model in self._put:
             file = self._open[model]
             file.end = file.kept
+            file.waiting.clear()
             with contextlib.suppress(OSError):  # it is only room on the disk that is given back
                 os.ftruncate(file.descriptor, file.kept)
-        self._written.clear()
+        self._put.clear()
 
     def read(self, model: int, place: Place) -> bytes:
         """Return the payload at `place`. Raises `Corrupt` where it is not there; its record's digest says whether it is right."""
@@ -163,7 +172,7 @@ class PayloadFiles:
         self._open.clear()
 
     def _begin(self, model: int, first: int) -> _Open:
-        idle = [other for other in self._open if other not in self._written]
+        idle = [other for other in self._open if other not in self._put]
         if len(self._open) >= OPEN_MAX and idle:
             os.close(self._open.pop(idle[0]).descriptor)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -179,3 +188,16 @@ class PayloadFiles:
     def _delete(self, model: int, first: int) -> None:
         with contextlib.suppress(OSError):  # what stays is swept at the next start
             self._path(model, first).unlink()
+
+
+def _write_all(descriptor: int, parts: list[bytes], at: int) -> None:
+    """Write parts one behind the other from byte `at`, however many calls it takes. Raises `OSError`."""
+    for begin in range(0, len(parts), PARTS_MAX):
+        left = [memoryview(part) for part in parts[begin : begin + PARTS_MAX]]
+        while left:
+            count = os.pwritev(descriptor, left, at)
+            at += count
+            while left and count >= len(left[0]):
+                count -= len(left.pop(0))
+            if left:
+                left[0] = left[0][count:]
