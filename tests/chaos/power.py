@@ -16,7 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SECTOR = 4096  # what a disk may write or not write of one call
-CALLS = "openat,creat,close,write,pwrite64,writev,pwritev,pwritev2,fdatasync,fsync,ftruncate,rename,renameat,unlink,unlinkat,dup,dup2,dup3"
+CALLS = (
+    "openat,creat,close,write,pwrite64,writev,pwritev,pwritev2,fdatasync,fsync,"
+    "ftruncate,rename,renameat,unlink,unlinkat,dup,dup2,dup3"
+)
 _CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += (-?\d+)")
 _UNFINISHED = re.compile(r"^(\d+) +(.*) <unfinished \.\.\.>$")
 _RESUMED = re.compile(r"^(\d+) +<\.\.\. \w+ resumed>(.*)$")

@@ -7,8 +7,8 @@ Theory of operation
 
         payloads written  ->  their files synced  ->  records committed, the database synced  ->  acknowledged
 
-    so whoever finds a record finds its payload. All payloads of a group and a model go to their file in one write. What lies in a file and in no record is left of a crash or of a refusal: nobody
-    looks at it, and what comes next is written over it.
+    so whoever finds a record finds its payload. All payloads of a group and a model go to their file in one write. What lies in
+    a file and in no record is left of a crash or of a refusal: nobody looks at it, and what comes next is written over it.
 
     A file is named after its model and the first event it may hold, and ends before the first event of the model's next file.
     A process writes to none but those it has made: so it need not find out where an earlier one stopped. Files go, whole, once
