@@ -34,6 +34,7 @@ THIRD_PARTY = {
     "web": {"fastapi", "starlette", "uvicorn", "httptools", "pydantic", "prometheus_client", "numpy", "anyio", "msgspec"},
     "client": {"httpx"},
     "cli": {"typer", "rich", "click"},
+    "cli/labels.py": {"msgspec"},
     "wiring": set(),
     "__main__": set(),
     "__init__": set(),

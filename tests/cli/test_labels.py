@@ -45,7 +45,11 @@ def test_a_label_that_cannot_be_read_is_none() -> None:
 @pytest.mark.parametrize(
     ("line", "form", "left"),
     [
-        (b'{"label":1,"features":{"a":"\xc3\xa9"},"weight":2,"event_id":"x"}', "ndjson", b'{"features": {"a": "\xc3\xa9"}}'),
+        (b'{"label":1,"features":{"a":"\xc3\xa9"},"weight":2,"event_id":"x"}', "ndjson", b'{"features":{"a":"\xc3\xa9"}}'),
+        (b'{"label":1,"features":{"a":1,"a":1e999} }', "ndjson", b'{"features":{"a":1,"a":1e999}}'),
+        (b'{"features":{"a":NaN},"label":1}', "ndjson", b'{"features":{"a":NaN},"label":1}'),
+        (b'[{"features":{}}]', "ndjson", b'[{"features":{}}]'),
+        (b"\xff", "ndjson", b"\xff"),
         (b'{"label":1}', "ndjson", b'{"label":1}'),
         (b"{broken", "ndjson", b"{broken"),
         (b"1 2.0 'tag|user age:41 |site x", "vw", b"|user age:41 |site x"),

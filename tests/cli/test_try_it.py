@@ -55,9 +55,9 @@ def test_the_query_means_the_same_as_the_row(row: bytes, form: Format) -> None:
 @pytest.mark.parametrize(
     ("row", "form", "kind", "body"),
     [
-        (b'{"features":{"code":"41"},"label":1}', "ndjson", "application/json", '{"features": {"code": "41"}}'),
-        (b'{"features":{"_x":1},"label":1}', "ndjson", "application/json", '{"features": {"_x": 1}}'),
-        (b'{"features":{"gone":null},"label":1}', "ndjson", "application/json", '{"features": {"gone": null}}'),
+        (b'{"features":{"code":"41"},"label":1}', "ndjson", "application/json", '{"features":{"code":"41"}}'),
+        (b'{"features":{"_x":1},"label":1}', "ndjson", "application/json", '{"features":{"_x":1}}'),
+        (b'{"features":{"gone":null},"label":1}', "ndjson", "application/json", '{"features":{"gone":null}}'),
         (b"1 2.0 'it's |a b:2 c", "vw", "text/x-vw", "|a b:2 c"),
     ],
 )

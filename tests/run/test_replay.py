@@ -64,11 +64,21 @@ def test_replay_from_the_beginning_meets_every_generation_with_equal_bits() -> N
     assert report.equal
 
 
-def test_replay_stops_where_it_is_told() -> None:
-    store, _ = store_with_generations()
-    report = replay(store, "m", to=100)
-    assert report.state.applied == 86  # the last record that ends at or before event 100
-    assert [compared.generation for compared in report.compared] == [1]
+@pytest.mark.parametrize("to", [0, 1, 2, 86, 100, 103, 205])
+def test_replay_stops_after_the_event_it_is_told_inside_a_record_too(to: int) -> None:
+    store, _ = store_with_generations()  # of records of 17 events each, behind the first
+    report = replay(store, "m", to=to)
+    assert (report.state.applied, report.events) == (to, to)
+    assert [compared.generation for compared in report.compared] == [1, 2, 3][: max(to - 1, 0) // 68]
+    assert report.equal
+    straight = MemoryStore()
+    create_model(straight)
+    for record in store.read("m", 2, 2**30):
+        if record.first <= to:
+            batch = decode_batch(record.payload)
+            log_batch(straight, slice_rows(batch, 0, min(batch.n, to - record.first + 1)))
+    if to:
+        assert report.digest == replay(straight, "m").digest
 
 
 def test_a_checkpoint_of_other_bits_is_found() -> None:

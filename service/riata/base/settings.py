@@ -337,6 +337,6 @@ def _read_file(path: Path) -> dict[str, object]:
 
 def _one_line(error: Any, places: Mapping[str, str]) -> str:
     name = str(error["loc"][0]) if error["loc"] else "settings"
-    message = str(error["msg"]).removeprefix("Value error, ")
+    message = str(error["msg"]).removeprefix("Value error, ").partition(", unable to parse")[0]
     got = "" if error["type"] == "value_error" else f", got {str(error['input'])[:64]!r}"
     return f"{places.get(name, name)}: {message[:1].lower()}{message[1:]}{got}"

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Final, Literal
 
+import msgspec
+
 from riata.base.errors import Malformed
 from riata.cli.source import Format
 
@@ -43,14 +45,14 @@ def label_of(line: bytes, form: Format) -> float | None:
 
 
 def without_label(line: bytes, form: Format) -> bytes:
-    """Return the row as one to predict: its label, weight and id taken away. Unreadable rows are returned as they are."""
+    """Return the row as one to predict: its label, weight and id taken away, its features byte for byte as they were, for the
+    service to judge. Unreadable rows are returned as they are."""
     if form == "ndjson":
         try:
-            row = json.loads(line)
-        except ValueError:
+            row = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return line
-        features = row.get("features") if isinstance(row, dict) else None
-        return line if features is None else json.dumps({"features": features}, ensure_ascii=False).encode()
+        return b'{"features":' + bytes(row["features"]) + b"}" if "features" in row else line
     if form == "vw":
         return b"|" + line.partition(b"|")[2]
     words = line.split(maxsplit=1)

@@ -139,8 +139,10 @@ def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
 
 
 def _needs_rebuild(config: ModelConfig, fixed: Iterable[str]) -> Conflict:
+    names = list(fixed)
     return Conflict(
-        f"{', '.join(fixed)} cannot change after a model is created, because what it has learnt depends on them; create a model "
+        f"{', '.join(names)} cannot change after a model is created, because what it has learnt depends on "
+        f"{'it' if len(names) == 1 else 'them'}; create a model "
         f"of another name and send it the events again. Of this model may change: {', '.join(may_change(config))}",
         "needs_rebuild",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from riata.base.errors import Corrupt, LogGap
@@ -14,7 +14,9 @@ from riata.run.model_state import ModelState
 from riata.run.recovery import read_log, thaw_generation
 from riata.run.together import runs
 from riata.store import records
-from riata.store.store import Generation, Store
+from riata.store.payload import decode_batch
+from riata.store.store import Generation, Record, Store
+from riata.wire.batch import Batch, slice_rows
 
 T = TypeVar("T")
 _NEVER = Schedule(2**31, 2**31, 2**31)
@@ -74,11 +76,14 @@ def replay(
         records.decode_skip(record.payload)[0] for record in read_log(call, model, state.applied) if record.kind == "skip"
     )
     core = Core(state.applied, state.chain, _NEVER, 0)
-    wanted = itertools.takewhile(lambda record: record.last <= last, read_log(call, model, state.applied))
+    wanted = itertools.takewhile(lambda record: record.first <= last, read_log(call, model, state.applied))
     for run in runs(wanted, {generation.applied for generation in generations}):
         core.logged_all(run)
-        state.apply_all(run, skips=skips)
         core.advanced(run[-1])
+        batches: list[Batch] = []
+        if run[-1].last > last:  # the record was checked whole; of it, only what comes first is learnt
+            run, batches = _cut(run, last)
+        state.apply_all(run, batches, skips)
         report.events += sum(record.count for record in run)
         passed = [generation for generation in generations if generation.applied == state.applied]
         report.compared += [_compare(store, model, generation, state) for generation in passed]
@@ -86,6 +91,13 @@ def replay(
     if to is None and state.applied < head.seq:
         raise LogGap(f"{model}: the log ends at event {state.applied}, its head says {head.seq}")
     return report
+
+
+def _cut(run: list[Record], last: int) -> tuple[list[Record], list[Batch]]:
+    """Return observe records up to event `last`, inside the last of them, and their rows."""
+    end = run[-1]
+    short = [*run[:-1], replace(end, count=last - end.first + 1)]
+    return short, [slice_rows(decode_batch(record.payload), 0, record.count) for record in short]
 
 
 def _starting_state(store: Store, model: str, lineage: bytes, first_seq: int, generations: list[Generation]) -> ModelState:

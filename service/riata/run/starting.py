@@ -50,7 +50,7 @@ async def start_alone(engine: Engine) -> None:
         await engine.create(DEFAULT_MODEL, ModelConfig())
     await learning.settle()
     engine.recovered = True
-    log.info("ready: %d models", len(engine.desks))
+    log.info("ready: %d model%s", len(engine.desks), "" if len(engine.desks) == 1 else "s")
     engine.scrubbing = asyncio.create_task(_look_after(engine))
 
 

@@ -169,11 +169,12 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     code = CODE_OF_STATUS.get(error.status_code, "http_error")
-    headers = []
     if error.status_code == 405:
-        headers.append((b"allow", allowed_methods(template(request.scope))))
+        allowed = allowed_methods(template(request.scope))
+        detail = f"{request.method} is not among the methods of this route: {allowed.decode()}"
+        return respond(Problem(405, code, detail).answer([(b"allow", allowed)]))
     detail = "no such route; /openapi.json lists them" if error.status_code == 404 else str(error.detail)
-    return respond(Problem(error.status_code, code, detail).answer(headers))
+    return respond(Problem(error.status_code, code, detail).answer())
 
 
 async def _on_fault(_request: Request, _error: Exception) -> Response:

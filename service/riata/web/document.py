@@ -27,7 +27,9 @@ def read_json_object(body: bytes, content_type: str) -> dict[str, Any]:
         msgspec.json.decode(body)
         document = json.loads(body, object_pairs_hook=_unique)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError):
-        raise Malformed("the body is not JSON as RFC 8259 has it, in UTF-8", "malformed") from None
+        raise Malformed(
+            "the body is not JSON as RFC 8259 has it, in UTF-8, with numbers that a float64 can hold", "malformed"
+        ) from None
     if not isinstance(document, dict):
         raise BadInput("expected a JSON object", "wrong_type")
     _check_depth(document, JSON_DEPTH_MAX)
