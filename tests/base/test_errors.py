@@ -7,7 +7,6 @@ from riata.base.errors import (
     Busy,
     Conflict,
     Corrupt,
-    Diverged,
     LogFork,
     LogGap,
     Malformed,
@@ -24,7 +23,7 @@ def test_nearest_names_one_word_that_is_near_or_else_all_of_them() -> None:
     assert nearest("xyz", ["gravity", "ceiling"]) == "known: ceiling, gravity"
 
 
-@pytest.mark.parametrize("kind", [BadInput, Malformed, TooLarge, NotFound, Conflict, Corrupt, LogGap, LogFork, Diverged])
+@pytest.mark.parametrize("kind", [BadInput, Malformed, TooLarge, NotFound, Conflict, Corrupt, LogGap, LogFork])
 def test_an_error_keeps_its_detail_and_a_code_of_its_branch_or_its_own(kind: type[RiataError]) -> None:
     assert kind("what").detail == str(kind("what")) == "what"
     assert kind("what").code == kind.code

@@ -40,9 +40,25 @@ def test_what_is_no_url_is_refused() -> None:
 
 def test_a_row_with_nan_is_refused_before_it_is_sent() -> None:
     script = Script()
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        client(script).observe([{"features": {"x": float("nan")}, "label": 1}])
+    with pytest.raises(BadInput, match=r"^row 1: NaN and infinite numbers") as refused:
+        client(script).observe([ROW, {"features": {"x": float("nan")}, "label": 1}])
+    assert refused.value.code == "not_finite"
+    with pytest.raises(BadInput, match=r"^the settings: NaN"):
+        client(script).change("m", gamma=float("inf"))
     assert script.requests == []
+
+
+def test_one_row_need_not_be_put_into_a_list() -> None:
+    script = Script(answer(202, OBSERVED))
+    client(script).observe(ROW)
+    assert json.loads(script.requests[0].content) == ROW
+
+
+def test_a_refusal_says_what_is_wrong_with_the_first_row() -> None:
+    rows = [{"index": 1, "code": "bad_label", "detail": "label: not a label"}]
+    refused = ApiRefused(422, {"detail": "none of 2 rows is acceptable", "errors": rows})
+    assert str(refused) == "none of 2 rows is acceptable; row 1: label: not a label [bad_label]"
+    assert str(ApiRefused(422, {"detail": "no"})) == "no"
 
 
 def test_predict_returns_one_answer_a_row() -> None:

@@ -67,11 +67,6 @@ def test_values_that_the_wire_drops_are_not_listed(value: float) -> None:
     assert explain(four_bits(), [(5 << 28, 1.5, "a"), (5 << 28, -1.5, "a")], nobody).contributions == ()
 
 
-def test_largest_first_orders_by_size() -> None:
-    row = [(1 << 28, 1.0, "a"), (5 << 28, -2.0, "b"), (6 << 28, 1.0, "c")]
-    assert [part.feature for part in explain(four_bits(), row, nobody).largest_first()] == ["b", "a", "c"]
-
-
 def test_answer_is_json_and_an_overflowing_margin_is_held() -> None:
     model = model_of(Weights(np.array([1], np.uint32), np.array([1e308]), 0.0, "logistic", 4))
     explanation = explain(model, [(1 << 28, 1e6, "a")], nobody)

@@ -10,10 +10,9 @@
     ├── Busy              nobody's: try again after `retry_after_s` (503; 429 where the caller is too fast)
     ├── Unavailable       a dependency's: store, disk (503; 507 where space ran out)
     │   └── StoreFailed   the store must not be used again by this process
-    ├── Corrupt           ours: stored bytes are not what was written
-    │   ├── LogGap        a sequence number is missing
-    │   └── LogFork       the chain does not match
-    └── Diverged          ours: numbers left the finite range
+    └── Corrupt           ours: stored bytes are not what was written
+        ├── LogGap        a sequence number is missing
+        └── LogFork       the chain does not match
 
 `code` is a stable slug that programs may test; `detail` is for people: what was expected, what came, what to do.
 """
@@ -117,12 +116,6 @@ class LogFork(Corrupt):
     """The digest chain of the log does not match."""
 
     code = "log_fork"
-
-
-class Diverged(RiataError):
-    """A computation left the finite range."""
-
-    code = "diverged"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

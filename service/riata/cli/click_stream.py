@@ -84,7 +84,7 @@ def click_stream(rows: int, seed: int) -> Iterator[Click]:
     weights = [_zipf(field) for field in fields]
     world = _World([[_weight(rng, field) for _ in range(field.size)] for field in fields])
     world.intercept = _calibrate(rng, world, weights)
-    made, turn = 0, rows // 2
+    made, turn = 0, drift_row(rows)
     while made < rows:
         if made == turn and made > 0:
             _drift(rng, world)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
+from riata.base.errors import BadInput
 from riata.client.errors import RowProblem, Unreachable, read_row_problems
 
 NDJSON: Final = "application/x-ndjson"
 JSON: Final = "application/json"
 BINARY: Final = "application/octet-stream"
-Rows = Iterable[Mapping[str, Any]] | bytes
+Rows = Iterable[Mapping[str, Any]] | Mapping[str, Any] | bytes  # examples, one alone, or a body
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,12 @@ def models() -> Call:
 
 def create_model(model: str, document: Mapping[str, Any]) -> Call:
     """Create or change a model from its configuration document."""
-    return Call("PUT", _model(model), {}, {"content-type": JSON}, json.dumps(document, allow_nan=False).encode())
+    return Call("PUT", _model(model), {}, {"content-type": JSON}, _json(document, "the document"))
 
 
 def change_model(model: str, changes: Mapping[str, Any]) -> Call:
     """Change settings of a model while it learns. Repeatable: what is the same already is no change."""
-    return Call("PATCH", _model(model), {}, {"content-type": JSON}, json.dumps(changes, allow_nan=False).encode())
+    return Call("PATCH", _model(model), {}, {"content-type": JSON}, _json(changes, "the settings"))
 
 
 def get_path(model: str, gammas: int, top: float | None, bottom: float | None) -> Call:
@@ -134,13 +135,24 @@ def read_predictions(body: bytes) -> list[dict[str, Any]]:
 
 
 def body_of(rows: Rows, content_type: str) -> tuple[bytes, str]:
-    """Write rows as NDJSON, and one alone as a JSON object, which the service answers soonest. Bytes are sent as they are."""
+    """Write rows as NDJSON, and one alone as a JSON object, which the service answers soonest. Bytes are sent as they are.
+
+    Raises `BadInput` (code `not_finite`) where a row holds a number that JSON has not.
+    """
     if isinstance(rows, bytes):
         return rows, content_type
-    lines = [json.dumps(row, allow_nan=False, ensure_ascii=False).encode() for row in rows]
+    rows = [rows] if isinstance(rows, Mapping) else rows
+    lines = [_json(row, f"row {index}") for index, row in enumerate(rows)]
     if len(lines) == 1 and content_type == NDJSON:
         return lines[0], JSON
     return b"".join(line + b"\n" for line in lines), content_type
+
+
+def _json(value: Mapping[str, Any], said: str) -> bytes:
+    try:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError:
+        raise BadInput(f"{said}: NaN and infinite numbers cannot be written as JSON", "not_finite") from None
 
 
 def _model(model: str, rest: str = "") -> str:

@@ -36,7 +36,8 @@ class RowProblem:
 
 
 class ApiError(RiataError):
-    """The service answered with a problem (RFC 9457). `problem` is the whole document, `errors` its rows (at most ten)."""
+    """The service answered with a problem (RFC 9457). `problem` is the whole document, `errors` its rows (at most ten), of which
+    the text of the exception shows the first."""
 
     code = "api_error"
 
@@ -47,6 +48,12 @@ class ApiError(RiataError):
         self.problem = dict(problem)
         self.outcome = problem.get("outcome")
         self.errors = read_row_problems(problem.get("errors"))
+
+    def __str__(self) -> str:
+        if not self.errors:
+            return self.detail
+        first = self.errors[0]
+        return f"{self.detail}; row {first.index}: {first.detail} [{first.code}]"
 
 
 class ApiRefused(ApiError):

@@ -50,10 +50,6 @@ class Explanation:
             total = held(total + part.contribution)
         return total
 
-    def largest_first(self) -> list[Contribution]:
-        """Return the contributions by size, for people; ties stay in their order."""
-        return sorted(self.contributions, key=lambda part: -abs(part.contribution))
-
     def answer(self) -> dict[str, Any]:
         """Return `bias` and `contributions` as the HTTP answer has them."""
         contributions = [
