@@ -1,5 +1,4 @@
-"""What models take of memory: at rest, for each non-zero weight, a thousand of them in one process; where they are learnt and
-in a replica that only serves them.
+"""What models take of memory: at rest, for each non-zero weight, a thousand at once; in the writer and in a replica.
 
 Figures are the anonymous resident memory of the process (RssAnon), which counts what was written and not the files it reads.
 

@@ -67,11 +67,15 @@ def _generation_line(generation: Generation) -> str:
     from riata.base.clock import rfc3339
 
     checked = "verified" if generation.verified else "not verified"
-    facts = "".join(f", {key} {value}" for key, value in generation.info.items() if isinstance(value, int | float | str))
+    facts = "".join(f", {key} {_fact(value)}" for key, value in generation.info.items())
     return (
         f"generation {generation.gen} at event {generation.applied}, {rfc3339(generation.created_ms)}, "
         f"{_size(generation.bytes)}, {checked}, state {generation.state_digest.hex()[:16]}{facts}"
     )
+
+
+def _fact(value: float | str) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _config(store: Store, name: str) -> Any:

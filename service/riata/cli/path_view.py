@@ -30,6 +30,8 @@ def path_table(answer: Mapping[str, Any]) -> RenderableType:
         style = "bold" if point["in_force"] else None
         cells = (f"{point['gamma']:.4g}", f"{point['non_zeros']:,}", f"{point['objective']:,.4g}", *losses, mark)
         table.add_row(*cells, style=style)
+    if any(_is_own(point) for point in answer["points"]):
+        table.caption = "log loss of the penalty in force: the model's own, whatever penalties it had"
     return table
 
 
@@ -46,7 +48,11 @@ def path_plots(answer: Mapping[str, Any]) -> Iterator[RenderableType]:
 def _points(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The points, the one in force with the losses of the model itself where no shadow has them."""
     own = {name: answer[name] for name in ("log_loss", "faded_log_loss")}
-    return [{**point, **own} if point["in_force"] and point["log_loss"] is None else point for point in answer["points"]]
+    return [{**point, **own} if _is_own(point) else point for point in answer["points"]]
+
+
+def _is_own(point: Mapping[str, Any]) -> bool:
+    return bool(point["in_force"]) and point["log_loss"] is None
 
 
 def _panel(title: str, points: Sequence[Mapping[str, Any]], name: str, form: str) -> RenderableType:
