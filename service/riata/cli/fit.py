@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from riata.base import ahead
 from riata.base.errors import BadInput
 from riata.cli.connect import FormatOption, require_format
 from riata.cli.serve import BLAS_THREADS
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from riata.run.fit import Fit
 
 INTERRUPTED: Final = 130
+LONG_FILE: Final = 2**25  # bytes; its features will fill a table
+USUAL_BITS: Final = 22
+USUAL_LINE_BYTES: Final = 32  # of the learner that nobody has to choose
+AHEAD_BITS_MAX: Final = 23
 GARBAGE_AFTER: Final = 20_000  # objects: learning leaves hardly any in circles, and looking for them takes one part in fifty
 EXAMPLE: Final = "Example: `riata fit --online clicks.vw.gz --out clicks.riata`, or `--set eta=0.5 --set encoder.ngrams=2`"
 
@@ -57,6 +62,8 @@ def fit(
     if not online:
         raise BadInput("say --online: one pass over the file is the only way to fit there is", "bad_option")
     os.environ.setdefault(BLAS_THREADS, "1")  # as the service has it: sums of a sketch then have the same bits
+    if threads > 1 and learner is None and model_file is None:
+        _begin_table(file, USUAL_BITS if bits is None else bits)
     gc.disable()  # what is imported stays, and looking through it for garbage takes a fifth of a start
     from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_report import document, show
@@ -73,6 +80,7 @@ def fit(
         known, rows = recognised(head, file, form)
         settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
         run = Fit(fit_config(rows, known, labels, model_file, learner, settings), CONTENT_TYPES[known])
+        ahead.forget()
         with _interruptible() as may_go_on, _progress(file, run) as advance:
             lines = blocks(source, run.scratch, head)
             run.run(lines, threads, lambda position: _judge(run, strict) and advance(position) and may_go_on())
@@ -84,6 +92,12 @@ def fit(
     typer.echo(json.dumps(told) if as_json else show(told))
     if run.interrupted or told["rejected"] or told["refused"]:
         raise typer.Exit(INTERRUPTED if run.interrupted else 1)
+
+
+def _begin_table(file: str, bits: int) -> None:
+    """Have a second thread touch the memory of a table while this one imports, where a long file is about to fill it."""
+    if bits <= AHEAD_BITS_MAX and os.path.isfile(file) and os.path.getsize(file) >= LONG_FILE:
+        ahead.begin(USUAL_LINE_BYTES * (2**bits + 1))
 
 
 @contextmanager

@@ -12,12 +12,14 @@ Nothing depends on it but time. Elsewhere than on Linux, or where an event loop 
 
 from __future__ import annotations
 
-import asyncio
 import select
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio  # a tenth of what the start of a fit imports besides numba, and only one kind of loop is named
 
 PAUSE_S: Final = 0.00002  # and what the system needs to wake a thread of low priority: some 80 µs in all
 REST_S: Final = 0.005  # between two of them: where there is always something to read, learning stops for a sixtieth of its time
