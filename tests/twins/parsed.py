@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from riata.wire.codes import HANDOVER
+
 
 def list_rows(
     code: Sequence[int], spans: Sequence[tuple[int, int]], with_id: Sequence[bool]
@@ -18,3 +20,8 @@ def list_rows(
     neighbours = all(spans[i][1] == spans[j][0] for i, j in itertools.pairwise(rows))
     first = (spans[rows[0]][0] if rows else 0) if neighbours else -1
     return (len(rows), sum(with_id[i] for i in rows), first), rows, ends
+
+
+def first_left(code: Sequence[int], start: int) -> int:
+    """The first row from `start` on that is left to a slow lane; how many rows there are where none is."""
+    return next((i for i in range(start, len(code)) if code[i] == HANDOVER), len(code))

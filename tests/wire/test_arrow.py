@@ -13,7 +13,7 @@ import pytest
 from riata.base.arrays import read_only
 from riata.base.errors import BadInput, Malformed, TooLarge
 from riata.wire.arrow_columns import place_offsets
-from riata.wire.arrow_rows import name_code, write_digits
+from riata.wire.arrow_names import name_code, write_digits
 from riata.wire.batch import Batch
 from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
@@ -194,10 +194,17 @@ def test_nulls_in_lists_are_refused() -> None:
 
 
 @pytest.mark.parametrize("at", ["names", "values", "strings"])
+@pytest.mark.parametrize("item", [np.int32, np.int64])
 @pytest.mark.parametrize("ends", [[0, 2, 9, 9], [0, 2, 1, 3], [-1, 2, 3, 3], [0, 2, 3, 2**31 - 1]])
-def test_offsets_are_checked(at: str, ends: list[int]) -> None:
-    good = columns()
-    wrong = np.array(ends, np.int32).tobytes()
+def test_offsets_are_checked(at: str, ends: list[int], item: type[np.signedinteger]) -> None:
+    large = item is np.int64
+    good = [
+        lists("names", [0, 2, 3, 3], strings("", ["a", "b", "c"], large), large),
+        lists("values", [0, 2, 3, 3], numbers("", np.ones(3)), large),
+        numbers("label", [1.0, 0.0, 1.0]),
+    ]
+    assert read(stream(good, 3)).batch.n == 3
+    wrong = np.array(ends, item).tobytes()
     if at == "strings":
         good[0].children[0].buffers[1] = wrong
     else:
@@ -218,6 +225,19 @@ def test_streams_of_another_kind_are_refused() -> None:
     assert "dictionaries" in refused(head + message(2, table([("<q", 1)])) + body + END)
     good[2].dictionary = True
     assert "dictionary" in refused(stream(good, 3))
+
+
+def test_a_schema_is_known_again_by_its_bytes_alone() -> None:
+    """Of those that are kept and those that are too long for it, read once and again."""
+    good = columns()
+    for padding in (0, 5000):
+        head = schema(good)
+        size = int.from_bytes(head[4:8], "little")
+        head = MARK + struct.pack("<i", size + padding) + head[8:] + bytes(padding)
+        for _ in range(2):
+            assert read(head + batch(good, 3) + END).batch.n == 3
+            assert "expected numbers" in refused(schema([*good[:2], strings("label", ["1"] * 3)]) + batch(good, 3) + END)
+            assert "a schema" in refused(head[:-1])
 
 
 def test_lengths_that_are_claimed_are_not_believed() -> None:

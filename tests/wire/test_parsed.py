@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 
-from riata.wire.codes import BAD_LABEL, OK
-from riata.wire.parsed import list_rows
+from riata.wire.codes import BAD_LABEL, HANDOVER, OK
+from riata.wire.parsed import first_left, list_rows
 from riata.wire.rows import BEGIN, END, ID_START, ID_STOP, PLACES
 from riata.wire.workspace import make_workspace
 from tests.twins import parsed as twin
@@ -40,6 +40,14 @@ def test_rows_are_listed_as_the_twin_does() -> None:
             assert held[:count].tolist() == whole[numbers].tolist()
         scattered += expected[2] < 0
     assert 20 < scattered < 200
+
+
+def test_rows_that_are_left_are_found_as_the_twin_finds_them() -> None:
+    rng = random.Random(12)
+    for _ in range(100):
+        code = [rng.choice((OK, OK, HANDOVER, BAD_LABEL)) for _ in range(rng.randrange(9))]
+        for start in range(len(code) + 1):
+            assert first_left(np.array(code, np.int64), start) == twin.first_left(code, start)
 
 
 def test_a_used_sink_is_as_a_new_one() -> None:

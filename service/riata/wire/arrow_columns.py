@@ -6,7 +6,8 @@
     weight   any number                   may be left out; null is absent
     event_id string                       may be left out; null is absent
 
-Lists and strings may be the large ones. Lists hold no nulls. Offsets are checked here: increasing, and inside what they point to.
+Lists and strings may be the large ones. Lists hold no nulls. Offsets have to increase, and to stay inside what they point to.
+That is checked here, but for those of names: there are as many of them as features, and who reads these checks them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from riata.base.arrays import BOOL, F64, I64, U64, read_only
 from riata.base.errors import Malformed, TooLarge, nearest
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.kernel import inline_kernel, quick_kernel
 from riata.wire.arrow_message import Field, Frame, bad, read_stream
 
 COLUMNS: Final = ("names", "indices", "values", "label", "weight", "event_id")
@@ -38,6 +39,14 @@ class Texts:
     given: BOOL
 
 
+class NamesAt(NamedTuple):
+    """Names of features as the body has them: name i is body[at + ends[i]:at + ends[i + 1]], once `do_rise` says that it is."""
+
+    ends: Offsets
+    at: int
+    size: int  # bytes of all of them: where the last may end
+
+
 class Numbers(NamedTuple):
     """Numbers of rows, as they are in the body: f64[n], and which rows have one, bool[n], empty where all have.
 
@@ -48,6 +57,7 @@ class Numbers(NamedTuple):
     given: BOOL
 
 
+Offsets = NDArray[np.int32] | I64  # read only
 _ALL: Final = np.zeros(0, np.bool_)
 NOTHING: Final = Numbers(read_only(np.zeros(0)), _ALL)
 
@@ -57,7 +67,7 @@ class Columns:
     """Columns of n rows.
 
     name_list, value_list : i64[n + 1]   row i has the items list[i]:list[i + 1]
-    names   : i64[k + 1] or None         name i is body[names[i]:names[i + 1]]
+    names   : NamesAt of k or None
     indices : u64[k] or None             in place of names
     values  : f64[m]                     read only; the body itself where it has doubles
     label, weight : Numbers
@@ -67,7 +77,7 @@ class Columns:
     rows: int
     name_list: I64
     value_list: I64
-    names: I64 | None
+    names: NamesAt | None
     indices: U64 | None
     values: F64
     label: Numbers
@@ -87,27 +97,36 @@ def number_of(numbers: Numbers, i: int) -> float:
     return found if found == found else np.inf
 
 
-@kernel
-def place_offsets(offsets: NDArray[np.int32] | I64, by: int, most: int, ends: I64) -> bool:
-    """Move the offsets of a column to where they point in the body.
+@inline_kernel
+def do_rise(offsets: Offsets, most: int) -> bool:
+    """Whether offsets, one at least, increase from 0 or above to `most` or below.
+
+    Source: Apache Arrow columnar format 1.5, "Variable-size list layout"
+    """
+    falls = 0
+    for i in range(1, len(offsets)):
+        falls += offsets[i] < offsets[i - 1]
+    return bool(falls == 0 and offsets[0] >= 0 and offsets[-1] <= most)
+
+
+@quick_kernel
+def place_offsets(offsets: Offsets, by: int, most: int, ends: I64) -> bool:
+    """Move the offsets of a column of rows to where they point.
 
     Parameters
     ----------
-    offsets : i32[n] or i64[n]   read only, n > 0
+    offsets : i32[n] or i64[n]   read only; n > 0, and at most one more than a request has rows
     by : int                     where what they point into begins
     most : int                   how long that is
     ends : i64[n]                overwritten: each of them, `by` more
 
-    Returns                      whether they increase, from 0 or above to `most` or below
+    Returns                      `do_rise`
     Cost                         a comparison and an addition for each
     Source                       Apache Arrow columnar format 1.5, "Variable-size list layout"
     """
-    falls = 0
-    ends[0] = np.int64(offsets[0]) + by
-    for i in range(1, len(offsets)):
-        falls += offsets[i] < offsets[i - 1]
+    for i in range(len(offsets)):
         ends[i] = np.int64(offsets[i]) + by
-    return bool(falls == 0 and offsets[0] >= 0 and offsets[-1] <= most)
+    return do_rise(offsets, most)
 
 
 def read_columns(body: memoryview) -> Columns:
@@ -142,11 +161,16 @@ def read_columns(body: memoryview) -> Columns:
     )
 
 
+def bad_offsets(name: str) -> Malformed:
+    """The error of a column whose offsets are wrong."""
+    return bad(f"the offsets of {name} do not increase, or point outside")
+
+
 def _placed(field: Field, held: np.ndarray[Any, Any], by: int, most: int) -> I64:
     """The offsets of a column, each `by` more. Raises `Malformed`."""
     ends = np.empty(len(held), np.int64)
     if not place_offsets(held, by, most, ends):
-        raise bad(f"the offsets of {field.name} do not increase, or point outside")
+        raise bad_offsets(field.name)
     return ends
 
 
@@ -183,7 +207,8 @@ class _Reader:
         if field.name == "event_id":
             if field.kind not in (_TEXT, _LARGE_TEXT):
                 raise _wrong(field.name, "expected strings")
-            return Texts(self._ends(field, length), given if len(given) else np.ones(length, np.bool_))
+            ends, at, size = self._strings(field, length)
+            return Texts(_placed(field, ends, at, size), given if len(given) else np.ones(length, np.bool_))
         return Numbers(read_only(self._numbers(field, length).astype(np.float64, copy=False)), given)
 
     def _list(self, field: Field) -> tuple[I64, Any]:
@@ -201,7 +226,7 @@ class _Reader:
         if field.name == "names":
             if item.kind not in (_TEXT, _LARGE_TEXT):
                 raise _wrong(field.name, "expected lists of strings")
-            return offsets, self._ends(item._replace(name="names"), count)
+            return offsets, self._strings(item._replace(name="names"), count)
         if field.name == "values":
             if item.kind != _FLOAT:
                 raise _wrong(field.name, "expected lists of float or double")
@@ -248,10 +273,11 @@ class _Reader:
             return read_only(np.zeros(1, item))
         return self._take(field.name, item, length + 1)
 
-    def _ends(self, field: Field, length: int) -> I64:
+    def _strings(self, field: Field, length: int) -> NamesAt:
+        """Strings, whose offsets are still to be checked."""
         held = self._offsets(field, length)
         self._take(field.name, "u1", 0)
-        return _placed(field, held, *self._frame.buffers[self._buffer - 1])
+        return NamesAt(held, *self._frame.buffers[self._buffer - 1])
 
     def _numbers(self, field: Field, count: int) -> np.ndarray[Any, Any]:
         if field.kind == _BOOL and field.name == "label":

@@ -6,6 +6,8 @@ Theory of operation
     vectors with their length in front. Every read below names its place and is checked against the bytes that are there, so
     nothing that a stream claims is believed, and nothing is allocated by its word.
 
+    A client says the same schema with every body, so a schema that was read is known again by its bytes.
+
     What is refused: big-endian streams, dictionaries, compressed buffers (a few bytes of one can claim any length), more than one
     record batch, and anything behind the stream.
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from riata.base.errors import Malformed
@@ -27,7 +30,9 @@ _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 _INT: Final = 2  # the type whose table has a second field that matters: whether it is signed
 _COLUMNS_MAX: Final = 16
 _HEAD_BYTES: Final = 8
-_BUFFER_BYTES: Final = 16  # of a Buffer, and of a FieldNode: two i64
+_BUFFER: Final = struct.Struct("<qq")  # a Buffer, and a FieldNode
+_SCHEMAS_KEPT: Final = 64
+_KEPT_BYTES_MAX: Final = 4096  # of the metadata of a schema that is kept
 
 
 def bad(why: str) -> Malformed:
@@ -99,19 +104,29 @@ class _Metadata:
             raise bad("a vector is longer than its metadata")
         return at + 4, count
 
+    def pairs(self, table: int, field: int) -> list[tuple[int, int]]:
+        """A vector of structs of two i64, no more of them than columns have buffers."""
+        at, count = self.vector(table, field, _BUFFER.size)
+        if count > 4 * _COLUMNS_MAX:
+            raise bad("more buffers than its columns have")
+        return list(_BUFFER.iter_unpack(self.held[at : at + count * _BUFFER.size]))
+
     def text(self, table: int, field: int) -> str:
         """A string, shown as far as it is UTF-8."""
         at, count = self.vector(table, field, 1)
         return self.held[at : at + count].decode("utf-8", "replace")
 
 
-def read_stream(body: bytes | memoryview) -> tuple[list[Field], Frame]:
+def read_stream(body: bytes | memoryview) -> tuple[tuple[Field, ...], Frame]:
     """Read a stream of one record batch. Raises `Malformed`."""
-    metadata, header, at, size = _message(body, 0, _SCHEMA, "a schema")
-    fields = _schema(metadata, header)
-    metadata, header, at, size = _message(body, at + size, _BATCH, "a record batch")
-    frame = _batch(metadata, header, at, size)
-    rest = bytes(body[at + size : at + size + len(_END) + 1])
+    told, start = _metadata(body, 0, "a schema")
+    fields, size = _schema(told) if len(told) <= _KEPT_BYTES_MAX else _schema.__wrapped__(told)
+    batch_at = _end(body, start, size, "a schema")
+    told, start = _metadata(body, batch_at, "a record batch")
+    metadata, batch, size = _header(told, batch_at, _BATCH, "a record batch")
+    at = _end(body, start, size, "a record batch")
+    frame = _batch(metadata, batch, start, size)
+    rest = bytes(body[at : at + len(_END) + 1])
     if rest[: len(_END)] == _END and len(rest) > len(_END):
         raise bad("there are bytes behind its end")
     if rest and rest[: len(_END)] != _END:
@@ -119,8 +134,8 @@ def read_stream(body: bytes | memoryview) -> tuple[list[Field], Frame]:
     return fields, frame
 
 
-def _message(body: bytes | memoryview, at: int, wanted: int, called: str) -> tuple[_Metadata, int, int, int]:
-    """Metadata, its header table, and where the message's body begins and how long it is."""
+def _metadata(body: bytes | memoryview, at: int, called: str) -> tuple[bytes, int]:
+    """The metadata of the message at `at`, and where its body begins."""
     head = bytes(body[at : at + _HEAD_BYTES])
     if len(head) < _HEAD_BYTES or head[:4] != _MARK:
         raise bad(f"expected {called} at byte {at}")
@@ -128,23 +143,36 @@ def _message(body: bytes | memoryview, at: int, wanted: int, called: str) -> tup
     start = at + _HEAD_BYTES
     if size <= 0 or size > len(body) - start:
         raise bad(f"the stream ends inside {called}" if size > 0 else f"expected {called} at byte {at}")
-    metadata = _Metadata(bytes(body[start : start + size]))
+    return bytes(body[start : start + size]), start + size
+
+
+def _header(told: bytes, at: int, wanted: int, called: str) -> tuple[_Metadata, int, int]:
+    """Metadata, its header table, and how long the body of the message at `at` is said to be."""
+    metadata = _Metadata(told)
     message = metadata.jump(0)
-    kind, length = metadata.number(message, 1, "<B"), metadata.number(message, 3, "<q")
+    kind, size = metadata.number(message, 1, "<B"), metadata.number(message, 3, "<q")
     if kind == _DICTIONARY:
         raise bad("dictionaries are not read; cast the column to its values")
     header = metadata.table(message, 2)
     if kind != wanted or not header:
         raise bad(f"expected {called} at byte {at}")
-    if not 0 <= length <= len(body) - start - size:
+    return metadata, header, size
+
+
+def _end(body: bytes | memoryview, start: int, size: int, called: str) -> int:
+    """Where the body of a message ends that begins at `start`."""
+    if not 0 <= size <= len(body) - start:
         raise bad(f"the stream ends inside {called}")
-    return metadata, header, start + size, length
+    return start + size
 
 
-def _schema(metadata: _Metadata, schema: int) -> list[Field]:
+@lru_cache(_SCHEMAS_KEPT)
+def _schema(told: bytes) -> tuple[tuple[Field, ...], int]:
+    """The columns that this metadata lists, and how long the body of its message is said to be."""
+    metadata, schema, size = _header(told, 0, _SCHEMA, "a schema")
     if metadata.number(schema, 0, "<h") != 0:
         raise bad("big-endian")
-    return [_field(metadata, at, 0) for at in _tables(metadata, schema, 1)]
+    return tuple(_field(metadata, at, 0) for at in _tables(metadata, schema, 1)), size
 
 
 def _tables(metadata: _Metadata, table: int, field: int) -> list[int]:
@@ -169,20 +197,12 @@ def _field(metadata: _Metadata, field: int, depth: int) -> Field:
 def _batch(metadata: _Metadata, batch: int, start: int, size: int) -> Frame:
     if metadata.table(batch, 3):
         raise bad("its buffers are compressed; send them as they are")
-    nodes_at, nodes = metadata.vector(batch, 1, _BUFFER_BYTES)
-    buffers_at, buffers = metadata.vector(batch, 2, _BUFFER_BYTES)
-    spans = [(metadata.read("<q", at), metadata.read("<q", at + 8)) for at in _places(buffers_at, buffers)]
+    spans = metadata.pairs(batch, 2)
     for offset, length in spans:
         if offset < 0 or length < 0 or offset + length > size:
             raise bad("a buffer lies outside its message")
     return Frame(
         rows=metadata.number(batch, 0, "<q"),
-        nodes=[(metadata.read("<q", at), metadata.read("<q", at + 8)) for at in _places(nodes_at, nodes)],
+        nodes=metadata.pairs(batch, 1),
         buffers=[(start + offset, length) for offset, length in spans],
     )
-
-
-def _places(at: int, count: int) -> range:
-    if count > 4 * _COLUMNS_MAX:
-        raise bad("more buffers than its columns have")
-    return range(at, at + _BUFFER_BYTES * count, _BUFFER_BYTES)

@@ -15,36 +15,42 @@ from collections.abc import Callable
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U8, U64, read_only
+from riata.base.arrays import BOOL, F64, I64, U8, read_only
 from riata.base.errors import Malformed, TooLarge
-from riata.base.limits import BODY_BYTES_MAX, EVENT_ID_BYTES_MAX, FEATURES_PER_REQUEST_MAX, NAME_BYTES_MAX
+from riata.base.limits import BODY_BYTES_MAX, EVENT_ID_BYTES_MAX, FEATURES_PER_REQUEST_MAX
 from riata.maths.borrow import borrow
 from riata.maths.hashing import NUMBER, hash_usual
 from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.lanes import WIDTH
 from riata.maths.raw import peek, poke
-from riata.maths.words import ONES, TOPS, load_word
-from riata.wire.arrow_columns import NOTHING, Columns, Numbers, Texts, number_of, read_columns, warm_up_columns
+from riata.wire.arrow_columns import (  # fmt: skip
+    NOTHING,
+    Columns,
+    NamesAt,
+    Numbers,
+    Texts,
+    bad_offsets,
+    do_rise,
+    number_of,
+    read_columns,
+    warm_up_columns,
+)
+from riata.wire.arrow_names import hash_plain, name_code, write_digits
 from riata.wire.codes import (
     BAD_EVENT_ID,
     BAD_INDEX,
     BAD_LABEL,
-    BAD_NAME,
     BAD_WEIGHT,
     DUPLICATE_INDEX,
     DUPLICATE_KEY,
-    HANDOVER,
     INVALID_UTF8,
     LABEL_NOT_ALLOWED,
     LENGTHS_DIFFER,
     MISSING_LABEL,
-    NAME_TOO_LONG,
     OK,
     TOO_MANY_FEATURES,
     TOO_MANY_IN_ROW,
 )  # fmt: skip
 from riata.wire.finish import finish_row
-from riata.wire.json_scan import DELETE, SPACE
 from riata.wire.labels import is_weight, label_of
 from riata.wire.marks import FRONT, PADDING
 from riata.wire.parsed import Reading
@@ -69,110 +75,16 @@ from riata.wire.rows import (  # fmt: skip
     make_sink,
 )
 from riata.wire.strict_json import Record, Refused, feature_records
-from riata.wire.tokens import hash_tokens, owe_spans, settle
+from riata.wire.tokens import settle
 from riata.wire.workspace import workspace
 
-Lists = tuple[I64, I64, I64]
+Lists = tuple[I64, I64]
 Marks = tuple[Numbers, Numbers]
 
+_BAD_OFFSETS = -1  # no code of a row
 _DIGITS_MAX = 20  # of a number below 2^64
 _INDEX_MAX = np.uint64(2**63 - 1)
-_10 = np.uint64(10)
 _HIGH = 0x80
-_WORD_BYTES = 8
-_SPACES = np.uint64(0x2020202020202020)
-_NOTHING, _ONE = np.uint64(0), np.uint64(1)
-
-
-@kernel
-def write_digits(indices: U64, data: U8, at: int, ends: I64) -> None:
-    """Write numbers in decimal, one behind another.
-
-    Parameters
-    ----------
-    indices : u64[k]     read only
-    data : u8[...]       written from `at`; 20 bytes of room for each
-    at : int
-    ends : i64[k + 1]    written: number i is data[ends[i]:ends[i + 1]]
-
-    Returns              nothing
-    Cost                 one division a digit
-    Source               place values
-    """
-    ends[0] = at
-    for i in range(len(indices)):
-        left, size = indices[i], 1
-        while left >= _10:
-            left //= _10
-            size += 1
-        left = indices[i]
-        for p in range(at + size - 1, at - 1, -1):
-            data[p] = np.uint8(48 + left % _10)
-            left //= _10
-        at += size
-        ends[i + 1] = at
-
-
-@kernel
-def name_code(data: U8, start: int, stop: int) -> int:
-    """Say what is wrong with a name.
-
-    Parameters
-    ----------
-    data : u8[...]     read only
-    start, stop : int
-
-    Returns            OK, BAD_NAME, NAME_TOO_LONG, or HANDOVER where it is not plain ASCII
-    Cost               one look at each byte
-    Source             the rule of names, as wire.json_features has it
-    """
-    code = OK if start < stop else BAD_NAME
-    for p in range(start, stop):
-        if data[p] >= _HIGH:
-            return HANDOVER
-        if data[p] < SPACE or data[p] == DELETE:
-            code = BAD_NAME
-    return NAME_TOO_LONG if code == OK and stop - start > NAME_BYTES_MAX else code
-
-
-@inline_kernel
-def _outside(word: np.uint64) -> np.uint64:
-    """Not 0 where a byte of the word is below a space, or 0x7F and above. Source: as `maths.words.not_plain`."""
-    return (((word - _SPACES) & ~word) | (word + ONES) | word) & TOPS
-
-
-@inline_kernel
-def _are_plain(data: U8, start: int, stop: int) -> bool:
-    """Whether the bytes start:stop are what any name may have; eight must be there before `stop`. Source: `name_code`."""
-    odd, p = _NOTHING, start
-    while p + _WORD_BYTES <= stop:
-        odd |= _outside(load_word(data, p))
-        p += _WORD_BYTES
-    if p < stop:
-        before = (_ONE << np.uint64(8 * (p + _WORD_BYTES - stop))) - _ONE  # bits of bytes that were looked at, or come before
-        odd |= _outside((load_word(data, stop - _WORD_BYTES) & ~before) | (_SPACES & before))
-    return bool(odd == _NOTHING)
-
-
-@inline_kernel
-def _hash_plain(data: U8, ends: I64, first: int, n: int, row: Row, key: np.uint64) -> bool:
-    """Hash the names data[ends[first]:ends[first + 1]] and the n - 1 behind it; their spans are owed.
-
-    False, and nothing is owed, where one of them is not plain, empty or too long. Source: wire.tokens, theory of operation.
-    """
-    at, named = row.position, row.named
-    if n + WIDTH >= len(at) or n + WIDTH > len(row.value) or not _are_plain(data, ends[first], ends[first + n]):
-        return False
-    for i in range(n + 1):
-        poke(at, i, np.uint32(peek(ends, first + i) - 1))
-        poke(named, i, np.uint32(peek(ends, first + i)))
-    for k in range(1, WIDTH):  # names of two bytes, whatever those are: they fill the last eight
-        poke(at, n + k, np.uint32(ends[first + n] + 2 * k - 1))
-        poke(named, n + k, np.uint32(ends[first + n] + 2 * k))
-    if not hash_tokens(data, at, named, n, key, row.fingerprint):
-        return False
-    owe_spans(row, n, PLAIN | KEY, 0, 0)
-    return True
 
 
 @inline_kernel
@@ -194,13 +106,16 @@ def _judge(label: float, weight: float, sink: Sink, rules: Rules, number: int) -
 
 
 @kernel
-def read_lists(data: U8, lists: Lists, values: F64, marks: Marks, indexed: bool, row: Row, sink: Sink, rules: Rules) -> int:
+def read_lists(
+    data: U8, lists: Lists, names: NamesAt, values: F64, marks: Marks, indexed: bool, row: Row, sink: Sink, rules: Rules
+) -> int:
     """Read the features of every row that is not refused yet.
 
     Parameters
     ----------
     data : u8[...]       the body, and the side area; FRONT bytes before the first name, and PADDING behind
-    lists : i64[n + 1] names of row i, i64[n + 1] its values, i64[k + 1] where names begin and end in `data`
+    lists : i64[n + 1], i64[n + 1]   which names row i has, and which values: within those that there are
+    names : NamesAt       in `data`
     values : f64[m]      read only
     marks : Numbers, Numbers   labels and weights of the rows
     indexed : bool       whether names are digits: they are right then, and one that comes twice is an index
@@ -208,13 +123,16 @@ def read_lists(data: U8, lists: Lists, values: F64, marks: Marks, indexed: bool,
     sink : Sink          code[:n] is OK where a row may be read
     rules : Rules
 
-    Returns              OK, or TOO_MANY_FEATURES, which ends the reading
+    Returns              OK; TOO_MANY_FEATURES, which ends the reading; or _BAD_OFFSETS of the names, before anything is read
     Cost                 one hash for each feature
     Source               this module's theory of operation
     """
     data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
-    name_list, value_list, ends = borrow(lists[0]), borrow(lists[1]), borrow(lists[2])
+    name_list, value_list = borrow(lists[0]), borrow(lists[1])
+    names = NamesAt(borrow(names.ends), names.at, names.size)
     label, weight = marks
+    if not do_rise(names.ends, names.size):
+        return _BAD_OFFSETS
     fingerprint, value, kind, span = row.fingerprint, row.value, row.kind, row.span
     for number in range(len(name_list) - 1):
         sink.count[ROWS] = number + 1
@@ -230,12 +148,12 @@ def read_lists(data: U8, lists: Lists, values: F64, marks: Marks, indexed: bool,
             code = TOO_MANY_IN_ROW
         i = 0
         row.owed[0] = 0
-        if code == OK and _hash_plain(data, ends, first, n, row, rules.key):
+        if code == OK and hash_plain(data, names, first, n, row, rules.key):
             for i in range(n):
                 poke(value, i, peek(values, value_list[number] + i))
             i = n
         while i < n and code == OK:
-            start, stop = ends[first + i], ends[first + i + 1]
+            start, stop = names.at + names.ends[first + i], names.at + names.ends[first + i + 1]
             span[i, 0], span[i, 1], span[i, 2], span[i, 3] = start, start, start, stop
             code = OK if indexed else name_code(data, start, stop)
             fingerprint[i] = hash_usual(data, start, stop, rules.key, NUMBER)
@@ -265,27 +183,30 @@ def read_arrow(body: memoryview, rules: Rules) -> tuple[Reading, Row, Callable[[
     columns = read_columns(body)
     if columns.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")
-    ends, indices = columns.names, columns.indices
-    items = len(indices) if indices is not None else len(ends) - 1 if ends is not None else 0
+    names, indices = columns.names, columns.indices
+    items = len(indices) if indices is not None else len(names.ends) - 1 if names is not None else 0
     if items > FEATURES_PER_REQUEST_MAX:
         raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
-    side = _DIGITS_MAX * items if ends is None else 0
+    side = _DIGITS_MAX * items if names is None else 0
     work = workspace(len(body) + side, 1)
     data = np.frombuffer(body, np.uint8)
-    if body.readonly or ends is None or ends[0] < FRONT or ends[-1] + PADDING > len(body):  # else it is read where it lies
+    if body.readonly or names is None or names.at < FRONT or names.at + names.size + PADDING > len(body):  # else it stays there
         copied = work.data[FRONT : FRONT + len(body) + side + PADDING]
         copied[: len(body)] = data
         data = copied
-    if ends is None:
+    if names is None:
         ends = np.empty(items + 1, np.int64)
         write_digits(np.zeros(0, np.uint64) if indices is None else indices, data, len(body), ends)
+        names = NamesAt(read_only(ends), 0, len(data))
     reading = Reading(data, work.cleared(columns.rows), rules)
     _find_wrong(reading, columns)
-    lists = (columns.name_list, columns.value_list, ends)
-    marks, indexed = (columns.label, columns.weight), columns.names is None
-    if read_lists(data, lists, columns.values, marks, indexed, work.row, reading.sink, rules) == TOO_MANY_FEATURES:
+    lists, marks, indexed = (columns.name_list, columns.value_list), (columns.label, columns.weight), columns.names is None
+    code = read_lists(data, lists, names, columns.values, marks, indexed, work.row, reading.sink, rules)
+    if code == _BAD_OFFSETS:
+        raise bad_offsets("names")
+    if code == TOO_MANY_FEATURES:
         raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
-    return reading, work.row, lambda number: slow_row(columns, ends, number, reading)
+    return reading, work.row, lambda number: slow_row(columns, names, number, reading)
 
 
 def _find_wrong(reading: Reading, columns: Columns) -> None:
@@ -319,13 +240,14 @@ def _is_text(held: bytes) -> bool:
         return False
 
 
-def slow_row(columns: Columns, ends: I64, number: int, reading: Reading) -> SlowRow | Refusal:
+def slow_row(columns: Columns, names: NamesAt, number: int, reading: Reading) -> SlowRow | Refusal:
     """Read one row in plain Python; any UTF-8."""
     records: list[Record] = []
     first, value_first = int(columns.name_list[number]), int(columns.value_list[number])
     try:
         for i in range(int(columns.name_list[number + 1]) - first):
-            name = reading.data[ends[first + i] : ends[first + i + 1]].tobytes().decode()
+            start, stop = (names.at + int(names.ends[first + i + k]) for k in (0, 1))
+            name = reading.data[start:stop].tobytes().decode()
             records.extend(feature_records(name, float(columns.values[value_first + i]), reading.rules))
     except UnicodeDecodeError:
         return Refusal(INVALID_UTF8)
@@ -339,4 +261,7 @@ def warm_up_arrow(rules: Rules) -> None:
     warm_up_columns()
     data, ends, one = np.zeros(FRONT + 2 * _DIGITS_MAX + PADDING, np.uint8)[FRONT:], np.empty(2, np.int64), np.array([0, 1])
     write_digits(np.ones(1, np.uint64), data, 0, ends)
-    read_lists(data, (one, one, ends), read_only(np.ones(1)), (NOTHING, NOTHING), True, make_row(1), make_sink(2, 1, 1), rules)
+    lists, marks = (one, one), (NOTHING, NOTHING)
+    for item in ("<i4", "<i8"):
+        names = NamesAt(read_only(np.zeros(2, item)), 0, 0)
+        read_lists(data, lists, names, read_only(np.ones(1)), marks, True, make_row(1), make_sink(2, 1, 1), rules)

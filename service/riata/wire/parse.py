@@ -22,7 +22,6 @@ from riata.maths.hashing import NUMBER
 from riata.wire.arrow_rows import read_arrow, warm_up_arrow
 from riata.wire.codes import (
     DUPLICATE_KEY,
-    HANDOVER,
     INVALID_UTF8,
     OK,
     SLUGS,
@@ -203,7 +202,7 @@ def read_body(body: bytes | U8, form: Format | None, rules: Rules, scratch: Work
     reading, row, slow = (
         read_arrow(memoryview(cast(Any, body)), rules) if form is None else _read_text(body, form, rules, scratch)
     )
-    for number in np.flatnonzero(reading.sink.code[: reading.rows] == HANDOVER).tolist():
+    for number in reading.left():
         row = _take_slow(reading, row, number, slow(number))
     return reading
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,9 +12,9 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U8
 from riata.base.errors import nearest
 from riata.base.limits import ERRORS_SHOWN_MAX
-from riata.maths.kernel import kernel
+from riata.maths.kernel import quick_kernel
 from riata.wire.batch import Batch, Written
-from riata.wire.codes import BAD_LABEL, LABEL_HINTS, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
+from riata.wire.codes import BAD_LABEL, HANDOVER, LABEL_HINTS, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
 from riata.wire.names import Names
 from riata.wire.new_names import BETWEEN, names_found
 from riata.wire.rows import (
@@ -115,13 +116,40 @@ class Reading:
         """Rows read so far."""
         return int(self.sink.count[ROWS])
 
+    def left(self) -> Iterator[int]:
+        """The rows that are left to a slow lane, in order."""
+        code = self.sink.code[: self.rows]
+        number = first_left(code, 0)
+        while number < len(code):
+            yield number
+            number = first_left(code, number + 1)
+
 
 def accepted(reading: Reading) -> I64:
     """Numbers of the accepted rows, increasing."""
     return np.flatnonzero(reading.sink.code[: reading.rows] == OK)
 
 
-@kernel
+@quick_kernel
+def first_left(code: I64, start: int) -> int:
+    """Find a row that is left to a slow lane.
+
+    Parameters
+    ----------
+    code : i64[n]     of a Sink; read only
+    start : int       at most n
+
+    Returns           the first such row from `start` on; n where there is none
+    Cost              one comparison for each row
+    Source            wire.codes
+    """
+    for i in range(start, len(code)):
+        if code[i] == HANDOVER:
+            return i
+    return len(code)
+
+
+@quick_kernel
 def list_rows(
     code: I64, place: I64, told: tuple[F64, F64], rows: I64, indptr: I64, kept: tuple[F64, F64, BOOL]
 ) -> tuple[int, ...]:
@@ -137,7 +165,7 @@ def list_rows(
     Returns                                 how many rows; how many of them carry an id; where the features of the first begin if
                                             those of the others follow, each behind the one before, else -1
     Cost                                    a few operations for each row
-    Source                                  wire.rows, Sink; one step: each one of numpy hands the interpreter lock on
+    Source                                  wire.rows, Sink; one step: each one of numpy hands the interpreter's lock on
     """
     n, ids, first, end = 0, 0, 0, 0
     indptr[0] = 0

@@ -19,7 +19,7 @@ import numpy as np
 
 from riata.base.arrays import F64, I64, U8, U32
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.maths.kernel import kernel
+from riata.maths.kernel import quick_kernel
 from riata.wire.marks import FRONT, PADDING
 from riata.wire.rows import PLACES, Row, Sink, make_row, make_sink, row_capacity
 
@@ -56,7 +56,7 @@ class Workspace:
         return self.data[FRONT : FRONT + size]
 
 
-@kernel
+@quick_kernel
 def clear_rows(count: I64, code: I64, place: I64, label: F64, weight: F64, rows: int) -> None:
     """Make a sink empty, as far as `rows` rows reach.
 

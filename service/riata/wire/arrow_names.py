@@ -1,0 +1,116 @@
+"""Names in Arrow bodies: what may be one, a row of them hashed at once, and indices written as the names that they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from riata.base.arrays import I64, U8, U64
+from riata.base.limits import NAME_BYTES_MAX
+from riata.maths.kernel import inline_kernel, kernel
+from riata.maths.lanes import WIDTH
+from riata.maths.raw import peek, poke
+from riata.maths.words import ONES, TOPS, load_word
+from riata.wire.arrow_columns import NamesAt
+from riata.wire.codes import BAD_NAME, HANDOVER, NAME_TOO_LONG, OK
+from riata.wire.json_scan import DELETE, SPACE
+from riata.wire.rows import KEY, PLAIN, Row
+from riata.wire.tokens import hash_tokens, owe_spans
+
+_10 = np.uint64(10)
+_HIGH = 0x80
+_WORD_BYTES = 8
+_SPACES = np.uint64(0x2020202020202020)
+_NOTHING, _ONE = np.uint64(0), np.uint64(1)
+
+
+@kernel
+def write_digits(indices: U64, data: U8, at: int, ends: I64) -> None:
+    """Write numbers in decimal, one behind another.
+
+    Parameters
+    ----------
+    indices : u64[k]     read only
+    data : u8[...]       written from `at`; 20 bytes of room for each
+    at : int
+    ends : i64[k + 1]    written: number i is data[ends[i]:ends[i + 1]]
+
+    Returns              nothing
+    Cost                 one division a digit
+    Source               place values
+    """
+    ends[0] = at
+    for i in range(len(indices)):
+        left, size = indices[i], 1
+        while left >= _10:
+            left //= _10
+            size += 1
+        left = indices[i]
+        for p in range(at + size - 1, at - 1, -1):
+            data[p] = np.uint8(48 + left % _10)
+            left //= _10
+        at += size
+        ends[i + 1] = at
+
+
+@kernel
+def name_code(data: U8, start: int, stop: int) -> int:
+    """Say what is wrong with a name.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    start, stop : int
+
+    Returns            OK, BAD_NAME, NAME_TOO_LONG, or HANDOVER where it is not plain ASCII
+    Cost               one look at each byte
+    Source             the rule of names, as wire.json_features has it
+    """
+    code = OK if start < stop else BAD_NAME
+    for p in range(start, stop):
+        if data[p] >= _HIGH:
+            return HANDOVER
+        if data[p] < SPACE or data[p] == DELETE:
+            code = BAD_NAME
+    return NAME_TOO_LONG if code == OK and stop - start > NAME_BYTES_MAX else code
+
+
+@inline_kernel
+def _outside(word: np.uint64) -> np.uint64:
+    """Not 0 where a byte of the word is below a space, or 0x7F and above. Source: as `maths.words.not_plain`."""
+    return (((word - _SPACES) & ~word) | (word + ONES) | word) & TOPS
+
+
+@inline_kernel
+def _are_plain(data: U8, start: int, stop: int) -> bool:
+    """Whether the bytes start:stop are what any name may have; eight must be there before `stop`. Source: `name_code`."""
+    odd, p = _NOTHING, start
+    while p + _WORD_BYTES <= stop:
+        odd |= _outside(load_word(data, p))
+        p += _WORD_BYTES
+    if p < stop:
+        before = (_ONE << np.uint64(8 * (p + _WORD_BYTES - stop))) - _ONE  # bits of bytes that were looked at, or come before
+        odd |= _outside((load_word(data, stop - _WORD_BYTES) & ~before) | (_SPACES & before))
+    return bool(odd == _NOTHING)
+
+
+@inline_kernel
+def hash_plain(data: U8, names: NamesAt, first: int, n: int, row: Row, key: np.uint64) -> bool:
+    """Hash name `first` and the n - 1 behind it; their spans are owed.
+
+    False, and nothing is owed, where one of them is not plain, empty or too long. Source: wire.tokens, theory of operation.
+    """
+    at, named, ends = row.position, row.named, names.ends
+    stop = names.at + peek(ends, first + n)
+    if n + WIDTH >= len(at) or n + WIDTH > len(row.value) or not _are_plain(data, names.at + peek(ends, first), stop):
+        return False
+    for i in range(n + 1):
+        end = names.at + peek(ends, first + i)
+        poke(at, i, np.uint32(end - 1))
+        poke(named, i, np.uint32(end))
+    for k in range(1, WIDTH):  # names of two bytes, whatever those are: they fill the last eight
+        poke(at, n + k, np.uint32(stop + 2 * k - 1))
+        poke(named, n + k, np.uint32(stop + 2 * k))
+    if not hash_tokens(data, at, named, n, key, row.fingerprint):
+        return False
+    owe_spans(row, n, PLAIN | KEY, 0, 0)
+    return True
