@@ -255,8 +255,9 @@ def draw(seen: Seen, path: Path) -> None:
     """Memory against time."""
     with plt.rc_context(NUMBERS):
         figure, axes = plt.subplots(figsize=(8.0, 3.2), layout="constrained")
-        axes.plot(seen.minute, [taken / MIB for taken in seen.taken], color="#2e8b57", linewidth=1.0)
-        axes.set(xlabel="minutes of load", ylabel="MiB (RssAnon)", ylim=(0, None), xlim=(0, None))
+        taken = [bytes_taken / MIB for bytes_taken in seen.taken]
+        axes.plot(seen.minute, taken, color="#2e8b57", linewidth=1.0)
+        axes.set(xlabel="minutes of load", ylabel="MiB (RssAnon)", ylim=(0, 1.1 * max(taken)), xlim=(0, None))
         axes.grid(alpha=0.3)
         figure.savefig(path, format="svg", metadata={"Date": None})
         plt.close(figure)
