@@ -261,6 +261,15 @@ def test_row_that_would_leave_the_finite_range_is_refused_and_leaves_no_trace(co
     assert learner.learnt == 101
 
 
+@pytest.mark.parametrize("step", ["gradient", "invariant"])
+def test_row_whose_squares_add_up_to_no_number_is_refused_whatever_the_step(step: str) -> None:
+    config = _config(step=step)
+    for value, refused in ((1e150, False), (1e155, True)):
+        learner = TruncatedGradient(config, BITS)
+        assert learner.step(to_batch([Event([(3, value), (2**31, value)], 1.0)])).refused.tolist() == [refused]
+        assert learner.learnt == int(not refused)
+
+
 def test_ceiling_keeps_strong_weights_and_infinity_shrinks_all() -> None:
     rows = [Event([(2**31, 1.0)], 1.0, 20.0)] + [Event([], 1.0)] * 200
     for ceiling, kept in ((INFINITE, False), (0.01, True)):

@@ -231,8 +231,8 @@ read_four = _plain_read if PLAIN else _emit_read_four
 write_two = _plain_write if PLAIN else _emit_write_two
 write_four = _plain_write if PLAIN else _emit_write_four
 # ask(line, hash, at, shift): start to fetch the lines of hash[at:at + 8], in one of which number hash >> shift is. It is a hint.
-# ask_half: the lines of hash[at:at + 4].
-ask, ask_half = _make_ask(WIDTH), _make_ask(WIDTH // 2)
+# ask_half: the lines of hash[at:at + 4]; ask_quarter: of hash[at:at + 2].
+ask, ask_half, ask_quarter = _make_ask(WIDTH), _make_ask(WIDTH // 2), _make_ask(WIDTH // 4)
 # copy_starts(hash, at, (left, shift, width, nowhere), start, to): hash >> shift, rounded down to whole lines of `width` numbers,
 # of hash[at:at + 8]; `nowhere` for all but the first `left`; says whether two of these and the one behind them are the same.
 # hash[at:at + 9] must be there; nothing checks that.

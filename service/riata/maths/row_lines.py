@@ -13,13 +13,14 @@ import numpy as np
 from riata.base.arrays import F64, U32, aligned
 from riata.maths.kernel import inline_kernel
 from riata.maths.lanes import ALL, WIDTH, Lanes, load, store
-from riata.maths.lines import ask, ask_half, copy_eight, copy_starts, first_of
+from riata.maths.lines import ask, ask_half, ask_quarter, copy_eight, copy_starts, first_of
 from riata.maths.prefetch import AHEAD, prefetch
 from riata.maths.rows import Rows
 
 _LINE_BYTES: Final = 64  # of the machine's cache
 _LINE_STARTS: Final = 16
 HALF: Final = WIDTH // 2
+QUARTER: Final = WIDTH // 4
 SPREAD_MAX: Final = AHEAD // 2  # features: longer rows ask for everything as they are gathered, else it would come too late
 
 
@@ -71,6 +72,16 @@ def ask_half_later(line: F64, rows: Rows, p: int, shift: int, width: int) -> Non
     """
     if p + AHEAD + HALF <= len(rows.hash):
         ask_half(line, rows.hash, p + AHEAD, shift - (width >> 1))
+
+
+@inline_kernel
+def ask_quarter_later(line: F64, rows: Rows, p: int, shift: int, width: int) -> None:
+    """Start to fetch the two lines that will be wanted some features after feature p.
+
+    Source    this package's measurements
+    """
+    if p + AHEAD + QUARTER <= len(rows.hash):
+        ask_quarter(line, rows.hash, p + AHEAD, shift - (width >> 1))
 
 
 @inline_kernel

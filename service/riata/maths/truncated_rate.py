@@ -14,7 +14,7 @@ import numpy as np
 from riata.base.arrays import F64, U32
 from riata.maths.kernel import inline_kernel
 from riata.maths.lanes import WIDTH, Lanes, add_up, flags, load, root, size, spread, store, where
-from riata.maths.row_lines import HALF, SPREAD_MAX, ask_half_later
+from riata.maths.row_lines import HALF, SPREAD_MAX, ask_quarter_later
 from riata.maths.rows import Rows
 from riata.maths.truncation import SUBGRADIENT, TRUNCATE, after_gap, on_grid, shrink
 
@@ -50,8 +50,8 @@ class Settings(NamedTuple):
 
 class Scratch(NamedTuple):
     """Room for one row, a column for each, in whole eights: where the line of the slot starts; value; weight as it enters the
-    margin; weight in units of the scale after the row; sum of squared gradients; last number of the line, after the row; rate of
-    the step times value."""
+    margin, where that is another than the next; weight in units of the scale after the row; sum of squared gradients; last number
+    of the line, after the row; rate of the step times value, where there is a rate."""
 
     start: U32
     x: F64
@@ -196,9 +196,10 @@ def add_squares(settings: Settings, line: F64, rows: Rows, i: int, heat: float, 
     s = scratch
     length = 0.0
     bound = spread(0.0)
+    first = rows.indptr[i]
     for j in range(0, k, WIDTH):
         if k <= SPREAD_MAX:
-            ask_half_later(line, rows, rows.indptr[i] + j + HALF, settings.shift, width_of(settings))
+            ask_quarter_later(line, rows, first + j + HALF, settings.shift, width_of(settings))
         x = load(s.x, j)
         scale = load(s.scale, j) if settings.normalised is not None else spread(1.0)
         squares = load(s.squares, j) + heat * x * x

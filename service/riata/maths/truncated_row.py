@@ -24,7 +24,7 @@ from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.lanes import WIDTH, Lanes, add_up, flags, load, size, spread, store, where
 from riata.maths.lines import read_four, read_two, starts_of, write_four, write_two
 from riata.maths.prefetch import AHEAD, prefetch
-from riata.maths.row_lines import HALF, SPREAD_MAX, ask_half_later, keep_some, lay_out, write_down
+from riata.maths.row_lines import HALF, QUARTER, SPREAD_MAX, ask_half_later, ask_quarter_later, keep_some, lay_out, write_down
 from riata.maths.rows import Rows, add_products
 from riata.maths.truncated_rate import (
     Scratch,
@@ -52,6 +52,8 @@ INTERCEPT_SQUARES: Final = 3
 NORM: Final = 4  # sum over learnt rows of importance * sum_j (x_j / scale_j)^2
 IMPORTANCE: Final = 5  # sum of the importance of the learnt rows
 SCALARS: Final = 6
+
+SAFE: Final = 2.0**500  # numbers whose sizes add up to less have squares that add up to something finite
 
 LEARNT: Final = 0  # entries of Table.counts: rows learnt so far
 N_ALIVE: Final = 1
@@ -99,8 +101,9 @@ def lay_out_row(table: Table, settings: Settings, rows: Rows, i: int, start: U32
 def ask_as_gathered(table: Table, settings: Settings, rows: Rows, place: tuple[int, int]) -> None:
     """Start to fetch what is wanted some features after feature p of a row of k slots: p, k.
 
-    Of a short row half; `add_squares`, or `write_row` where the rate is not adaptive, asks for the other half. The machine has so
-    many requests for memory under way and stands still at the next one, so they are better spread over all that it does.
+    Of a short row half; `add_squares` and `write_row` ask for a quarter each, and where the rate is not adaptive `write_row` for
+    the other half. The machine has so many requests for memory under way and stands still at the next one, so they are better
+    spread over all that it does.
 
     Source    this package's measurements
     """
@@ -109,6 +112,18 @@ def ask_as_gathered(table: Table, settings: Settings, rows: Rows, place: tuple[i
     if k > SPREAD_MAX:
         ask_half_later(table.line, rows, p + HALF, settings.shift, width_of(settings))
     prefetch(rows.value, p + 2 * AHEAD)  # the machine does not see by itself that rows lie in order
+
+
+@inline_kernel
+def squared_length(x: F64, k: int) -> float:
+    """Sum of the squares of k values, in order; there are values of zero up to whole eights.
+
+    Source    gather_row
+    """
+    length = 0.0
+    for j in range(0, k, WIDTH):
+        length = add_up(length, load(x, j) * load(x, j))
+    return length
 
 
 @inline_kernel
@@ -121,11 +136,11 @@ def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, i
     settings : Settings    the configuration
     rows : Rows            read only
     place                  i, k: which row, and on how many slots it falls, which `scratch` says with their values
-    scratch : Scratch      overwritten, but for start and, unless normalised, x; step only where the rate is not adaptive
+    scratch : Scratch      overwritten, but for start and, unless normalised, x
 
     Returns                whether one of the slots may have to be listed; the margin: intercept, then each product in the order
-                           of the hashes; sum of x^2, of (x / scale)^2 where normalised; without the adaptive rate, a bound on
-                           every number made
+                           of the hashes; sum of (x / scale)^2 where normalised; without the adaptive rate the sum of x^2, and a
+                           bound on every number made: a gradient step only asks whether that sum is finite, and may find 0
     Cost                   one random read for each feature, asked for some rows ahead
     Source                 this module
     """
@@ -136,8 +151,9 @@ def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, i
     bound = spread(0.0)
     fresh = spread(0.0)
     i, k = place
+    first = rows.indptr[i]
     for j in range(0, k, WIDTH):
-        ask_as_gathered(table, settings, rows, (rows.indptr[i] + j, k))
+        ask_as_gathered(table, settings, rows, (first + j, k))
         x = load(s.x, j)
         scale = spread(1.0)
         unit = scale
@@ -155,20 +171,25 @@ def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, i
         gap = clock - tau
         if settings.odd is None:
             beta = weights_now(beta, gap, unit, scale, settings)
-            store(s.plain, j, beta)
         else:
             beta = weights_one_by_one(beta, gap, scale, j, settings, scratch)
         margin = add_up(margin, beta * x)
         if settings.normalised is not None:
+            store(s.plain, j, beta)
             beta, x = stretch(beta, scale, j, settings, scratch)
+            length = add_up(length, x * x)
         store(s.beta, j, beta)
-        length = add_up(length, x * x)
         if settings.adaptive is None:
-            store(s.step, j, x)
             bound = bound + (size(beta) + size(x))
-    if k < rows.indptr[i + 1] - rows.indptr[i]:
-        margin = add_products(rows, i, settings.shift, width_of(settings), k, s.start, s.x, s.plain, table.scalars[INTERCEPT])
-    return flags(fresh > 0.0) != 0, margin, length, add_up(0.0, bound)
+            if settings.invariant:
+                length = add_up(length, x * x)
+    total = add_up(0.0, bound)
+    if settings.adaptive is None and not settings.invariant and not total < SAFE:
+        length = squared_length(s.x, k)
+    if k < rows.indptr[i + 1] - first:
+        plain = s.plain if settings.normalised is not None else s.beta
+        margin = add_products(rows, i, settings.shift, width_of(settings), k, s.start, s.x, plain, table.scalars[INTERCEPT])
+    return flags(fresh > 0.0) != 0, margin, length, total
 
 
 @inline_kernel
@@ -232,10 +253,14 @@ def write_row(
     s = scratch
     clock, k, fresh = met
     tau = spread(clock + 1.0 if settings.rule == SUBGRADIENT else clock)
+    first = rows.indptr[i]
     for j in range(0, k, WIDTH):
-        if settings.adaptive is None and k <= SPREAD_MAX:
-            ask_half_later(table.line, rows, rows.indptr[i] + j + HALF, settings.shift, width_of(settings))
-        beta = load(s.beta, j) + move * load(s.step, j)
+        if k <= SPREAD_MAX:
+            if settings.adaptive is None:
+                ask_half_later(table.line, rows, first + j + HALF, settings.shift, width_of(settings))
+            else:
+                ask_quarter_later(table.line, rows, first + j + HALF + QUARTER, settings.shift, width_of(settings))
+        beta = load(s.beta, j) + move * load(s.step if settings.adaptive is not None else s.x, j)
         if settings.odd is not None:
             beta = settle(beta, j, settings, scratch)
         beta = beta + 0.0  # turns -0.0 into +0.0, the zero that a weight absent from a checkpoint comes back as
