@@ -17,7 +17,7 @@ from tests.chaos import rows
 from tests.chaos.cluster import Cluster, Member, until
 from tests.chaos.history import Fault
 from tests.chaos.one_process import one, require
-from tests.chaos.repeats import slow
+from tests.chaos.repeats import repeats, slow
 from tests.chaos.wall_clock import WallClock
 
 EXIT_AT_ONCE = 128
@@ -109,6 +109,28 @@ def limit(member: Member, kind: int, value: int) -> tuple[int, int]:
     before = resource.prlimit(member.pid, kind)
     resource.prlimit(member.pid, kind, (value, before[1]))
     return before
+
+
+@pytest.mark.parametrize("seed", repeats(1, 10))
+def test_row_38_killed_the_moment_it_holds_more_memory_than_it_may(seed: int, cluster: Cluster, tmp_path: Path) -> None:
+    """As the kernel kills in a group of bounded memory, and systemd-oomd out of it: SIGKILL amid the request that needed more."""
+    member, rng = one(cluster), random.Random(seed)
+    killed = 0
+    with cluster.load("--rows", "1500", "--clients", "4", observe=[member], predict=[member]) as load:
+        for _ in range(3):
+            member.wait_ready()
+            allowed = member.resources().rss + rng.randrange(1, 8) * 2**20
+            until(lambda allowed=allowed: member.resources().rss > allowed, 30, "it holds more than it may")  # type: ignore[misc]
+            before = len(member.exits)
+            member.kill()
+            killed += 1
+            until(lambda before=before: len(member.exits) > before, 10, "the supervisor sees it")  # type: ignore[misc]
+        member.wait_ready()
+        seen = load.acked()
+        until(lambda: load.acked() > seen + 2, 60, "it goes on, with what it is given now")
+    cluster.faults.append(Fault("kills", 0, member.exits.count(-signal.SIGKILL)))
+    assert member.exits == [-signal.SIGKILL] * killed
+    require(cluster, tmp_path)
 
 
 def test_row_40_out_of_descriptors_it_pauses_and_recovers(cluster: Cluster, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 
 import pytest
@@ -83,6 +84,44 @@ def test_what_was_logged_is_there_after_a_crash_and_after_a_stop() -> None:
     run_with(store, learn)
     run_with(store.crash(), look)
     assert digests[0] == digests[1]
+
+
+def killed_now(store: MemoryStore) -> MemoryStore:
+    """The store that a start would find if the process that has `store` open were killed at this moment."""
+    found = MemoryStore()
+    found._kept = copy.deepcopy(store._kept)
+    return found
+
+
+def test_what_a_start_has_replayed_is_saved_at_once() -> None:
+    left: list[MemoryStore] = []
+
+    async def saved(house: House) -> list[int]:
+        await asyncio.sleep(0.2)  # for what should not be written
+        return [snapshot["seq"] for snapshot in await house.admin.snapshots("m")]
+
+    async def learn(house: House) -> None:
+        left.append(killed_now(house.store))
+        await house.observe(events(40))
+        assert await saved(house) == []  # the schedule says an hour
+        left.append(killed_now(house.store))
+
+    async def look(house: House) -> None:
+        while not (found := await saved(house)):
+            await asyncio.sleep(0.01)
+        assert found == [41]
+        left.append(killed_now(house.store))
+
+    async def look_again(house: House) -> None:
+        assert await saved(house) == [41]  # nothing was replayed
+
+    async def look_at_nothing(house: House) -> None:
+        assert await saved(house) == []  # a model that has learnt nothing is not worth it
+
+    run_with(MemoryStore(), learn, {**SMALL, "checkpoint_every_s": 3600})
+    run_with(left[0], look_at_nothing)
+    run_with(left[1], look)
+    run_with(left[2], look_again)
 
 
 def test_restore_puts_the_content_back_while_the_log_goes_on() -> None:

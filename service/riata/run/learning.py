@@ -74,7 +74,9 @@ class Learning:
             log.error("model %s: generations %s do not verify; a fresh one is written now", state.name, found.corrupt)
         self.writer.put(Adopt(state, found.generation, state.applied - found.replayed))
         self.log_refused(state.name, found.refused)
-        if found.corrupt:
+        if found.corrupt or (found.replayed and state.has_learnt):
+            # What was replayed has waited for its checkpoint once already. Had it to wait for the next one of the schedule, a
+            # process that dies more often than that would replay more at each start.
             self.writer.put(SaveNow(state.name))
 
     def begin(self, state: ModelState) -> None:
