@@ -95,8 +95,10 @@ def stages(path: Path, bits: int) -> tuple[dict[str, float], Fit]:
         watched: Any = learnt
         watched.learner = Watched(clock, learnt.learner, {"weights": COUNTING})
         watched.progressive = Watched(clock, learnt.progressive, {"observe": FIGURES})
+        fit.expect_many()
         start = time.thread_time()
-        fit.run(clock.draw("reading the file, cutting it at newlines", blocks(source, fit.scratch, head)))
+        drawn = blocks(source, fit.scratch, head, is_long=True)
+        fit.run(clock.draw("reading the file, cutting it at newlines", drawn))
         clock.seconds[TOTAL] = time.thread_time() - start
     return dict(clock.seconds), fit
 

@@ -21,7 +21,7 @@ import pytest
 from riata.base import ahead
 from riata.base.errors import Malformed
 from riata.cli import fit
-from riata.cli.blocks import HEAD_BYTES, blocks, head_of
+from riata.cli.blocks import BLOCK_BYTES, HEAD_BYTES, blocks, head_of
 from riata.cli.fit_setup import fit_config
 from riata.learn import pages
 from riata.run.exports import read_export
@@ -228,11 +228,11 @@ def test_a_running_service_takes_the_file(tmp_path: Path) -> None:
         assert served.stop() == 0
 
 
-def cut(content: bytes, size: int, head: int = 0) -> list[bytes]:
+def cut(content: bytes, size: int, head: int = 0, is_long: bool = False) -> list[bytes]:
     """The blocks of a file, of which `head` bytes were read before."""
     source: Any = io.BufferedReader(io.BytesIO(content))
     begun = source.read(head)
-    return [bytes(block.body) for block in blocks(source, Workspaces(1), begun, size)]
+    return [bytes(block.body) for block in blocks(source, Workspaces(1), begun, size, is_long)]
 
 
 class Piped(io.BytesIO):
@@ -249,10 +249,24 @@ def test_blocks_are_whole_lines_and_nothing_is_lost_or_said_twice() -> None:
             lines = [b"x" * int(n) for n in rng.integers(0, 60, 200)]
             content = ending.join(lines) + last
             for size, head in ((1, 0), (2, 100), (37, 3), (37, 10**6), (1000, 500), (10**6, 0)):
-                found = cut(content, size, head)
-                assert b"".join(found) == content
-                assert all(body.endswith(b"\n") for body in found[:-1])
+                for is_long in (False, True):
+                    found = cut(content, size, head, is_long)
+                    assert b"".join(found) == content
+                    assert all(body.endswith(b"\n") for body in found[:-1])
     assert cut(b"", 10) == []
+
+
+def test_a_long_file_begins_with_small_blocks_and_another_does_not() -> None:
+    content, head = (b"x" * 199 + b"\n") * 2**16, 2**18
+    whole, growing = cut(content, BLOCK_BYTES, head), cut(content, BLOCK_BYTES, head, True)
+    sizes = [len(body) for body in growing]
+    assert b"".join(growing) == b"".join(whole) == content
+    assert all(BLOCK_BYTES - 200 <= len(body) <= BLOCK_BYTES for body in whole[:-1])
+    assert sizes[0] <= 3 * 2**17
+    for k, size in enumerate(sizes[1:-1], 1):
+        most = min(BLOCK_BYTES, sum(sizes[:k]) // 2)
+        assert most - 200 <= size <= most
+    assert sizes[-2] > BLOCK_BYTES - 200
 
 
 def test_the_head_of_a_file_has_its_first_line() -> None:

@@ -193,3 +193,10 @@ def test_a_block_that_reaches_many_pages_of_the_table_finds_them_large_at_once(m
     asked.clear()
     assert fitted(body, document, lines=10).digest == whole.digest
     assert pages.COLLAPSE in asked
+    asked.clear()
+    told = Fit(whole.state.config, NDJSON)
+    told.expect_many()
+    assert asked == [mmap.MADV_NOHUGEPAGE, mmap.MADV_HUGEPAGE]
+    told.run(cut(body, 10))
+    assert len(asked) == 2
+    assert told.digest == whole.digest

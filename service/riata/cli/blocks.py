@@ -16,6 +16,7 @@ from riata.wire.workspace import Workspaces
 BLOCK_BYTES: Final = 2**20  # larger ones leave the caches between reading and learning, smaller ones are more often asked for
 HEAD_BYTES: Final = 2**18
 ROWS_AIMED_AT: Final = 8000  # a block of more than 10,000 rows is read twice
+_FIRST_BYTES: Final = 2**16  # of the first block of a long file, besides its head
 _SAMPLE_BYTES: Final = 2**14  # of a block, whose rows are counted to guess how many the next one has
 
 
@@ -27,21 +28,26 @@ def head_of(source: BufferedReader) -> bytes:
     return head
 
 
-def blocks(source: BufferedReader, scratch: Workspaces, head: bytes = b"", block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def blocks(
+    source: BufferedReader, scratch: Workspaces, head: bytes = b"", block_bytes: int = BLOCK_BYTES, is_long: bool = False
+) -> Iterator[Block]:
     """Yield the lines of `head` and what is left of `source` in blocks of about `block_bytes`, each in scratch of its own.
 
+    is_long : begin with small blocks, each at most half as long as all before it. Until the first one is learnt every name is
+              listed wherever it comes, in memory that nobody has touched: that takes ten times as long as reading known names.
     Raises `Malformed` where a line is longer than the largest body of the service.
     """
     held, before = head, 0  # held: bytes of lines that no block had; before: bytes that blocks had
     wanted = _wanted(head, block_bytes)
+    size = len(head) + _FIRST_BYTES if is_long else max(wanted, 2 * len(head))
     while True:
-        lent = scratch.lend(max(wanted, 2 * len(held)))
-        room = lent.room(max(wanted, 2 * len(held)))
+        lent = scratch.lend(max(wanted, size))
+        room = lent.room(size)
         room.data[: len(held)] = held
         got = source.readinto(room[len(held) :].data)
-        size = len(held) + got
-        stop = _whole_lines(room[:size]) if got else size
-        held = room[stop:size].tobytes()
+        end = len(held) + got
+        stop = _whole_lines(room[:end]) if got else end
+        held = room[stop:end].tobytes()
         if stop:
             wanted = _wanted(room[: min(stop, _SAMPLE_BYTES)], block_bytes)
             before += stop
@@ -52,6 +58,7 @@ def blocks(source: BufferedReader, scratch: Workspaces, head: bytes = b"", block
             return
         if len(held) > LINE_BYTES_MAX:
             raise Malformed(f"{_place(source, before)} is longer than {LINE_BYTES_MAX} bytes")
+        size = max(min(wanted, before // 2) if is_long else wanted, 2 * len(held))
 
 
 def _wanted(sample: bytes | U8, most: int) -> int:

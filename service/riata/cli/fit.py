@@ -62,8 +62,9 @@ def fit(
     if not online:
         raise BadInput("say --online: one pass over the file is the only way to fit there is", "bad_option")
     os.environ.setdefault(BLAS_THREADS, "1")  # as the service has it: sums of a sketch then have the same bits
-    if threads > 1 and learner is None and model_file is None:
-        _begin_table(file, USUAL_BITS if bits is None else bits)
+    is_long = os.path.isfile(file) and os.path.getsize(file) >= LONG_FILE
+    if is_long and threads > 1 and learner is None and model_file is None:
+        _begin_table(USUAL_BITS if bits is None else bits)
     gc.disable()  # what is imported stays, and looking through it for garbage takes a fifth of a start
     from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_report import document, show
@@ -81,8 +82,10 @@ def fit(
         settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
         run = Fit(fit_config(rows, known, labels, model_file, learner, settings), CONTENT_TYPES[known])
         ahead.forget()
+        if is_long:
+            run.expect_many()
         with _interruptible() as may_go_on, _progress(file, run) as advance:
-            lines = blocks(source, run.scratch, head)
+            lines = blocks(source, run.scratch, head, is_long=is_long)
             run.run(lines, threads, lambda position: _judge(run, strict) and advance(position) and may_go_on())
     seconds = time.perf_counter() - started
     content = None if out is None else run.export()
@@ -94,9 +97,9 @@ def fit(
         raise typer.Exit(INTERRUPTED if run.interrupted else 1)
 
 
-def _begin_table(file: str, bits: int) -> None:
-    """Have a second thread touch the memory of a table while this one imports, where a long file is about to fill it."""
-    if bits <= AHEAD_BITS_MAX and os.path.isfile(file) and os.path.getsize(file) >= LONG_FILE:
+def _begin_table(bits: int) -> None:
+    """Have a second thread touch the memory of a table while this one imports, since a long file is about to fill it."""
+    if bits <= AHEAD_BITS_MAX:
         ahead.begin(USUAL_LINE_BYTES * (2**bits + 1))
 
 

@@ -31,6 +31,7 @@ from riata.wire.workspace import Workspace, Workspaces
 
 NO_LOG: Final = bytes(16)  # the lineage of a model behind which there is no log; the same rows make the same file
 BLOCKS_AHEAD: Final = 2  # for each thread: enough that none waits for one slow block of another
+EVERYWHERE: Final = 2**14  # between hashes; a table of 2^26 slots of 32 bytes has two pages there
 NO_PREDICTION: Final = (
     "prediction_id_unknown",
     "prediction_id: only the service that gave it remembers the features",
@@ -96,6 +97,10 @@ class Fit:
         self.scratch = Workspaces(config.encoder.ngrams)
         self._ids: dict[bytes, int] = {}
         self.state.apply(self._record("config", 1, config_payload(config, after=0)))
+
+    def expect_many(self) -> None:
+        """Many features are to come, all over the learner's table: its pages are to be large from the beginning."""
+        self.state.learner.expect(np.arange(0, 2**32, EVERYWHERE, dtype=np.uint32))
 
     @property
     def learnt(self) -> int:
