@@ -204,6 +204,22 @@ def test_each_group_is_answered_by_its_own_plan(plan: Plan) -> None:
     room.close()
 
 
+def test_rows_that_are_not_to_be_predicted_are_handed_out() -> None:
+    room = Room(4)
+    for at, group in enumerate((0, 0, 0, 1)):
+        room.expect(at, POST, group)
+    room.say(post(ROW), post(ROW)[:-1], post(b""), post(b"[]"))
+    count = room.ear.hear(room.epoll.fileno())
+    numbers = [server.fileno() for _, server in room.pairs]
+    assert [room.ear.socket(at) for at in range(count)] == numbers
+    stop, found = room.ear.rows(0, count)
+    assert stop == 3
+    assert [(number, row) for number, _, _, row in found] == [*zip(numbers, (ROW, None, b""), strict=False)]
+    assert [room.ear.said(begin, size) for _, begin, size, _ in found] == [post(ROW), post(ROW)[:-1], post(b"")]
+    assert [row for *_, row in room.ear.rows(stop, count)[1]] == [b"[]"]
+    room.close()
+
+
 def test_without_a_plan_all_is_left(room: Room) -> None:
     room.expect(0, GET)
     room.say(get(b"a=1"))

@@ -14,11 +14,12 @@ import pytest
 
 from riata.base.clock import ManualClock
 from riata.base.errors import BadInput
+from riata.web.again import Reply
 from riata.web.answers import Answer, json_answer
 from riata.web.app import create_app
 from riata.web.body import Bodies
 from riata.web.bounds import Bounds, Front
-from riata.web.fast_lane import LATER, NOT_HERE, FastLane, FastRequest, HotLine, Reply, Verdict
+from riata.web.fast_lane import LATER, NOT_HERE, FastLane, FastRequest, HotLine, Verdict
 from riata.web.meters import Meters
 from riata.web.server import Server, build_server, run
 from riata.web.settings import WebSettings

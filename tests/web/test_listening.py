@@ -18,7 +18,7 @@ from riata.web.app import create_app
 from riata.web.fast_protocol import FastProtocol
 from riata.web.settings import WebSettings
 from tests.web.serving import serving
-from tests.web.test_again import NOW_MS, A, B, Taking, get, post
+from tests.web.test_again import LEARNT, NOW_MS, A, B, Taking, get, post, to_learn
 
 MANY = 60  # requests; the loop takes some of them however the threads are scheduled
 Heard = list[bool]
@@ -97,6 +97,22 @@ def test_rows_are_answered_the_same(read: int, together: int, listened: Heard) -
         assert first == second
     for end in ends:
         end.close()
+    assert Counter(listened)[True] > MANY, "most requests were heard"
+
+
+def test_rows_to_learn_are_taken_the_same(listened: Heard) -> None:
+    row, other = to_learn(LEARNT), to_learn(b'{"features":{"bb":2.5,"c":-1},"label":0}')
+    said = [row, row, *[other] * MANY, post(A), *[row] * MANY, to_learn(b"[" + LEARNT + b"]"), row + row, *[row] * MANY]
+    with served(0, heard=False) as read, served(100) as together:
+        ends = [Client(port) for port in (read, together)]
+        for request in said:
+            for end in ends:
+                end.socket.sendall(request)
+            for _ in range(request.count(b"POST")):
+                first, second = [end.hear() for end in ends]
+                assert first == second
+        for end in ends:
+            end.close()
     assert Counter(listened)[True] > MANY, "most requests were heard"
 
 

@@ -1,4 +1,4 @@
-"""Rows to predict, from their sockets to their answers in two compiled calls for all that have come.
+"""Rows from their sockets, and to the answers of those to predict, in a compiled call each for all that have come.
 
 Theory of operation
     What comes on a connection goes through the event loop, which reads it, makes bytes of it and calls back; then its head is
@@ -7,6 +7,7 @@ Theory of operation
     (`web/audience.py`). `hear_rows` asks it which of them have something, takes that, and compares it with the head that each
     is expected to say (`web/again.py`); `answer_rows` has the kernel of `predict.one_row` answer those of one model behind
     each other. Both do without the interpreter; the second keeps its lock, since another thread would not give it back soon.
+    Rows to learn are only cut out here (`Ear.rows`): they are answered by other threads.
 
     Whatever else has come is handed out as it came: it is as if the loop had read it. The end of a connection and its errors
     are left to the loop, which meets them too.
@@ -52,6 +53,7 @@ _FOUND_BYTES: Final = 8 * HEARD_WORDS * AT_ONCE
 DIGITS_MAX: Final = 6  # of the length of a body
 _ZERO, _NINE, _DELETE = 0x30, 0x39, 0x7F
 Heard = tuple[int, int, int, float, float, float, int, int]  # socket, where its bytes begin, how many; the rest as in a RowAnswer
+Asked = tuple[int, int, int, bytes | None]  # the same, and what is asked for: None where that is not known
 
 
 @inline_kernel
@@ -226,6 +228,16 @@ class Ear:
         """What was heard, and answered, from one place to another."""
         words = self._found_bytes[8 * HEARD_WORDS * first : 8 * HEARD_WORDS * stop]
         return cast(Iterator[Heard], _UNPACKED.iter_unpack(words))
+
+    def rows(self, first: int, count: int) -> tuple[int, list[Asked]]:
+        """The rows of what was heard from `first` on, as far as it is of one group; where those of another begin."""
+        words, found = self._found_words, []
+        group = words[HEARD_WORDS * first + OF_GROUP]
+        while first < count and words[HEARD_WORDS * first + OF_GROUP] == group:
+            socket, begin, size, row, length = words[HEARD_WORDS * first : HEARD_WORDS * first + JSON].tolist()
+            found.append((socket, begin, size, None if length < 0 else self.said(row, length)))
+            first += 1
+        return first, found
 
     def socket(self, at: int) -> int:
         """The socket at which something was heard."""

@@ -125,7 +125,7 @@ def hot_lines(observe: Observe, predict: Predict, settings: WebSettings) -> list
     """Build the lines of the fast lane. Each is one of the hot routes too, which take what a line does not."""
     found = []
     for prefix in ("", "/models/{model}"):
-        found.append(HotLine("POST", f"{prefix}/observe", observe.soon, settings.body_bytes_max, again=observe.again))
+        found.append(HotLine("POST", f"{prefix}/observe", observe.soon, settings.body_bytes_max, observe.quick))
         found += [HotLine(method, f"{prefix}/predict", predict.at_once, quick=predict.quick) for method in ("GET", "POST")]
     return found
 

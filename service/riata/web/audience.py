@@ -3,12 +3,12 @@
 Theory of operation
     A connection that has said the same head twice will likely say it again with another row. Its socket is taken from the event
     loop then (its transport is paused) and put into an `epoll` of our own, which the loop watches in its place. Whenever there is
-    something, all that has come is taken, compared and answered in two compiled calls (`predict/heard.py`), and what is the
-    same for all of them is asked for once: the time, and which model is served. Everything else is asked for each request: the
-    key in force, its expiry, its rate.
+    something, all that has come is taken and compared in one compiled call, rows to predict are answered in another
+    (`predict/heard.py`), rows to learn handed on, and what is the same for all of them is asked for once: the time, and which
+    model is served. Everything else is asked for each request: the key in force, its expiry, its rate.
 
-    Who says anything else leaves: the loop reads his socket again, and what he said goes to the protocol as if it had been
-    read by the loop. So does who says nothing more, or is lost. Nothing is decided here.
+    Who says anything else, or says something before he is answered, leaves: the loop reads his socket again, and what he said
+    goes to the protocol as if it had been read by the loop. So does who says nothing more, or is lost. Nothing is decided here.
 
 An `Audience` belongs to the event loop's thread, and has one loop.
 """
@@ -39,8 +39,9 @@ class Listener(Protocol):
     socket: int
     known: Again | None
 
-    def answer(self, document: bytes, started: float) -> bool:
-        """Answer a request that was heard; false where it has to be read, and nothing was done."""
+    def answer(self, asked: bytes, started: float) -> bool:
+        """Answer a request that was heard, with a document, or have its row answered later; false where it has to be read, and
+        nothing was done."""
         ...
 
     def data_received(self, data: bytes) -> None:
@@ -49,7 +50,7 @@ class Listener(Protocol):
 
 
 class Audience:
-    """Connections whose requests are expected. `answered` is told after each turn in which there was something."""
+    """Connections whose requests are expected. `answered` is told whenever some were answered at once."""
 
     def __init__(self, answered: Callable[[asyncio.AbstractEventLoop], None]) -> None:
         self._answered = answered
@@ -62,7 +63,7 @@ class Audience:
     def enter(self, listener: Listener) -> None:
         """Hear the next requests of a connection whose head is known; nobody else reads from it meanwhile."""
         known = listener.known
-        if not CAN_HEAR or known is None or known.quick is None or self.expects(listener):
+        if not CAN_HEAR or known is None or self.expects(listener):
             return
         if self._ear is None:
             self._ear = Ear(OneRow())
@@ -103,27 +104,28 @@ class Audience:
     def _hear(self, looks: int, alone: int) -> None:
         if self._epoll is None or self._loop is None or self._ear is None:
             return
-        ear, loop, started = self._ear, self._loop, time.perf_counter()  # a request may have come some microseconds later
+        ear, started = self._ear, time.perf_counter()  # a request may have come some microseconds later
         count, at = ear.hear(self._number, looks, alone), 0
         if count > 0:
             self._alone = ear.socket(0) if count == 1 else NOBODY
             while at < count:
                 at = self._answer(ear, at, count, started)
-            self._answered(loop)
 
     def _answer(self, ear: Ear, at: int, count: int, started: float) -> int:
-        """Answer the rows from `at` on that one model is asked for; returns where those of another begin."""
+        """Answer the rows from `at` on that are of one kind; returns where those of another begin."""
         listeners = self._listeners
         quick = listeners[ear.socket(at)].known.quick  # type: ignore[union-attr]  # who has come in knows it
-        at, found = quick.heard(ear, at, count)  # type: ignore[union-attr]
-        for socket, begin, size, document in found:
+        at, found = quick.heard(ear, at, count)
+        for socket, begin, size, asked in found:
             listener = listeners[socket]
             try:
-                if document is None or not listener.answer(document, started):
+                if asked is None or not listener.answer(asked, started):
                     self.leave(listener)
                     if size > 0:
                         listener.data_received(ear.said(begin, size))
             except Exception:
                 log.exception("a connection failed; those that were heard with it go on")
                 listener.wire.abort()
+        if quick.take is None and self._loop is not None:
+            self._answered(self._loop)
         return at

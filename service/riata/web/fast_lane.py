@@ -20,7 +20,7 @@ from typing import Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from riata.base.errors import RiataError
-from riata.web.again import Again, Quick, Take, learn
+from riata.web.again import Again, Quick, Reply, Take, learn
 from riata.web.answers import JSON, STANDING_HEADERS, Answer
 from riata.web.audience import Audience
 from riata.web.body import Bodies
@@ -108,7 +108,6 @@ class FastRequest:
             self.more = None
 
 
-Reply = Callable[[Answer], None]
 Write = Callable[[bytes], None]
 FastHandler = Callable[[FastRequest, Reply], Answer | Verdict]
 
@@ -118,8 +117,8 @@ class HotLine:
     """One route of the fast lane. `template` is that of the ASGI route that answers what the handler does not take.
 
     The handler may raise errors of `riata.base.errors`, which are answered as on every route; it is given bodies of at most
-    `bytes_max`. `quick`, of a line that answers at once, says for a request how rows of others with the same head are answered;
-    None where that is not known from the head. `again` says it of a line that answers later, of requests of one connection.
+    `bytes_max`. `quick` says of a request what is done with rows of others with the same head; None where that is not known
+    from the head.
     """
 
     method: str
@@ -127,7 +126,6 @@ class HotLine:
     handler: FastHandler
     bytes_max: int = INLINE_BYTES_MAX
     quick: Callable[[FastRequest], Quick | None] | None = None
-    again: Callable[[FastRequest, Reply], Take | None] | None = None
 
     @cached_property
     def route(self) -> tuple[str, str]:
@@ -151,7 +149,7 @@ class FastLane:
         busy_poll_us: int = 0,
     ) -> None:
         self.awake = BusyPoll(busy_poll_us)
-        self.audience = Audience(self._heard)
+        self.audience = Audience(self.answered)
         self.bodies = bodies
         self.meters = meters
         self.service = service
@@ -198,23 +196,16 @@ class FastLane:
         """Return what to remember of a request that was answered at once, or taken, and was all that came; None where it is not
         usual."""
         quick = None if request.line.quick is None else request.line.quick(request)
-        if quick is None and request.line.quick is not None:
-            return None
-        return learn(data, request, quick, target, target_bytes_max)
+        return None if quick is None else learn(data, request, quick, target, target_bytes_max)
 
-    def another(self, known: Again, row: bytes) -> FastRequest:
-        """Return the request that has a known head and this row."""
-        last = known.request
-        return FastRequest(last.line, last.model, last.query, last.header_list, time.perf_counter(), body=row)
-
-    def take(self, known: Again, row: bytes, caller: Caller) -> bool:
-        """Take a row to be answered later, whose head is known; false where it has to be asked for as ever."""
-        take, request, gate = known.take, known.request, self.gate
-        if take is None or (gate is not None and not (gate.stands(caller, request.key) and gate.spares(request.key))):
+    def take(self, known: Again, take: Take, row: bytes, started: float, caller: Caller, reply: Reply) -> bool:
+        """Have a row under a known head answered later; false where the parser has to look, and nothing was done."""
+        request, gate = known.request, self.gate
+        if gate is not None and not (gate.stands(caller, request.key) and gate.spares(request.key)):
             return False
-        request.started = time.perf_counter()
+        request.started = started
         try:
-            if not take(row):
+            if not take(request, row, reply):
                 return False
         except Exception:
             return False  # the other way meets it too, and says what it is
@@ -268,8 +259,8 @@ class FastLane:
         request.admitted = True
         return None
 
-    def _heard(self, loop: asyncio.AbstractEventLoop) -> None:
-        """There were requests of those who are heard together: stay awake for the next."""
+    def answered(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Somebody was answered: stay awake for what he says next."""
         self.awake.stay(loop, self.audience.listen)
 
     def note(self, request: FastRequest, status: int, started: float) -> None:

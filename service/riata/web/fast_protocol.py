@@ -69,8 +69,7 @@ class FastProtocol(BoundedProtocol):
         self.long_body: LongBody | None = None  # what its body is read by, past the parser
         self.caller = Caller()
         self.socket = -1
-        self.known: Again | None = None  # the head of the last request; None where it was not like this, or another has begun
-        self.last: Again | None = None  # the head that was learnt last
+        self.known: Again | None = None  # the head that was learnt last, which it says as long as it is heard
         self.begun = 0  # heads that began in what was received last
         self.taken: FastRequest | None = None  # the last in it that was answered at once, or taken to be answered later
 
@@ -80,28 +79,25 @@ class FastProtocol(BoundedProtocol):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take a request whose head is known; have everything else parsed."""
-        known = self.known
-        if known is not None and known.quick is None and not self.deaf and self.stand_in is None:  # so nothing is under way
-            row = known.row(data)
-            if row is not None:
-                self.deadline = math.inf
-                if self.fast.take(known, row, self.caller):
-                    self._wait(known.request)
-                else:
-                    self._ask(self.fast.another(known, row))
-                return
+        """Have it parsed, and remember the head of a request that was all that came."""
         self.begun, self.taken = 0, None
         super().data_received(data)
         if self.taken is not None and self.begun == 1 and not (self.deaf or self.in_head or self.in_body):
             self._learn(data, self.taken)
 
-    def answer(self, document: bytes, started: float) -> bool:
-        """Answer a request that was heard (`web/audience.py`); false where it has to be read."""
+    def answer(self, asked: bytes, started: float) -> bool:
+        """Answer a request that was heard (`web/audience.py`), or have it answered later; false where it has to be read."""
         known, state = self.known, self.server_state
-        if known is None or self.deaf:
+        if known is None or self.deaf or self.stand_in is not None:
             return False
-        if not self.fast.say(known, document, started, self.caller, state.default_headers, self.wire.write):
+        take = known.quick.take
+        if take is not None:
+            if not self.fast.take(known, take, asked, started, self.caller, self.reply):
+                return False
+            self.deadline = math.inf
+            self._wait(known.request)
+            return True
+        if not self.fast.say(known, asked, started, self.caller, state.default_headers, self.wire.write):
             return False
         state.total_requests += 1
         self.deadline = self.loop.time() + self.bounds.idle_s
@@ -109,7 +105,6 @@ class FastProtocol(BoundedProtocol):
 
     def pause_writing(self) -> None:
         """The client takes its time; what it sends meanwhile is parsed, and waits."""
-        self.known = None
         self.fast.audience.leave(self)
         super().pause_writing()
 
@@ -185,7 +180,6 @@ class FastProtocol(BoundedProtocol):
 
     def _open(self) -> None:
         """Begin a head; the scope of ASGI is made once it is known to be needed."""
-        self.known = None
         self.begun += 1
         self.url = b""
         self.expect_100_continue = False
@@ -222,18 +216,15 @@ class FastProtocol(BoundedProtocol):
 
     def _learn(self, data: bytes, taken: FastRequest) -> None:
         """Remember the head of a request that was all that came. Who says it twice is expected to say it again."""
-        last, self.last = self.last, self.fast.learn(data, taken, self.url, self.bounds.target_bytes_max)
-        self.known = known = self.last
-        if known is not None and taken.line.again is not None:
-            known.take = taken.line.again(known.request, self.reply)
-        if last is not None and self.last is not None and last.is_like(self.last):
+        last, self.known = self.known, self.fast.learn(data, taken, self.url, self.bounds.target_bytes_max)
+        if last is not None and self.known is not None and last.is_like(self.known):
             self.fast.audience.enter(self)
 
     def _ask(self, hot: FastRequest) -> None:
         """Have a hot request answered, now or later, or by a cycle."""
         answer = self.fast.ask(hot, self.reply, self.caller)
         if answer is NOT_HERE:
-            self.hot, self.known = hot, None
+            self.hot = hot
             self._take_the_other_way()
             super().on_message_complete()
             return
@@ -330,7 +321,7 @@ class FastProtocol(BoundedProtocol):
             self.line.close()
         self.fast.note(request, answer.status, request.started)
         if not request.is_long:
-            self.fast.awake.stay(self.loop)
+            self.fast.answered(self.loop)
 
 
 def announced_bytes(request: FastRequest) -> int:

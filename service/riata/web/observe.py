@@ -12,12 +12,13 @@ import numpy as np
 from starlette.types import Receive, Scope
 
 from riata.base.errors import BadInput, RiataError
+from riata.predict.heard import Asked, Ear
 from riata.run.outcome import Observed, RowsRefused
 from riata.store.records import write_ahead
-from riata.web.again import Take
+from riata.web.again import Quick, Reply
 from riata.web.answers import Answer, json_answer
 from riata.web.body import content_type, header, idempotency_key, read_body
-from riata.web.fast_lane import LATER, NOT_HERE, FastRequest, Reply, Verdict
+from riata.web.fast_lane import LATER, NOT_HERE, FastRequest, Verdict
 from riata.web.hot import Tools
 from riata.web.meters import Meters
 from riata.web.options import flag, model_in_path, read_options
@@ -64,40 +65,50 @@ class Observe:
         if request.query or len(request.whole) > self.tools.settings.body_bytes_max:
             return NOT_HERE
         key = idempotency_key(request.headers.get(b"idempotency-key"))
-        kind = request.headers.get(b"content-type", b"").decode("latin-1")
-        told = partial(self.told, request, kind, key, reply)
-        if request.is_long:
-            context = self.tools.service.context(request.model, labelled=True)
-            read = partial(parse_and_write, request.whole, kind, context, key, self.tools.clock.unix_ms())
-            self.tools.pool.submit(self.tools.service.observe_read, request.model, read, self.tools.service.awaited(told))
-            return LATER
-        return LATER if self.tools.service.observe_soon(request.model, request.body, kind, key, told) else NOT_HERE
+        if not request.is_long:
+            return LATER if self.take(request, request.body, reply, key) else NOT_HERE
+        context = self.tools.service.context(request.model, labelled=True)
+        read = partial(parse_and_write, request.whole, kind_of(request), context, key, self.tools.clock.unix_ms())
+        awaited = self.tools.service.awaited(partial(self._told, request, request.whole, reply, key))
+        self.tools.pool.submit(self.tools.service.observe_read, request.model, read, awaited)
+        return LATER
 
-    def again(self, request: FastRequest, reply: Reply) -> Take | None:
-        """How other rows of a connection are taken whose requests have the head of this one; None where it carries a key, which
-        the next will not carry."""
-        if request.query or b"idempotency-key" in request.headers:
-            return None
-        return _Rows(self, request, reply)
+    def quick(self, request: FastRequest) -> Quick | None:
+        """What is done with rows under the head of `request`; None where it carries a key, which the next will not carry, and
+        where it is not known from the head that a body is not too long."""
+        others = request.query or request.is_long or b"idempotency-key" in request.headers
+        return None if others or self.tools.settings.body_bytes_max < INLINE_BYTES_MAX else self
 
-    def told(self, request: FastRequest, kind: str, key: str | None, reply: Reply, told: Observed | RiataError | None) -> None:
+    def heard(self, ear: Ear, at: int, count: int) -> tuple[int, list[Asked]]:
+        """Hand out the rows that were heard from `at` on, as far as they are to be learnt; returns where they end."""
+        return ear.rows(at, count)
+
+    def take(self, request: FastRequest, row: bytes, reply: Reply, key: str | None = None) -> bool:
+        """Have a small body logged with others; false where it has to go by itself. Raises as `Service.observe_soon` does."""
+        told = partial(self._told, request, row, reply, key)
+        return self.tools.service.observe_soon(request.model, row, kind_of(request), key, told)
+
+    def _told(
+        self, request: FastRequest, body: bytes | memoryview, reply: Reply, key: str | None, told: Observed | RiataError | None
+    ) -> None:
         """Answer a request of the fast lane with what became of its rows; None: it has to go by itself."""
         if isinstance(told, Observed):
-            reply(self.answer(request.model, told, False))
+            reply(answer_of(told, False))
+            self.meters.rows(request.model, told)
         elif told is not None:
             if isinstance(told, RowsRefused):
                 self.meters.rows(request.model, told.observed)
             reply(answer_error(told))
         else:
-            task = asyncio.get_running_loop().create_task(self._by_itself(request, kind, key, reply))
+            task = asyncio.get_running_loop().create_task(self._by_itself(request, body, reply, key))
             self.under_way.add(task)
             task.add_done_callback(self.under_way.discard)
 
-    async def _by_itself(self, request: FastRequest, kind: str, key: str | None, reply: Reply) -> None:
+    async def _by_itself(self, request: FastRequest, body: bytes | memoryview, reply: Reply, key: str | None) -> None:
         """Answer a request of the fast lane that could not go the short way."""
         model = request.model
         try:
-            parsed = await self._parse(request.whole, kind, self.tools.service.context(model, labelled=True), key)
+            parsed = await self._parse(body, kind_of(request), self.tools.service.context(model, labelled=True), key)
             answer = self.answer(model, await self._append(model, parsed, False, False), False)
         except RiataError as error:
             answer = answer_error(error)
@@ -126,29 +137,9 @@ class Observe:
             raise
 
 
-class _Rows:
-    """Takes rows of one connection whose requests have one head, one at a time: what the head means is bound here, once."""
-
-    __slots__ = ("_begin", "_kind", "_observe", "_reply", "_request", "_row", "_told")
-
-    def __init__(self, observe: Observe, request: FastRequest, reply: Reply) -> None:
-        self._observe, self._request, self._reply = observe, request, reply
-        self._kind = request.headers.get(b"content-type", b"").decode("latin-1")
-        self._begin = observe.tools.service.observe_soon
-        self._told = self._answer  # bound once
-        self._row = b""
-
-    def __call__(self, row: bytes) -> bool:
-        """Take a row; false where it has to be asked for in another way. Raises as `Service.observe_soon` does."""
-        self._row = row
-        return self._begin(self._request.model, row, self._kind, None, self._told)
-
-    def _answer(self, told: Observed | RiataError | None) -> None:
-        row, self._row = self._row, b""
-        if isinstance(told, Observed):
-            self._reply(self._observe.answer(self._request.model, told, False))
-        else:
-            self._observe.told(replace(self._request, body=row), self._kind, None, self._reply, told)
+def kind_of(request: FastRequest) -> str:
+    """Read the Content-Type."""
+    return request.headers.get(b"content-type", b"").decode("latin-1")
 
 
 def wants_applied(options: dict[str, str]) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
-from riata.predict.heard import Ear
+from riata.predict.heard import Asked, Ear
 from riata.predict.one_row import OneRow, Plan, plan_of
 from riata.run.published import Published
-from riata.web.again import Asked
 from riata.web.hot import Tools
 from riata.web.predictions import SourceText, row_document
 
@@ -25,6 +24,7 @@ class PlainRows:
     """
 
     __slots__ = ("_answer", "_context", "_model", "_monotonic_ms", "_now", "_text_of")
+    take: ClassVar[None] = None  # none is answered later
 
     def __init__(self, tools: Tools, row: OneRow, source: SourceText, model: str) -> None:
         self._now, self._context, self._monotonic_ms = tools.service.now, tools.service.context, tools.clock.monotonic_ms

@@ -17,10 +17,10 @@ from riata.predict.one_row import BYTES_MAX, OneRow
 from riata.predict.scoring import score
 from riata.run.labels.remembered_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
-from riata.web.again import Quick
+from riata.web.again import Quick, Reply
 from riata.web.answers import ARROW, JSON, Answer
 from riata.web.body import content_type, header, read_body
-from riata.web.fast_lane import NOT_HERE, FastRequest, Reply, Verdict
+from riata.web.fast_lane import NOT_HERE, FastRequest, Verdict
 from riata.web.gate import KEY
 from riata.web.hot import Tools
 from riata.web.keys import Forbidden, Key
