@@ -29,7 +29,7 @@ class Page:
     shape: Circle | Square = field(default_factory=Circle)
     words: tuple[str, ...] = ()
     count: Annotated[int, Ge(1), Le(9)] = 1
-    ceiling: float = math.inf
+    ceiling: Annotated[float, Gt(0.0)] = math.inf
     mark: str | None = None
     draft: bool = False
 
@@ -78,6 +78,10 @@ def test_what_was_written_reads_back_the_same_infinity_included() -> None:
         ({"title": "a", "words": "x"}, "wrong_type", "words: expected an array"),
         ({"title": "a", "words": ["x", 1]}, "wrong_type", "words[1]"),
         ({"title": None}, "wrong_type", "got null"),
+        ({"title": "a", "ceiling": None}, "wrong_type", 'ceiling: expected a number or "infinite", got null'),
+        ({"title": "a", "ceiling": "inf"}, "wrong_type", 'ceiling: expected a number or "infinite", got a string'),
+        ({"title": "a", "ceiling": [1]}, "wrong_type", "ceiling: expected a number, got an array"),
+        ({"title": "a", "shape": {"radius": None}}, "wrong_type", "shape.radius: expected a number, got null"),
     ],
 )
 def test_what_cannot_be_read_says_where_and_why(document: object, code: str, part: str) -> None:

@@ -258,6 +258,24 @@ def test_a_bad_line_does_not_stop_the_others_and_blank_lines_are_not_counted() -
     assert parsed.errors[0].detail == "not well-formed, at byte 1 of the row"
 
 
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("NaN", "17 of the row: NaN and Infinity are not numbers here"),
+        ("-Infinity", "17 of the row: NaN and Infinity are not numbers here"),
+        ("nul", "17 of the row"),
+        (r'"\ud83d"', "18 of the row: half of a surrogate pair"),
+        (r'"\udE00\ud83d"', "18 of the row: half of a surrogate pair"),
+        (r'"\ux"', "18 of the row"),
+    ],
+)
+def test_what_is_not_json_is_named(value: str, found: str) -> None:
+    row = '{"features":{"a":' + value + "}}"
+    assert [error.detail for error in lines(row + "\n").errors] == ["not well-formed, at byte " + found]
+    with pytest.raises(Malformed, match="at byte " + found.replace("row", "body")):
+        parse_examples(row.encode(), "application/json", PLAIN, True)
+
+
 def test_errors_name_the_field_and_the_nearest_key() -> None:
     details = [error.detail for error in lines(feature("1e7") + '\n{"lable":1}\n' + feature('"e\u0301"')).errors]
     assert details[0].startswith("features.age: ")

@@ -77,6 +77,8 @@ def _read(hint: Any, value: object, path: str) -> Any:
     origin = get_origin(hint)
     if origin is typing.Annotated:
         base, *bounds = get_args(hint)
+        if base is float and (value is None or isinstance(value, str)) and value != "infinite" and not _has_upper(bounds):
+            raise BadInput(f'{path}: expected a number or "infinite", got {_name(value)}', "wrong_type")
         result = _read(base, value, path)
         for bound in bounds:
             _check_bound(bound, result, path)
@@ -154,6 +156,10 @@ def _read_scalar(hint: Any, value: object, path: str) -> Any:
         return value
     words = {float: "a number", int: "an integer", bool: "true or false", str: "a string"}
     raise BadInput(f"{path}: expected {words.get(hint, hint)}, got {_name(value)}", "wrong_type")
+
+
+def _has_upper(bounds: list[Any]) -> bool:
+    return any(isinstance(bound, annotated_types.Le | annotated_types.Lt) for bound in bounds)
 
 
 def _check_bound(bound: object, value: Any, path: str) -> None:

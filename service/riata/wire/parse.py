@@ -17,19 +17,15 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.base.errors import Malformed, TooLarge, Unsupported
-from riata.base.limits import BODY_BYTES_MAX, FEATURES_PER_REQUEST_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
+from riata.base.limits import BODY_BYTES_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.maths.hashing import NUMBER
 from riata.wire.arrow_rows import read_arrow, warm_up_arrow
 from riata.wire.codes import (
     DUPLICATE_KEY,
     INVALID_UTF8,
     OK,
-    SLUGS,
-    SYNTAX,
-    TOO_DEEP,
     TOO_MANY_FEATURES,
     TOO_MANY_IN_ROW,
-    TOO_MANY_ROWS,
 )  # fmt: skip
 from riata.wire.encoder import EncoderConfig
 from riata.wire.finish import finish_row
@@ -39,8 +35,8 @@ from riata.wire.marks import FRONT, NEWLINE, PADDING, Text
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.numbers import NOT_A_NUMBER, parse_number
 from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
+from riata.wire.refusals import check_utf8, raise_for
 from riata.wire.rows import (  # fmt: skip
-    AT,
     FOUND,
     KEY,
     RECORDS_PER_ROW_MAX,
@@ -215,7 +211,7 @@ def _read_text(
     if bytes(body[: len(_BYTE_ORDER_MARK)]) == _BYTE_ORDER_MARK:
         raise Malformed("the body begins with a byte order mark; send UTF-8 without one", "byte_order_mark")
     if form is _JSON and not (whole := bytes(body)).isascii():
-        _check_utf8(whole)
+        check_utf8(whole)
     work = scratch or workspace(len(body), rules.ngrams)
     # The side area takes the lower-case words of texts; they are never longer than what they were read from.
     side = len(body) + 1 if len(rules.text) else 0
@@ -231,7 +227,7 @@ def _read_text(
         data[: len(body)], data[len(body)] = given, NEWLINE
         sink = work.cleared(min(len(body) // 2 + 1, ROWS_PER_REQUEST_MAX))
     reading = Reading(data, sink, rules, is_passing=scratch is None)
-    _raise_for(form.read(text, row, sink, rules), reading)
+    raise_for(form.read(text, row, sink, rules), reading)
     reading.lines = work.ends.item(-1) if form.by_line else 0
     if reading.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")
@@ -241,26 +237,6 @@ def _read_text(
         return form.slow(data[start:stop].tobytes(), rules)
 
     return reading, row, slow
-
-
-def _check_utf8(body: bytes) -> None:
-    try:
-        body.decode()
-    except UnicodeDecodeError as error:
-        raise Malformed(f"not valid UTF-8 at byte {error.start}", SLUGS[INVALID_UTF8][0]) from None
-
-
-def _raise_for(code: int, reading: Reading) -> None:
-    if code == TOO_MANY_FEATURES:
-        raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
-    if code == TOO_MANY_ROWS:
-        raise TooLarge(f"a request has at most {ROWS_PER_REQUEST_MAX} rows", "too_many_rows")
-    if code in (SYNTAX, TOO_DEEP):
-        at = int(reading.sink.place[reading.rows, AT])
-        if _space_end(reading.data[: at + 1].tobytes()) > at:  # the newline put behind the body counts as space
-            raise Malformed("the body holds no rows", "empty_body")
-        slug, sentence = SLUGS[code]
-        raise Malformed(f"{sentence}, at byte {at} of the body; it is JSON of one example or an array of them", slug)
 
 
 def _take_slow(reading: Reading, row: Row, number: int, result: SlowRow | Refusal) -> Row:
@@ -282,7 +258,7 @@ def _take_slow(reading: Reading, row: Row, number: int, result: SlowRow | Refusa
         row.span[k] = (-1, first + k, 0, 0)
     code, blame = finish_row(row, len(records), sink, reading.rules, number)
     if code == TOO_MANY_FEATURES:
-        _raise_for(code, reading)
+        raise_for(code, reading)
     sink.code[number] = code
     if code != OK:
         name = records[blame][3].decode("utf-8", "replace")

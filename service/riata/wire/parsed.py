@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -35,6 +36,9 @@ from riata.wire.workspace import leave_features
 
 ID_BYTES: Final = 16
 LEFT_FROM: Final = 2**12  # features; fewer are copied in less time than it takes to see whose memory is free
+_ESCAPE_BYTES: Final = 6  # of an escaped character in JSON
+_NO_NUMBER: Final = re.compile(rb"[+-]?(nan|inf)", re.IGNORECASE)
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _FIELD_SHOWN_MAX: Final = 64  # characters of a name that a sentence repeats
 KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id")
 
@@ -243,6 +247,14 @@ def new_names(reading: Reading) -> Names:
     return names_found(reading.data, reading.sink, reading.slow_names)
 
 
+def what_stands(data: U8, at: int) -> str:
+    """Say what makes a body not well-formed from byte `at` on, where it is one of the mistakes that writers of JSON make."""
+    text = data[at : at + _ESCAPE_BYTES].tobytes()
+    if _NO_NUMBER.match(text):
+        return ": NaN and Infinity are not numbers here"
+    return ": half of a surrogate pair" if _SURROGATE.match(text) else ""
+
+
 def row_errors(reading: Reading) -> list[RowError]:
     """A slug and a sentence for every row that was not accepted."""
     refused = np.flatnonzero(reading.sink.code[: reading.rows] != OK)
@@ -260,7 +272,8 @@ def _row_error(reading: Reading, number: int, is_shown: bool) -> RowError:
         name = reading.data[place[FIELD_START] : place[FIELD_STOP]].tobytes().decode("utf-8", "replace")
         name = f"features.{name}" if name and place[IN_FEATURES] else name
     if code in (SYNTAX, TOO_DEEP) and not name:
-        return RowError(number, slug, f"{sentence}, at byte {int(place[AT] - place[ROW_START])} of the row")
+        found = what_stands(reading.data, int(place[AT]))
+        return RowError(number, slug, f"{sentence}, at byte {int(place[AT] - place[ROW_START])} of the row{found}")
     if code == UNKNOWN_KEY and is_shown:  # a search among words: only where somebody will read it
         sentence = f"{sentence}; {nearest(name[:_FIELD_SHOWN_MAX], KNOWN_KEYS)}"
     shown = "".join(c if c.isprintable() else "\ufffd" for c in name[:_FIELD_SHOWN_MAX])

@@ -1,0 +1,32 @@
+"""What ends the reading of a body: too much of something, or bytes that are not what they say they are."""
+
+from __future__ import annotations
+
+from riata.base.errors import Malformed, TooLarge
+from riata.base.limits import FEATURES_PER_REQUEST_MAX, ROWS_PER_REQUEST_MAX
+from riata.wire.codes import INVALID_UTF8, SLUGS, SYNTAX, TOO_DEEP, TOO_MANY_FEATURES, TOO_MANY_ROWS
+from riata.wire.parsed import Reading, what_stands
+from riata.wire.rows import AT
+
+
+def raise_for(code: int, reading: Reading) -> None:
+    """Raise `TooLarge` or `Malformed` where a reader has stopped with such a code."""
+    if code == TOO_MANY_FEATURES:
+        raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
+    if code == TOO_MANY_ROWS:
+        raise TooLarge(f"a request has at most {ROWS_PER_REQUEST_MAX} rows", "too_many_rows")
+    if code in (SYNTAX, TOO_DEEP):
+        at = int(reading.sink.place[reading.rows, AT])
+        if not reading.data[: at + 1].tobytes().strip(b" \t\r\n"):  # the newline put behind the body counts as space
+            raise Malformed("the body holds no rows", "empty_body")
+        slug, sentence = SLUGS[code]
+        stands = what_stands(reading.data, at)
+        raise Malformed(f"{sentence}, at byte {at} of the body{stands}; it is JSON of one example or an array of them", slug)
+
+
+def check_utf8(body: bytes) -> None:
+    """Raise `Malformed` unless a body is UTF-8."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"not valid UTF-8 at byte {error.start}", SLUGS[INVALID_UTF8][0]) from None
