@@ -357,12 +357,15 @@ def limit(found: Found, connections: int) -> str:
     if connections == 1:
         answer, sync, append = (fact(found[name], "p50 µs") for name in (FIXED, PAGES, STORE))
         theirs, rest = per_unit(found[FASTAPI], "seconds") * 1e6, fact(found[OURS], "p50 µs") - answer - append
+        others = (
+            f" The other {rest:.0f} µs of riata are the reading of the row, two changes of thread, to the store's and back, and"
+            " caches that are cold in a thread that was just woken."
+        )
         return (
             f"The limit: a fixed answer ({answer:.0f} µs) and a sync of two pages ({sync:.0f} µs), one behind the other and"
             f" nothing else done, are {answer + sync:.0f} µs, which would be {theirs / (answer + sync):.1f} times the rows of"
             f" {FASTAPI}; with all that the store does for an append ({append:.0f} µs) it would be"
-            f" {theirs / (answer + append):.1f} times. The other {rest:.0f} µs of riata are the reading of the row, two changes"
-            " of thread, to the store's and back, and caches that are cold in a thread that was just woken.\n"
+            f" {theirs / (answer + append):.1f} times.{others if rest > 0 else ''}\n"
         )
     over = times_faster(found, FIXED, VW)
     return (
