@@ -100,6 +100,8 @@ def test_the_table_of_a_long_file_is_the_memory_that_was_touched_ahead(tmp_path:
         if not more:
             states.add(json.loads(done.stdout)["out"]["state"])
     assert len(states) == 1
+    for bits in ("-3", "0", "99"):
+        assert run("fit", "--online", str(path), "--bits", bits).exit_code == 2
 
 
 def test_what_is_left_out_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:

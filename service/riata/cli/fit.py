@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from riata.base import ahead
 from riata.base.errors import BadInput
 from riata.cli.connect import FormatOption, require_format
 from riata.cli.serve import BLAS_THREADS
@@ -66,6 +65,7 @@ def fit(
     if is_long and threads > 1 and learner is None and model_file is None:
         _begin_table(USUAL_BITS if bits is None else bits)
     gc.disable()  # what is imported stays, and looking through it for garbage takes a fifth of a start
+    from riata.base import ahead
     from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_report import document, show
     from riata.cli.fit_setup import fit_config, recognised
@@ -99,7 +99,9 @@ def fit(
 
 def _begin_table(bits: int) -> None:
     """Have a second thread touch the memory of a table while this one imports, since a long file is about to fill it."""
-    if bits <= AHEAD_BITS_MAX:
+    from riata.base import ahead
+
+    if 0 < bits <= AHEAD_BITS_MAX:  # other numbers are told when the learner is made
         ahead.begin(USUAL_LINE_BYTES * (2**bits + 1))
 
 

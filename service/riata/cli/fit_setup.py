@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tomllib
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -76,6 +75,8 @@ def _set(document: dict[str, Any], setting: str) -> None:
 
 def _read_document(path: Path) -> dict[str, Any]:
     """Read a configuration document, TOML by its name, else JSON. Raises `BadInput`."""
+    import tomllib
+
     try:
         text = path.read_text(encoding="utf-8")
         document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
