@@ -31,6 +31,7 @@ from riata.wire.encoder import EncoderConfig
 from riata.wire.marks import FRONT, PADDING, Text, take_in
 from riata.wire.marks import VW as VW_FORM
 from riata.wire.names import NamesSeen
+from riata.wire.own_body import OwnBody
 from riata.wire.parse import Context, Labels, parse_examples
 from riata.wire.rows import Row, borrow_row
 from riata.wire.tokens import hash_tokens, mark_tokens, token_values
@@ -110,13 +111,6 @@ def bodies_of(lines: Sequence[bytes]) -> list[bytes]:
     return [b"\n".join(lines[i : i + BODY_ROWS]) + b"\n" for i in range(0, len(lines), BODY_ROWS)]
 
 
-def as_read(body: bytes) -> U8:
-    """A body in memory of its own, as `web.long_body` has it read: from there it is parsed where it lies."""
-    memory = np.empty(FRONT + len(body), np.uint8)[FRONT:]
-    memory[:] = np.frombuffer(body, np.uint8)
-    return memory
-
-
 @dataclass(slots=True)
 class Clock:
     """Adds up what passes in its `with`: what is done to compare the sides is outside."""
@@ -142,7 +136,7 @@ def measured(run: Callable[[Clock], dict[str, float]], units: int, size: int) ->
 
 def ours(lines: Sequence[bytes], kind: str, labels: Labels, features: int) -> Side:
     """This service's reader; every name is known."""
-    bodies, seen = [as_read(body) for body in bodies_of(lines)], NamesSeen()
+    bodies, seen = [OwnBody.of(body) for body in bodies_of(lines)], NamesSeen()
     context = Context(EncoderConfig(), labels, seen)
     for body in bodies:
         seen.mark(parse_examples(body, kind, context, labelled=True).names.fingerprint)

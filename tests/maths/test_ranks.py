@@ -21,6 +21,13 @@ def compiled(words: U64, n: int, keys: U32, found: U32) -> None:
     ranks.rank_keys(keys, n, found)
 
 
+@kernel
+def compiled_below(keys: U32, n: int, found: U32) -> None:
+    """The rank of each of n keys, one after another. Source: this test."""
+    for i in range(n):
+        found[i] = ranks.keys_below(keys, i)
+
+
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 31, 32, 33, 64, 65, 75, 96, 97, RANKED_MAX - 1, RANKED_MAX])
 @pytest.mark.parametrize("span", [3, 2**64])
 def test_a_rank_is_how_many_are_below(n: int, span: int) -> None:
@@ -41,3 +48,7 @@ def test_a_rank_is_how_many_are_below(n: int, span: int) -> None:
     ranks._slow_rank_keys(plain, n, again)
     assert plain.tolist() == keys.tolist()
     assert again[:n].tolist() == found[:n].tolist()
+    if n <= RANK_KEYS:
+        compiled_below(keys, n, again)
+        assert again[:n].tolist() == found[:n].tolist()
+        assert [ranks._slow_keys_below(keys, i) for i in range(n)] == found[:n].tolist()

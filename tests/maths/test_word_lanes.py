@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 
@@ -77,6 +78,19 @@ def test_positions_and_the_words_there(step: int) -> None:
 def every_third(array: U32, at: int, out: U64) -> None:
     """Every third position, which the compiler knows. Source: this test."""
     word_lanes.put(out, 0, word_lanes.positions(array, at, 3))
+
+
+@pytest.mark.parametrize("features", ["", "+sse2"])  # those of this machine, and so few that powers are put together bit by bit
+def test_powers_of_ten(features: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "CPU_FEATURES", features)
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def powers(data: U8, place: U32, out: F64) -> None:
+        lanes.store(out, 0, word_lanes.tens(word_lanes.words_at(data, place, 0, 1, 0)))
+
+    places, out = np.array([3, 0, 7, 1, 6, 2, 5, 4], np.uint64), np.empty(WIDTH)
+    powers(places.view(np.uint8), EVERY_EIGHTH, out)
+    assert out.tolist() == word_lanes._plain_tens(places).tolist() == [10.0**place for place in places.tolist()]
 
 
 def test_positions_a_known_number_of_places_apart() -> None:

@@ -9,7 +9,6 @@ import time
 import numpy as np
 import pytest
 
-from riata.base.arrays import U8
 from riata.base.errors import BadInput, Malformed, TooLarge, Unsupported
 from riata.base.limits import (
     BODY_BYTES_MAX,
@@ -20,9 +19,9 @@ from riata.base.limits import (
 from riata.run.warm_up import warm_up
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
-from riata.wire.marks import FRONT
 from riata.wire.names import NamesSeen
-from riata.wire.parse import READ_WHERE_IT_LIES_FROM, Context, Labels, explain_rows, parse_examples
+from riata.wire.own_body import OwnBody
+from riata.wire.parse import Context, Labels, explain_rows, parse_examples
 from riata.wire.parsed import LEFT_FROM, Parsed
 from tests.twins.hashing import hash_name
 
@@ -411,22 +410,15 @@ def content(batch: Batch) -> list[bytes]:
     return [getattr(batch, field.name).tobytes() for field in dataclasses.fields(batch)]
 
 
-def as_read(body: bytes) -> U8:
-    """A body as it lies in memory that it was read into."""
-    memory = np.empty(FRONT + len(body), np.uint8)[FRONT:]
-    memory[:] = np.frombuffer(body, np.uint8)
-    return memory
-
-
 @pytest.mark.parametrize("end", [b"\n", b"", b"\n\n \n"])
 @pytest.mark.parametrize("kind", [NDJSON, "text/x-vw", "text/x-svmlight"])
 def test_a_long_body_is_read_where_it_lies_as_it_is_read_elsewhere(kind: str, end: bytes) -> None:
     body = long_body(kind, np.random.default_rng(1)) + end
     context = Context(EncoderConfig(), "0/1" if kind == NDJSON else "-1/+1", NamesSeen())
-    memory = as_read(body)
-    assert len(memory) >= READ_WHERE_IT_LIES_FROM
-    found, expected = (parse_examples(given, kind, context, True) for given in (memory, body))
-    assert memory.tobytes() == body
+    own = OwnBody.of(body)
+    found, expected = (parse_examples(given, kind, context, True) for given in (own, body))
+    assert bytes(own) == body
+    assert len(own) == len(body)
     assert found.batch.n > 1450
     assert content(found.batch) == content(expected.batch)
     assert (found.errors, found.rows, found.lines) == (expected.errors, expected.rows, expected.lines)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import U8
+from riata.maths.ranks import RANK_KEYS
 from riata.wire.encoder import EncoderConfig
 from riata.wire.finish import PREFETCHED_FROM, place_row
 from riata.wire.marks import FRONT, JSON, PADDING, SVMLIGHT, TAKEN, VW, Text, mark_row, take_in
@@ -299,9 +300,9 @@ def test_short_rows_are_placed_or_left() -> None:
     for _ in range(500):
         records = [
             (rng.randrange(1, 2**64), rng.choice((1.5, -2.0, 0.0, 1e7, 5e-324)) if rng.random() < 0.1 else 1.0, 0)
-            for _ in range(rng.randrange(9))
+            for _ in range(rng.choice((*range(9), RANK_KEYS - 1, RANK_KEYS, RANK_KEYS + 1)))
         ]
-        row, hashes, sums = make_row(16), np.zeros(20, np.uint32), np.zeros(20)
+        row, hashes, sums = make_row(2 * RANK_KEYS), np.zeros(2 * RANK_KEYS, np.uint32), np.zeros(2 * RANK_KEYS)
         for i, (fingerprint, value, _) in enumerate(records):
             row.fingerprint[i], row.value[i] = fingerprint, value
         n = place_row(row.fingerprint, row.value, (row.keys, row.starts), len(records), hashes, sums, 2)

@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from riata.base.arrays import U8
 from riata.base.limits import NAME_BYTES_MAX
 from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, NUMBER
+from riata.maths.kernel import kernel
 from riata.wire import codes, vw_text
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, Labels, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.rows import Refusal, SlowRow, make_row, make_sink
+from riata.wire.rows import Refusal, Rules, Sink, SlowRow, make_row, make_sink
 from riata.wire.slow_lines import slow_vw
 from riata.wire.strict_json import hash_of
 from riata.wire.vw_text import read_vw
@@ -246,6 +248,27 @@ def test_the_front_agrees_with_its_twin(front: str) -> None:
         assert found == -expected.code
     else:
         assert (found, sink.label[0], sink.weight[0]) == (0, expected.label, expected.weight)
+
+
+@kernel
+def filed(data: U8, sink: Sink, rules: Rules) -> int:
+    """Where the bar is behind one digit. Source: this test."""
+    return vw_text.file_digit(data, 0, sink, rules, 0)
+
+
+@pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real"])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_digit_in_front_is_read_as_any_front_is_or_left(labels: Labels, labelled: bool) -> None:
+    rules = rules_of(labels, labelled)
+    for front in ("0 ", "1 ", "-1 ", "-0 ", "7 ", "-7 "):
+        data, sink, other = bytes_of(front + "| a b c\n"), make_sink(9, 1, 1), make_sink(9, 1, 1)
+        code = vw_text.read_front(data, 0, len(front), other, rules, 0)
+        assert filed(data, sink, rules) == (len(front) if code == 0 else 0)
+        assert code != 0 or str(sink.label[0]) == str(other.label[0])
+    for front in ("1", "1  ", "11 ", "--1 ", "- ", "-", "", " ", "x ", "/ ", ": ", "1\t", "+1 ", "1 2 ", "-1  "):
+        assert filed(bytes_of(front + "| a b c\n"), make_sink(9, 1, 1), rules) == 0
+    assert filed(bytes_of("1 | a b"), make_sink(9, 1, 1), rules) == 0, "eight bytes have to be there"
+    assert filed(bytes_of("1 | a b c"), make_sink(9, 1, 1), rules) == 2
 
 
 def test_namespaces_agree_with_their_twin() -> None:

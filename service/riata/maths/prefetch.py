@@ -14,6 +14,7 @@ from riata.maths.kernel import inline_kernel
 
 AHEAD: Final = 160  # features; far enough to hide one memory access, near enough to stay in the first caches
 
+_WORD_BYTES: Final = 8
 _KEEP: Final = 3
 _DATA: Final = 1
 
@@ -61,4 +62,4 @@ def prefetch_to_read(table: U64, at: int) -> None:
 
     Source    the llvm.prefetch intrinsic
     """
-    _ask_to_read(table.ctypes.data + at * table.itemsize)
+    _ask_to_read(table.ctypes.data + at * _WORD_BYTES)

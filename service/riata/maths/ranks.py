@@ -134,6 +134,24 @@ def _rank_keys(_typing_context: Any, keys: Any, _n: Any, ranks: Any) -> Any:
     return types.void(keys, types.int64, ranks), codegen
 
 
+def _slow_keys_below(keys: U32, i: int) -> int:
+    signed = keys.view(np.int16)
+    return int((signed[:RANK_KEYS] < signed[i]).sum())
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _keys_below(_typing_context: Any, keys: Any, _i: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        first = _key(context, builder, keys, args[0], _WORD(0))
+        held = builder.load(builder.bitcast(first, _KEYS.as_pointer()))
+        held.align = _KEY_ALIGN
+        other = everywhere(builder, builder.load(builder.gep(first, [args[1]])), RANK_KEYS)
+        mask = builder.bitcast(builder.icmp_signed("<", held, other), ir.IntType(RANK_KEYS))
+        return builder.zext(builder.ctpop(mask), _WORD)
+
+    return types.int64(keys, types.int64), codegen
+
+
 _PLAIN: Final = bool(numba.config.DISABLE_JIT)
 # make_keys(words, n, at, keys): the keys of words[at:at + 32] as keys at to at + 31, two of which lie in each element; KEY_LAST
 # from n on, where words need not be there.
@@ -141,3 +159,6 @@ make_keys = _slow_make_keys if _PLAIN else _make_keys
 # rank_keys(keys, n, ranks): for each of n keys how many of them are below it, and for those up to the next multiple of 32, which
 # are KEY_LAST. n is 1 to RANKED_MAX.
 rank_keys = _slow_rank_keys if _PLAIN else _rank_keys
+# keys_below(keys, i): how many of the first 32 keys are below key i. For as many as are all there are, ranks one after another so
+# take less time than 32 at once.
+keys_below = _slow_keys_below if _PLAIN else _keys_below

@@ -11,9 +11,11 @@ import operator
 import sys
 from typing import Any, Final
 
+import numba
 import numpy as np
 from numba import types
 from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic, models, register_model
 
 from riata.base.arrays import U8, U32, U64
@@ -40,6 +42,7 @@ from riata.maths.lanes import (
 WORD: Final = ir.IntType(64)
 WORD_BYTES: Final = 8
 _POSITION_BYTES: Final = 4
+_POWERS: Final = [10.0**k for k in range(WIDTH)]
 _VECTOR: Final = ir.VectorType(WORD, WIDTH)
 
 Words = U64  # u64[8]
@@ -171,6 +174,34 @@ def _emit_numbers(_typing: Any, _words: Any) -> Any:
     return LANES(WORDS), build
 
 
+def _plain_tens(words: Words) -> Lanes:
+    return np.array([_POWERS[word] for word in words.tolist()])
+
+
+def _tens_by_place(builder: Any, words: Any) -> Any:
+    """Taken out of a register that holds them all, by one instruction."""
+    kind = ir.FunctionType(VECTOR, [VECTOR, _VECTOR])
+    permute = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.permvar.df.512")
+    return builder.call(permute, [ir.Constant(VECTOR, _POWERS), words])
+
+
+def _tens_by_bits(builder: Any, words: Any) -> Any:
+    """A factor for each of three bits; the products are exact."""
+    one, nothing = ir.Constant(VECTOR, [1.0] * WIDTH), ir.Constant(_VECTOR, [0] * WIDTH)
+    product = one
+    for bit in (1, 2, 4):
+        has = builder.icmp_unsigned("!=", builder.and_(words, ir.Constant(_VECTOR, [bit] * WIDTH)), nothing)
+        product = builder.fmul(product, builder.select(has, ir.Constant(VECTOR, [_POWERS[bit]] * WIDTH), one))
+    return product
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _emit_tens(_typing: Any, _words: Any) -> Any:
+    features = numba.config.CPU_FEATURES or get_host_cpu_features()
+    make = _tens_by_place if "+avx512f" in features else _tens_by_bits
+    return LANES(WORDS), lambda _context, builder, _signature, arguments: make(builder, *arguments)
+
+
 # positions(array, at, step): array[at], array[at + step], ... as words; array[at:at + 8 * step] must be there.
 positions = _plain_positions if PLAIN else _emit_positions
 # words_at(data, places, at, step, shift): for each of places[at], places[at + step], ... the eight bytes of `data` that begin
@@ -180,3 +211,4 @@ put = _plain_put if PLAIN else _emit_put  # put(array, at, words): into array[at
 either = _plain_either if PLAIN else _emit_either  # either(mask, yes, no), word by word
 ones_of = _plain_ones_of if PLAIN else _emit_ones_of  # how many bits of each are set
 numbers = _plain_numbers if PLAIN else _emit_numbers  # each, below 2^63, as a float64
+tens = _plain_tens if PLAIN else _emit_tens  # 10 to the power of each, below 8

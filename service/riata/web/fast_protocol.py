@@ -25,6 +25,7 @@ from riata.web.gate import ADMITTED, KEY, Caller
 from riata.web.heads import CODING_SEEN, NO_TRAILERS, UPGRADE_SEEN
 from riata.web.long_body import WORTH_BYTES, LongBody
 from riata.web.protocol import BoundedProtocol
+from riata.wire.own_body import OwnBody
 
 BODY_WAIT_S: Final = 1.0  # for a body that comes after its head; what takes longer goes to a route, which has a deadline for it
 OK: Final = 200
@@ -144,7 +145,7 @@ class FastProtocol(BoundedProtocol):
         self._write(waiting.request, answer, self._stand_aside())
         self.on_response_complete()
 
-    def whole(self, body: memoryview) -> None:
+    def whole(self, body: OwnBody) -> None:
         """A long body has come to its end, unseen by the parser, which would wait for it: another one goes on behind it."""
         hot, self.long_body = cast(FastRequest, self.hot), None
         hot.past = body

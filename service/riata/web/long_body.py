@@ -16,9 +16,7 @@ import contextlib
 import socket
 from typing import Any, Final, Protocol, cast
 
-import numpy as np
-
-from riata.wire.marks import FRONT
+from riata.wire.own_body import OwnBody
 
 WORTH_BYTES: Final = 64 * 2**10  # what is still to come of a shorter body is as well parsed
 AT_ONCE_BYTES: Final = 256 * 2**10  # the loop is woken when so much has come; the system's memory has to hold it
@@ -30,7 +28,7 @@ class Reader(Protocol):
     loop: asyncio.AbstractEventLoop
     deaf: bool  # nothing that comes is read any more
 
-    def whole(self, body: memoryview) -> None:
+    def whole(self, body: OwnBody) -> None:
         """Take the whole body."""
 
     def parted(self, came: bytes) -> None:
@@ -51,7 +49,8 @@ class LongBody(asyncio.BufferedProtocol):
     def __init__(self, reader: Reader, transport: asyncio.Transport, first: bytes, length: int, until: float) -> None:
         self._reader = reader
         self._transport = transport
-        self._memory = memoryview(cast(Any, np.empty(FRONT + length, np.uint8)[FRONT:]))  # as `wire.parse` reads it where it lies
+        self._body = OwnBody(length)
+        self._memory = memoryview(cast(Any, self._body.bytes))
         self._memory[: len(first)] = first
         self._parsed = self._there = len(first)
         self.until = until
@@ -70,7 +69,7 @@ class LongBody(asyncio.BufferedProtocol):
             self.give_back()
         elif self._there == len(self._memory):
             self._end()
-            self._reader.whole(self._memory)
+            self._reader.whole(self._body)
         elif self._reader.loop.time() > self.until:
             self.give_back()
         else:

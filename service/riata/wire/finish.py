@@ -11,7 +11,7 @@ from riata.base.limits import FEATURES_PER_ROW_MAX, VALUE_ABS_MAX
 from riata.maths.borrow import bare, borrow
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.prefetch import AHEAD, prefetch, prefetch_to_read
-from riata.maths.ranks import RANKED_MAX
+from riata.maths.ranks import RANK_KEYS, RANKED_MAX, keys_below, make_keys
 from riata.maths.raw import LINE_KEYS, LINE_WORDS, below_16, in_line, peek, poke
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.length import SMALLEST_NORMAL, normalise_l2
@@ -23,7 +23,7 @@ from riata.wire.tokens import settle
 _32 = np.uint64(32)
 _EMPTY = np.uint64(0)  # of a table of names
 _LOW = np.uint64(0xFFFFFFFF)
-PREFETCHED_FROM: Final = 2**12  # names: a smaller table stays in the first cache
+PREFETCHED_FROM: Final = 2**14  # places, two for each name: a smaller table stays in the second cache, which is near enough
 
 
 @kernel
@@ -53,6 +53,19 @@ def repeated_key(row: Row, first: int, last: int) -> int:
                 if row.fingerprint[i] == row.bucket[k] and row.kind[i] & KEY:
                     return int(i)
     return -1
+
+
+@inline_kernel
+def place_few(fingerprints: U64, values: F64, keys: U32, n: int, hashes: U32, sums: F64, start: int) -> int:
+    """The part of `place_row` for at most RANK_KEYS records: the sum of the ranks. Source: as `rank_words`."""
+    make_keys(fingerprints, n, 0, keys)
+    total = 0
+    for i in range(n):
+        rank = keys_below(keys, i)
+        total += rank
+        poke(hashes, start + rank, np.uint32(peek(fingerprints, i) >> _32))
+        poke(sums, start + rank, peek(values, i))
+    return total
 
 
 @inline_kernel
@@ -106,7 +119,10 @@ def place_row(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, 
     """
     # Keys that are equal share the lowest of their ranks, so the sum tells. Hashes may differ where their first 16 bits do not,
     # in one of 25 rows of 75 records.
-    total = place_ranked(fingerprints, values, scratch, n, hashes, sums, start) if 0 < n <= RANKED_MAX else -1
+    if n <= RANK_KEYS:
+        total = place_few(fingerprints, values, scratch[0], n, hashes, sums, start)
+    else:
+        total = place_ranked(fingerprints, values, scratch, n, hashes, sums, start) if n <= RANKED_MAX else -1
     if 2 * total != n * (n - 1):
         total = place_bucketed(fingerprints, values, scratch, n, hashes, sums, start)
     if 2 * total != n * (n - 1):

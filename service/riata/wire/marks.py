@@ -136,6 +136,10 @@ def list_lines(data: U8, p: int, stop: int, ends: I64, known: int) -> int:
     `take_in`."""
     while p + BLOCK <= stop:
         mask = newline_marks(data, p)
+        # Written also where there is none, and then over: whether a block has one is what the machine cannot foresee.
+        poke(ends, known + 1, p + int(np.int64(trailing_zeros(mask))) + 1)
+        known += int(mask != _NOTHING)
+        mask &= mask - _ONE
         while mask != _NOTHING:
             known += 1
             poke(ends, known, p + int(np.int64(trailing_zeros(mask))) + 1)

@@ -34,6 +34,7 @@ from riata.wire.json_text import read_json, read_ndjson
 from riata.wire.marks import FRONT, NEWLINE, PADDING, Text
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.numbers import NOT_A_NUMBER, parse_number
+from riata.wire.own_body import OwnBody
 from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
 from riata.wire.refusals import check_utf8, raise_for
 from riata.wire.rows import (  # fmt: skip
@@ -60,7 +61,6 @@ from riata.wire.workspace import Workspace, workspace
 Labels = Literal["0/1", "-1/+1", "real"]
 _LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-READ_WHERE_IT_LIES_FROM: Final = 2**16  # bytes; with no PADDING behind it, a body's last row or two are read as unusual ones
 _JSON_SPACE: Final = re.compile(rb"[ \t\r\n]*")
 
 
@@ -131,11 +131,11 @@ def format_of(content_type: str) -> Format | None:
 
 
 def parse_examples(
-    body: bytes | U8, content_type: str, context: Context, labelled: bool, scratch: Workspace | None = None
+    body: bytes | OwnBody | U8, content_type: str, context: Context, labelled: bool, scratch: Workspace | None = None
 ) -> Parsed:
     """Read a body of examples; rows that are at fault become row errors, the others a `Batch`.
 
-    body    : bytes; or, read by lines, `scratch.room`, written; or other memory behind FRONT bytes, where a long one is read
+    body    : what came; or, read by lines, `scratch.room`, written
     scratch : with room for the body; the batch may then lie in it, and is good until it is used for another
     Raises `Unsupported` for an unknown content type, `TooLarge` beyond a limit of the request, and `Malformed` where there is
     no row at all or, in JSON, where the body is no document.
@@ -143,7 +143,7 @@ def parse_examples(
     seen = NO_NAMES if context.names is None else context.names.table()
     form = format_of(content_type)
     reading = read_body(body, form, make_rules(context, labelled, seen), scratch)
-    return _parsed(reading, form is _JSON and bytes(body[_space_end(body) : _space_end(body) + 1]) == b"{")
+    return _parsed(reading, form is _JSON and bytes(body)[_space_end(bytes(body)) :].startswith(b"{"))
 
 
 def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[tuple[int, float, str]]]:
@@ -188,27 +188,29 @@ WARM_UPS: Final[dict[str, Callable[[], None]]] = {
 }
 
 
-def _space_end(body: bytes | U8) -> int:
-    found = _JSON_SPACE.match(bytes(body))
+def _space_end(body: bytes) -> int:
+    found = _JSON_SPACE.match(body)
     return found.end() if found else 0
 
 
-def read_body(body: bytes | U8, form: Format | None, rules: Rules, scratch: Workspace | None = None) -> Reading:
+def read_body(body: bytes | OwnBody | U8, form: Format | None, rules: Rules, scratch: Workspace | None = None) -> Reading:
     """Let the readers of `form` walk the whole body; every row then has its code. Raises as `parse_examples` does."""
-    reading, row, slow = (
-        read_arrow(memoryview(cast(Any, body)), rules) if form is None else _read_text(body, form, rules, scratch)
-    )
+    if form is None:
+        reading, row, slow = read_arrow(memoryview(cast(Any, body.bytes if isinstance(body, OwnBody) else body)), rules)
+    else:
+        reading, row, slow = _read_text(body, form, rules, scratch)
     for number in reading.left():
         row = _take_slow(reading, row, number, slow(number))
     return reading
 
 
 def _read_text(
-    body: bytes | U8, form: Format, rules: Rules, scratch: Workspace | None
+    body: bytes | OwnBody | U8, form: Format, rules: Rules, scratch: Workspace | None
 ) -> tuple[Reading, Row, Callable[[int], SlowRow | Refusal]]:
     if len(body) > BODY_BYTES_MAX:
         raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
-    if bytes(body[: len(_BYTE_ORDER_MARK)]) == _BYTE_ORDER_MARK:
+    given = body.bytes if isinstance(body, OwnBody) else np.frombuffer(cast(Any, body), np.uint8)
+    if given[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK:
         raise Malformed("the body begins with a byte order mark; send UTF-8 without one", "byte_order_mark")
     if form is _JSON and not (whole := bytes(body)).isascii():
         check_utf8(whole)
@@ -216,10 +218,8 @@ def _read_text(
     # The side area takes the lower-case words of texts; they are never longer than what they were read from.
     side = len(body) + 1 if len(rules.text) else 0
     data, row = work.data[FRONT : FRONT + len(body) + 1 + side + PADDING], work.row
-    given = body if isinstance(body, np.ndarray) else np.frombuffer(body, np.uint8)
-    may_stay = given.flags.writeable and len(given) >= READ_WHERE_IT_LIES_FROM and given.item(-1) == NEWLINE
-    if form.by_line and scratch is None and not side and may_stay:
-        data = given  # where nothing is written, so that the newline behind the last line has to be there
+    if isinstance(body, OwnBody) and form.by_line and scratch is None and not side:
+        data = body.room
     text = Text(given.ctypes.data, len(body), data, work.ends)
     if form.by_line:
         sink = work.emptied()

@@ -30,7 +30,7 @@ from riata.maths.hashing import FIELD_NAMESPACE, M1, M2, NUMBER, hash_usual
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.lanes import WIDTH, Lanes, Mask, flags, spread, store, where
 from riata.maths.raw import BLOCK, SPILLED, colon_marks, poke, space_marks
-from riata.maths.word_lanes import Words, either, numbers, ones_of, positions, put, words_at
+from riata.maths.word_lanes import Words, either, numbers, ones_of, positions, put, tens, words_at
 from riata.maths.words import ONES, TOPS
 from riata.wire.marks import PADDING, SVMLIGHT, list_marks, marks_of, position
 from riata.wire.plain_numbers import join_digits, number_between
@@ -39,9 +39,9 @@ from riata.wire.rows import KEY, NAMESPACE, PLAIN, Row
 _ROOM: Final = BLOCK + SPILLED + WIDTH
 _EVERY_LANE: Final = 2**WIDTH - 1
 _WORD_BYTES: Final = 8
-_0, _1, _2, _3, _4, _7, _8, _15, _16 = (np.uint64(k) for k in (0, 1, 2, 3, 4, 7, 8, 15, 16))
+_0, _1, _3, _7, _8, _15, _16 = (np.uint64(k) for k in (0, 1, 3, 7, 8, 15, 16))
 _32, _63 = np.uint64(32), np.uint64(63)
-_ALL, _BYTE = np.uint64(2**64 - 1), np.uint64(255)
+_ALL, _TOP, _BYTE = np.uint64(2**64 - 1), np.uint64(2**63), np.uint64(255)
 _ZEROS = np.uint64(0x3030303030303030)
 _POINTS = np.uint64(0x1E1E1E1E1E1E1E1E)  # "." ^ "0"
 _BEYOND_NINE = np.uint64(0x7676767676767676)
@@ -114,27 +114,29 @@ def hash_of_words(size: Words, first: Words, second: Words, key: np.uint64) -> W
 
 
 @inline_kernel
-def number_of_words(head: Words, last: Words, size: Words) -> tuple[Lanes, Mask]:
-    """Numbers of up to 8 bytes and perhaps a minus: (values, whether each is that), as `number_of_8` has it.
+def digits_of_words(head: Words, last: Words, size: Words) -> tuple[Lanes, Mask]:
+    """Numbers of up to 8 bytes without a sign: (values, whether each is that), as `number_of_8` has it.
 
     head : what they begin with;   last : the eight bytes that end them;   size : their bytes. Source: wire.plain_numbers.
     """
-    negative = (head & _BYTE) == _MINUS
-    size = size - either(negative, _1, _0)
-    head = either(negative, head >> _8, head)
     good = (size - _1) < _8
     word = (last ^ _ZEROS) & (_ALL << either(good, (_8 - size) << _3, _0))
     other = word ^ _POINTS
     point = (other - ONES) & (other ^ _ALL) & TOPS
-    has = point != _0
     above = (_0 - point) ^ point  # the bits of the bytes behind the point; none where there is no point
     below: Words = above ^ _ALL
-    word = either(has, ((word << _8) & below) | (word & above), word)
-    places = ones_of(above) >> _3
-    good = good & ((((word + _BEYOND_NINE) | word) & TOPS) == _0) & ((point == _0) | (places > _0))
-    good = good & ((head & _BYTE) != _DOT) & ((head & _FRONT) != _ZERO_IN_FRONT)
-    power = where((places & _1) != _0, 10.0, 1.0) * where((places & _2) != _0, 100.0, 1.0)
-    value = numbers(join_digits(word)) / (power * where((places & _4) != _0, 10_000.0, 1.0))
+    word = either(point != _0, ((word << _8) & below) | (word & above), word)
+    # Digits alone, and no point at the end; none at the beginning, and no zero in front of a digit.
+    good = good & (((((word + _BEYOND_NINE) | word) & TOPS) | (point & _TOP)) == _0)
+    good = good & ((head & _BYTE) != _DOT) & (((head ^ _ZERO_IN_FRONT) & _FRONT) != _0)
+    return numbers(join_digits(word)) / tens(ones_of(above) >> _3), good
+
+
+@inline_kernel
+def number_of_words(head: Words, last: Words, size: Words) -> tuple[Lanes, Mask]:
+    """`digits_of_words` of numbers some of which have a minus. Source: as there."""
+    negative = (head & _BYTE) == _MINUS
+    value, good = digits_of_words(either(negative, head >> _8, head), last, size - either(negative, _1, _0))
     return where(negative, value * -1.0, value), good
 
 
@@ -194,7 +196,10 @@ def token_values(data: U8, ends: U32, named: U32, n: int, values: F64) -> bool:
         size, last = stop - start - _1, words_at(data, ends, g + 1, 1, -_WORD_BYTES)
         long = flags(size > _8) & ~flags(bare) != 0
         head = words_at(data, named, g + 1, 1, 1) if long else last >> (((_8 - size) << _3) & _63)
-        value, good = number_of_words(head, last, size)
+        if flags((head & _BYTE) == _MINUS) != 0:  # of eight numbers nearly always or nearly never one
+            value, good = number_of_words(head, last, size)
+        else:
+            value, good = digits_of_words(head, last, size)
         store(values, g, where(bare, 1.0, value))
         odd = _EVERY_LANE ^ flags(good | bare)
         if odd != 0:

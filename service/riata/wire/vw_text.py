@@ -28,12 +28,15 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from riata.base.arrays import I64, U8
 from riata.base.limits import WEIGHT_MAX
 from riata.maths.borrow import borrow
 from riata.maths.hashing import FIELD_NAMESPACE, hash_name
 from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.raw import peek
+from riata.maths.words import load_word
 from riata.wire.codes import (
     BAD_WEIGHT,
     BASE_NOT_SUPPORTED,
@@ -45,6 +48,7 @@ from riata.wire.codes import (
     TOO_MANY_IN_ROW,
     TOO_MANY_ROWS,
 )  # fmt: skip
+from riata.wire.labels import label_of
 from riata.wire.lines import (
     DELETE,
     SPACE,
@@ -68,6 +72,10 @@ from riata.wire.vw_tokens import BAR, read_feature, read_namespace
 
 QUOTE: Final = 39
 _WORDS_MAX: Final = 3  # label, importance, base
+_WORD_BYTES: Final = 8
+_ZERO, _NINE = 48, 9
+_3, _BYTE, _MINUS = np.uint64(3), np.uint64(255), np.uint64(45)
+_TWO_BEHIND, _SPACE_AND_BAR = np.uint64(0xFFFF00), np.uint64(0x7C2000)
 
 
 @kernel
@@ -99,14 +107,17 @@ def read_vw(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
         if number >= len(sink.code):
             return TOO_MANY_ROWS
         open_row(sink, number, start, stop)
-        bar, plain = start, True
-        while bar < stop and data[bar] != BAR:
-            plain &= SPACE <= peek(data, bar) < DELETE
-            bar += 1
+        bar = file_digit(data, start, sink, rules, number)
+        is_filed = plain = bar > start
+        if not is_filed:
+            bar, plain = start, True
+            while bar < stop and data[bar] != BAR:
+                plain &= SPACE <= peek(data, bar) < DELETE
+                bar += 1
         n = vw_tokens(data, bar, stop, row, VW, rules.key) if plain and bar < stop else LEFT
         if n < 0:
             n = usual_vw(data, bar, stop, row, rules) if mark_row(data, start, stop, VW, row.position) > 0 else LEFT
-        if n >= 0:
+        if n >= 0 and not is_filed:
             code = read_front(data, start, bar, sink, rules, number)
             n = code if code < 0 else n
         if n == LEFT:
@@ -138,6 +149,30 @@ def read_any(data: U8, start: int, bar: int, stop: int, row: Row, sink: Sink, ru
         return -HANDOVER
     n = read_front(data, start, bar, sink, rules, number)
     return n if n < 0 else read_namespaces(data, bar, stop, row, rules, sink.place[number])
+
+
+@inline_kernel
+def file_digit(data: U8, start: int, sink: Sink, rules: Rules, number: int) -> int:
+    """Read what stands before the first bar where that is one digit, perhaps with a minus, and a space: where the bar is.
+
+    `start` where it is anything else, or no label. Without a branch for the sign, which is a coin's toss in many a file.
+    Source: this module's theory of operation; as `read_front`, which reads the same.
+    """
+    if start + _WORD_BYTES > len(data):
+        return start
+    word = load_word(data, start)
+    negative = np.uint64((word & _BYTE) == _MINUS)
+    word >>= negative << _3
+    sign = int(np.int64(negative))
+    digit = int(np.int64(word & _BYTE)) - _ZERO
+    if not 0 <= digit <= _NINE or word & _TWO_BEHIND != _SPACE_AND_BAR:
+        return start
+    if rules.labelled:
+        label = label_of(float(digit - 2 * sign * digit), rules)
+        if label != label:
+            return start
+        sink.label[number] = label
+    return start + sign + 2
 
 
 @inline_kernel

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -29,9 +29,9 @@ _SPARE: Final = 8  # bodies of about one size: an eighth more, and the next fits
 _SETS_MAX: Final = 4  # of memory for features: batches that wait to be learnt, and the body that is read
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Workspace:
-    """Scratch for bodies of at most `size` bytes, whose texts have n-grams of at most `ngrams` words."""
+    """Scratch for bodies of at most `size` bytes, whose texts have n-grams of at most `ngrams` words; `sink` may change."""
 
     size: int
     ngrams: int
@@ -120,13 +120,15 @@ def leave_features(sink: Sink) -> bool:
     held = _kept.held
     if held is None or held.sink.hash is not sink.hash:
         return False
-    found = next((memory for memory in _kept.sets if _holders(memory) == _HOLDERS_WHERE_FREE), None)
-    if found is None:
+    for memory in _kept.sets:
+        if _holders(memory) == _HOLDERS_WHERE_FREE:
+            break
+    else:
         if len(_kept.sets) == _SETS_MAX:
             return False
-        found = np.empty_like(sink.hash), np.empty_like(sink.value)
-        _kept.sets.append(found)
-    _kept.held = replace(held, sink=held.sink._replace(hash=found[0], value=found[1]))
+        memory = np.empty_like(sink.hash), np.empty_like(sink.value)
+        _kept.sets.append(memory)
+    held.sink = sink._replace(hash=memory[0], value=memory[1])
     return True
 
 
