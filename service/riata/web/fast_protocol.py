@@ -5,6 +5,9 @@ else of its connection is under way, and when the call ends the answer is writte
 send it, or its answer does, it holds the place of uvicorn's cycle meanwhile (`StandIn`), so that deadlines, pipelined requests, a
 lost connection and the stop of the server see what they always see. Whatever does not fit becomes an ordinary cycle, in the order
 in which it came.
+
+A connection that says one head again and again is heard by an `Audience` instead, past the parser, and `answer` is called with
+what it asks for, until it says something else.
 """
 
 from __future__ import annotations
