@@ -26,6 +26,7 @@ from tests.store.test_crash import BOTH, acknowledged, command, cut_open, enviro
 
 EXIT_STORE_FAILED = 70
 REFUSED_TO_START = 1
+LONG_BODIES = ["--rows", "1500", "--clients", "2"]  # whose payloads lie beside the database
 
 
 @pytest.fixture
@@ -40,13 +41,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_row_25_a_full_disk_refuses_and_recovers(small_disk: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [["--pause-ms", "5"], [*LONG_BODIES, "--pause-ms", "20"]], ids=["short", "long"])
+def test_row_25_a_full_disk_refuses_and_recovers(options: list[str], small_disk: Path, tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster") as cluster:
         member = cluster.add("one", disk_reserve_bytes=16 * 2**20)
         member.data = small_disk / "data"
         member.again()
         cluster.make_model(member)
-        with cluster.load("--pause-ms", "5", observe=[member], predict=[member]) as load:
+        with cluster.load(*options, observe=[member], predict=[member]) as load:
             until(lambda: load.acked() > 5, 30, "requests are acknowledged")
             filler = small_disk / "filler"
             fill(filler)
@@ -74,10 +76,10 @@ def fill(filler: Path) -> None:
                 continue
 
 
-def walk(cluster: Cluster, injections: Sequence[str]) -> list[int]:
+def walk(cluster: Cluster, injections: Sequence[str], options: Sequence[str] = ()) -> list[int]:
     """Under load, one start after another in which system calls fail; returns the exit codes that they led to."""
     member = one(cluster)
-    with cluster.load(observe=[member], predict=[member]) as load:
+    with cluster.load(*options, observe=[member], predict=[member]) as load:
         for injection in injections:
             member.before = traced(injection)
             exits, killed = len(member.exits), member.process
@@ -123,6 +125,14 @@ def test_row_27_a_failed_write_is_refused_or_ends_the_process_and_loses_nothing(
 ) -> None:
     exits = walk(cluster, [f"pwrite64:error={error}:when=40+"])
     assert len(exits) == 1
+    require(cluster, tmp_path)
+
+
+@pytest.mark.parametrize("error", ["ENOSPC", slow("EIO"), slow("EDQUOT")])
+def test_row_27_a_failed_write_of_long_payloads_loses_nothing(error: str, cluster: Cluster, tmp_path: Path) -> None:
+    exits = walk(cluster, [f"pwritev2:error={error}:when=4+"], LONG_BODIES)
+    assert len(exits) == 1
+    assert any(cluster["one"].data.glob("riata.payloads.*"))
     require(cluster, tmp_path)
 
 
