@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riata.base.errors import Conflict, Corrupt, LogFork, LogGap, NotFound, RiataError, TooLarge, Unavailable
+from riata.base.errors import BadInput, Conflict, Corrupt, LogFork, LogGap, NotFound, RiataError, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS
 from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite, read_sqlite
@@ -100,6 +100,17 @@ def test_reading_changes_nothing(tmp_path: Path) -> None:
         assert caught.value.code == "read_only"
     store.close()
     open_sqlite(tmp_path, SMALL).close()
+
+
+@pytest.mark.parametrize("below", ["", "data"])
+def test_a_file_where_the_directory_should_be_is_named(tmp_path: Path, below: str) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    with pytest.raises(BadInput, match=r"taken\S*: a store is a directory") as caught:
+        open_sqlite(taken / below, SMALL)
+    assert caught.value.code == "not_a_directory"
+    taken.unlink()
+    open_sqlite(taken / below, SMALL).close()
 
 
 def test_there_is_nothing_to_read_in_an_empty_directory(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from riata.base.directories import sync_directory
-from riata.base.errors import Conflict, NotFound, TooLarge, Unavailable
+from riata.base.errors import BadInput, Conflict, NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.sqlite import generations as generations_sql
@@ -50,7 +50,8 @@ class SqliteSettings:
 def open_sqlite(directory: Path, settings: SqliteSettings | None = None) -> SqliteStore:
     """Open the store in `directory`, made where there is none.
 
-    Raises `Conflict` (`directory_locked`), `Corrupt` (not a sound database of ours; `newer_format`), `Unavailable`.
+    Raises `BadInput` (`not_a_directory`), `Conflict` (`directory_locked`), `Corrupt` (not a sound database of ours;
+    `newer_format`), `Unavailable`, `OSError`.
     """
     _make_directory(directory)
     return _open(directory, settings or SqliteSettings(), read_only=False)
@@ -76,9 +77,13 @@ def _open(directory: Path, settings: SqliteSettings, read_only: bool) -> SqliteS
 
 
 def _make_directory(directory: Path) -> None:
-    if not directory.is_dir():
+    if directory.is_dir():
+        return
+    try:
         directory.mkdir(parents=True, exist_ok=True)
-        sync_directory(directory.parent)
+    except (FileExistsError, NotADirectoryError):
+        raise BadInput(f"{directory}: a store is a directory, and this or a part of it is a file", "not_a_directory") from None
+    sync_directory(directory.parent)
 
 
 class SqliteStore:
