@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import numpy as np
 
+from riata.wire.encoder import EncoderConfig
+from riata.wire.names import NamesSeen
 from riata.wire.new_names import first_found, names_found, shown_lengths, write_shown
+from riata.wire.parse import NDJSON, Context, make_rules, read_body
+from riata.wire.parsed import new_names
 from riata.wire.rows import FOUND, GHOST, KEY, make_sink
 from tests.twins import new_names as twin
 
@@ -58,3 +63,15 @@ def test_each_name_is_listed_once_in_the_order_of_appearance() -> None:
     assert names_found(data, sink, SLOW) == [(7, b"age"), (9, b"user=age"), (2**64 - 1, SLOW[1])]
     sink.count[FOUND] = 0
     assert names_found(data, sink, SLOW) == []
+
+
+def test_a_body_that_repeats_its_names_lists_few_of_them_again_and_the_next_body_all() -> None:
+    rng = random.Random(4)
+    rows = [[int(20_000 ** rng.random()) for _ in range(100)] + [20_000 + i] for i in range(2000)]
+    lines = [json.dumps({"features": {f"n{name}": 1.0 for name in row}, "label": 1}) for row in rows]
+    names = list(dict.fromkeys(f"n{name}".encode() for row in rows for name in dict.fromkeys(row)))
+    rules = make_rules(Context(EncoderConfig()), True, NamesSeen().table())
+    for _ in range(2):
+        reading = read_body("\n".join(lines).encode(), NDJSON, rules)
+        assert [name for _, name in new_names(reading)] == names
+        assert len(names) <= reading.sink.count[FOUND] < sum(map(len, rows)) // 2

@@ -114,6 +114,7 @@ def sink_in(block_at: int) -> Sink:
         array_at(block_at, (0,), np.int64),
         array_at(block_at, (0,), np.uint8),
         array_at(block_at, (0, 4), np.int64),
+        array_at(block_at, (0,), np.uint32),
         array_at(block_at + _CODE, (1,), np.int64),
         array_at(block_at + _PLACE, (1, PLACES), np.int64),
         array_at(block_at + _LABEL, (1,), np.float64),

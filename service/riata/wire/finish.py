@@ -16,13 +16,14 @@ from riata.maths.raw import LINE_KEYS, LINE_WORDS, below_16, in_line, peek, poke
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.length import SMALLEST_NORMAL, normalise_l2
 from riata.wire.names import lacks
-from riata.wire.rows import BEGIN, END, FEATURES, FOUND, KEY, Row, Rules, Sink
+from riata.wire.rows import BEGIN, END, FEATURES, FOUND, KEY, LISTED_PLACES, Row, Rules, Sink
 from riata.wire.sorting import BUCKET_KEYS, BUCKETED_MAX, fill_buckets, rank_words, sort_keys, sort_range
 from riata.wire.tokens import settle
 
 _32 = np.uint64(32)
 _EMPTY = np.uint64(0)  # of a table of names
 _LOW = np.uint64(0xFFFFFFFF)
+_LISTED = np.uint64(LISTED_PLACES - 1)
 PREFETCHED_FROM: Final = 2**14  # places, two for each name: a smaller table stays in the second cache, which is near enough
 
 
@@ -246,6 +247,9 @@ def first_unknown(fingerprints: U64, n: int, seen: U64) -> int:
 def list_new(row: Row, first: int, n: int, sink: Sink, seen: U64, number: int, lift: float, norm: float) -> None:
     """List the records of a row whose names are not in the table of names seen.
 
+    A first body repeats most of its names. Those that are known to be listed already are passed over, unless the table is that of
+    one who wants every record (EVERY_NAME, shorter than a line); what is repeated all the same `wire.new_names` finds.
+
     Parameters
     ----------
     row : Row            n records; spans that are owed are written
@@ -260,6 +264,7 @@ def list_new(row: Row, first: int, n: int, sink: Sink, seen: U64, number: int, l
     Source               wire.rows, theory of operation
     """
     fingerprints, values = borrow(row.fingerprint), borrow(row.value)
+    found_fingerprint, listed = borrow(sink.found_fingerprint), borrow(sink.listed)
     found, room = int(sink.count[FOUND]), len(sink.found_value)
     if row.owed[0] > 0:
         settle(row)
@@ -268,7 +273,12 @@ def list_new(row: Row, first: int, n: int, sink: Sink, seen: U64, number: int, l
         fingerprint = peek(fingerprints, i)
         if lined and is_near(seen, fingerprint):
             continue  # as most are, also in a row that brings a name
+        place = int(np.int64(fingerprint & _LISTED))
+        before = int(np.int64(peek(listed, place)))
+        if lined and before < found and peek(found_fingerprint, before) == fingerprint:
+            continue
         if values[i] != 0.0 and found < room and lacks(seen, fingerprint):
+            poke(listed, place, np.uint32(found))
             sink.found_fingerprint[found] = fingerprint
             sink.found_value[found] = values[i] * lift / norm
             sink.found_row[found] = number

@@ -210,7 +210,7 @@ def make_batch(reading: Reading) -> tuple[Batch, I64]:
         length = np.diff(indptr)
         place = np.arange(indptr[-1]) + np.repeat(sink.place[rows, BEGIN] - indptr[:-1], length)
         hashes, values = sink.hash[place], sink.value[place]
-    digest = np.zeros((n, ID_BYTES), np.uint8)
+    digest = np.frombuffer(bytearray(n * ID_BYTES), np.uint8).reshape(n, ID_BYTES)  # numpy hands on the lock to clear that
     if ids or reading.identities:
         _put_identities(reading, rows, digest, has_id)
     return Batch(indptr, hashes, values, label, weight, digest, has_id), rows

@@ -42,6 +42,8 @@ from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
 STARTS_MAX: Final = max(BUCKETS_MAX, RANKED_MAX)
 RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words of a text repeat
 
+LISTED_PLACES: Final = 2**14  # few enough for the second cache, and enough for the names that come again and again
+
 MARKS_MAX: Final = 9
 OWED: Final = 3
 _POSITIONS_MAX: Final = 2**18  # of delimiters; a row with more is read without
@@ -105,11 +107,12 @@ class Sink(NamedTuple):
     hash: U32  # u32[c]
     value: F64  # f64[c]
     count: I64  # type: ignore[assignment]  # i64[3]  FEATURES, FOUND, ROWS so far; nobody counts items of this tuple
-    found_fingerprint: U64  # u64[c] one for each record whose name is not in Rules.seen
+    found_fingerprint: U64  # u64[c] one for each record whose name is not in Rules.seen; or not for all that repeat another's
     found_value: F64  # f64[c] its own value, after normalising
     found_row: I64  # i64[c]
     found_kind: U8  # u8[c]
     found_span: I64  # i64[c, 4]
+    listed: U32  # u32[LISTED_PLACES] by the low bits of a fingerprint where it may be in found_fingerprint; never cleared
     code: I64  # i64[r]  OK, HANDOVER or why the row was refused (wire.codes)
     place: I64  # i64[r, PLACES]
     label: F64  # f64[r] NaN where there is none
@@ -183,6 +186,7 @@ def make_sink(body_bytes: int, rows: int, ngrams: int) -> Sink:
         found_row=np.empty(c, np.int64),
         found_kind=np.empty(c, np.uint8),
         found_span=np.empty((c, 4), np.int64),
+        listed=np.zeros(LISTED_PLACES, np.uint32),
         code=np.zeros(rows, np.int64),
         place=np.zeros((rows, PLACES), np.int64),
         label=np.full(rows, np.nan),
@@ -222,6 +226,7 @@ def borrow_sink(sink: Sink) -> Sink:
         borrow(sink.found_row),
         borrow(sink.found_kind),
         borrow(sink.found_span),
+        borrow(sink.listed),
         borrow(sink.code),
         borrow(sink.place),
         borrow(sink.label),
