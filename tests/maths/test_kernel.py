@@ -9,10 +9,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 
 import pytest
 
-from riata.maths.kernel import Files
+from riata.maths.numba_code import Files
+from riata.maths.numba_import import take_place
 
 PACKAGE = Path(__file__).parents[2] / "service"
 LOOK = "import numba; import riata.maths.kernel; print(numba.config.CACHE_DIR)"
@@ -109,7 +111,7 @@ def test_one_kind_of_arguments_never_has_the_code_of_another_nor_is_it_lost_besi
 ONLY_FROM_DISK = """
 import sys
 from called import factorial
-from riata.maths.kernel import NotCompiled, only_from_disk
+from riata.maths.numba_code import NotCompiled, only_from_disk
 try:
     with only_from_disk():
         found = factorial(4)
@@ -130,6 +132,15 @@ def test_where_nothing_is_to_be_compiled_only_what_is_on_the_disk_runs(tmp_path:
 
     assert said() == "factorial 6"
     assert said() == "24 6"
+
+
+def test_only_what_is_there_is_replaced() -> None:
+    owner = SimpleNamespace(there=1)
+    take_place(owner, "there", 2)
+    assert owner.there == 2
+    with pytest.raises(ImportError, match="has no gone"):
+        take_place(owner, "gone", 2)
+    assert vars(owner) == {"there": 2}
 
 
 def test_numba_is_imported_without_what_it_only_looks_for() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from riata.maths.kernel import NotCompiled
+from riata.maths.numba_code import NotCompiled
 from riata.run import warm_up
 
 ROOT = Path(__file__).parents[2]

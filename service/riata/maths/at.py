@@ -4,7 +4,7 @@ numba takes every array that is passed to a kernel apart, and that is a tenth of
 tenth of that. Whoever passes an address keeps the array alive until the kernel has returned, and says its length truly.
 
 Where there are many arrays, even to ask each for its address in Python takes longer than a kernel that finds it itself: `held_by`
-reads it from the array object, whose first words numpy's C interface fixes.
+reads it from the array object, whose first words numpy's C interface fixes; where they are others, importing this fails.
 """
 
 from __future__ import annotations

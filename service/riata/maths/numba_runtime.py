@@ -2,7 +2,8 @@
 
 Machine code of kernels calls a handful of functions of numba, which count references to arrays. numba has the compiler make
 them in every process, which takes as long as linking a dozen kernels. They are the same wherever version and machine are, so they
-are kept beside the kernels.
+are kept beside the kernels. `nrtdynmod` makes them, of which
+`compile_nrt_functions` is replaced; with a version of numba that makes them otherwise, importing this fails, or the first kernel.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any, Final
 import numba
 from numba.core.codegen import ll
 from numba.core.runtime import nrtdynmod
+
+from riata.maths.numba_import import take_place
 
 _DIGEST_BYTES: Final = 16
 _LENGTH_BYTES: Final = 8
@@ -68,4 +71,4 @@ def _write(path: str, machine_code: bytes, bitcode: bytes) -> None:
         os.replace(part, path)
 
 
-nrtdynmod.compile_nrt_functions = _runtime
+take_place(nrtdynmod, "compile_nrt_functions", _runtime)

@@ -29,7 +29,8 @@ from riata.learn import registry
 from riata.learn.registry import LearnerConfig, machine_code, one_of_each
 from riata.learn.taylor_sketch_config import TaylorSketchConfig
 from riata.learn.truncated_gradient_config import TruncatedGradientConfig
-from riata.maths.kernel import NotCompiled, cache_folder, only_from_disk
+from riata.maths.kernel_folder import cache_folder
+from riata.maths.numba_code import NotCompiled, only_from_disk
 from riata.predict import heard, one_row, scoring
 from riata.predict.model import Model, Origin
 from riata.predict.path import regularisation_path

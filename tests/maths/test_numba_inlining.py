@@ -12,8 +12,8 @@ import pytest
 from numba.core.inline_closurecall import InlineWorker
 from numba.core.ir import Loc, Scope
 
-from riata.maths import inlining
-from riata.maths.inlining import inline_quickly
+from riata.maths import numba_inlining
+from riata.maths.numba_inlining import inline_quickly
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -45,15 +45,15 @@ def machine_code(function: Callable[..., Any]) -> str:
 
 
 def test_machine_code_is_the_same_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(InlineWorker, "run_untyped_passes", inlining._front)
+    monkeypatch.setattr(InlineWorker, "run_untyped_passes", numba_inlining._front)
     for kind in (Scope, Loc):
         monkeypatch.delattr(kind, "__deepcopy__", raising=False)
     slowly = machine_code(twice)
     monkeypatch.undo()
     inline_quickly()
-    inlining._seen.clear()
+    numba_inlining._seen.clear()
     assert machine_code(twice) == slowly
-    assert set(inlining._seen) == {clipped.py_func, total.py_func}
+    assert set(numba_inlining._seen) == {clipped.py_func, total.py_func}
     assert machine_code(twice) == slowly  # what was seen once is not changed by being inlined
     assert machine_code(total.py_func) != slowly
 
@@ -66,9 +66,9 @@ def test_each_function_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
         return kept(worker, function, enable_ssa)
 
     inline_quickly()
-    kept = inlining._front
-    inlining._seen.clear()
-    monkeypatch.setattr(inlining, "_front", front)
+    kept = numba_inlining._front
+    numba_inlining._seen.clear()
+    monkeypatch.setattr(numba_inlining, "_front", front)
     machine_code(twice)
     assert sorted(one.__name__ for one in looked_at) == ["clipped", "total"]
     assert numba.njit(twice)(np.array([1.0, 2.0, 5.0]), 3.0) == (2.0 + 3.0) * (1.0 + 2.0 + 3.0)

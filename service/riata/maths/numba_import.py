@@ -1,8 +1,11 @@
-"""Import numba without what it looks for and does not need.
+"""Import numba without what it looks for and does not need; and how modules here take the place of what is in it.
 
 It reads a file of settings if there is a library for YAML, asks scipy for its version if there is one, and looks through all
 that is installed for extensions of itself. Nothing here wants any of that. And it loads numpy's masked arrays to refuse them,
 which no kernel is called with. Together they take a sixth of its import.
+
+Where somebody has imported numba before, it stays as it is. A version that looks for extensions elsewhere would look for them;
+one without `typeof_impl` or `map_layout` cannot be imported here.
 """
 
 from __future__ import annotations
@@ -15,6 +18,17 @@ import numpy as np
 
 UNWANTED: Final = ("yaml", "scipy")
 EXTENSIONS: Final = "numba.core.entrypoints"
+
+
+def take_place(owner: Any, name: str, ours: Any) -> None:
+    """Put something of ours in the place of what numba calls by a name.
+
+    Raises ImportError where this version of numba has nothing of that name: it would go on with what it calls instead, and nobody
+    would see more of it than a slower start.
+    """
+    if not hasattr(owner, name):
+        raise ImportError(f"numba {sys.modules['numba'].__version__} has no {name} where one is to be replaced: {owner!r}")
+    setattr(owner, name, ours)
 
 
 def _import() -> None:
