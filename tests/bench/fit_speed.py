@@ -51,8 +51,7 @@ START_NOTE: Final = (
 FRESH_NOTE: Final = (
     "The stages are those of a second file in one process, whose memory is the first one's. A process's first touch of its "
     "table, 128 MB in large pages, is in the contest's figures: 6 ms of processor time where the memory was used a moment ago, "
-    "up to 320 ms in a virtual machine whose host takes back pages that are free for a second or two. With more than one thread "
-    "one does that while the other imports."
+    "up to 320 ms in a virtual machine whose host takes back pages that are free for a second or two."
 )
 
 FILES_NOTE: Final = "Nothing is written at the end by either side; the files are in the page cache."

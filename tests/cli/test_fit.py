@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import io
 import json
-import mmap
 import os
 import signal
 import subprocess
@@ -18,13 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.base import ahead
 from riata.base.errors import Malformed
 from riata.cli import fit
 from riata.cli.blocks import BLOCK_BYTES, HEAD_BYTES, blocks, head_of
 from riata.cli.fit_setup import fit_config
-from riata.learn import pages
 from riata.run.exports import read_export
+from riata.run.fit import Fit
 from riata.wire.workspace import Workspaces
 from tests.cli.test_end_to_end import clean_environment, riata
 from tests.cli.test_verbs import run
@@ -71,37 +69,16 @@ def test_packed_or_from_stdin_in_one_thread_or_two_it_is_the_same_model(tmp_path
     assert len(states) == 1
 
 
-def test_the_table_of_a_long_file_is_the_memory_that_was_touched_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, out = written(tmp_path, "vw"), tmp_path / "m.riata"
-    answers = []
-
-    def take(size: int) -> mmap.mmap | None:
-        answers.append(found := taken(size))
-        return found
-
-    taken = ahead.take
-    monkeypatch.setattr(pages, "take", take)
-    states = set()
-    for long_file, threads, more, is_ahead in (
-        (fit.LONG_FILE, "2", [], False),
-        (1, "2", [], True),
-        (1, "2", ["--bits", "20"], True),
-        (1, "1", [], False),  # who asks for one thread has one
-        (1, "2", ["--learner", "truncated_gradient"], False),
-        (1, "2", ["--set", "rate=constant", "--set", "normalised=false"], False),  # whose lines are shorter
-    ):
+def test_a_long_file_becomes_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, told = written(tmp_path, "vw", 3000), []
+    expected: list[Fit] = []
+    monkeypatch.setattr(Fit, "expect_many", lambda run: expected.append(run))
+    for long_file, count in ((fit.LONG_FILE, 0), (1, 1)):
         monkeypatch.setattr(fit, "LONG_FILE", long_file)
-        done = run("fit", "--online", str(path), "--out", str(out), "--threads", threads, *more, "--json")
-        assert done.exit_code == 0, done.output
-        assert (answers.pop() is not None) == is_ahead
-        assert not answers
-        assert ahead.take(1) is None
-        assert not ahead._begun
-        if not more:
-            states.add(json.loads(done.stdout)["out"]["state"])
-    assert len(states) == 1
-    for bits in ("-3", "0", "99"):
-        assert run("fit", "--online", str(path), "--bits", bits).exit_code == 2
+        done = run("fit", "--online", str(path), "--out", str(tmp_path / "m"), "--json")
+        told.append(json.loads(done.stdout)["out"]["state"])
+        assert len(expected) == count
+    assert told[0] == told[1]
 
 
 def test_what_is_left_out_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED: Final = 130
 LONG_FILE: Final = 2**25  # bytes; its features will fill a table
-USUAL_BITS: Final = 22
-USUAL_LINE_BYTES: Final = 32  # of the learner that nobody has to choose
-AHEAD_BITS_MAX: Final = 23
 GARBAGE_AFTER: Final = 20_000  # objects: learning leaves hardly any in circles, and looking for them takes one part in fifty
 EXAMPLE: Final = "Example: `riata fit --online clicks.vw.gz --out clicks.riata`, or `--set eta=0.5 --set encoder.ngrams=2`"
 
@@ -61,11 +58,7 @@ def fit(
     if not online:
         raise BadInput("say --online: one pass over the file is the only way to fit there is", "bad_option")
     os.environ.setdefault(BLAS_THREADS, "1")  # as the service has it: sums of a sketch then have the same bits
-    is_long = os.path.isfile(file) and os.path.getsize(file) >= LONG_FILE
-    if is_long and threads > 1 and learner is None and model_file is None:
-        _begin_table(USUAL_BITS if bits is None else bits)
     gc.disable()  # what is imported stays, and looking through it for garbage takes a fifth of a start
-    from riata.base import ahead
     from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_report import document, show
     from riata.cli.fit_setup import fit_config, recognised
@@ -81,7 +74,7 @@ def fit(
         known, rows = recognised(head, file, form)
         settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
         run = Fit(fit_config(rows, known, labels, model_file, learner, settings), CONTENT_TYPES[known])
-        ahead.forget()
+        is_long = os.path.isfile(file) and os.path.getsize(file) >= LONG_FILE
         if is_long:
             run.expect_many()
         with _interruptible() as may_go_on, _progress(file, run) as advance:
@@ -95,14 +88,6 @@ def fit(
     typer.echo(json.dumps(told) if as_json else show(told))
     if run.interrupted or told["rejected"] or told["refused"]:
         raise typer.Exit(INTERRUPTED if run.interrupted else 1)
-
-
-def _begin_table(bits: int) -> None:
-    """Have a second thread touch the memory of a table while this one imports, since a long file is about to fill it."""
-    from riata.base import ahead
-
-    if 0 < bits <= AHEAD_BITS_MAX:  # other numbers are told when the learner is made
-        ahead.begin(USUAL_LINE_BYTES * (2**bits + 1))
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.ahead import LARGE_BYTES, take, zero_area
 from riata.base.arrays import F64, U32, aligned
 
+LARGE_BYTES: Final = 2 * 2**20
 _MAPPED_BYTES_MIN: Final = 2 * LARGE_BYTES  # from here on numpy asks for large pages
 _USED_SHARE: Final = 4  # of the small pages: one in so many, and large ones begin to pay
 _MOVED_AT_ONCE: Final = 8
@@ -33,7 +33,7 @@ def zero_table(lines: int, width: int) -> F64:
     power of two. Untouched pages cost nothing."""
     count = lines * width
     if sys.platform == "linux" and 8 * count >= _MAPPED_BYTES_MIN:
-        area = take(8 * count) or zero_area(8 * count)
+        area = mmap.mmap(-1, 8 * count + LARGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         flat, alignment = np.frombuffer(area, np.float64), LARGE_BYTES
     else:
         flat, alignment = np.zeros(count + 64 // 8, np.float64), 64
