@@ -76,11 +76,16 @@ def test_new_models_appear_are_replaced_and_vanish() -> None:
     store = writer.store.another()
     assert follower.step(store) is False
     assert dict(board.desks) == {}
+    assert follower.unserved == {"default"}
     writer.learn("default")
+    writer.step()
     writer.create("m", 2)
+    follower.step(store)
+    assert follower.unserved == {"m"}  # it is there, and nobody has published it yet
     writer.learn("m")
     writer.step()
     follower.step(store)
+    assert not follower.unserved
     assert {name: desk.served for name, desk in board.desks.items()} == {"default": 6, "m": 6}
     assert board.desks["m"].names.slots_with("n", 12)
     desk = board.desks["m"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riata.base.errors import Busy, Conflict, Unavailable
+from riata.base.errors import Busy, Conflict, NotFound, Unavailable
 from riata.run.looking import PathQuestion
 from riata.run.replay import replay
 from riata.store.memory_shared import SharedMemoryStore
@@ -70,6 +70,22 @@ def test_min_seq_of_one_process_holds_at_another() -> None:
                 observed = await a.observe(events(10, seed=n), wait_applied=False)
                 published = await b.service.wait_for("m", observed.seq)
                 assert published.applied >= observed.seq
+
+    run(work)
+
+
+def test_a_model_that_nobody_has_published_is_not_ready_and_one_that_nobody_has_made_is_not_found() -> None:
+    async def work() -> None:
+        store = SharedMemoryStore()
+        async with running(store, "writer"), running(store, "web") as web:
+            await until(lambda: web.has("default"))
+            store.another().create("made", b"m" * 16)  # by a process that has died of it, or has not come to the rest yet
+            await until(lambda: "made" in web.engine.following.follower.unserved if web.engine.following else False)
+            with pytest.raises(Busy, match="not come from the store yet") as refused:
+                await web.observe(events(1), model="made")
+            assert refused.value.code == "not_ready"
+            with pytest.raises(NotFound, match="no model named 'maid'"):
+                await web.observe(events(1), model="maid")
 
     run(work)
 

@@ -81,6 +81,13 @@ def test_a_long_payload_is_written_beside_the_database_and_a_short_one_in_it(sto
     ]
 
 
+def test_nobody_else_may_read_events(store: SqliteStore, tmp_path: Path) -> None:
+    long(store)
+    holding = [path for path in tmp_path.iterdir() if path.name.startswith((DATABASE_NAME, payload_files.NAME))]
+    assert len(holding) == 3  # the database, its write-ahead log, a payload file
+    assert {path.stat().st_mode & 0o007 for path in holding} == {0}
+
+
 @pytest.mark.parametrize(("length", "place"), [(999, NOWHERE), (1000, (5, 0, 1000))])
 def test_a_payload_is_long_from_so_many_bytes_on(tmp_path: Path, length: int, place: tuple[int, int, int]) -> None:
     files = PayloadFiles(tmp_path, 1000)

@@ -177,18 +177,18 @@ class Engine:
         return self.learning is None or self.learning.writer.alive()
 
     def desk(self, name: str) -> Desk:
-        """Raises `NotFound` (code `model_not_found`), or `Busy` (code `not_ready`) while the log is replayed."""
+        """Raises `NotFound` (code `model_not_found`), or `Busy` (code `not_ready`) where it may only not have come yet."""
         desk = self.desks.get(name)
         if desk is not None:
             return desk
-        if not self.started:
+        if not self.started or (self.following is not None and name in self.following.follower.unserved):
             raise Busy(self.not_started(), "not_ready")
         raise NotFound(f"no model named {name[:64]!r}; {nearest(name, self.desks)}", "model_not_found")
 
     def not_started(self) -> str:
-        """What is waited for before anything can be answered."""
+        """What is waited for before a model can be asked."""
         if self.settings.shared:
-            return "the store has not answered yet; try again"
+            return "the model has not come from the store yet; try again"
         return "the log is being replayed; try again"
 
     def published(self, name: str) -> Published:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from riata.base.clock import Clock
@@ -91,6 +91,7 @@ class Follower:
     ) -> None:
         self.counts = Followed()
         self.strange = ""  # why the store is not the one that was followed; empty: it is
+        self.unserved: Collection[str] = ()  # models that the store has and of which nothing is served here yet
         self.heard_ms: int | None = None  # when the store last answered; None until every edition of the first answer is served
         self._board = board
         self._clock = clock
@@ -111,6 +112,7 @@ class Follower:
         standings = store.standings()
         self.note_strange(self._is_strange(standings))
         more = False if self.strange else self._follow(store, standings, known, asked_ms)
+        self.unserved = standings.keys() - self._board.desks.keys()
         if not more or self.heard_ms is not None:
             self.heard_ms = asked_ms
         return more

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 
 from riata.base.directories import sync_directory
 from riata.base.errors import Corrupt
+from riata.store.sqlite.schema import FILE_MODE
 
 NAME: Final = "riata.payloads"
 FILE_BYTES_MAX: Final = 64 * 2**20  # a file that is longer takes no more: what is trimmed is given back in such pieces
@@ -176,7 +177,7 @@ class PayloadFiles:
         if len(self._open) >= OPEN_MAX and idle:
             os.close(self._open.pop(idle[0]).descriptor)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        descriptor = os.open(self._path(model, first), flags, 0o640)
+        descriptor = os.open(self._path(model, first), flags, FILE_MODE)
         firsts = self._firsts.setdefault(model, [])
         if first not in firsts:  # a file of this name may be left of what was not committed
             insort(firsts, first)

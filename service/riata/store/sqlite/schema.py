@@ -15,6 +15,7 @@ SCHEMA_VERSION: Final = 3
 SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
 SQLITE_SOUND: Final = (3, 51, 3)  # first release without the WAL-reset defect, which needs two connections
 QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # larger files are checked at their small tables only, to bound the start
+FILE_MODE: Final = 0o640  # of every file in the directory that holds events
 PAGE_BYTES: Final = 16 * 2**10  # of a new database; large records are then few pages, small commits still small
 CACHE_BYTES: Final = 32 * 2**20  # with 8, eight times the reads and a tenth more time a row once half a million ids are kept
 WAL_BYTES_KEPT: Final = 64 * 2**20  # of the file that is written over and over, which is faster than growing it
@@ -76,6 +77,8 @@ def connect(path: Path) -> sqlite3.Connection:
     if sqlite3.sqlite_version_info < SQLITE_OLDEST:
         raise Unavailable(f"SQLite {sqlite3.sqlite_version} is too old: expected at least {_dotted(SQLITE_OLDEST)}")
     is_new = _look_at_file(path)
+    if is_new:
+        path.touch(FILE_MODE)  # events are not for everybody to read; the library makes its other files alike
     connection = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
     try:
         _configure(connection, is_new)
