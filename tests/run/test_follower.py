@@ -15,7 +15,7 @@ from riata.run.desk import Board, Desk
 from riata.run.model_state import ModelState
 from riata.run.publishing import publish
 from riata.run.sharing.copies import Copies, read_copy
-from riata.run.sharing.follower import Fetched, Follower
+from riata.run.sharing.follower import FETCHING_MS, Fetched, Follower
 from riata.run.sharing.note import Note
 from riata.run.sharing.publisher import Publisher
 from riata.store.memory_shared import SharedMemoryStore
@@ -74,18 +74,19 @@ def setting() -> tuple[ManualClock, Writer, Follower, Board]:
 def test_new_models_appear_are_replaced_and_vanish() -> None:
     _clock, writer, follower, board = setting()
     store = writer.store.another()
+    assert follower.may_come("m")  # the store was not asked yet
     assert follower.step(store) is False
     assert dict(board.desks) == {}
-    assert follower.unserved == {"default"}
+    assert (follower.may_come("default"), follower.may_come("m")) == (True, False)
     writer.learn("default")
     writer.step()
     writer.create("m", 2)
     follower.step(store)
-    assert follower.unserved == {"m"}  # it is there, and nobody has published it yet
+    assert follower.may_come("m")  # it is there, and nobody has published it yet
     writer.learn("m")
     writer.step()
     follower.step(store)
-    assert not follower.unserved
+    assert not follower.may_come("m")  # it has come
     assert {name: desk.served for name, desk in board.desks.items()} == {"default": 6, "m": 6}
     assert board.desks["m"].names.slots_with("n", 12)
     desk = board.desks["m"]
@@ -103,6 +104,28 @@ def test_new_models_appear_are_replaced_and_vanish() -> None:
     follower.step(store)
     assert (board.desks["m"].lineage, board.desks["m"].served) == (bytes([3]) * 16, 2)
     assert follower.counts.editions == 4
+
+
+def test_as_long_as_editions_of_the_first_answer_are_fetched_any_model_may_still_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, writer, follower, board = setting()
+    writer.create("m", 2)
+    for name in ("default", "m"):
+        writer.learn(name)
+    writer.step()
+    store = writer.store.another()
+    fetch = store.open_edition
+
+    def slowly(name: str) -> object:
+        clock.now_ms += FETCHING_MS
+        return fetch(name)
+
+    monkeypatch.setattr(store, "open_edition", slowly)
+    assert follower.step(store) is True
+    assert (len(board.desks), follower.heard_ms) == (1, None)
+    assert all(map(follower.may_come, ("default", "m")))
+    assert follower.step(store) is False
+    assert len(board.desks) == 2
+    assert not follower.may_come("another")
 
 
 def test_what_is_served_is_known_to_be_the_newest_when_the_store_last_said_so() -> None:

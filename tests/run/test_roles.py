@@ -80,7 +80,9 @@ def test_a_model_that_nobody_has_published_is_not_ready_and_one_that_nobody_has_
         async with running(store, "writer"), running(store, "web") as web:
             await until(lambda: web.has("default"))
             store.another().create("made", b"m" * 16)  # by a process that has died of it, or has not come to the rest yet
-            await until(lambda: "made" in web.engine.following.follower.unserved if web.engine.following else False)
+            following = web.engine.following
+            assert following is not None
+            await until(lambda: following.follower.may_come("made") and not following.follower.may_come("maid"))
             with pytest.raises(Busy, match="not come from the store yet") as refused:
                 await web.observe(events(1), model="made")
             assert refused.value.code == "not_ready"

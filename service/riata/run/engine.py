@@ -181,7 +181,7 @@ class Engine:
         desk = self.desks.get(name)
         if desk is not None:
             return desk
-        if not self.started or (self.following is not None and name in self.following.follower.unserved):
+        if not self.started or (self.following is not None and self.following.follower.may_come(name)):
             raise Busy(self.not_started(), "not_ready")
         raise NotFound(f"no model named {name[:64]!r}; {nearest(name, self.desks)}", "model_not_found")
 

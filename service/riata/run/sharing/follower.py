@@ -91,7 +91,7 @@ class Follower:
     ) -> None:
         self.counts = Followed()
         self.strange = ""  # why the store is not the one that was followed; empty: it is
-        self.unserved: Collection[str] = ()  # models that the store has and of which nothing is served here yet
+        self._unserved: Collection[str] = ()  # models that the store has and of which nothing is served here yet
         self.heard_ms: int | None = None  # when the store last answered; None until every edition of the first answer is served
         self._board = board
         self._clock = clock
@@ -101,6 +101,10 @@ class Follower:
         self._heads: dict[bytes, tuple[int, bytes]] = {}  # by lineage: where its log ended when the store was last asked
         self._refused: dict[str, tuple[int, bytes]] = {}  # editions that did not verify: not fetched again at every step
         self._refused_ms: dict[str, int] = {}  # but now and then: a store that was rolled back gives a number a second time
+
+    def may_come(self, name: str) -> bool:
+        """Whether a model that is not served here may be one that the store has."""
+        return self.heard_ms is None or name in self._unserved
 
     def step(self, store: SharedStore) -> bool:
         """Ask where the models stand, and take up editions, one after the other and for a while. True where more wait already.
@@ -112,7 +116,7 @@ class Follower:
         standings = store.standings()
         self.note_strange(self._is_strange(standings))
         more = False if self.strange else self._follow(store, standings, known, asked_ms)
-        self.unserved = standings.keys() - self._board.desks.keys()
+        self._unserved = standings.keys() - self._board.desks.keys()
         if not more or self.heard_ms is not None:
             self.heard_ms = asked_ms
         return more
