@@ -78,6 +78,20 @@ def test_an_inversion_is_followed_by_twenty_times_its_duration_without_one() -> 
     assert refresh(curvature, state) == 2
 
 
+class WaitingClock(ManualClock):
+    """That of a thread which has no processor, whatever time passes."""
+
+    def busy_ms(self) -> int:
+        return 0
+
+
+def test_time_without_a_processor_is_no_duration() -> None:
+    clock = WaitingClock(1000)
+    state, curvature = FakeState(SlowLearner(clock, took_ms=3000)), Curvature()
+    assert refresh(curvature, state) == 1
+    assert curvature.due_ms(state.applied + 1) == 1000 + 3000 + REST
+
+
 def test_one_that_takes_no_time_that_can_be_measured_counts_as_a_millisecond() -> None:
     clock = ManualClock(1000)
     state, curvature = FakeState(SlowLearner(clock, took_ms=0)), Curvature()

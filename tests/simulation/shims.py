@@ -194,6 +194,9 @@ class Clock:
     def unix_ms(self) -> int:
         return wall_ms()
 
+    def busy_ms(self) -> int:
+        return int(world().now)
+
 
 class Blocking:
     """`asyncio.wrap_future` for code that an actor runs by `finish`: awaiting it waits here and now."""

@@ -18,6 +18,10 @@ class Clock(Protocol):
         """Milliseconds since 1970, UTC; may jump: for answers, records for people and the waiting for labels alone."""
         ...
 
+    def busy_ms(self) -> int:
+        """Milliseconds that this thread has had of a processor: what work costs, however long others kept it waiting."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -27,6 +31,9 @@ class SystemClock:
 
     def unix_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def busy_ms(self) -> int:
+        return time.thread_time_ns() // 1_000_000
 
 
 class ManualClock:
@@ -39,6 +46,9 @@ class ManualClock:
         return self.now_ms
 
     def unix_ms(self) -> int:
+        return self.now_ms
+
+    def busy_ms(self) -> int:
         return self.now_ms
 
 

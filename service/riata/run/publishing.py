@@ -14,7 +14,7 @@ from riata.run.published import Published
 from riata.wire.encoder import fingerprint
 from riata.wire.parse import Context
 
-REST: Final = 20  # an inversion is followed by so many times its own duration without one: a twentieth of the writer's time
+REST: Final = 20  # an inversion is followed by so many times what it took without one: a twentieth of the writer's time
 
 
 class Curvature:
@@ -27,15 +27,14 @@ class Curvature:
 
     def refresh(self, state: ModelState, clock: Clock) -> None:
         """Make the covariance anew, unless it is that of the present state or the last one was made a moment ago."""
-        begun_ms = clock.monotonic_ms()
-        if self._applied == state.applied or begun_ms < self._rested_ms:
+        if self._applied == state.applied or clock.monotonic_ms() < self._rested_ms:
             return
+        spent_ms = clock.busy_ms()  # on a busy machine a millisecond of a thread of low priority may last for seconds
         sketch = state.learner.sketch()
         self.covariance = None if sketch is None else Covariance.of(sketch)
         self._applied = state.applied
-        ended_ms = clock.monotonic_ms()
         least_ms = 0 if self.covariance is None or self.covariance.why_not else 1
-        self._rested_ms = ended_ms + REST * max(ended_ms - begun_ms, least_ms)
+        self._rested_ms = clock.monotonic_ms() + REST * max(clock.busy_ms() - spent_ms, least_ms)
 
     def due_ms(self, applied: int) -> int | None:
         """Return when a covariance that is behind event `applied` may be made anew; None where it is not behind."""
