@@ -81,7 +81,7 @@ def test_an_inversion_is_followed_by_twenty_times_its_duration_without_one() -> 
 class WaitingClock(ManualClock):
     """That of a thread which has no processor, whatever time passes."""
 
-    def busy_ms(self) -> int:
+    def thread_ms(self) -> int:
         return 0
 
 

@@ -194,7 +194,7 @@ class Clock:
     def unix_ms(self) -> int:
         return wall_ms()
 
-    def busy_ms(self) -> int:
+    def thread_ms(self) -> int:
         return int(world().now)
 
 

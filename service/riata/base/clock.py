@@ -18,7 +18,7 @@ class Clock(Protocol):
         """Milliseconds since 1970, UTC; may jump: for answers, records for people and the waiting for labels alone."""
         ...
 
-    def busy_ms(self) -> int:
+    def thread_ms(self) -> int:
         """Milliseconds that this thread has had of a processor: what work costs, however long others kept it waiting."""
         ...
 
@@ -32,7 +32,7 @@ class SystemClock:
     def unix_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def busy_ms(self) -> int:
+    def thread_ms(self) -> int:
         return time.thread_time_ns() // 1_000_000
 
 
@@ -48,7 +48,7 @@ class ManualClock:
     def unix_ms(self) -> int:
         return self.now_ms
 
-    def busy_ms(self) -> int:
+    def thread_ms(self) -> int:
         return self.now_ms
 
 

@@ -29,12 +29,12 @@ class Curvature:
         """Make the covariance anew, unless it is that of the present state or the last one was made a moment ago."""
         if self._applied == state.applied or clock.monotonic_ms() < self._rested_ms:
             return
-        spent_ms = clock.busy_ms()  # on a busy machine a millisecond of a thread of low priority may last for seconds
+        spent_ms = clock.thread_ms()  # on a busy machine a millisecond of a thread of low priority may last for seconds
         sketch = state.learner.sketch()
         self.covariance = None if sketch is None else Covariance.of(sketch)
         self._applied = state.applied
         least_ms = 0 if self.covariance is None or self.covariance.why_not else 1
-        self._rested_ms = clock.monotonic_ms() + REST * max(clock.busy_ms() - spent_ms, least_ms)
+        self._rested_ms = clock.monotonic_ms() + REST * max(clock.thread_ms() - spent_ms, least_ms)
 
     def due_ms(self, applied: int) -> int | None:
         """Return when a covariance that is behind event `applied` may be made anew; None where it is not behind."""
