@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import redis
 
-KINDS = {1: "observe", 2: "config", 3: "skip", 4: "restore", 5: "upgrade"}
+KINDS = {1: "observe", 2: "config", 3: "skip", 4: "restore", 5: "upgrade", 6: "repair"}
 CODES = {kind: code for code, kind in KINDS.items()}
 SEQ_BITS = 44
 WIDE, REAL, WEIGHTED, IDS, LONG = 1, 2, 4, 8, 16

@@ -16,7 +16,7 @@ from riata.store.layout import decode_checkpoint
 from tests.simulation.toy import KEEP, SLOTS
 
 Content = tuple[int, float, int]  # hash, value, label
-KIND_CODES: Final = {b"observe": 1, b"config": 2, b"skip": 3, b"restore": 4, b"upgrade": 5}
+KIND_CODES: Final = {b"observe": 1, b"config": 2, b"skip": 3, b"restore": 4, b"upgrade": 5, b"repair": 6}
 
 
 class Violation(AssertionError):

@@ -95,7 +95,7 @@ class ModelState:
         elif record.kind == "restore":
             self._restore(records.decode_restore(record.payload)[1])
             self._note_change(record.last)
-        elif record.kind != "skip":
+        elif record.kind not in ("skip", "repair"):  # which say what happened to other events
             raise Corrupt(f"event {record.first} is of kind {record.kind!r}, which this version does not know")
         self.applied = record.last
         self.chain = record.chain

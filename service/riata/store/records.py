@@ -2,7 +2,7 @@
 
 Theory of operation
     A record is one accepted request. The payload of `observe` is drawn in `payload.py`. The others are, little endian:
-    `config` and `upgrade` version u8 and canonical JSON; `skip` version u8, three zero bytes, the
+    `config`, `upgrade` and `repair` version u8 and canonical JSON; `skip` version u8, three zero bytes, the
     skipped sequence number u64 and a reason in UTF-8; `restore` version u8, three zero bytes, length u32 of a JSON
     description of the source, that description, and a checkpoint (`layout.py`).
 
@@ -31,7 +31,7 @@ from riata.store.store import Head, Kind, Record
 from riata.wire.batch import Batch, Written
 
 DOCUMENT_VERSION: Final = 1  # of every payload but `observe`
-KIND_CODES: Final[Mapping[Kind, int]] = {"observe": 1, "config": 2, "skip": 3, "restore": 4, "upgrade": 5}
+KIND_CODES: Final[Mapping[Kind, int]] = {"observe": 1, "config": 2, "skip": 3, "restore": 4, "upgrade": 5, "repair": 6}
 KINDS: Final[Mapping[int, Kind]] = {code: kind for kind, code in KIND_CODES.items()}
 
 _SKIP = struct.Struct("<B3xQ")
@@ -42,12 +42,12 @@ _FLAGS_AT: Final = 1  # in a payload of `observe`
 
 
 def encode_document(document: Mapping[str, Any]) -> bytes:
-    """Return the payload of a `config` or `upgrade` record: version and canonical JSON."""
+    """Return the payload of a `config`, `upgrade` or `repair` record: version and canonical JSON."""
     return bytes([DOCUMENT_VERSION]) + canonical_json(document)
 
 
 def decode_document(payload: bytes) -> dict[str, Any]:
-    """Return the document of a `config` or `upgrade` payload. Raises `Corrupt`."""
+    """Return the document of a `config`, `upgrade` or `repair` payload. Raises `Corrupt`."""
     _require_version(payload[0] if payload else 0, "document")
     return read_json(payload[1:], "document payload")
 

@@ -18,7 +18,7 @@ from riata.base.arrays import BOOL
 from riata.base.errors import BadInput
 from riata.wire.batch import Batch, Written
 
-Kind = Literal["config", "observe", "skip", "restore", "upgrade"]
+Kind = Literal["config", "observe", "skip", "restore", "upgrade", "repair"]
 Digest = bytes  # in `Generation`, where a field is called `bytes`
 
 
