@@ -101,9 +101,13 @@ class StoreFailed(Unavailable):
 
 
 class Corrupt(RiataError):
-    """Stored bytes are not what was written."""
+    """Stored bytes are not what was written. `event`: the first event of the log that is harmed, where that is known."""
 
     code = "corrupt"
+
+    def __init__(self, detail: str, code: str | None = None, event: int | None = None) -> None:
+        super().__init__(detail, code)
+        self.event = event
 
 
 class LogGap(Corrupt):

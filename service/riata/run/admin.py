@@ -53,24 +53,34 @@ class Admin:
 
     async def _created(self, model: str, config: ModelConfig) -> bool:
         """Create `model` unless it is there; whether it had to be. Who asks twice gets one model."""
-        if model in self._engine.desks:
+        if self._exists(model):
             return False
         async with self._creating:
-            if model in self._engine.desks:
+            if self._exists(model):
                 return False
             self._engine.require_store()
             if not self._engine.settings.shared:
                 self._engine.owner  # noqa: B018  refuses while the store is being opened
             return await self._engine.create(model, config)
 
+    def _exists(self, model: str) -> bool:
+        """Whether there is such a model. Raises `ModelDamaged` where there is one and nothing can be done with it."""
+        self._engine.common.board.require_sound(model)
+        return model in self._engine.desks
+
     async def drop_model(self, model: str) -> None:
-        """Drop `model` with its log and generations. The default model stays: `Conflict` (code `default_stays`)."""
-        self._engine.desk(model)
-        if model == DEFAULT_MODEL:
+        """Drop `model` with its log and generations. The default model stays, `Conflict` (code `default_stays`); where it is
+        damaged an empty one takes its place."""
+        damaged = model in self._engine.common.board.damaged
+        if not damaged:
+            self._engine.desk(model)
+        if model == DEFAULT_MODEL and not damaged:
             raise Conflict(
                 "the default model cannot be dropped; restore a generation of it, or use another model", "default_stays"
             )
         await self._engine.drop(model)  # refuses where another process is the writer
+        if model == DEFAULT_MODEL:
+            await self._engine.create(model, ModelConfig())
 
     async def snapshots(self, model: str) -> list[dict[str, Any]]:
         """Retained generations, newest first."""

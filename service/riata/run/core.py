@@ -64,9 +64,9 @@ class Core:
         """Check that `record` is the next of the log (Rule 1). Raises `LogGap` or `LogFork`, and stops."""
         self._require_running()
         if record.first != self.applied + 1:
-            self._stop(LogGap(f"expected event {self.applied + 1}, the log has {record.first}"))
+            self._stop(LogGap(f"expected event {self.applied + 1}, the log has {record.first}", event=self.applied + 1))
         if record.chain != next_chain(self.chain, record.digest):
-            self._stop(LogFork(f"the chain breaks at events {record.first} to {record.last}"))
+            self._stop(LogFork(f"the chain breaks at events {record.first} to {record.last}", event=record.first))
 
     def logged_all(self, records: Sequence[Record]) -> None:
         """As `logged`, of records that are to be applied together: each has to be the next after the one before."""
@@ -76,7 +76,7 @@ class Core:
             if record.first != seq + 1:
                 self._stop(LogGap(f"expected event {seq + 1}, the log has {record.first}"))
             if record.chain != next_chain(chain, record.digest):
-                self._stop(LogFork(f"the chain breaks at events {record.first} to {record.last}"))
+                self._stop(LogFork(f"the chain breaks at events {record.first} to {record.last}", event=record.first))
             seq, chain = record.last, record.chain
 
     def advanced(self, record: Record) -> None:

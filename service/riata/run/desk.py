@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from riata.predict.name_book import NameBook
+from riata.run.damage import Damage
 from riata.run.published import Published
 from riata.store.records import next_chain
 from riata.store.store import Append, Appended, Record
@@ -105,20 +106,36 @@ class Desk:
 
 
 class Board:
-    """The desks by the names of their models. Replaced and never changed, so that any thread may look."""
+    """The desks by the names of their models, and the damage to those that have none. Both are replaced and never changed, so
+    that any thread may look."""
 
     def __init__(self) -> None:
         self.desks: Mapping[str, Desk] = {}
+        self.damaged: Mapping[str, Damage] = {}
         self._changing = threading.Lock()
 
     def put(self, desk: Desk) -> None:
         """Put a desk up, in the place of one of the same name."""
         with self._changing:
             self.desks = {**self.desks, desk.name: desk}
+            self.damaged = {name: damage for name, damage in self.damaged.items() if name != desk.name}
 
     def remove(self, name: str) -> Desk | None:
-        """Take a desk down; returns it where there was one."""
+        """Take a desk down, or forget that its model was damaged; returns it where there was one."""
         with self._changing:
             found = self.desks.get(name)
             self.desks = {other: desk for other, desk in self.desks.items() if other != name}
+            self.damaged = {other: damage for other, damage in self.damaged.items() if other != name}
             return found
+
+    def set_damaged(self, damage: Damage) -> None:
+        """Serve a model no more, and answer for it with its damage."""
+        with self._changing:
+            self.desks = {name: desk for name, desk in self.desks.items() if name != damage.model}
+            self.damaged = {**self.damaged, damage.model: damage}
+
+    def require_sound(self, name: str) -> None:
+        """Raise `ModelDamaged` where nothing can be done with a model."""
+        damage = self.damaged.get(name)
+        if damage is not None:
+            raise damage.error()

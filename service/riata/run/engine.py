@@ -177,10 +177,11 @@ class Engine:
         return self.learning is None or self.learning.writer.alive()
 
     def desk(self, name: str) -> Desk:
-        """Raises `NotFound` (code `model_not_found`), or `Busy` (code `not_ready`) where it may only not have come yet."""
+        """Raises `NotFound` (`model_not_found`), `ModelDamaged`, or `Busy` (`not_ready`) where it may only not have come yet."""
         desk = self.desks.get(name)
         if desk is not None:
             return desk
+        self.common.board.require_sound(name)
         if not self.started or (self.following is not None and self.following.follower.may_come(name)):
             raise Busy(self.not_started(), "not_ready")
         raise NotFound(f"no model named {name[:64]!r}; {nearest(name, self.desks)}", "model_not_found")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from riata.run.checkpointer import Retention
+from riata.run.damage import Damage
 
 DEFAULT_MODEL = "default"  # there is always one, and it cannot be dropped
 RATE_EVENTS_MIN = 10_000  # replayed, for a rate to be worth noting
@@ -26,6 +27,7 @@ class EngineSettings:
     observe_timeout_ms: int = 10_000
     min_seq_wait_ms: int = 2_000
     scrub_every_s: float = 600.0
+    scrub_bytes_per_s: int = 4 * 2**20  # of the log: 14 GiB an hour, for about a hundredth of a processor
     remember_bytes_max: int = 256 * 2**20
     role: Role = "all"
     shared: bool = False  # whether the store is one of several processes: then its owner holds a lease
@@ -62,6 +64,8 @@ class Tally:
     checkpoints_failed: int = 0
     checkpoint_last_ms: int = 0
     generations_corrupt: int = 0
+    log_damaged: dict[str, Damage] = field(default_factory=dict)  # of models that are sound: what is damaged of their old log
+    log_scrubbed_bytes: int = 0  # payloads of the log that were read back and compared with their digests
     compiled: bool = False
     replayed: int = 0
     to_replay: int = 0

@@ -60,3 +60,6 @@ class Health:
     checkpoints: dict[str, int] = field(default_factory=dict)  # ok, failed, last_ms, and generations found corrupt
     replayed: tuple[int, int] = (0, 0)  # events replayed at start so far, of how many
     sharing: Sharing = field(default_factory=Sharing)
+    damaged: dict[str, str] = field(default_factory=dict)  # models that are not served, and what is damaged of them
+    log_damaged: dict[str, int] = field(default_factory=dict)  # models that are, and the first damaged event of their old log
+    log_scrubbed_bytes: int = 0  # payloads of the log that were compared with their digests since the start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from riata.run.damage import log_sentence
 from riata.run.desk import Desk
 from riata.run.engine import Engine
 from riata.run.health import Health, ModelHealth, Sharing
@@ -52,6 +53,9 @@ def health_of(engine: Engine) -> Health:
         },
         replayed=(tally.replayed, tally.to_replay),
         sharing=_sharing(engine),
+        damaged={name: damage.sentence() for name, damage in sorted(engine.common.board.damaged.items())},
+        log_damaged={name: damage.event for name, damage in sorted(tally.log_damaged.items()) if name in desks},
+        log_scrubbed_bytes=tally.log_scrubbed_bytes,
     )
 
 
@@ -102,7 +106,8 @@ def _not_writing(engine: Engine) -> list[str]:
 
 
 def _warnings(engine: Engine) -> list[str]:
-    found = []
+    found = [damage.sentence() for _, damage in sorted(engine.common.board.damaged.items())]
+    found += [log_sentence(damage) for name, damage in sorted(engine.tally.log_damaged.items()) if name in engine.desks]
     if engine.watch is not None and engine.watch.refusal is not None:
         found.append(f"no events are accepted: {engine.watch.refusal.detail}")
     if engine.following is not None and not engine.leads:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from riata.base.errors import LogFork, LogGap, NotFound, RiataError, Unavailable
+from riata.base.errors import Corrupt, LogFork, LogGap, NotFound, RiataError, Unavailable
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.common import Common
+from riata.run.damage import Damage, harms_one_model
 from riata.run.desk import Desk
 from riata.run.inbox import Adopt, Forget, Look, SaveNow
 from riata.run.looking import Looked
@@ -21,14 +22,14 @@ from riata.run.recovery import Recovered, verifies
 from riata.run.sharing.lead import Belief
 from riata.run.writer import Writer, WriterHooks
 from riata.store import records
-from riata.store.store import Append, Generation, Owner, Store, Verdict
+from riata.store.store import DAMAGED, Append, Generation, Owner, Store, Verdict
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
 SAVING_S_MAX = 12  # at the end: what is not saved by then is replayed
 ROOM_EVERY_MS = 30_000  # a store that is full although everything was saved is full of something else
-LOST = frozenset({"fenced", "log_fork", "log_gap"})
+LOST = frozenset({"fenced", "log_fork", "log_gap", "store_exchanged", records.RECORD_DAMAGED})
 
 
 def learning_names(common: Common, found: Recovered) -> list[tuple[int, bytes]]:
@@ -36,7 +37,13 @@ def learning_names(common: Common, found: Recovered) -> list[tuple[int, bytes]]:
     name = found.state.name
     desk = common.board.desks.get(name)
     named = desk.named if desk is not None and desk.lineage == found.state.lineage else 0
-    names: list[tuple[int, bytes]] = common.keeper.call(lambda s: list(s.names(name, named))).result()
+    try:
+        names: list[tuple[int, bytes]] = common.keeper.call(lambda s: list(s.names(name, named))).result()
+    except Corrupt as error:  # they are for people; nothing that is learnt or predicted depends on them
+        if not harms_one_model(error) and not common.settings.shared:
+            raise
+        log.error("model %s: %s; its features are shown by their slots until their names come again", name, error.detail)
+        return []
     return names
 
 
@@ -79,6 +86,17 @@ class Learning:
             # process that dies more often than that would replay more at each start.
             self.writer.put(SaveNow(state.name))
 
+    def give_up(self, damage: Damage) -> None:
+        """Neither serve nor learn a model of which something that is needed is damaged."""
+        self._common.board.set_damaged(damage)
+        log.error("%s", damage.sentence())
+        self.writer.put(Forget(damage.model, damage.lineage))
+
+    def record_damaged(self, store: Store, damage: Damage) -> None:
+        """Give up a model of a shared store whose log was found damaged while it was followed; the other processes are told."""
+        store.mark_inflight(self.owner, damage.model, DAMAGED, max(damage.event, 1))
+        self.give_up(damage)
+
     def begin(self, state: ModelState) -> None:
         """Serve and learn a model that is new, and whose configuration has been applied."""
         desk = self._common.board.desks.get(state.name)
@@ -95,7 +113,7 @@ class Learning:
         try:
             await asyncio.wrap_future(self._common.keeper.call(lambda s: s.drop(self.owner, name)))
             now = self._common.board.desks.get(name)
-            if now is not None and now.lineage == lineage:
+            if now is None or now.lineage == lineage:
                 self._common.board.remove(name)
             self.writer.put(Forget(name, lineage))
         finally:
@@ -169,10 +187,15 @@ class Learning:
         return rotten
 
     async def _generations(self, name: str) -> list[Generation]:
-        """The newest, and those that were read back before; a model dropped meanwhile has none."""
+        """The newest, and those that were read back before; a model dropped meanwhile has none, nor one whose list is damaged."""
         try:
             found = await self._call(lambda s: s.generations(name))
         except NotFound:
+            return []
+        except Corrupt as error:
+            if not harms_one_model(error):
+                raise
+            log.error("model %s: its checkpoints cannot be listed: %s", name, error.detail)
             return []
         return [generation for generation in found if generation.verified or generation is found[0]]
 

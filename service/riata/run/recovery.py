@@ -3,6 +3,8 @@
 1  generations, newest first: the first whose digests verify wins
 2  the tail of the log is applied, every place and chain checked
 3  a record under which three starts in a row have died is taken out, event by event, by a skip event of the log
+
+A model for which this fails because of what is stored is damaged: it is left alone, and the others are recovered.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ import numpy as np
 from riata.base.errors import Corrupt, LogGap, NotFound
 from riata.run.checkpointer import Call
 from riata.run.core import Core, Schedule
+from riata.run.damage import Damage, event_of, harms_one_model
 from riata.run.engine_settings import Tally
 from riata.run.model_state import Frozen, ModelState
 from riata.run.together import runs
 from riata.store import layout, records
 from riata.store.payload import decode_batch
-from riata.store.store import Append, Generation, Head, Owner, Record, Store
+from riata.store.store import DAMAGED, Append, Generation, Head, Owner, Record, Store
 from riata.wire.batch import select_rows
 
 DEATHS_MAX = 3  # starts that may die under one event before it is skipped
@@ -58,6 +61,7 @@ class Recovery:
         self._call = call
         self._owner = owner
         self._now_ms = now_ms
+        self.reached = 0  # the last event of the model under way that was applied
 
     def recover(self, name: str, on_progress: Callable[[int], None] = lambda _done: None) -> Recovered:
         """Bring `name` to the end of its log. `on_progress` gets the number of the last event applied.
@@ -65,8 +69,10 @@ class Recovery:
         Raises `Corrupt` (LogGap, LogFork) where no retained generation leads to the end of the log.
         """
         head: Head = self._call(lambda s: s.head(name)).result()
+        self.reached = 0
         found = self._newest_verified(name, head)
         state = found.state
+        self.reached = state.applied
         skips, held = self._look_ahead(name, state.applied)
         suspect = self._suspect(name)
         core = Core(state.applied, state.chain, _NEVER, 0)
@@ -79,11 +85,20 @@ class Recovery:
                 found.refused.update(state.apply_all(run, skips=skips))
             found.replayed += sum(record.count for record in run)
             core.advanced(run[-1])
+            self.reached = state.applied
             on_progress(state.applied)
         if state.applied < head.seq:
-            raise LogGap(f"{name}: the log ends at event {state.applied}, its head says {head.seq}")
+            what = f"{name}: the log ends at event {state.applied}, its head says {head.seq}"
+            raise LogGap(what, event=state.applied + 1)
         self._mark(name, NOTHING, 0)
         return found
+
+    def damaged(self, name: str, error: Corrupt) -> Damage:
+        """What `error`, met by `recover`, says of `name`; those who share the store are told by its mark."""
+        event = event_of(error, self.reached)
+        self._mark(name, DAMAGED, max(event, 1))
+        head: Head = self._call(lambda s: s.head(name)).result()
+        return Damage(name, head.lineage, event, error.detail)
 
     def _newest_verified(self, name: str, head: Head) -> Recovered:
         corrupt: list[int] = []
@@ -97,7 +112,8 @@ class Recovery:
                 continue
             return Recovered(state, generation.gen, 0, corrupt=corrupt)
         if head.first_seq > 1:
-            raise LogGap(f"{name}: no retained generation verifies and the log begins at event {head.first_seq}")
+            what = f"{name}: no retained generation verifies and the log begins at event {head.first_seq}"
+            raise LogGap(what, event=0)
         return Recovered(ModelState(name, head.lineage), 0, 0, corrupt=corrupt)
 
     def _disown(self, name: str, generation: Generation) -> None:
@@ -125,7 +141,7 @@ class Recovery:
     def _suspect(self, name: str) -> _Suspect | None:
         """What the start before this one was doing when it died; None where it did not die."""
         seq, deaths = self._call(lambda s: s.inflight(name)).result()
-        if seq == NOTHING:
+        if seq in (NOTHING, DAMAGED):
             self._mark(name, STARTING, 0)
             return None
         return _Suspect(seq, deaths + 1)
@@ -164,8 +180,11 @@ NOTHING = 0  # no start is under way
 STARTING = -1  # the mark of a start that has not yet singled out a record
 
 
-def recover_all(call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tally, shared: bool = False) -> list[Recovered]:
-    """Recover every model, one after the other. `tally` shows how far it is, for probes that ask meanwhile.
+def recover_all(
+    call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tally, shared: bool = False
+) -> tuple[list[Recovered], list[Damage]]:
+    """Recover every model, one after the other; return those that may serve, and what is wrong with those that may not.
+    `tally` shows how far it is, for probes that ask meanwhile.
 
     shared : others create models too, so one without events may be about to get its first
     """
@@ -176,6 +195,7 @@ def recover_all(call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tall
     tally.to_replay = sum(ends.values())
     recovery = Recovery(call, owner, now_ms)
     found: list[Recovered] = []
+    damaged: list[Damage] = []
     before = 0
 
     def progress(done: int) -> None:
@@ -183,10 +203,29 @@ def recover_all(call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tall
         tally.on_progress()
 
     for name in names:
-        found.append(recovery.recover(name, progress))
+        one = _recover_or_tell(recovery, name, progress, tries=2 if shared else 1)
+        if isinstance(one, Recovered):
+            found.append(one)
+        else:
+            damaged.append(one)
         before += ends[name]
         tally.replayed = before
-    return found
+    return found, damaged
+
+
+def _recover_or_tell(recovery: Recovery, name: str, on_progress: Callable[[int], None], tries: int) -> Recovered | Damage:
+    """Recover one model, or say what is damaged. A shared store is asked twice: it may have been changed between two calls.
+
+    Raises `Corrupt` for what is wrong with more than this model."""
+    for left in reversed(range(tries)):
+        try:
+            return recovery.recover(name, on_progress)
+        except Corrupt as error:
+            if not harms_one_model(error):
+                raise
+            if not left:
+                return recovery.damaged(name, error)
+    raise AssertionError("a model is tried at least once")
 
 
 def clear_marks(store: Store, owner: Owner) -> None:

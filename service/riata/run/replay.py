@@ -71,7 +71,7 @@ def replay(
     generations = [generation for generation in reversed(store.generations(model)) if generation.applied <= last]
     state = _starting_state(store, model, head.lineage, head.first_seq, generations)
     report = ReplayReport(model, state, state.applied, 0)
-    call = _calls(store)
+    call = in_this_thread(store)
     skips = frozenset(
         records.decode_skip(record.payload)[0] for record in read_log(call, model, state.applied) if record.kind == "skip"
     )
@@ -123,7 +123,7 @@ def _compare(store: Store, model: str, generation: Generation, state: ModelState
     return compared
 
 
-def _calls(store: Store) -> Callable[[Callable[[Store], Any]], Future[Any]]:
+def in_this_thread(store: Store) -> Callable[[Callable[[Store], Any]], Future[Any]]:
     """Let code written for the store's thread run in this one."""
 
     def call(work: Callable[[Store], Any]) -> Future[Any]:

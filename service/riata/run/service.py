@@ -169,9 +169,11 @@ class Service:
     # -- looking ---------------------------------------------------------------------------------------------------
 
     def models(self) -> list[dict[str, Any]]:
-        """One line for each model, by name."""
-        desks = self._engine.desks
-        return [self._line(desks[name], published) for name in sorted(desks) if (published := desks[name].published) is not None]
+        """One line for each model, by name. Of one that is damaged it says only that."""
+        desks, damaged = self._engine.desks, self._engine.common.board.damaged
+        lines = [self._line(desk, desk.published) for desk in desks.values() if desk.published is not None]
+        lines += [{"name": name, "damaged": damage.sentence()} for name, damage in damaged.items()]
+        return sorted(lines, key=lambda line: str(line["name"]))
 
     def describe(self, model: str) -> dict[str, Any]:
         """Configuration, counters, metrics, memory by part, whether predictions carry standard errors and, if not, why not,

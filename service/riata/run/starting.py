@@ -13,6 +13,7 @@ from riata.run.config import ModelConfig
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.learning import Learning, learning_names
 from riata.run.recovery import recover_all
+from riata.run.scrubbing import LogScrub
 from riata.run.warm_up import LOADING, warm_up
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ async def start_alone(engine: Engine) -> None:
     engine.warnings = await engine.call(lambda s: s.warnings())
     await _warm(engine)
     recovering = partial(recover_all, common.keeper.call, owner, engine.clock.unix_ms, engine.tally)
-    recovered = await loop.run_in_executor(None, recovering)
+    recovered, damaged = await loop.run_in_executor(None, recovering)
     engine.tally.compiled = False
     for found in recovered:
         await engine.warm(found.state.config.learner)
@@ -43,10 +44,12 @@ async def start_alone(engine: Engine) -> None:
     learning = Learning(common, owner)
     learning.writer.start()
     engine.learning = learning
+    for damage in damaged:
+        learning.give_up(damage)
     for found in recovered:
         names = await loop.run_in_executor(None, learning_names, common, found)
         learning.take_up(found, names)
-    if DEFAULT_MODEL not in engine.desks:
+    if DEFAULT_MODEL not in engine.desks and DEFAULT_MODEL not in common.board.damaged:
         await engine.create(DEFAULT_MODEL, ModelConfig())
     await learning.settle()
     engine.recovered = True
@@ -90,6 +93,10 @@ async def _look_after(engine: Engine) -> None:
     """What has to be done now and then, as long as the engine runs."""
     if engine.settings.shared:
         await _settle_in(engine)
+    await asyncio.gather(_scrub_generations(engine), _scrub_log(engine))
+
+
+async def _scrub_generations(engine: Engine) -> None:
     while True:
         await asyncio.sleep(engine.settings.scrub_every_s)
         if engine.learning is None:
@@ -100,13 +107,27 @@ async def _look_after(engine: Engine) -> None:
             log.error("scrubbing: %s", error.detail)
 
 
+async def _scrub_log(engine: Engine) -> None:
+    """One pass after the other, with a pause between them: a long log takes longer than that."""
+    scrub: LogScrub | None = None
+    while True:
+        await asyncio.sleep(engine.settings.scrub_every_s)
+        if engine.learning is None:
+            continue
+        scrub = scrub or LogScrub(engine.common, engine.learning)
+        try:
+            await scrub.scrub()
+        except RiataError as error:
+            log.error("scrubbing the log: %s", error.detail)
+
+
 async def _settle_in(engine: Engine) -> None:
     """Make the default model where this process is the first that ever led."""
     if engine.candidate is None:
         return
     while engine.learning is None:
         await asyncio.sleep(SETTLED_EVERY_S)
-    while DEFAULT_MODEL not in engine.desks:
+    while DEFAULT_MODEL not in engine.desks and DEFAULT_MODEL not in engine.common.board.damaged:
         try:
             await engine.create(DEFAULT_MODEL, ModelConfig())
         except RiataError as error:

@@ -14,7 +14,7 @@ from riata.base.errors import Conflict, Corrupt, Unavailable
 from riata.base.limits import DEDUPE_EVENTS
 from riata.store.memory import MemoryStore
 from riata.store.retention import judge_edition
-from riata.store.store import Append, Appended, Edition, Head, Holder, Owner, Standing, Verdict
+from riata.store.store import DAMAGED, Append, Appended, Edition, Head, Holder, Owner, Standing, Verdict
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -153,4 +153,5 @@ class SharedMemoryStore(MemoryStore):
             newest.applied if newest else 0,
             edition.number if edition else 0,
             edition.applied if edition else 0,
+            entry.inflight[1] if entry.inflight[0] == DAMAGED else 0,
         )

@@ -34,6 +34,8 @@ DOCUMENT_VERSION: Final = 1  # of every payload but `observe`
 KIND_CODES: Final[Mapping[Kind, int]] = {"observe": 1, "config": 2, "skip": 3, "restore": 4, "upgrade": 5, "repair": 6}
 KINDS: Final[Mapping[int, Kind]] = {code: kind for kind, code in KIND_CODES.items()}
 
+RECORD_DAMAGED: Final = "record_damaged"  # code of the error about a record whose bytes are not those of its digest
+
 _SKIP = struct.Struct("<B3xQ")
 _RESTORE = struct.Struct("<B3xI")
 _DIGESTED = struct.Struct("<B7xQq")
@@ -136,7 +138,12 @@ def next_chain(chain: bytes, digest: bytes) -> bytes:
 
 def record_digest(kind: Kind, count: int, accepted_ms: int, payload: bytes) -> bytes:
     """Return SHA-256 over everything a record says but its place, which the chain says."""
-    digest = hashlib.sha256(_DIGESTED.pack(KIND_CODES[kind], count, accepted_ms))
+    return coded_digest(KIND_CODES[kind], count, accepted_ms, payload)
+
+
+def coded_digest(code: int, count: int, accepted_ms: int, payload: bytes) -> bytes:
+    """As `record_digest`, of a kind that may be known by its number only."""
+    digest = hashlib.sha256(_DIGESTED.pack(code, count, accepted_ms))
     digest.update(payload)
     return digest.digest()
 
@@ -170,12 +177,14 @@ def check_chain(records: Iterable[Record], after_seq: int, chain: bytes) -> tupl
     """
     for record in records:
         if record.first != after_seq + 1 or record.count < 1:
-            raise LogGap(f"log of {record.model!r}: expected event {after_seq + 1}, found {record.first}")
+            raise LogGap(f"log of {record.model!r}: expected event {after_seq + 1}, found {record.first}", event=after_seq + 1)
         if record.digest != record_digest(record.kind, record.count, record.accepted_ms, record.payload):
-            raise LogFork(f"log of {record.model!r}: the record at event {record.first} was changed after it was written")
+            what = f"log of {record.model!r}: the record at event {record.first} was changed after it was written"
+            raise LogFork(what, RECORD_DAMAGED, record.first)
         chain = next_chain(chain, record.digest)
         if record.chain != chain:
-            raise LogFork(f"log of {record.model!r}: the record at event {record.first} does not follow the one before")
+            what = f"log of {record.model!r}: the record at event {record.first} does not follow the one before"
+            raise LogFork(what, event=record.first)
         after_seq = record.last
     return after_seq, chain
 
@@ -193,9 +202,9 @@ def check_read(head: Head, start: tuple[int, bytes], after_seq: int, records: Se
         raise LogGap(f"events {after_seq + 1} to {head.first_seq - 1} are trimmed")
     seq, chain = check_chain(records, *start)
     if complete and seq != head.seq:
-        raise LogGap(f"events {seq + 1} to {head.seq} are missing at the end of the log")
+        raise LogGap(f"events {seq + 1} to {head.seq} are missing at the end of the log", event=seq + 1)
     if complete and chain != head.chain:
-        raise LogFork(f"the log does not end in the record that was written last, at event {head.seq}")
+        raise LogFork(f"the log does not end in the record that was written last, at event {head.seq}", event=head.seq + 1)
 
 
 def _require_version(version: int, what: str) -> None:

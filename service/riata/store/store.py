@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from riata.base.arrays import BOOL
 from riata.base.errors import BadInput
@@ -20,6 +20,7 @@ from riata.wire.batch import Batch, Written
 
 Kind = Literal["config", "observe", "skip", "restore", "upgrade", "repair"]
 Digest = bytes  # in `Generation`, where a field is called `bytes`
+DAMAGED: Final = -2  # `seq` of a mark of `mark_inflight` on a damaged model; `deaths` is then the first damaged event, from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +152,15 @@ class Edition:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a model stands: its log, its newest generation and its newest edition (numbers and events 0 for none)."""
+    """Where a model stands: its log, its newest generation and its newest edition (numbers and events 0 for none).
+    damaged: the first event that the owner could not read; 0 where there is none."""
 
     head: Head
     gen: int
     gen_applied: int
     edition: int
     edition_applied: int
+    damaged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +192,11 @@ class Store(Protocol):
 
     def warnings(self) -> list[str]:
         """Sentences about conditions that weaken a promise, for the start-up log and readiness."""
-        ...
 
     def refusals(self) -> list[str]:
         """Sentences about what is wrong with the store itself, each naming the setting and the command that mends it. While
         there is one no event may be accepted. Raises `Unavailable` where the store does not answer, or (code `memory_reserve`)
         where nothing is wrong but that its memory is nearly full: then checkpoints and trimming make room."""
-        ...
 
     def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int, ttl_ms: int | None = None) -> Owner:
         """Become the owner: epoch + 1. Refuses (`Conflict`, code `older_algorithm`) an older algorithm than the last owner's.
@@ -203,7 +204,6 @@ class Store(Protocol):
         Without `ttl_ms` the store is taken from whoever had it: an embedded store is asked by the one process that holds its
         directory. With `ttl_ms` the ownership is a lease that lapses so much later, by the store's own clock, and a lease that
         another nonce holds is not taken: `Conflict` (code `owned`). Asking again with the nonce that holds it renews it."""
-        ...
 
     def release(self, owner: Owner) -> None:
         """Give the store up; nothing happens where `owner` no longer owns."""

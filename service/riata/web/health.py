@@ -48,7 +48,9 @@ def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
             return respond(not_now("not_ready", "; ".join(reasons) or "not ready", reasons))
         seen = [(name, at) for name, at in health.models.items() if visible(request.scope, name)]
         models = {name: {**asdict(at), "has_learnt": has_learnt(service, name)} for name, at in seen}
-        return respond(json_answer({"ready": True, **standing(health), "models": models, "warnings": warnings}))
+        damaged = {name: what for name, what in health.damaged.items() if visible(request.scope, name)}
+        document = {"ready": True, **standing(health), "models": models, "damaged": damaged, "warnings": warnings}
+        return respond(json_answer(document))
 
     @router.get("/startupz")
     async def startupz() -> Response:

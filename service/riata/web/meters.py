@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from riata.base.errors import RiataError
-from riata.run.health import Sharing
+from riata.run.health import Health, Sharing
 from riata.run.outcome import Observed
 from riata.web.service import ServiceProtocol
 from riata.web.tally import RequestTally, RowTally
@@ -109,6 +109,7 @@ class ServiceCollector(Collector):
             gauges["lost_events"].add_metric((model,), at.lost)
             self._add_losses(model, gauges)
         yield from gauges.values()
+        yield from damage_metrics(health)
         yield from checkpoint_metrics(health.checkpoints)
         yield from sharing_metrics(health.sharing)
 
@@ -150,6 +151,23 @@ def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:
     if sharing.accepting is not None:
         now.add_metric((sharing.accepting[0],), 1.0)
     yield now
+
+
+def damage_metrics(health: Health) -> Iterator[Metric]:
+    """Yield which models are damaged, and how much of the log was compared with its digests."""
+    text = "1 where a model is neither served nor learnt, since what is stored of it is damaged."
+    damaged = GaugeMetricFamily("riata_model_damaged", text, labels=("model",))
+    text = "1 where a record of the log is damaged that the model does not need any more."
+    in_log = GaugeMetricFamily("riata_log_damaged", text, labels=("model",))
+    for model in health.models:
+        damaged.add_metric((model,), 0.0)
+        in_log.add_metric((model,), float(model in health.log_damaged))
+    for model in health.damaged:
+        damaged.add_metric((model,), 1.0)
+    yield damaged
+    yield in_log
+    text = "Payloads of the log that were read again and compared with their digests."
+    yield CounterMetricFamily("riata_log_scrubbed_bytes", text, value=health.log_scrubbed_bytes)
 
 
 def checkpoint_metrics(checkpoints: dict[str, int]) -> Iterator[Metric]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from riata.base.document import write_document
 from riata.base.errors import BadInput
 from riata.predict.explain import top_weights
+from riata.run.damage import ModelDamaged
 from riata.run.published import Published
 from riata.web.answers import json_answer
 from riata.web.body import content_type, read_body
@@ -73,9 +75,10 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
 
     @router.delete("/models/{model}")
     async def drop_model(request: Request) -> Response:
-        """Drop a model with its log and checkpoints. `confirm` repeats the name."""
+        """Drop a model with its log and checkpoints, also one that is damaged. `confirm` repeats the name."""
         at = asked(request, "confirm")
-        service.published(at.model)
+        with contextlib.suppress(ModelDamaged):
+            service.published(at.model)
         if at.options.get("confirm") != at.model:
             raise BadInput("confirm: repeat the name of the model, since nothing of it will be left", "confirm_needed")
         await admin.drop_model(at.model)

@@ -206,7 +206,8 @@ def _models() -> Schema:
     return {
         "ModelConfig": schema_of(ModelConfig),
         "ModelLine": record(line, closed=False),
-        "ModelList": record({"models": array(ref("ModelLine"))}),
+        "DamagedModel": record({"name": line["name"], "damaged": {**TEXT, "description": "what is damaged, and what mends it"}}),
+        "ModelList": record({"models": array({"anyOf": [ref("ModelLine"), ref("DamagedModel")]})}),
         "Model": record({**line, "config": {"type": "object"}, "memory_bytes": {"type": "object"}}, closed=False),
         "ModelPut": record(config),
         "ModelChange": _change(),
@@ -278,6 +279,11 @@ def components() -> Schema:
                 "leads": {**YES_OR_NO, "description": "this process learns"},
                 "accepting": {**YES_OR_NO, "description": "events are taken here now; if not, `warnings` may say why"},
                 "models": {"type": "object"},
+                "damaged": {
+                    "type": "object",
+                    "additionalProperties": TEXT,
+                    "description": "models that answer 503 model_damaged: what is damaged, and the command that mends it",
+                },
                 "warnings": array(TEXT),
             }
         ),

@@ -27,7 +27,7 @@ from riata.run.sharing.lead import Belief, Leadership
 from riata.run.sharing.looper import RETRY_S, Looper
 from riata.run.sharing.publisher import Publisher
 from riata.run.sharing.tail import Tail
-from riata.store.records import first_chain
+from riata.store.records import RECORD_DAMAGED, first_chain
 from riata.store.store import Owner, Record, SharedStore, Standing, Store
 
 log = logging.getLogger("riata.run")
@@ -209,7 +209,7 @@ class Candidate:
         begun_ms = common.clock.monotonic_ms()
         common.keeper.call(lambda s: s.drop_stale_stages(owner)).result()
         common.tally.on_progress = self._progressed
-        recovered = recover_all(common.keeper.call, owner, common.clock.unix_ms, common.tally, shared=True)
+        recovered, damaged = recover_all(common.keeper.call, owner, common.clock.unix_ms, common.tally, shared=True)
         took_s = max(1, common.clock.monotonic_ms() - begun_ms) / 1000
         common.tally.recovered(sum(found.replayed for found in recovered), took_s)
         for found in recovered:
@@ -219,6 +219,9 @@ class Candidate:
         learning = Learning(common, owner)
         self._on_leading(learning)
         learning.writer.start()
+        for damage in damaged:
+            self._tail.leave_out(damage)
+            learning.give_up(damage)
         for found, names in zip(recovered, named, strict=True):
             self._tail.follow(found.state.name, found.state.lineage, found.state.applied, found.state.chain)
             learning.take_up(found, names)
@@ -262,8 +265,9 @@ class Candidate:
 
     def _meet(self, store: SharedStore, learning: Learning, standings: Mapping[str, Standing]) -> None:
         """Take up models that others made, forget those that are no more. That one of ours is missing the renewal notices."""
-        for name in [name for name in self._tail.places() if name not in standings]:
+        for name in [name for name in self._tail.names() if name not in standings]:
             self._tail.forget(name)
+            self._common.board.remove(name)
         for name, standing in standings.items():
             if standing.head.seq == 0 or self._tail.lineage(name) == standing.head.lineage:
                 continue
@@ -285,18 +289,14 @@ class Candidate:
         except NotFound:
             self._tail.forget(name)
             return []
-        except (LogGap, LogFork):
-            if self._is_another(store, name):
+        except (LogGap, LogFork) as error:
+            if self._tail.is_another(store, name):
                 self._tail.forget(name)
                 return []
-            raise
-
-    def _is_another(self, store: SharedStore, name: str) -> bool:
-        """Whether a model was dropped, and perhaps made again, since its standing was asked for."""
-        try:
-            return store.head(name).lineage != self._tail.lineage(name)
-        except NotFound:
-            return True
+            if error.code != RECORD_DAMAGED or self.learning is None:
+                raise
+            self.learning.record_damaged(store, self._tail.give_up(name, error))
+            return []
 
     def _hand_over(self, learning: Learning, records: list[Record]) -> None:
         for record in records:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 
 from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound
+from riata.run.damage import Damage
 from riata.run.desk import Board, Desk
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.published import Published
@@ -126,6 +127,7 @@ class Follower:
         for name in self._board.desks:
             if name not in standings:
                 self._board.remove(name)
+        self._note_damage(standings)
         for name, desk in self._board.desks.items():
             if desk.lineage == standings[name].head.lineage:
                 self._note(store, desk, standings[name], known.get(name, _Known()), asked_ms)
@@ -135,6 +137,17 @@ class Follower:
                 return True
             self._fetch(store, name, standings[name], asked_ms)
         return False
+
+    def _note_damage(self, standings: Mapping[str, Standing]) -> None:
+        """Answer for models that the owner of the store found damaged as it does, so that nobody accepts their events."""
+        for name, damage in self._board.damaged.items():
+            if name not in standings or not standings[name].damaged or standings[name].head.lineage != damage.lineage:
+                self._board.remove(name)
+        for name, standing in standings.items():
+            if standing.damaged and name not in self._board.damaged:
+                what = "the process that learns cannot read what is stored of it"
+                self._board.set_damaged(Damage(name, standing.head.lineage, standing.damaged, what))
+                log.error("%s", self._board.damaged[name].sentence())
 
     def note_strange(self, why: str) -> None:
         """Note that the store is not the one that was followed, or with an empty sentence that it is."""
@@ -202,7 +215,7 @@ class Follower:
 
     def _wants(self, name: str, standing: Standing) -> bool:
         """Whether the newest edition of a model is to be fetched."""
-        if standing.edition == 0:
+        if standing.edition == 0 or standing.damaged:
             return False
         if self._refused.get(name) == (standing.edition, standing.head.lineage):
             return self._clock.monotonic_ms() - self._refused_ms[name] >= REFUSED_MS

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from riata.base.errors import LogFork, LogGap, NotFound
+from riata.base.errors import Corrupt, LogFork, LogGap, NotFound
+from riata.run.damage import Damage, event_of
 from riata.store.records import next_chain
 from riata.store.store import Record, SharedStore, Standing
 
@@ -28,19 +29,45 @@ class Tail:
 
     def __init__(self) -> None:
         self._places: dict[str, _Place] = {}
+        self._damaged: dict[str, bytes] = {}  # models that cannot be read, and their lineages
 
     def follow(self, model: str, lineage: bytes, seq: int, chain: bytes) -> None:
         """Read `model` from behind event `seq`, which carries `chain`."""
         self._places[model] = _Place(lineage, seq, chain)
+        self._damaged.pop(model, None)
 
     def forget(self, model: str) -> None:
         """Read `model` no more."""
         self._places.pop(model, None)
+        self._damaged.pop(model, None)
+
+    def leave_out(self, damage: Damage) -> None:
+        """Do not read a model that is damaged, for as long as it is the same."""
+        self.forget(damage.model)
+        self._damaged[damage.model] = damage.lineage
+
+    def give_up(self, model: str, error: Corrupt) -> Damage:
+        """Do not read `model` any more, because of `error`; return what is damaged."""
+        place = self._places[model]
+        damage = Damage(model, place.lineage, event_of(error, place.seq), error.detail)
+        self.leave_out(damage)
+        return damage
+
+    def is_another(self, store: SharedStore, model: str) -> bool:
+        """Whether a model was dropped, and perhaps made again, since its standing was asked for."""
+        try:
+            return store.head(model).lineage != self.lineage(model)
+        except NotFound:
+            return True
+
+    def names(self) -> list[str]:
+        """The models that are followed, and those that are left out."""
+        return [*self._places, *self._damaged]
 
     def lineage(self, model: str) -> bytes | None:
-        """Of a model that is followed; None for others."""
+        """Of a model that is followed or left out; None for others."""
         place = self._places.get(model)
-        return place.lineage if place else None
+        return place.lineage if place else self._damaged.get(model)
 
     def places(self) -> dict[str, int]:
         """The last event read of each model."""

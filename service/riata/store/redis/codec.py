@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from riata.base.errors import Corrupt, LogFork
-from riata.store.records import KIND_CODES, canonical_json, read_json
+from riata.store.records import KIND_CODES, RECORD_DAMAGED, canonical_json, read_json
 from riata.store.redis.link import Reply
-from riata.store.store import Edition, Generation, Head, Record, Remembered, Standing
+from riata.store.store import DAMAGED, Edition, Generation, Head, Record, Remembered, Standing
 
 DIGEST_BYTES: Final = 32  # before each chunk and piece
 ROW_BYTES: Final = 24  # before each remembered row: digest, due_ms
@@ -94,7 +94,8 @@ def read_state(answer: Answer) -> State | None:
     head = read_head(answer)
     window, gen, gen_applied, edition, edition_applied = (answer.number() for _ in range(5))
     inflight = _signed(answer), _signed(answer)
-    standing = Standing(head, gen, gen_applied, edition, edition_applied)
+    damaged = inflight[1] if inflight[0] == DAMAGED else 0
+    standing = Standing(head, gen, gen_applied, edition, edition_applied, damaged)
     return State(head, max(window, 1), answer.number(), standing, inflight)
 
 
@@ -114,7 +115,7 @@ def read_record(model: str, answer: Answer) -> Record:
     numbers = all(part.isdigit() and len(part) <= _SEQ_DIGITS_MAX for part in (last, count, accepted_ms))
     known = next((name for name in KIND_CODES if name.encode() == kind), None)
     if not numbers or known is None or len(digest) != 32 or len(chain) != 20 or int(count) < 1:
-        raise LogFork(f"log of {model!r}: the entry at event {last.decode(errors='replace')} is not a record")
+        raise LogFork(f"log of {model!r}: the entry at event {last.decode(errors='replace')} is not a record", RECORD_DAMAGED)
     return Record(model, known, int(last) - int(count) + 1, int(count), int(accepted_ms), payload, digest, chain)
 
 

@@ -19,6 +19,7 @@ from riata.store.redis.link import Calls, Lost, NotSent, Refused, Reply
 
 AGAIN: Final = b"\0again"  # stands for "1 where this is sent again" among the arguments
 ATTEMPTS: Final = 4  # an attempt gets this part of the time of a call
+EXCHANGED: Final = "store_exchanged"  # code of the error about a store that is not the one this object was opened on
 PAUSE_MS: Final = 10
 PAUSE_MS_MAX: Final = 320
 
@@ -103,7 +104,7 @@ class Session:
 
         answer = Answer(self.until_answered(attempt, changes), name)
         if answer.word == "GONE":
-            raise LogFork(f"the store at {self.calls.address} was emptied, or another one is in its place")
+            raise LogFork(f"the store at {self.calls.address} was emptied, or another one is in its place", EXCHANGED)
         if answer.word not in _WORDS[name].split():
             raise Corrupt(f"the store answers {answer.word!r} to {name}: is it a store of this program?", "store_answer")
         if answer.word == "DAMAGED":
@@ -127,7 +128,7 @@ class Session:
     def recognize(self, identity: bytes) -> None:
         """Take the identity of the store on first sight. Raises `LogFork` where it is another than before."""
         if self.identity not in (b"", identity):
-            raise LogFork(f"the store at {self.calls.address} was emptied, or another one is in its place")
+            raise LogFork(f"the store at {self.calls.address} was emptied, or another one is in its place", EXCHANGED)
         self.identity = identity
 
     def until_answered(self, attempt: Callable[[int, bool], Reply], changes: bool) -> Reply:

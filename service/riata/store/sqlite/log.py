@@ -8,9 +8,9 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from riata.base.errors import Corrupt, NotFound
+from riata.base.errors import Corrupt, LogFork, NotFound
 from riata.store.append_plan import Planned
-from riata.store.records import KIND_CODES, KINDS, check_read, names_digest
+from riata.store.records import KIND_CODES, KINDS, RECORD_DAMAGED, check_read, coded_digest, names_digest
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.payload_files import PayloadFiles, Place
 from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
@@ -122,14 +122,30 @@ def read_records(connection: sqlite3.Connection, files: PayloadFiles, model: str
         if records and size + length > bytes_max:
             complete = False
             break
+        content = _content(files, row.id, where, key - base) if where.file else payload
         if kind not in KINDS:
-            raise Corrupt(f"log of {model!r}: kind {kind} at event {key - base} is not known", "newer_format")
-        content = files.read(row.id, where) if where.file else payload
+            as_written = 0 < kind < 256 and count > 0 and coded_digest(kind, count, accepted_ms, content) == digest
+            raise _unknown_kind(model, key - base, kind, as_written)
         records.append(Record(model, KINDS[kind], key - base, count, accepted_ms, content, digest, chain))
         size += length
     cursor.close()
     check_read(row.head, start, after_seq, records, complete)
     return records
+
+
+def _content(files: PayloadFiles, model: int, where: Place, event: int) -> bytes:
+    """Return a long payload. Raises `Corrupt`, which names the event."""
+    try:
+        return files.read(model, where)
+    except Corrupt as error:
+        raise Corrupt(error.detail, error.code, event) from None
+
+
+def _unknown_kind(model: str, event: int, kind: int, as_written: bool) -> Corrupt:
+    """Say whose fault a kind is that nobody knows: a newer program wrote it, or it was written otherwise."""
+    if as_written:
+        return Corrupt(f"log of {model!r}: kind {kind} at event {event} is not known", "newer_format", event)
+    return LogFork(f"log of {model!r}: the record at event {event} was changed after it was written", RECORD_DAMAGED, event)
 
 
 def chain_at(connection: sqlite3.Connection, row: ModelRow, seq: int) -> bytes | None:

@@ -149,6 +149,13 @@ class PayloadFiles:
             self._delete(model, first)
         del firsts[:needed]
 
+    def link(self, model: int, directory: Path) -> None:
+        """Have all files of a model in `directory` as well, which is on the same filesystem."""
+        for first in self._firsts.get(model, []):
+            path = self._path(model, first)
+            if path.exists():  # one may be what is damaged
+                os.link(path, directory / path.name)
+
     def drop(self, model: int) -> None:
         """Delete all files of a model."""
         if model in self._open:

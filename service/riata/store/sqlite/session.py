@@ -73,7 +73,7 @@ class Session:
             return query(self.usable())
         except sqlite3.Error as error:
             if _code(error) in _DAMAGED:
-                raise Corrupt(f"the database is damaged ({error})") from error
+                raise Corrupt(f"the database is damaged ({error})", "database_damaged") from error
             raise self._fail(error) from error
         except OSError as error:
             raise self._fail(error) from error

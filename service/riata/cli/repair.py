@@ -1,0 +1,167 @@
+"""`riata repair --data DIR` and `riata repair --store URL`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from riata.base.errors import BadInput, nearest
+from riata.cli.kept import DATA_HELP, kept
+
+if TYPE_CHECKING:
+    from riata.run.repair import Action, Diagnosis, Repairer
+    from riata.store.store import Store
+
+EXAMPLE: Final = (
+    "Example: `riata repair --data ./riata-data` says what is damaged and what each way to mend it would lose; the same with "
+    "`--yes` mends it in the way that loses least."
+)
+STORE_HELP: Final = "Redis store instead of a directory, as `riata serve --store` takes it; only `restore` mends a model there."
+ROUNDS_MAX: Final = 3  # a log that was cut may also be damaged before its checkpoint
+
+
+def repair(
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
+    store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
+    model: Annotated[str | None, typer.Option(help="Only this model. [all]")] = None,
+    action: Annotated[
+        str | None, typer.Option(help="Mend in this way: restore, cut or set_aside. [the one that loses least]")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Mend it. Without this nothing is changed.")] = False,
+) -> None:
+    """Find damaged models, say what each way to mend them would lose, and with --yes mend them.
+
+    **restore**: the damage lies before the newest checkpoint that verifies. The model is restored from it and learns again what
+    follows; only history is lost: the log then begins at that checkpoint.
+
+    **cut**: the damage lies after it. The log ends before the damage; events from there on are lost, and counted.
+
+    **set_aside**: the model is moved, as it is, into a directory of its own below DIR/set-aside, and its name is free.
+
+    Other models are left alone. Each repair is an event of the log, and `riata replay --verify` holds afterwards. Exit code
+    0 where nothing is damaged or everything was mended, 1 where damage is left.
+    """
+    wanted = _action(action)
+    if not yes:
+        with kept(data, store) as (_, opened):
+            damaged = [found for name in _names(opened, model) if (found := _look(opened, name)).event is not None]
+            if damaged:
+                typer.echo("\nnothing was changed; with --yes the first way is taken, --action chooses another")
+                raise typer.Exit(1)
+            return
+    with _opened_to_write(data, store) as (opened, repairer):
+        left = [name for name in _names(opened, model) if not _mend(opened, repairer, name, wanted, data)]
+    if left:
+        raise typer.Exit(1)
+
+
+def _action(text: str | None) -> Action | None:
+    from riata.run.repair import ACTIONS
+
+    for action in ACTIONS:
+        if text == action:
+            return action
+    if text is None:
+        return None
+    raise BadInput(f"--action: {nearest(text, ACTIONS)}", "bad_option")
+
+
+def _names(store: Store, model: str | None) -> list[str]:
+    if model is None:
+        return store.models()
+    store.head(model)
+    return [model]
+
+
+@contextmanager
+def _opened_to_write(data: Path | None, store: str | None) -> Iterator[tuple[Store, Repairer]]:
+    import secrets
+    import socket
+
+    from riata.base.clock import SystemClock
+    from riata.run.repair import Repairer
+
+    with kept(data, store) as (_, opened):
+        writable = opened
+        if data is not None:  # it was opened for reading, which refuses a directory without a store and one that is in use
+            opened.close()
+            writable = _directory(data)
+        try:
+            shared = data is None
+            repairer = Repairer(writable, secrets.token_bytes(16), socket.gethostname(), SystemClock().unix_ms, shared)
+            try:
+                yield writable, repairer
+            finally:
+                repairer.release()
+        finally:
+            writable.close()
+
+
+def _directory(data: Path) -> Store:
+    from riata.store.sqlite.store import open_sqlite
+
+    return open_sqlite(data)
+
+
+def _look(store: Store, name: str) -> Diagnosis:
+    """Find out what is wrong with one model, and say it."""
+    from riata.cli.progress import seq_progress
+    from riata.run.repair import diagnose
+
+    with seq_progress(name) as advance:
+        found = diagnose(store, name, advance)
+    for line in _lines(found):
+        typer.echo(line)
+    return found
+
+
+def _lines(found: Diagnosis) -> Iterator[str]:
+    head = found.head
+    if found.event is None:
+        yield f"{found.model}: sound, events {head.first_seq} to {head.seq} in the log"
+    else:
+        at = f" at event {found.event}" if found.event else ""
+        yield f"{found.model}: DAMAGED{at}: {found.what}"
+        newest = found.newest
+        verifies = "no checkpoint verifies"
+        if newest is not None:
+            verifies = f"the newest checkpoint that verifies is {newest.gen}, at event {newest.applied}"
+        yield f"  events {head.first_seq} to {head.seq} in the log; {verifies}"
+        for action, loses in found.loses.items():
+            yield f"  --action {action}: {loses}"
+    if found.rotten:
+        yield f"  checkpoints {', '.join(map(str, found.rotten))} do not verify; the service passes over them and writes others"
+
+
+def _mend(store: Store, repairer: Repairer, name: str, wanted: Action | None, data: Path | None) -> bool:
+    """Mend one model until it is sound or gone; false where damage is left."""
+    from riata.cli.progress import seq_progress
+
+    for round_ in range(ROUNDS_MAX):
+        found = _look(store, name)
+        if found.event is None:
+            return True
+        least = next(iter(found.loses))
+        action = wanted if wanted is not None and round_ == 0 else least
+        with seq_progress(name) as advance:
+            done = repairer.repair(found, action, _beside(data, name), partial(_advance, advance, found.head.seq))
+        typer.echo(f"{name}: {done}")
+        if action == "set_aside":
+            return True
+    return False
+
+
+def _advance(advance: Callable[[int, int], None], of: int, done: int) -> None:
+    advance(done, of)
+
+
+def _beside(data: Path | None, name: str) -> Path | None:
+    """Return a directory that is not there yet, for what is set aside."""
+    import time
+
+    return None if data is None else data / "set-aside" / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}-{time.time_ns() % 10**9:09d}"

@@ -1,0 +1,206 @@
+"""What is damaged in a store, what each way to mend it would lose, and the mending. No service may use the store meanwhile.
+
+    set_aside   the model is moved, as it is, into a directory of its own, and its name is free
+    cut         the log ends before the damage: events from there on are lost
+    restore     the newest checkpoint that verifies is after the damage: it is restored, what follows it is learnt again, and the
+                log begins at it. Nothing of the model is lost but its history
+
+Each is an event of the model's log, of the kind `repair`, which moves no state; so what is left is again a log that determines
+its model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from riata.base.errors import Conflict, Corrupt, LogFork
+from riata.learn.registry import ALGO_VERSION
+from riata.run.checkpointer import Checkpointer, Retention
+from riata.run.damage import harms_one_model
+from riata.run.publishing import generation_info
+from riata.run.recovery import Recovery, verifies
+from riata.run.replay import in_this_thread
+from riata.store.records import encode_document, next_chain
+from riata.store.sqlite.store import SqliteStore
+from riata.store.store import Append, Generation, Head, Owner, Store, Verdict
+
+Action = Literal["restore", "cut", "set_aside"]
+ACTIONS: Final[tuple[Action, ...]] = ("restore", "cut", "set_aside")  # the one that loses least first
+READ_BYTES: Final = 2**22
+LEASE_MS: Final = 600_000  # of a shared store: longer than a repair takes
+FRESH: Final = 2  # checkpoints that a restore writes, so that one of them may rot
+OnProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found out about one model. Nothing was changed.
+
+    event   : the first damaged event; None where the log and a checkpoint that leads into it are sound
+    newest  : the newest checkpoint that verifies
+    rotten  : checkpoints that do not verify
+    loses   : the ways to mend it, and what each would lose, in words; the one that loses least first
+    """
+
+    model: str
+    head: Head
+    event: int | None = None
+    what: str = ""
+    newest: Generation | None = None
+    rotten: list[int] = field(default_factory=list)
+    loses: dict[Action, str] = field(default_factory=dict)
+
+
+def diagnose(store: Store, model: str, on_progress: OnProgress = lambda _done, _of: None) -> Diagnosis:
+    """Read all that is kept of `model`. Raises `Corrupt` for what is wrong with more than this model."""
+    head = store.head(model)
+    try:
+        generations = store.generations(model)
+    except Corrupt as error:
+        if not harms_one_model(error):
+            raise
+        return Diagnosis(model, head, 0, error.detail, loses={"set_aside": _all_lost(head)})
+    sound = [generation for generation in generations if verifies(store, model, generation)]
+    rotten = [generation.gen for generation in generations if generation not in sound]
+    newest = next((generation for generation in sound if generation.applied >= head.first_seq - 1), None)
+    first = _first_damage(store, head, (model, head.first_seq - 1, b""), on_progress)
+    if first is None and newest is None and head.first_seq > 1:
+        first = (0, f"no checkpoint verifies, and the log begins at event {head.first_seq}")
+    after = first
+    if newest is not None:
+        after = _first_damage(store, head, (model, newest.applied, newest.chain), on_progress)
+    harmed = after or first
+    if harmed is None:
+        return Diagnosis(model, head, newest=newest, rotten=rotten)
+    loses: dict[Action, str] = {}
+    base = newest.applied if newest is not None else 0
+    if after is None and newest is not None:
+        loses["restore"] = _history_lost(head, newest)
+    elif harmed[0] > max(base, head.first_seq - 1, 1) and (newest is not None or head.first_seq == 1):
+        loses["cut"] = _end_lost(head, harmed[0])
+    loses["set_aside"] = _all_lost(head)
+    return Diagnosis(model, head, *harmed, newest, rotten, loses)
+
+
+def _first_damage(store: Store, head: Head, start: tuple[str, int, bytes], on_progress: OnProgress) -> tuple[int, str] | None:
+    """The first event after one, whose chain is given or empty, that cannot be read as it was written, and why; None for none."""
+    model, after, chain = start
+    size = READ_BYTES
+    while True:
+        try:
+            records = store.read(model, after, size)
+            if records and chain and records[0].chain != next_chain(chain, records[0].digest):
+                raise LogFork(f"the log does not continue the checkpoint at event {after}", event=after + 1)
+        except Corrupt as error:
+            if not harms_one_model(error):
+                raise
+            if size > 1:  # one record at a time finds the first that is harmed, whatever is found first among many
+                size = 1
+                continue
+            return max(after + 1, error.event or 0), error.detail
+        if not records:
+            return None
+        after, chain = records[-1].last, b""
+        on_progress(after, head.seq)
+
+
+def _history_lost(head: Head, newest: Generation) -> str:
+    return (
+        f"loses nothing of the model: it is restored from generation {newest.gen} and learns events {newest.applied + 1} to "
+        f"{head.seq} again. Events {head.first_seq} to {newest.applied} leave the log, and older checkpoints go"
+    )
+
+
+def _end_lost(head: Head, event: int) -> str:
+    lost = head.seq - event + 1
+    if not lost:
+        return "loses no event: what is damaged is only where the log says that it ends"
+    return f"loses {lost} events that were acknowledged, {event} to {head.seq}; the model is as it was after event {event - 1}"
+
+
+def _all_lost(head: Head) -> str:
+    return (
+        f"loses the model, all of its {head.seq} events: what is stored of it is moved to a directory of its own, nothing is "
+        "deleted, and the name is free for a new model"
+    )
+
+
+class Repairer:
+    """Mends models of one store. Owns the store from the first repair until `release`."""
+
+    def __init__(self, store: Store, nonce: bytes, host: str, now_ms: Callable[[], int], shared: bool = False) -> None:
+        """Raises `Conflict` (code `owned`) where a service uses a shared store."""
+        self._store = store
+        self._now_ms = now_ms
+        self._shared = shared
+        self._owner: Owner = store.acquire(nonce, ALGO_VERSION, host, now_ms(), LEASE_MS if shared else None)
+        self._call: Callable[[Callable[[Store], Any]], Future[Any]] = in_this_thread(store)
+
+    def release(self) -> None:
+        """Let the store go."""
+        self._store.release(self._owner)
+
+    def repair(self, found: Diagnosis, action: Action, directory: Path | None, on_progress: Callable[[int], None]) -> str:
+        """Do one of the ways that `found` names; return what was done. `directory`: where a model is set aside.
+
+        Raises `Conflict` (code `cannot_repair`) where the store or the damage does not allow it."""
+        if action not in found.loses:
+            ways = ", ".join(found.loses)
+            raise Conflict(f"{found.model}: {action} does not mend this damage; what does: {ways}", "cannot_repair")
+        if action == "restore":
+            return self._restore(found, on_progress)
+        if not isinstance(self._store, SqliteStore):
+            raise Conflict(
+                f"{found.model}: {action} is not done on a shared store; give the model up with DELETE /models/{found.model}, or "
+                "put the store's own backup back",
+                "cannot_repair",
+            )
+        return self._cut(self._store, found) if action == "cut" else self._set_aside(self._store, found, directory)
+
+    def _cut(self, store: SqliteStore, found: Diagnosis) -> str:
+        event, last = found.event or 1, found.head.seq
+        lost = last - event + 1
+        facts = {"action": "cut", "from": event, "to": last, "events": lost, "what": found.what}
+        store.cut(self._owner, self._append(found.model, facts), event)
+        return f"cut: the log ends at event {event - 1}, {lost} events are lost"
+
+    def _set_aside(self, store: SqliteStore, found: Diagnosis, directory: Path | None) -> str:
+        if directory is None:
+            raise Conflict("a model can be set aside only beside its store", "cannot_repair")
+        facts = {"action": "set_aside", "from": found.event, "events": found.head.seq, "what": found.what}
+        store.append([self._append(found.model, facts)])
+        store.set_aside(self._owner, found.model, directory)
+        return f"set aside: the model is now in {directory}, a data directory of its own"
+
+    def _restore(self, found: Diagnosis, on_progress: Callable[[int], None]) -> str:
+        store, name, newest = self._store, found.model, found.newest
+        if newest is None:
+            raise Conflict(f"{name}: there is no checkpoint to restore", "cannot_repair")
+        recovered = Recovery(self._call, self._owner, self._now_ms).recover(name, on_progress)
+        state = recovered.state
+        if not newest.verified:
+            store.mark_verified(self._owner, name, newest.gen)
+        facts = {
+            "action": "restore", "from": found.head.first_seq, "to": newest.applied, "generation": newest.gen,
+            "relearnt": recovered.replayed, "damaged": found.event, "what": found.what,
+        }  # fmt: skip
+        record = store.append([self._append(name, facts)])[0].record
+        if record is None:
+            raise Conflict(f"{name}: the repair could not be logged", "cannot_repair")
+        state.apply(record)
+        checkpointer = Checkpointer(self._call, self._owner, Retention(FRESH + 1, 0))
+        for _ in range(FRESH):
+            saved = checkpointer.save(state.freeze(), self._now_ms(), generation_info(state))
+            if saved.verdict is not Verdict.OK:
+                raise Conflict(f"{name}: the checkpoint was not written: {saved.detail or saved.verdict}", "cannot_repair")
+        while store.trim(self._owner, name, FRESH + 1, 0):
+            pass  # it drops so many records at a time
+        first = store.head(name).first_seq
+        return f"restored from generation {newest.gen}: {recovered.replayed} events learnt again, the log begins at event {first}"
+
+    def _append(self, model: str, facts: dict[str, Any]) -> Append:
+        return Append(model, "repair", self._now_ms(), payload=encode_document(facts))

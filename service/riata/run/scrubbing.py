@@ -1,0 +1,116 @@
+"""Reading the retained log back while the service runs, so that damage is found before a start or a replay needs what is damaged.
+
+A start needs a checkpoint and the log after it; what lies before is needed only if that checkpoint rots too. So a damaged record
+harms nobody at first: the model in memory is sound and goes on. It is saved at once, so that no start needs the record, and the
+operator is told. The log is read in small pieces by the store's thread, when nothing else waits for it, at a bounded pace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from riata.base.errors import Corrupt, NotFound, RiataError
+from riata.run.common import Common
+from riata.run.damage import Damage, event_of, harms_one_model, log_sentence
+from riata.run.learning import Learning
+from riata.store.store import Head, Record, Store
+
+T = TypeVar("T")
+log = logging.getLogger("riata.run")
+
+SLICE_BYTES: Final = 2**18  # of payloads at once: half a millisecond of the store's thread
+RECORD_BYTES: Final = 200  # of a record besides its payload, about
+GIVE_WAY_S: Final = 0.01
+GIVE_WAY_MOST: Final = 100  # times: a store that is never idle is read in spite of that
+
+
+class LogScrub:
+    """Reads the logs of all models again and again. Used by one task."""
+
+    def __init__(self, common: Common, learning: Learning) -> None:
+        self._common = common
+        self._learning = learning
+        self._resume: dict[str, int] = {}  # of models with known damage: the event of the checkpoint that was written then
+
+    async def scrub(self) -> list[str]:
+        """Read every log once; return the names of models in which damage was found that was not known. Raises `Unavailable`."""
+        found = []
+        for name in list(self._common.board.desks):
+            try:
+                damage = await self._scrub(name)
+            except NotFound:  # dropped meanwhile
+                self._forget(name)
+                continue
+            if damage is not None:
+                found.append(name)
+                await self._deal_with(damage)
+        return found
+
+    async def _scrub(self, name: str) -> Damage | None:
+        head = await self._head(name)
+        after, lineage = self._begin(name, head), head.lineage
+        while after < head.seq:
+            await self._give_way()
+            try:
+                records = await self._read(name, after)
+            except Corrupt as error:
+                now = await self._head(name)
+                if now.lineage != lineage or not harms_one_model(error):
+                    raise
+                if after < now.first_seq - 1:  # trimmed meanwhile
+                    after = now.first_seq - 1
+                    continue
+                return Damage(name, lineage, event_of(error, after), error.detail)
+            if not records:
+                break
+            after = records[-1].last
+            size = sum(len(record.payload) for record in records)
+            self._common.tally.log_scrubbed_bytes += size
+            await asyncio.sleep((size + RECORD_BYTES * len(records)) / self._common.settings.scrub_bytes_per_s)
+        return None
+
+    def _begin(self, name: str, head: Head) -> int:
+        """The event after which to read: what is known to be damaged is not found again."""
+        known = self._common.tally.log_damaged.get(name)
+        if known is None or known.lineage != head.lineage or known.event < head.first_seq:
+            self._forget(name)  # what was damaged is trimmed
+            return head.first_seq - 1
+        return max(head.first_seq - 1, self._resume.get(name, 0))
+
+    def _forget(self, name: str) -> None:
+        self._common.tally.log_damaged.pop(name, None)
+        self._resume.pop(name, None)
+
+    async def _deal_with(self, damage: Damage) -> None:
+        """Make starts independent of the damaged record, and say what was found."""
+        log.error("%s", log_sentence(damage))
+        self._common.tally.log_damaged.setdefault(damage.model, damage)
+        try:
+            await self._learning.settle()  # nothing that is saved now lacks the damaged event
+            saved = await self._learning.save(damage.model)
+        except RiataError as error:
+            log.error("model %s: no checkpoint after the damage was written: %s", damage.model, error.detail)
+            return
+        if saved.generation is not None:
+            self._resume[damage.model] = saved.generation.applied
+            at = (damage.model, saved.generation.gen, saved.generation.applied)
+            log.info("model %s: saved as generation %d at event %d, from which it can be started", *at)
+
+    async def _give_way(self) -> None:
+        """Let others have the store's thread first, for a while."""
+        for _ in range(GIVE_WAY_MOST):
+            if not self._common.keeper.waiting():
+                return
+            await asyncio.sleep(GIVE_WAY_S)
+
+    async def _head(self, name: str) -> Head:
+        return await self._call(lambda s: s.head(name))
+
+    async def _read(self, name: str, after: int) -> list[Record]:
+        return await self._call(lambda s: s.read(name, after, SLICE_BYTES))
+
+    async def _call(self, work: Callable[[Store], T]) -> T:
+        return await asyncio.wrap_future(self._common.keeper.call(work))
