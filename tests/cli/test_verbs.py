@@ -19,7 +19,7 @@ from riata.client import Unreachable
 from tests.cli.fake_service import FakeService, service
 
 __all__ = ["service"]
-VERBS = "serve observe predict fit path tune replay inspect demo warm keys version"
+VERBS = "serve observe predict fit path tune replay repair inspect demo warm keys version"
 ROWS = "".join(f'{{"features":{{"age":{i}}},"label":{i % 2}}}\n' for i in range(5))
 
 

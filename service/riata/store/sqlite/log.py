@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from riata.base.errors import Corrupt, LogFork, NotFound
 from riata.store.append_plan import Planned
@@ -113,24 +113,32 @@ def read_records(connection: sqlite3.Connection, files: PayloadFiles, model: str
            WHERE key BETWEEN ? AND ? ORDER BY key""",
         (before[0] + 1 if before else base, base + (1 << SEQ_BITS) - 1),
     )
+    with contextlib.closing(cursor):  # also where a record is refused: an error that is kept would keep the database open
+        records, complete = _take(cursor, files, (model, row.id), bytes_max)
+    check_read(row.head, start, after_seq, records, complete)
+    return records
+
+
+def _take(
+    rows: Iterable[tuple[Any, ...]], files: PayloadFiles, model: tuple[str, int], bytes_max: int
+) -> tuple[list[Record], bool]:
+    """Make records of rows, at least one, about `bytes_max`; also tell whether these are all there are. model: name, number."""
+    name, number = model
+    base = number << SEQ_BITS
     records: list[Record] = []
     size = 0
-    complete = True
-    for key, count, kind, accepted_ms, payload, digest, chain, *place in cursor:
+    for key, count, kind, accepted_ms, payload, digest, chain, *place in rows:
         where = Place(*place)
         length = where.length if where.file else len(payload)
         if records and size + length > bytes_max:
-            complete = False
-            break
-        content = _content(files, row.id, where, key - base) if where.file else payload
+            return records, False
+        content = _content(files, number, where, key - base) if where.file else payload
         if kind not in KINDS:
             as_written = 0 < kind < 256 and count > 0 and coded_digest(kind, count, accepted_ms, content) == digest
-            raise _unknown_kind(model, key - base, kind, as_written)
-        records.append(Record(model, KINDS[kind], key - base, count, accepted_ms, content, digest, chain))
+            raise _unknown_kind(name, key - base, kind, as_written)
+        records.append(Record(name, KINDS[kind], key - base, count, accepted_ms, content, digest, chain))
         size += length
-    cursor.close()
-    check_read(row.head, start, after_seq, records, complete)
-    return records
+    return records, True
 
 
 def _content(files: PayloadFiles, model: int, where: Place, event: int) -> bytes:

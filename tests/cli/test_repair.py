@@ -1,0 +1,289 @@
+"""`riata repair`: what it says beforehand, what it does, and what is left: a log that determines its model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from riata.cli.app import app
+from riata.store.records import decode_document
+from riata.store.sqlite.store import open_sqlite, read_sqlite
+from tests import damaging
+from tests.run.house import House, events
+from tests.run.test_damage import (
+    BATCHES,
+    LONG_ROWS,
+    MODELS,
+    ROWS,
+    SETTINGS,
+    cut_file,
+    directory,
+    observe,
+    serve,
+    spoil_file,
+    spoil_row,
+)
+
+__all__ = ["directory"]
+LAST = 1 + 2 * LONG_ROWS + BATCHES * ROWS
+SAVED = 1 + LONG_ROWS + BATCHES // 2 * ROWS  # the event of the checkpoint
+
+
+def repair(directory: Path, *words: str) -> Result:
+    result = CliRunner().invoke(app, ["repair", "--data", str(directory), *words])
+    assert "Traceback" not in result.output
+    return result
+
+
+def verify(directory: Path, *words: str) -> Result:
+    return CliRunner().invoke(app, ["replay", "--data", str(directory), "--verify", *words])
+
+
+def content(directory: Path) -> dict[str, object]:
+    """Every row of the database, and the digest of every other file but the lock, which notes who looked last."""
+    connection = sqlite3.connect(directory / "riata.db")
+    rows = [line for line in connection.iterdump() if not line.startswith('INSERT INTO "owner"')]
+    connection.close()
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name.startswith("riata.payloads")]
+    return {"rows": rows, **{path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}}
+
+
+def repairs(directory: Path, model: str = "a") -> list[dict[str, Any]]:
+    """The documents of the repairs in the log of a model."""
+    store = read_sqlite(directory)
+    try:
+        records = store.read(model, store.head(model).first_seq - 1, 2**30)
+        return [decode_document(record.payload) for record in records if record.kind == "repair"]
+    finally:
+        store.close()
+
+
+def margins(directory: Path, models: tuple[str, ...]) -> dict[str, bytes]:
+    """What the models are, bit for bit, after a start; which learns some more, and saves."""
+    found: dict[str, bytes] = {}
+
+    async def work(house: House) -> None:
+        for name in models:
+            found[name] = house.service.published(name).model.weights.beta.tobytes()
+            await observe(house, name, seed=77)
+        assert house.service.health().damaged == {}
+
+    serve(directory, work)
+    return found
+
+
+def test_a_sound_store_is_said_to_be_sound(directory: Path) -> None:
+    result = repair(directory)
+    assert result.exit_code == 0
+    assert [line.split(",")[0] for line in result.stdout.splitlines()] == [f"{name}: sound" for name in MODELS]
+    before = content(directory)
+    assert repair(directory, "--yes").exit_code == 0
+    assert repairs(directory) == []
+    assert content(directory) == before
+
+
+@pytest.mark.parametrize(
+    ("spoil", "behind", "ways", "said"),
+    [
+        (spoil_row, False, ["cut", "set_aside"], f"loses {LONG_ROWS + ROWS} events"),
+        (spoil_file, False, ["cut", "set_aside"], f"loses {LONG_ROWS} events that were acknowledged"),
+        (spoil_row, True, ["restore", "set_aside"], f"Events 1 to {SAVED} leave the log"),
+        (spoil_file, True, ["restore", "set_aside"], "loses nothing of the model"),
+    ],
+)
+def test_what_each_way_loses_is_said_beforehand_and_nothing_is_changed(
+    spoil: Callable[[Path, bool], int], behind: bool, ways: list[str], said: str, directory: Path
+) -> None:
+    event = spoil(directory, behind)
+    before = content(directory)
+    result = repair(directory)
+    assert result.exit_code == 1
+    assert f"a: DAMAGED at event {event}: " in result.stdout
+    assert [line.split()[1].rstrip(":") for line in result.stdout.splitlines() if "--action " in line][: len(ways)] == ways
+    assert said in result.stdout
+    assert f"loses the model, all of its {LAST} events" in result.stdout
+    assert "nothing was changed" in result.stdout
+    assert content(directory) == before
+
+
+def test_a_log_that_is_cut_goes_on_and_verifies(directory: Path) -> None:
+    event = spoil_file(directory)
+    others = margins_of_a_copy(directory, ("b", "default"))
+    result = repair(directory, "--yes")
+    assert result.exit_code == 0, result.output
+    assert f"a: cut: the log ends at event {event - 1}, {LONG_ROWS} events are lost" in result.stdout
+    [document] = repairs(directory)
+    assert {key: document[key] for key in ("action", "from", "to", "events")} == {
+        "action": "cut", "from": event, "to": LAST, "events": LONG_ROWS,
+    }  # fmt: skip
+    assert verify(directory).exit_code == 0
+    assert {name: beta for name, beta in margins(directory, MODELS).items() if name != "a"} == others
+    done = verify(directory)
+    assert done.exit_code == 0, done.output
+    assert repair(directory).exit_code == 0
+
+
+def margins_of_a_copy(directory: Path, models: tuple[str, ...]) -> dict[str, bytes]:
+    """What the models are that are sound."""
+    found: dict[str, bytes] = {}
+
+    async def work(house: House) -> None:
+        for name in models:
+            found[name] = house.service.published(name).model.weights.beta.tobytes()
+
+    serve(directory, work)
+    return found
+
+
+def test_ids_of_events_that_are_cut_may_come_again_and_those_before_may_not(directory: Path) -> None:
+    async def before(house: House) -> None:
+        await house.observe(events(ROWS, 1, first_id=0), "b")
+        await house.observe(events(LONG_ROWS, 2, first_id=ROWS), "b")
+
+    serve(directory, before)
+    for table in ("generations", "chunks"):
+        damaging.change(directory, f"DELETE FROM {table} WHERE model = ? AND gen > 1", damaging.number_of(directory, "b"))
+    damaging.flip_payload(directory, "b", damaging.firsts(directory, "b")[-1])
+    assert repair(directory, "--yes").exit_code == 0
+
+    async def after(house: House) -> None:
+        again = await house.observe(events(ROWS, 1, first_id=0), "b")
+        assert (again.accepted, again.duplicate) == (0, ROWS)
+        lost = await house.observe(events(LONG_ROWS, 2, first_id=ROWS), "b")
+        assert (lost.accepted, lost.duplicate) == (LONG_ROWS, 0)
+
+    serve(directory, after)
+    assert verify(directory).exit_code == 0
+
+
+@pytest.mark.parametrize("spoil", [spoil_row, spoil_file])
+def test_damage_before_the_checkpoint_costs_history_only(spoil: Callable[[Path, bool], int], directory: Path) -> None:
+    sound = margins_of_a_copy(directory, MODELS)
+    for name in MODELS:  # what that start saved
+        for table in ("generations", "chunks"):
+            number = damaging.number_of(directory, name)
+            damaging.change(directory, f"DELETE FROM {table} WHERE model = ? AND gen > 1", number)
+    event = spoil(directory, True)
+    assert verify(directory).exit_code == 1
+    result = repair(directory, "--yes")
+    assert result.exit_code == 0, result.output
+    assert f"the log begins at event {SAVED + 1}" in result.stdout
+    [document] = repairs(directory)
+    assert {key: document[key] for key in ("action", "from", "to", "generation", "relearnt", "damaged")} == {
+        "action": "restore", "from": 1, "to": SAVED, "generation": 1, "relearnt": LAST - SAVED, "damaged": event,
+    }  # fmt: skip
+    done = verify(directory)
+    assert done.exit_code == 0, done.output
+    assert margins(directory, MODELS) == sound  # nothing of the model is lost
+    done = verify(directory)
+    assert done.exit_code == 0, done.output
+
+
+def test_a_model_that_is_set_aside_is_whole_there_and_gone_here(directory: Path) -> None:
+    event = spoil_file(directory)
+    others = margins_of_a_copy(directory, ("b", "default"))
+    result = repair(directory, "--model", "a", "--action", "set_aside", "--yes")
+    assert result.exit_code == 0, result.output
+    [aside] = (directory / "set-aside").iterdir()
+    assert str(aside) in result.stdout
+    assert not list(directory.glob("riata.payloads.*"))
+    store = read_sqlite(directory)
+    assert store.models() == ["b", "default"]
+    store.close()
+    kept = read_sqlite(aside)
+    assert (kept.models(), kept.head("a").seq) == (["a"], LAST + 1)
+    assert [generation.gen for generation in kept.generations("a")] == [1]
+    kept.close()
+    said = repair(aside)
+    assert f"a: DAMAGED at event {event}" in said.stdout
+    assert repair(aside, "--yes").exit_code == 0  # where it can still be cut
+    assert verify(aside).exit_code == 0
+    assert margins(directory, ("b", "default")) == others
+
+    async def anew(house: House) -> None:
+        await house.admin.put_model("a", {"encoder": {"bits": 12}})
+        await observe(house, "a")
+
+    serve(directory, anew)
+    assert verify(directory).exit_code == 0
+
+
+def test_the_record_of_what_was_set_aside_says_why(directory: Path) -> None:
+    spoil_file(directory)
+    assert repair(directory, "--action", "set_aside", "--yes").exit_code == 0
+    [aside] = (directory / "set-aside").iterdir()
+    damaging.change(aside, "UPDATE log SET payload = x'' WHERE kind = 1")  # whatever else is damaged
+    payload = damaging._rows(aside, "SELECT payload FROM log WHERE kind = 6")[0][0]
+    assert isinstance(payload, bytes)
+    document = json.loads(payload[1:])
+    assert (document["action"], document["events"]) == ("set_aside", LAST)
+
+
+def test_damage_on_both_sides_of_the_checkpoint_is_cut_and_restored(directory: Path) -> None:
+    event = spoil_row(directory)
+    spoil_row(directory, True)
+    result = repair(directory, "--yes")
+    assert result.exit_code == 0, result.output
+    assert f"the log ends at event {event - 1}" in result.stdout
+    assert "restored from generation 1" in result.stdout
+    assert verify(directory).exit_code == 0
+    margins(directory, MODELS)
+
+
+def test_a_head_that_is_damaged_loses_no_event(directory: Path) -> None:
+    damaging.change(directory, "UPDATE models SET chain = zeroblob(20) WHERE name = 'a'")
+    assert "loses no event" in repair(directory).stdout
+    assert repair(directory, "--yes").exit_code == 0
+    assert repairs(directory)[0]["events"] == 0
+    assert verify(directory).exit_code == 0
+
+
+def test_a_model_of_which_nothing_leads_anywhere_can_only_be_set_aside(directory: Path) -> None:
+    damaging.flip_generations(directory, "b")
+    damaging.change(directory, "UPDATE log SET payload = x'00' WHERE key = ?", damaging.number_of(directory, "b") << 44 | 1)
+    said = repair(directory)
+    assert "b: DAMAGED at event 1" in said.stdout
+    assert "--action cut" not in said.stdout
+    refused = repair(directory, "--action", "cut", "--yes")
+    assert (refused.exit_code, "what does: set_aside" in refused.output) == (1, True)
+    assert repair(directory, "--yes").exit_code == 0
+    margins(directory, ("a", "default"))
+
+
+def test_rotten_checkpoints_alone_are_told_and_need_no_repair(directory: Path) -> None:
+    damaging.flip_generations(directory, "a")
+    said = repair(directory)
+    assert said.exit_code == 0
+    assert "checkpoints 1 do not verify" in said.stdout
+
+
+def test_a_store_that_is_in_use_is_not_repaired(directory: Path) -> None:
+    store = open_sqlite(directory, SETTINGS)
+    for words in ((), ("--yes",)):
+        refused = repair(directory, *words)
+        assert (refused.exit_code, "in use" in refused.output) == (1, True)
+    store.close()
+    assert repair(directory).exit_code == 0
+
+
+def test_what_is_not_an_action_or_a_model_is_refused(directory: Path, tmp_path: Path) -> None:
+    assert repair(directory, "--action", "cute").exit_code == 2
+    assert "did you mean 'cut'?" in repair(directory, "--action", "cute").output
+    assert repair(directory, "--model", "nobody").exit_code == 1
+    assert repair(directory, "--model", "nobody", "--yes").exit_code == 1
+    assert repair(tmp_path / "nothing").exit_code == 1
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_payload_file_that_is_cut_short_is_damage_from_its_first_event_on(directory: Path) -> None:
+    event = cut_file(directory)
+    assert f"a: DAMAGED at event {event}:" in repair(directory).stdout
+    assert repair(directory, "--yes").exit_code == 0
+    assert verify(directory).exit_code == 0

@@ -1,0 +1,323 @@
+"""One damaged model of three: the others start, serve and learn; the damaged one is refused by name; the log is read back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from riata.base.clock import SystemClock
+from riata.base.errors import Corrupt
+from riata.run.admin import Admin
+from riata.run.checkpointer import Retention
+from riata.run.damage import ModelDamaged
+from riata.run.engine import Engine
+from riata.run.engine_settings import EngineSettings
+from riata.run.health import Health
+from riata.run.learning import Learning
+from riata.run.scrubbing import LogScrub
+from riata.run.service import Service
+from riata.store.records import coded_digest
+from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from tests import damaging
+from tests.run.house import SMALL, House, events
+
+SETTINGS = SqliteSettings(ballast_bytes=0, reserve_bytes=0, long_bytes=4096)
+MODELS = ("a", "b", "default")
+BATCHES, ROWS = 6, 20
+LONG_ROWS = 600  # whose payload lies in a file
+
+
+def serve(directory: Path, work: Callable[[House], Awaitable[None]], **settings: Any) -> None:
+    """Run a service on `directory` for as long as `work` takes."""
+
+    async def whole() -> None:
+        fatal: list[str] = []
+        numbers = itertools.count(1)
+        told = EngineSettings("test", Retention(3, settings.pop("keep_events", 10**6)), "fsync", **settings)
+        draw = lambda size: next(numbers).to_bytes(size, "big")  # noqa: E731
+        engine = Engine(lambda: open_sqlite(directory, SETTINGS), told, SystemClock(), draw, fatal.append)
+        house = House(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]
+        await house.service.start()
+        try:
+            await work(house)
+        finally:
+            await house.service.stop()
+        assert fatal == []
+
+    asyncio.run(whole())
+
+
+async def observe(house: House, model: str, rows: int = ROWS, seed: int = 0) -> None:
+    await house.observe(events(rows, seed), model)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Three models, each with a checkpoint in the middle of its log, left by a process that was killed: none is at the end."""
+
+    async def work(house: House) -> None:
+        for name in MODELS[:2]:
+            await house.admin.put_model(name, {**SMALL, "checkpoint_every_s": 3600})
+        await house.admin.change("default", {"publish_every_ms": 1, "checkpoint_every_s": 3600})
+        await observe(house, "a", LONG_ROWS)
+        for i in range(BATCHES):
+            for k, name in enumerate(MODELS):
+                await observe(house, name, seed=10 * i + k)
+                if i == BATCHES // 2 - 1:
+                    await house.admin.snapshot_now(name)
+        await observe(house, "a", LONG_ROWS)
+
+    serve(tmp_path / "data", work)
+    for name in MODELS:  # what a stop saves
+        number = damaging.number_of(tmp_path / "data", name)
+        for table in ("generations", "chunks"):
+            damaging.change(tmp_path / "data", f"DELETE FROM {table} WHERE model = ? AND gen > 1", number)
+    return tmp_path / "data"
+
+
+def looked_at(directory: Path, model: str = "a") -> Health:
+    """Serve: `model` is refused by name, whatever is asked; the others answer and learn. Return the health."""
+    seen: list[Health] = []
+
+    async def work(house: House) -> None:
+        service, admin = house.service, house.admin
+        for other in MODELS:
+            if other != model:
+                before = service.published(other).applied
+                await observe(house, other, seed=99)
+                assert service.published(other).applied == before + ROWS
+                assert (await admin.snapshot_now(other))["verified"]
+        refused: list[Callable[[], Any]] = [
+            lambda: service.published(model), lambda: service.now(model), lambda: service.context(model, True),
+            lambda: service.describe(model), lambda: service.names(model), lambda: service.stale_s(model),
+        ]  # fmt: skip
+        for ask in refused:
+            with pytest.raises(ModelDamaged, match=f"model {model} is damaged.*riata repair"):
+                ask()
+        wanted: list[Callable[[], Awaitable[Any]]] = [
+            lambda: admin.snapshots(model), lambda: admin.snapshot_now(model), lambda: admin.restore(model, 1),
+            lambda: admin.export(model), lambda: admin.put_model(model, SMALL),
+            lambda: admin.change(model, {"publish_every_ms": 9}),
+        ]  # fmt: skip
+        for want in wanted:
+            with pytest.raises(ModelDamaged) as error:
+                await want()
+            assert error.value.code == "model_damaged"
+        lines = {line["name"]: line for line in service.models()}
+        assert list(lines) == sorted(MODELS)
+        assert "is damaged" in lines[model]["damaged"]
+        assert all("damaged" not in lines[other] for other in MODELS if other != model)
+        health = service.health()
+        assert health.ready
+        assert list(health.damaged) == [model]
+        assert health.damaged[model] in health.warnings
+        assert model not in health.models
+        seen.append(health)
+
+    serve(directory, work)
+    return seen[0]
+
+
+def short(directory: Path, behind: bool) -> int:
+    """A record of `a` in the database: before its newest checkpoint, or after it."""
+    found = damaging.firsts(directory, "a")
+    return found[2] if behind else found[-2]
+
+
+def long(directory: Path, behind: bool) -> int:
+    """A record of `a` with its payload in a file."""
+    found = damaging.firsts(directory, "a")
+    return found[1] if behind else found[-1]
+
+
+def spoil_row(directory: Path, behind: bool = False) -> int:
+    event = short(directory, behind)
+    assert damaging.flip_payload(directory, "a", event).name == "riata.db"
+    return event
+
+
+def spoil_file(directory: Path, behind: bool = False) -> int:
+    event = long(directory, behind)
+    assert damaging.flip_payload(directory, "a", event).name.startswith("riata.payloads.")
+    return event
+
+
+def cut_file(directory: Path, behind: bool = False) -> int:
+    event = long(directory, behind)
+    file, at, length = damaging.place_of(directory, "a", event)
+    with file.open("r+b") as opened:
+        opened.truncate(at + length // 2)
+    return event
+
+
+def spoil_kind(directory: Path, behind: bool = False) -> int:
+    event = short(directory, behind)
+    key = damaging.number_of(directory, "a") << damaging.SEQ_BITS | event
+    damaging.change(directory, "UPDATE log SET kind = 17 WHERE key = ?", key)
+    return event
+
+
+@pytest.mark.parametrize("spoil", [spoil_row, spoil_file, cut_file, spoil_kind])
+def test_a_damaged_record_harms_one_model(spoil: Callable[[Path], int], directory: Path) -> None:
+    event = spoil(directory)
+    health = looked_at(directory)
+    assert f"is damaged at event {event}:" in health.damaged["a"]
+    assert health.damaged == looked_at(directory).damaged  # a second start finds the same
+
+
+def test_checkpoints_none_of_which_verifies_harm_one_model_where_the_log_is_trimmed(directory: Path) -> None:
+    async def work(house: House) -> None:
+        for _ in range(2):
+            await observe(house, "a")
+            await house.admin.snapshot_now("a")
+
+    serve(directory, work, keep_events=0)
+    assert damaging.firsts(directory, "a")[:1] != [1]
+    damaging.flip_generations(directory, "a")
+    assert "no retained generation verifies" in looked_at(directory).damaged["a"]
+
+
+def test_the_default_model_is_not_made_anew_where_it_is_damaged(directory: Path) -> None:
+    damaging.flip_payload(directory, "default", damaging.firsts(directory, "default")[BATCHES - 1])
+    looked_at(directory, "default")
+
+
+def test_a_record_of_a_newer_program_is_no_damage_and_nothing_starts(directory: Path) -> None:
+    event = damaging.firsts(directory, "a")[BATCHES - 1]
+    key = damaging.number_of(directory, "a") << damaging.SEQ_BITS | event
+    count, stamp, payload = damaging._rows(directory, "SELECT count, accepted_ms, payload FROM log WHERE key = ?", key)[0]
+    assert isinstance(count, int)
+    assert isinstance(stamp, int)
+    assert isinstance(payload, bytes)
+    digest = coded_digest(17, count, stamp, payload)
+    damaging.change(directory, "UPDATE log SET kind = 17, digest = ? WHERE key = ?", digest, key)
+    with pytest.raises(Corrupt, match="not known") as error:
+        serve(directory, lambda _house: asyncio.sleep(0))
+    assert error.value.code == "newer_format"
+
+
+def test_damaged_names_harm_nothing_but_names(directory: Path) -> None:
+    damaging.change(directory, "UPDATE names SET digest = zeroblob(16)")
+
+    async def work(house: House) -> None:
+        for name in MODELS:
+            await observe(house, name, seed=7)
+            assert house.service.published(name).model.non_zeros
+
+    serve(directory, work)
+
+
+@pytest.mark.parametrize("model", ["a", "default"])
+def test_a_damaged_model_may_be_dropped(model: str, directory: Path) -> None:
+    damaging.flip_payload(directory, model, damaging.firsts(directory, model)[BATCHES - 1])
+
+    async def work(house: House) -> None:
+        await house.admin.drop_model(model)
+        assert house.service.health().damaged == {}
+        if model != "default":
+            await house.admin.put_model(model, SMALL)
+        await observe(house, model)
+        assert house.service.published(model).applied == ROWS + 1
+
+    serve(directory, work)
+    serve(directory, lambda house: observe(house, model))
+
+
+def scrubbed(house: House) -> LogScrub:
+    learning = house.engine.learning
+    assert isinstance(learning, Learning)
+    return LogScrub(house.engine.common, learning)
+
+
+@pytest.mark.parametrize("spoil", [spoil_row, spoil_file, spoil_kind])
+def test_damage_behind_the_newest_checkpoint_is_found_by_the_running_service(
+    spoil: Callable[[Path, bool], int], directory: Path
+) -> None:
+    event = spoil(directory, True)
+
+    async def work(house: House) -> None:
+        scrub = scrubbed(house)
+        generations = len(await house.admin.snapshots("a"))
+        assert await scrub.scrub() == ["a"]
+        assert house.engine.tally.log_scrubbed_bytes > 0
+        health = house.service.health()
+        assert health.log_damaged == {"a": event}
+        assert health.damaged == {}
+        assert [warning for warning in health.warnings if f"damaged at event {event}" in warning and "riata repair" in warning]
+        newest = (await house.admin.snapshots("a"))[0]
+        assert newest["verified"]
+        assert newest["seq"] == house.engine.desk("a").logged
+        assert len(await house.admin.snapshots("a")) >= min(3, generations + 1)
+        await observe(house, "a", seed=5)  # it serves and learns on
+        assert await scrub.scrub() == []  # and is told once
+
+    async def again(house: House) -> None:
+        assert house.service.health().damaged == {}
+        await observe(house, "a", seed=6)
+
+    serve(directory, work, scrub_bytes_per_s=2**30)
+    serve(directory, again)
+
+
+def test_a_log_without_damage_is_read_and_nothing_is_said(directory: Path) -> None:
+    async def work(house: House) -> None:
+        assert await scrubbed(house).scrub() == []
+        assert house.engine.tally.log_scrubbed_bytes > 10_000
+        assert house.service.health().log_damaged == {}
+        assert house.service.health().warnings == house.engine.warnings
+
+    serve(directory, work, scrub_bytes_per_s=2**30)
+
+
+def test_damage_that_is_trimmed_is_no_longer_reported(directory: Path) -> None:
+    spoil_file(directory, behind=True)
+
+    async def work(house: House) -> None:
+        scrub = scrubbed(house)
+        assert await scrub.scrub() == ["a"]
+        for _ in range(3):
+            await observe(house, "a")
+            await house.admin.snapshot_now("a")
+        assert await scrub.scrub() == []
+        assert house.service.health().log_damaged == {}
+
+    serve(directory, work, keep_events=0, scrub_bytes_per_s=2**30)
+
+
+def test_the_log_is_read_at_a_bounded_pace_and_after_whoever_waits(directory: Path) -> None:
+    async def work(house: House) -> None:
+        waits: list[float] = []
+        sleep = asyncio.sleep
+
+        async def counted(seconds: float) -> None:
+            waits.append(seconds)
+            await sleep(0)
+
+        from riata.run import scrubbing
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scrubbing.asyncio, "sleep", counted)
+            await scrubbed(house).scrub()
+        read = house.engine.tally.log_scrubbed_bytes
+        assert read > 0
+        assert sum(waits) >= read / house.engine.settings.scrub_bytes_per_s
+
+    serve(directory, work, scrub_bytes_per_s=10_000)
+
+
+def test_a_service_scrubs_by_itself(directory: Path) -> None:
+    damaging.flip_payload(directory, "b", damaging.firsts(directory, "b")[2])
+
+    async def work(house: House) -> None:
+        for _ in range(600):
+            if house.service.health().log_damaged:
+                break
+            await asyncio.sleep(0.1)
+        assert list(house.service.health().log_damaged) == ["b"]
+
+    serve(directory, work, scrub_every_s=0.05, scrub_bytes_per_s=2**30)
