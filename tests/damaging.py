@@ -77,3 +77,8 @@ def flip_generations(directory: Path, model: str, of: str = "gen > 0") -> list[i
 def change(directory: Path, sql: str, *values: object) -> None:
     """Run one statement on the database."""
     _rows(directory, sql, *values)
+
+
+def fold(directory: Path) -> None:
+    """Fold the write-ahead log of a service that was killed into the database, as a start would."""
+    change(directory, "PRAGMA wal_checkpoint(TRUNCATE)")

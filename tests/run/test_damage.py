@@ -298,10 +298,8 @@ def test_the_log_is_read_at_a_bounded_pace_and_after_whoever_waits(directory: Pa
             waits.append(seconds)
             await sleep(0)
 
-        from riata.run import scrubbing
-
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(scrubbing.asyncio, "sleep", counted)
+            patch.setattr(asyncio, "sleep", counted)
             await scrubbed(house).scrub()
         read = house.engine.tally.log_scrubbed_bytes
         assert read > 0

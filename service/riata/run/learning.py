@@ -95,6 +95,7 @@ class Learning:
     def record_damaged(self, store: Store, damage: Damage) -> None:
         """Give up a model of a shared store whose log was found damaged while it was followed; the other processes are told."""
         store.mark_inflight(self.owner, damage.model, DAMAGED, max(damage.event, 1))
+        self._common.tally.forks += 1
         self.give_up(damage)
 
     def begin(self, state: ModelState) -> None:
