@@ -1,4 +1,4 @@
-"""What surrounds the database in its directory: the lock that keeps others out, and the ballast kept for a full disk."""
+"""What surrounds the database: its directory, the lock that keeps others out, and the ballast kept for a full disk."""
 
 from __future__ import annotations
 
@@ -10,12 +10,24 @@ import time
 from pathlib import Path
 from typing import Final
 
-from riata.base.errors import Conflict
+from riata.base.directories import sync_directory
+from riata.base.errors import BadInput, Conflict
 
 LOCK_NAME: Final = "riata.lock"
 BALLAST_NAME: Final = "riata.ballast"
 ROOM_S: Final = 0.005  # in which no disk takes up a reserve worth the name
 _NOTE_BYTES_MAX = 256
+
+
+def make_directory(directory: Path) -> None:
+    """Make a data directory if there is none, durably. Raises `BadInput` (code `not_a_directory`), `OSError`."""
+    if directory.is_dir():
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise BadInput(f"{directory}: a store is a directory, and this or a part of it is a file", "not_a_directory") from None
+    sync_directory(directory.parent)
 
 
 class DirectoryLock:

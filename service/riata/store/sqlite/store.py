@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from riata.base.directories import sync_directory
-from riata.base.errors import BadInput, Conflict, NotFound, TooLarge, Unavailable
+from riata.base.errors import Conflict, NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.sqlite import generations as generations_sql
@@ -21,10 +20,12 @@ from riata.store.sqlite import log as log_sql
 from riata.store.sqlite import remembered as remembered_sql
 from riata.store.sqlite import repairs
 from riata.store.sqlite.dedupe import DedupeIndex
-from riata.store.sqlite.directory import Ballast, DirectoryLock
+from riata.store.sqlite.directory import Ballast, DirectoryLock, make_directory
+from riata.store.sqlite.losses import Examined, Loss, examine, is_on_log, require_whole
 from riata.store.sqlite.payload_files import PayloadFiles
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect, version_warning
 from riata.store.sqlite.session import DiskFull, Session
+from riata.store.sqlite.witness import Witness
 from riata.store.store import Append, Appended, Generation, Head, Owner, Record, Remembered, Verdict
 
 
@@ -52,10 +53,22 @@ def open_sqlite(directory: Path, settings: SqliteSettings | None = None) -> Sqli
     """Open the store in `directory`, made where there is none.
 
     Raises `BadInput` (`not_a_directory`), `Conflict` (`directory_locked`), `Corrupt` (not a sound database of ours;
-    `newer_format`), `Unavailable`, `OSError`.
+    `newer_format`; `events_missing`: acknowledged events are no longer there), `Unavailable`, `OSError`.
     """
-    _make_directory(directory)
+    make_directory(directory)
     return _open(directory, settings or SqliteSettings(), read_only=False)
+
+
+def open_despite_losses(directory: Path, settings: SqliteSettings) -> tuple[SqliteStore, Sequence[Loss]]:
+    """As `open_sqlite`, but also if acknowledged events are missing; which are is returned. The witness of a model stays as it is
+    until an append to it, or `renew_witness`."""
+    lock = DirectoryLock(directory)
+    try:
+        found = examine(directory)
+        return SqliteStore(connect(directory / DATABASE_NAME), lock, directory, settings, found), found.losses
+    except BaseException:
+        lock.release()
+        raise
 
 
 def read_sqlite(directory: Path) -> SqliteStore:
@@ -64,6 +77,8 @@ def read_sqlite(directory: Path) -> SqliteStore:
     Raises like `open_sqlite`, and `NotFound` (`no_store`).
     """
     if not (directory / DATABASE_NAME).exists():
+        if directory.is_dir():
+            require_whole(directory, examine(directory))
         raise NotFound(f"there is no store in {directory}", "no_store")
     return _open(directory, SqliteSettings(ballast_bytes=0, reserve_bytes=0), read_only=True)
 
@@ -71,29 +86,29 @@ def read_sqlite(directory: Path) -> SqliteStore:
 def _open(directory: Path, settings: SqliteSettings, read_only: bool) -> SqliteStore:
     lock = DirectoryLock(directory)
     try:
-        return SqliteStore(connect(directory / DATABASE_NAME), lock, directory, settings, read_only)
+        found = examine(directory)
+        require_whole(directory, found)
+        return SqliteStore(connect(directory / DATABASE_NAME), lock, directory, settings, None if read_only else found)
     except BaseException:
         lock.release()
         raise
 
 
-def _make_directory(directory: Path) -> None:
-    if directory.is_dir():
-        return
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise BadInput(f"{directory}: a store is a directory, and this or a part of it is a file", "not_a_directory") from None
-    sync_directory(directory.parent)
-
-
 class SqliteStore:
-    """See `Store`. Made by `open_sqlite` and `read_sqlite`."""
+    """See `Store`. Made by `open_sqlite`, `read_sqlite` and `open_despite_losses`."""
 
     def __init__(
-        self, connection: sqlite3.Connection, lock: DirectoryLock, directory: Path, settings: SqliteSettings, read_only: bool
+        self,
+        connection: sqlite3.Connection,
+        lock: DirectoryLock,
+        directory: Path,
+        settings: SqliteSettings,
+        examined: Examined | None,  # None: to be read only
     ) -> None:
         self._lock = lock
+        read_only = examined is None
+        self._witness = Witness() if examined is None else Witness.open(directory, examined.witness)
+        self._found = [] if examined is None else examined.warnings()
         self._dedupe_events = settings.dedupe_events
         self._dedupe = DedupeIndex(settings.dedupe_events)
         ballast = Ballast(directory, settings.ballast_bytes, settings.reserve_bytes)
@@ -104,9 +119,11 @@ class SqliteStore:
         if not read_only:
             files.sweep(self._session.read(log_sql.logs))
             ballast.restore()
+        if examined is not None and not examined.losses:
+            self.renew_witness()
 
     def warnings(self) -> list[str]:
-        found = [version_warning()]
+        found = [version_warning(), *self._found, self._witness.problem]
         ballast = self._session.ballast
         if not self._session.read_only and not ballast.allows_events():
             found.append(f"only {ballast.free_bytes()} bytes are free on the disk of the store: no event is accepted")
@@ -169,10 +186,11 @@ class SqliteStore:
     def drop(self, owner: Owner, model: str) -> None:
         def write(c: sqlite3.Connection) -> int:
             generations_sql.require_owner(c, owner)
-            number = log_sql.find_model(c, model).id
-            self._dedupe.forget_model(number)  # the number of a dropped model is given to another
+            row = log_sql.find_model(c, model)
+            self._dedupe.forget_model(row.id)  # the number of a dropped model is given to another
             generations_sql.drop_model(c, model, SEQ_BITS)
-            return number
+            self._witness.forget(row.head.lineage)  # last, and synced: a model that is gone must not be missed
+            return row.id
 
         self._session.files.drop(self._session.write(write))
 
@@ -206,10 +224,27 @@ class SqliteStore:
                 raise
             raise Unavailable("the disk is full: the events were not written", "disk_reserve") from None
         self._session.count_wal(*written)
-        for plan in planned:
-            if plan.head is not None:
-                self._models[plan.request.model] = self._models[plan.request.model]._replace(head=plan.head)
+        for model, head in {plan.request.model: plan.head for plan in planned if plan.head is not None}.items():
+            self._models[model] = self._models[model]._replace(head=head)
+            self._witness.note(model, head)
         return [plan.appended for plan in planned]
+
+    def renew_witness(self) -> None:
+        """Let the witness say what the log says, whatever it said before."""
+        rows = self._session.read(lambda c: [row[0] for row in c.execute("SELECT name FROM models")])
+        self._witness.renew([(name, self.head(name)) for name in rows])
+
+    def forget_off_log(self, model: str) -> None:
+        """Delete the generations of `model` that are of events which its log does not have."""
+
+        def write(c: sqlite3.Connection) -> None:
+            row = log_sql.find_model(c, model)
+            for kept in generations_sql.list_generations(c, row.id):
+                if not is_on_log(c, row, kept.applied, kept.chain):
+                    for table in ("chunks", "generations"):
+                        c.execute(f"DELETE FROM {table} WHERE model = ? AND gen = ?", (row.id, kept.gen))
+
+        self._session.write(write)
 
     def _known_models(self) -> dict[str, log_sql.ModelRow]:
         """Models that need not be read again."""
@@ -335,4 +370,5 @@ class SqliteStore:
     def close(self) -> None:
         """Fold the log into the database and give the directory up. After a failure nothing is written any more."""
         self._session.close()
+        self._witness.close()
         self._lock.release()

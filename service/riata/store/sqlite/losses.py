@@ -1,0 +1,218 @@
+"""Acknowledged events that a data directory no longer holds: found before SQLite opens the database for writing.
+
+Opening and closing a database folds what SQLite can read of its write-ahead log and deletes the rest. So the directory is looked
+at first, with a connection that changes nothing: a file that is missing can be put back as long as nobody wrote to the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import urllib.parse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from riata.base.errors import Corrupt, LogGap, NotFound
+from riata.store.records import KIND_CODES, decode_document
+from riata.store.sqlite.directory import DirectoryLock
+from riata.store.sqlite.log import ModelRow, chain_at, find_model
+from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS
+from riata.store.sqlite.wal import WalDamage, find_damage
+from riata.store.sqlite.witness import NAME_BYTES_MAX, WITNESS_NAME, Witnessed, WitnessFound, read_witness
+
+ACCEPT_LOSS: Final = "accept_loss"  # the action of the repair event that accepts a loss
+EVENTS_MISSING: Final = "events_missing"
+_MODELS_SAID_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What one model has lost.
+
+    model           : its name as it was acknowledged
+    ends_at         : last event that its log holds now; 0 if there is none, or the model is gone
+    witnessed_seq   : last event known to be acknowledged; None if there is no witness of it
+    witnessed_chain : chain at that event
+    missing         : how many events; None if that is not known
+    gone            : the model itself is not in the database
+    why             : a sentence
+    """
+
+    model: str
+    lineage: bytes
+    ends_at: int
+    witnessed_seq: int | None
+    witnessed_chain: bytes
+    missing: int | None
+    gone: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A directory before it is opened. damage: of the write-ahead log."""
+
+    losses: Sequence[Loss]
+    witness: WitnessFound
+    damage: WalDamage | None
+    has_models: bool
+
+    def warnings(self) -> list[str]:
+        """Sentences about what weakens the promise though nothing acknowledged is known to be missing."""
+        found = []
+        if self.witness.damage:
+            found.append(f"the witness {WITNESS_NAME} is damaged ({self.witness.damage}); it has been made anew from the log")
+        elif self.has_models and not self.witness.exists:
+            found.append(
+                f"there was no {WITNESS_NAME} beside the database: nobody can tell whether acknowledged events were missing "
+                "at its end; there is one from now on"
+            )
+        if self.damage is not None and self.damage.certain:
+            found.append(f"{_damaged(self.damage)}; no acknowledged event is missing by that")
+        return found
+
+
+def examine(directory: Path) -> Examined:
+    """Compare the database of `directory`, which the caller has locked, with its witness, changing nothing.
+
+    Raises `Corrupt` (code `newer_format`), `OSError`.
+    """
+    path = directory / DATABASE_NAME
+    witness = read_witness(directory)
+    damage = find_damage(path.with_name(path.name + "-wal"))
+    losses, has_models = compare_stored(path, witness.entries)
+    if not losses and not witness.entries and damage is not None and damage.certain:
+        losses = [Loss("", b"", 0, None, b"", None, gone=False, why="and no witness tells how many events were in them")]
+    return Examined(losses, witness, damage, has_models)
+
+
+def find_losses(directory: Path) -> Sequence[Loss]:
+    """Return what `directory`, which no process has open, has lost; nothing is changed. Raises like `read_sqlite`."""
+    if not directory.is_dir():
+        raise NotFound(f"there is no store in {directory}", "no_store")
+    lock = DirectoryLock(directory)
+    try:
+        return examine(directory).losses
+    finally:
+        lock.release()
+
+
+def require_whole(directory: Path, found: Examined) -> None:
+    """Raise `LogGap` (code `events_missing`) if acknowledged events are missing."""
+    if not found.losses:
+        return
+    said = [loss.why for loss in found.losses[:_MODELS_SAID_MAX]]
+    if len(found.losses) > len(said):
+        said.append(f"{len(found.losses) - len(said)} more models have lost events")
+    raise LogGap(
+        f"{directory}: {_cause(directory, found.damage)}; {'; '.join(said)}. Nothing was changed. Put the right files back "
+        f"(all of one moment), or look at the loss and accept it with `riata repair --data {directory}`",
+        EVENTS_MISSING,
+    )
+
+
+def _cause(directory: Path, damage: WalDamage | None) -> str:
+    path = directory / DATABASE_NAME
+    wal = path.with_name(path.name + "-wal")
+    if damage is not None and damage.certain:
+        return _damaged(damage)
+    if not path.exists():
+        return f"{path.name} is missing"
+    if not wal.exists() or not wal.stat().st_size:
+        return f"{wal.name} is missing or empty, or {path.name} is an older copy"
+    return f"{wal.name} is damaged, cut or older, or {path.name} is an older copy"
+
+
+def _damaged(damage: WalDamage) -> str:
+    after = "what is after it" if damage.commits_after is None else f"{damage.commits_after} transactions after it"
+    return f"{DATABASE_NAME}-wal is damaged at or after byte {damage.at}, so {after} cannot be read"
+
+
+def compare_stored(path: Path, entries: Sequence[Witnessed]) -> tuple[list[Loss], bool]:
+    """Compare the database at `path` with witnessed events through a connection that changes nothing.
+
+    Returns the losses, and whether the database holds any event. Raises `Corrupt` if it cannot be read though something was
+    witnessed in it.
+    """
+    if not path.exists() or not path.stat().st_size:
+        return compare(None, entries), False
+    wal, shared = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    has_wal = wal.exists() and wal.stat().st_size > 0
+    mode = "mode=ro" if has_wal else "mode=ro&immutable=1"  # else an empty log would be made
+    connection = sqlite3.connect(f"file:{urllib.parse.quote(str(path.absolute()))}?{mode}", uri=True, isolation_level=None)
+    try:
+        has_models = connection.execute("SELECT count(*) FROM models WHERE seq > 0").fetchone()[0] > 0
+        return compare(connection, entries), has_models
+    except sqlite3.Error as error:
+        if not entries:
+            return [], False  # whoever opens it says what is wrong with it
+        if str(error) == "no such table: models":  # nothing but the file was ever written, or left
+            return compare(None, entries), False
+        raise Corrupt(f"{path} is damaged ({error}); restore the directory from a backup") from error
+    finally:
+        connection.close()
+        if has_wal:
+            shared.unlink(missing_ok=True)
+
+
+def compare(connection: sqlite3.Connection | None, entries: Sequence[Witnessed]) -> list[Loss]:
+    """Return what the database, None for none, lacks of `entries` and of what its own generations were made of. Raises
+    `sqlite3.Error`."""
+    left = {entry.lineage: entry for entry in entries}
+    found = []
+    if connection is not None:
+        for name, lineage in connection.execute("SELECT name, lineage FROM models ORDER BY name").fetchall():
+            if loss := _compare_one(connection, name, left.pop(lineage, None)):
+                found.append(loss)
+    for entry in sorted(left.values(), key=lambda entry: entry.name):
+        why = f"model {entry.name!r} with its {entry.seq} acknowledged events is missing"
+        found.append(Loss(entry.name, entry.lineage, 0, entry.seq, entry.chain, entry.seq, gone=True, why=why))
+    return found
+
+
+def _compare_one(connection: sqlite3.Connection, name: str, entry: Witnessed | None) -> Loss | None:
+    row = find_model(connection, name)
+    head = row.head
+    known = [(entry.seq, entry.chain)] if entry else []
+    known += connection.execute("SELECT applied, chain FROM generations WHERE model = ?", (row.id,)).fetchall()
+    off = [(seq, chain) for seq, chain in known if not is_on_log(connection, row, seq, chain)]
+    missing: int | None = None
+    if off:
+        seq, chain = max(off)
+        why = f"event {seq} of model {name!r} is not the one that was acknowledged"
+        if seq > head.seq:
+            missing = seq - head.seq
+            why = (
+                f"the log of model {name!r} ends at event {head.seq}, but event {seq} was acknowledged: "
+                f"{missing} acknowledged events are missing"
+            )
+    elif entry and name.encode()[:NAME_BYTES_MAX].decode(errors="replace") != entry.name:
+        seq, chain, missing = entry.seq, entry.chain, 0
+        why = f"model {entry.name!r} is called {name!r} in the database, which no command can have done"
+    else:
+        return None
+    if _is_accepted(connection, row, seq, chain):
+        return None
+    return Loss(name, head.lineage, head.seq, seq, chain, missing, gone=False, why=why)
+
+
+def is_on_log(connection: sqlite3.Connection, row: ModelRow, seq: int, chain: bytes) -> bool:
+    """Whether the log of a model has, or had before it was trimmed as far as anybody can tell, a record that ends at event `seq`
+    with this chain."""
+    if seq > row.head.seq:
+        return False
+    return seq < row.head.first_seq - 1 or chain_at(connection, row, seq) == chain
+
+
+def _is_accepted(connection: sqlite3.Connection, row: ModelRow, seq: int, chain: bytes) -> bool:
+    """Whether the newest record accepts this very loss: then the witness was to be moved next when the power went."""
+    found = connection.execute("SELECT kind, payload FROM log WHERE key = ?", (row.id << SEQ_BITS | row.head.seq,)).fetchone()
+    if found is None or found[0] != KIND_CODES["repair"]:
+        return False
+    document: dict[str, Any] = {}
+    with contextlib.suppress(Corrupt):
+        document = decode_document(found[1])
+    stated = (document.get("action"), document.get("witnessed_seq"), document.get("witnessed_chain"))
+    return stated == (ACCEPT_LOSS, seq, chain.hex())
