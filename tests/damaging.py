@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -40,23 +41,26 @@ def flip_in_file(path: Path, at: int) -> None:
         file.write(bytes([byte ^ 4]))
 
 
-def place_of(directory: Path, model: str, event: int) -> tuple[Path, int, int]:
-    """Where the payload of the record that begins with `event` lies: file, first byte, bytes."""
+def place_of(directory: Path, model: str, event: int) -> tuple[Path, list[int], int]:
+    """Where the payload of the record that begins with `event` lies: file, first bytes, length. A database may hold pages that it
+    does not use any more, with the payload in them as well."""
     number = number_of(directory, model)
     sql = "SELECT payload, file, at, length FROM log WHERE key = ?"
     payload, file, at, length = _rows(directory, sql, number << SEQ_BITS | event)[0]
     if file:
-        return directory / f"riata.payloads.{number}.{file}", int(str(at)), int(str(length))
+        return directory / f"riata.payloads.{number}.{file}", [int(str(at))], int(str(length))
     assert isinstance(payload, bytes)
     whole = (directory / "riata.db").read_bytes()
-    assert whole.count(payload) == 1  # in one page, and not in the write-ahead log: the service was stopped
-    return directory / "riata.db", whole.index(payload), len(payload)
+    places = [found.start() for found in re.finditer(re.escape(payload), whole)]
+    assert places  # in one page, and not in the write-ahead log: the service was stopped
+    return directory / "riata.db", places, len(payload)
 
 
 def flip_payload(directory: Path, model: str, event: int) -> Path:
     """Flip a bit in the middle of the payload of the record that begins with `event`, wherever that lies; return the file."""
-    path, at, length = place_of(directory, model, event)
-    flip_in_file(path, at + length // 2)
+    path, places, length = place_of(directory, model, event)
+    for at in places:
+        flip_in_file(path, at + length // 2)
     return path
 
 

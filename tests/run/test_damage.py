@@ -149,7 +149,7 @@ def spoil_file(directory: Path, behind: bool = False) -> int:
 
 def cut_file(directory: Path, behind: bool = False) -> int:
     event = long(directory, behind)
-    file, at, length = damaging.place_of(directory, "a", event)
+    file, [at], length = damaging.place_of(directory, "a", event)
     with file.open("r+b") as opened:
         opened.truncate(at + length // 2)
     return event

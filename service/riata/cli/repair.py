@@ -43,10 +43,14 @@ def repair(
 
     **set_aside**: the model is moved, as it is, into a directory of its own below DIR/set-aside, and its name is free.
 
+    Acknowledged events that are missing at the end of a log are told before, and with --yes the loss is accepted.
+
     Other models are left alone. Each repair is an event of the log, and `riata replay --verify` holds afterwards. Exit code
     0 where nothing is damaged or everything was mended, 1 where damage is left.
     """
     wanted = _action(action)
+    if data is not None and store is None and _is_short(data, yes):
+        raise typer.Exit(1)
     if not yes:
         with kept(data, store) as (_, opened):
             damaged = [found for name in _names(opened, model) if (found := _look(opened, name)).event is not None]
@@ -69,6 +73,27 @@ def _action(text: str | None) -> Action | None:
     if text is None:
         return None
     raise BadInput(f"--action: {nearest(text, ACTIONS)}", "bad_option")
+
+
+def _is_short(data: Path, yes: bool) -> bool:
+    """Say what acknowledged events are missing as a whole, which keeps a store from being opened, and with `yes` accept it; tell
+    whether they still are."""
+    from riata.base.clock import SystemClock
+    from riata.run.accept_loss import accept, find
+
+    losses = find(data)
+    for loss in losses:
+        typer.echo(f"{loss.model or 'the store'}: EVENTS MISSING: {loss.why}")
+    if losses and not yes:
+        typer.echo(
+            "\nnothing was changed; put the right files back, all of one moment, or accept with --yes that events are lost:"
+        )
+        typer.echo("a repair event of the log says so, and other damage is looked for afterwards")
+        return True
+    for done in accept(data, SystemClock().unix_ms()) if losses else ():
+        said = f"by event {done.seq} of the log" if done.seq else "the model is gone"
+        typer.echo(f"{done.model}: the loss is accepted, {said}")
+    return False
 
 
 def _names(store: Store, model: str | None) -> list[str]:
@@ -103,9 +128,9 @@ def _opened_to_write(data: Path | None, store: str | None) -> Iterator[tuple[Sto
 
 
 def _directory(data: Path) -> Store:
-    from riata.store.sqlite.store import open_sqlite
+    from riata.store.sqlite.repairs import open_for_repair
 
-    return open_sqlite(data)
+    return open_for_repair(data)
 
 
 def _look(store: Store, name: str) -> Diagnosis:

@@ -25,7 +25,7 @@ from riata.run.publishing import generation_info
 from riata.run.recovery import Recovery, verifies
 from riata.run.replay import in_this_thread
 from riata.store.records import encode_document, next_chain
-from riata.store.sqlite.store import SqliteStore
+from riata.store.sqlite.repairs import RepairStore
 from riata.store.store import Append, Generation, Head, Owner, Store, Verdict
 
 Action = Literal["restore", "cut", "set_aside"]
@@ -153,7 +153,7 @@ class Repairer:
             raise Conflict(f"{found.model}: {action} does not mend this damage; what does: {ways}", "cannot_repair")
         if action == "restore":
             return self._restore(found, on_progress)
-        if not isinstance(self._store, SqliteStore):
+        if not isinstance(self._store, RepairStore):
             raise Conflict(
                 f"{found.model}: {action} is not done on a shared store; give the model up with DELETE /models/{found.model}, or "
                 "put the store's own backup back",
@@ -161,14 +161,17 @@ class Repairer:
             )
         return self._cut(self._store, found) if action == "cut" else self._set_aside(self._store, found, directory)
 
-    def _cut(self, store: SqliteStore, found: Diagnosis) -> str:
+    def _cut(self, store: RepairStore, found: Diagnosis) -> str:
         event, last = found.event or 1, found.head.seq
         lost = last - event + 1
-        facts = {"action": "cut", "from": event, "to": last, "events": lost, "what": found.what}
+        facts = {
+            "action": "cut", "from": event, "to": last, "events": lost, "what": found.what,
+            "witnessed_seq": last, "witnessed_chain": found.head.chain.hex(),
+        }  # fmt: skip
         store.cut(self._owner, self._append(found.model, facts), event)
         return f"cut: the log ends at event {event - 1}, {lost} events are lost"
 
-    def _set_aside(self, store: SqliteStore, found: Diagnosis, directory: Path | None) -> str:
+    def _set_aside(self, store: RepairStore, found: Diagnosis, directory: Path | None) -> str:
         if directory is None:
             raise Conflict("a model can be set aside only beside its store", "cannot_repair")
         facts = {"action": "set_aside", "from": found.event, "events": found.head.seq, "what": found.what}

@@ -23,6 +23,7 @@ from riata.store.sqlite.wal import WalDamage, find_damage
 from riata.store.sqlite.witness import NAME_BYTES_MAX, WITNESS_NAME, Witnessed, WitnessFound, read_witness
 
 ACCEPT_LOSS: Final = "accept_loss"  # the action of the repair event that accepts a loss
+CUT: Final = "cut"  # that of one that took the log back to before a damaged record
 EVENTS_MISSING: Final = "events_missing"
 _MODELS_SAID_MAX: Final = 5
 
@@ -176,7 +177,8 @@ def _compare_one(connection: sqlite3.Connection, name: str, entry: Witnessed | N
     row = find_model(connection, name)
     head = row.head
     known = [(entry.seq, entry.chain)] if entry else []
-    known += connection.execute("SELECT applied, chain FROM generations WHERE model = ?", (row.id,)).fetchall()
+    if not entry or (entry.seq, entry.chain) != (head.seq, head.chain):  # else a generation off the log is damage to this model
+        known += connection.execute("SELECT applied, chain FROM generations WHERE model = ?", (row.id,)).fetchall()
     off = [(seq, chain) for seq, chain in known if not is_on_log(connection, row, seq, chain)]
     missing: int | None = None
     if off:
@@ -203,6 +205,8 @@ def is_on_log(connection: sqlite3.Connection, row: ModelRow, seq: int, chain: by
     with this chain."""
     if seq > row.head.seq:
         return False
+    if (seq, chain) == (row.head.seq, row.head.chain):
+        return True  # where the record itself says otherwise it is damaged, and recovery finds that
     return seq < row.head.first_seq - 1 or chain_at(connection, row, seq) == chain
 
 
@@ -214,5 +218,5 @@ def _is_accepted(connection: sqlite3.Connection, row: ModelRow, seq: int, chain:
     document: dict[str, Any] = {}
     with contextlib.suppress(Corrupt):
         document = decode_document(found[1])
-    stated = (document.get("action"), document.get("witnessed_seq"), document.get("witnessed_chain"))
-    return stated == (ACCEPT_LOSS, seq, chain.hex())
+    stated = (document.get("witnessed_seq"), document.get("witnessed_chain"))
+    return document.get("action") in (ACCEPT_LOSS, CUT) and stated == (seq, chain.hex())

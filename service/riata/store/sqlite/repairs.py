@@ -1,4 +1,4 @@
-"""What `riata repair` does to the embedded store: SQL over an open connection, inside the caller's transaction."""
+"""What `riata repair` does to the embedded store: a log that is cut, and a model that is moved into a store of its own."""
 
 from __future__ import annotations
 
@@ -7,15 +7,65 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from riata.base.directories import sync_directory
 from riata.base.errors import BadInput
-from riata.store.sqlite.log import ModelRow, chain_at, find_model
-from riata.store.sqlite.schema import SEQ_BITS, connect
+from riata.store.append_plan import Planned, plan_group
+from riata.store.sqlite.directory import DirectoryLock, make_directory
+from riata.store.sqlite.generations import require_owner
+from riata.store.sqlite.log import ModelRow, chain_at, find_model, insert_planned
+from riata.store.sqlite.losses import examine, require_whole
+from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect
+from riata.store.sqlite.store import SqliteSettings, SqliteStore
+from riata.store.store import Append, Owner, Record
 
 KEYED: Final = ("log", "fresh_ids", "names")  # tables by model id * 2^44 + event
 OF_MODELS: Final = ("dedupe", "remembered", "remembered_size", "generations", "chunks")
 
 
-def cut(connection: sqlite3.Connection, model: str, event: int) -> ModelRow:
+class RepairStore(SqliteStore):
+    """The embedded store as a repair uses it. Made by `open_for_repair`."""
+
+    def cut(self, owner: Owner, request: Append, event: int) -> Record:
+        """Take the log of a model back to before `event`, and append `request`, which says so, in one transaction; return its
+        record. The ids of what is cut are forgotten. Raises `BadInput` (code `bad_cut`)."""
+
+        def write(c: sqlite3.Connection) -> list[Planned]:
+            require_owner(c, owner)
+            row = cut_rows(c, request.model, event)
+            self._dedupe.forget_model(row.id)
+            planned = plan_group([request], {request.model: row.head}, lambda *_: {}, self._dedupe_events)
+            insert_planned(c, self._session.files, planned, {request.model: row}, self._dedupe)
+            return planned
+
+        record = self._session.write(write)[0].appended.record
+        self.renew_witness()
+        if record is None:
+            raise BadInput("a cut is an event of the log: expected a payload", "bad_payload")
+        return record
+
+    def set_aside(self, owner: Owner, model: str, directory: Path) -> None:
+        """Move a model, as it is, into a store of its own in `directory`, which is made."""
+        make_directory(directory)
+        number = self._session.read(lambda c: copy_model(c, model, directory / DATABASE_NAME))
+        self._session.files.link(number, directory)
+        sync_directory(directory)
+        self.drop(owner, model)
+
+
+def open_for_repair(directory: Path) -> RepairStore:
+    """Open an existing store that no service uses. Raises as `open_sqlite` does."""
+    lock = DirectoryLock(directory)
+    try:
+        found = examine(directory)
+        require_whole(directory, found)
+        settings = SqliteSettings(ballast_bytes=0, reserve_bytes=0)
+        return RepairStore(connect(directory / DATABASE_NAME), lock, directory, settings, found)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def cut_rows(connection: sqlite3.Connection, model: str, event: int) -> ModelRow:
     """Delete the log of `model` from `event` on, with the ids and names that came with it, and generations beyond it; return the
     model as it is then. Raises `BadInput` (code `bad_cut`) where no record ends before `event`."""
     row = find_model(connection, model)

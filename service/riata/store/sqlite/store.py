@@ -18,7 +18,6 @@ from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.sqlite import generations as generations_sql
 from riata.store.sqlite import log as log_sql
 from riata.store.sqlite import remembered as remembered_sql
-from riata.store.sqlite import repairs
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.directory import Ballast, DirectoryLock, make_directory
 from riata.store.sqlite.losses import Examined, Loss, examine, is_on_log, require_whole
@@ -255,31 +254,6 @@ class SqliteStore:
 
     def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
         return self._session.read(lambda c: log_sql.read_records(c, self._session.files, model, after_seq, bytes_max))
-
-    def cut(self, owner: Owner, request: Append, event: int) -> Record:
-        """Take the log of a model back to before `event`, and append `request`, which says so, in one transaction; return its
-        record. The ids of what is cut are forgotten. Raises `BadInput` (code `bad_cut`)."""
-
-        def write(c: sqlite3.Connection) -> list[Planned]:
-            generations_sql.require_owner(c, owner)
-            row = repairs.cut(c, request.model, event)
-            self._dedupe.forget_model(row.id)
-            planned = plan_group([request], {request.model: row.head}, lambda *_: {}, self._dedupe_events)
-            log_sql.insert_planned(c, self._session.files, planned, {request.model: row}, self._dedupe)
-            return planned
-
-        record = self._session.write(write)[0].appended.record
-        if record is None:
-            raise BadInput("a cut is an event of the log: expected a payload", "bad_payload")
-        return record
-
-    def set_aside(self, owner: Owner, model: str, directory: Path) -> None:
-        """Move a model, as it is, into a store of its own in `directory`, which is made."""
-        _make_directory(directory)
-        number = self._session.read(lambda c: repairs.copy_model(c, model, directory / DATABASE_NAME))
-        self._session.files.link(number, directory)
-        sync_directory(directory)
-        self.drop(owner, model)
 
     def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
         return self._session.read(lambda c: log_sql.read_names(c, log_sql.find_model(c, model).id, after_seq))
