@@ -24,7 +24,8 @@ LONG_ROWS = 1500  # in one request: their payload lies in a file
 
 
 def rows(n: int, seed: int) -> list[dict[str, Any]]:
-    return [{"features": {"x": seed + i / 8, f"w{(seed + i) % 50}": 1}, "label": (i + seed) % 2} for i in range(n)]
+    more = {f"more {k}": 0.37 * k for k in range(12)} if n >= LONG_ROWS else {}
+    return [{"features": {"x": seed + i / 8, f"w{(seed + i) % 50}": 1, **more}, "label": (i + seed) % 2} for i in range(n)]
 
 
 def send(url: str, model: str, n: int, seed: int) -> httpx.Response:

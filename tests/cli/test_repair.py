@@ -13,7 +13,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from riata.cli.app import app
+from riata.run.checkpointer import Checkpointer
 from riata.store.records import decode_document
+from riata.store.sqlite.repairs import RepairStore
 from riata.store.sqlite.store import open_sqlite, read_sqlite
 from tests import damaging
 from tests.run.house import House, events
@@ -287,3 +289,59 @@ def test_a_payload_file_that_is_cut_short_is_damage_from_its_first_event_on(dire
     assert f"a: DAMAGED at event {event}:" in repair(directory).stdout
     assert repair(directory, "--yes").exit_code == 0
     assert verify(directory).exit_code == 0
+
+
+def test_a_restore_that_is_interrupted_is_done_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil_file(directory, True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpointer, "save", interrupted)
+        assert repair(directory, "--yes").exit_code == 130
+    assert repair(directory, "--yes").exit_code == 0
+    assert [document["action"] for document in repairs(directory)] == ["restore", "restore"]
+    assert verify(directory).exit_code == 0
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_cut_that_is_interrupted_before_the_witness_is_moved_is_no_loss(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil_file(directory)
+    with monkeypatch.context() as patch:
+        patch.setattr(RepairStore, "renew_witness", interrupted_after_opening(RepairStore.renew_witness))
+        assert repair(directory, "--yes").exit_code == 130
+    assert repair(directory).exit_code == 0
+    margins(directory, MODELS)
+    assert verify(directory).exit_code == 0
+
+
+def interrupted_after_opening(renew: Callable[[RepairStore], None]) -> Callable[[RepairStore], None]:
+    seen: list[RepairStore] = []
+
+    def once(self: RepairStore) -> None:
+        if self in seen:
+            raise KeyboardInterrupt
+        seen.append(self)
+        renew(self)
+
+    return once
+
+
+def test_events_that_are_missing_are_told_and_accepted_first(directory: Path) -> None:
+    number = damaging.number_of(directory, "b")
+    last = damaging.firsts(directory, "b")[-1]
+    chain = damaging._rows(directory, "SELECT chain FROM log WHERE key < ? ORDER BY key DESC LIMIT 1", number << 44 | last)[0][0]
+    damaging.change(directory, "DELETE FROM log WHERE key = ?", number << 44 | last)  # as an older copy of the database would
+    damaging.change(directory, "UPDATE models SET seq = ?, chain = ? WHERE id = ?", last - 1, chain, number)
+    spoil_file(directory)
+    said = repair(directory)
+    assert (said.exit_code, f"{ROWS} acknowledged events are missing" in said.stdout) == (1, True)
+    done = repair(directory, "--yes")
+    assert done.exit_code == 0, done.output
+    assert "b: the loss is accepted" in done.stdout
+    assert "a: cut" in done.stdout
+    assert [document["action"] for document in repairs(directory, "b")] == ["accept_loss"]
+    assert verify(directory).exit_code == 0
+    margins(directory, MODELS)

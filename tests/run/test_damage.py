@@ -5,26 +5,33 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from riata.base.clock import SystemClock
-from riata.base.errors import Corrupt
+from riata.base.errors import Corrupt, LogFork, RiataError
+from riata.run import recovery
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
-from riata.run.damage import ModelDamaged
+from riata.run.damage import Damage, ModelDamaged
+from riata.run.desk import Board
 from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings
 from riata.run.health import Health
 from riata.run.learning import Learning
 from riata.run.scrubbing import LogScrub
 from riata.run.service import Service
+from riata.store import records
+from riata.store.memory_shared import SharedMemoryStore
 from riata.store.records import coded_digest
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.store import Record
 from tests import damaging
 from tests.run.house import SMALL, House, events
+from tests.run.roles import run, running, until, with_model
 
 SETTINGS = SqliteSettings(ballast_bytes=0, reserve_bytes=0, long_bytes=4096)
 MODELS = ("a", "b", "default")
@@ -238,7 +245,11 @@ def scrubbed(house: House) -> LogScrub:
 def test_damage_behind_the_newest_checkpoint_is_found_by_the_running_service(
     spoil: Callable[[Path, bool], int], directory: Path
 ) -> None:
-    event = spoil(directory, True)
+    found_while_running(directory, spoil(directory, True))
+
+
+def found_while_running(directory: Path, event: int) -> None:
+    """The scrub finds that the log of `a` is damaged at `event`, which is behind its checkpoint; nobody is harmed."""
 
     async def work(house: House) -> None:
         scrub = scrubbed(house)
@@ -319,3 +330,118 @@ def test_a_service_scrubs_by_itself(directory: Path) -> None:
         assert list(house.service.health().log_damaged) == ["b"]
 
     serve(directory, work, scrub_every_s=0.05, scrub_bytes_per_s=2**30)
+
+
+def raise_for_all(_error: Corrupt) -> bool:
+    return False
+
+
+def chain_alone(found: Any, after_seq: int, chain: bytes) -> tuple[int, bytes]:
+    """Places and chains, but no digests."""
+    for record in found:
+        after_seq, chain = record.last, record.chain
+    return after_seq, chain
+
+
+async def say_nothing_and_save_nothing(self: LogScrub, damage: Damage) -> None:
+    self._common.tally.log_damaged.setdefault(damage.model, damage)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "instead"),
+    [
+        (recovery, "harms_one_model", raise_for_all),
+        (Board, "require_sound", lambda *_: None),
+        (Board, "set_damaged", lambda *_: None),
+    ],
+)
+def test_a_start_without_its_safeguards_is_noticed(
+    owner: Any, name: str, instead: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil_row(directory)
+    monkeypatch.setattr(owner, name, instead)
+    with pytest.raises((AssertionError, RiataError, pytest.fail.Exception, KeyError)):
+        looked_at(directory)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "instead"),
+    [
+        (records, "check_chain", chain_alone),
+        (LogScrub, "_deal_with", say_nothing_and_save_nothing),
+    ],
+)
+def test_a_scrub_without_its_safeguards_is_noticed(
+    owner: Any, name: str, instead: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = spoil_file(directory, True)
+    monkeypatch.setattr(owner, name, instead)
+    with pytest.raises(AssertionError):
+        found_while_running(directory, event)
+
+
+def test_a_web_and_a_writer_refuse_a_damaged_model_of_a_shared_store_and_the_others_go_on() -> None:
+    store = SharedMemoryStore()
+
+    async def before() -> None:
+        async with running(store, "writer") as writer, running(store, "web") as web:
+            await with_model(web)
+            await until(lambda: writer.has() and web.has("default"))
+            await web.observe(events(20))
+            await writer.admin.snapshot_now("m")
+            await web.observe(events(20))
+            await web.observe(events(20), "default")
+
+    def spoil() -> None:
+        entry = store._kept.models["m"]
+        entry.log[-1] = replace(entry.log[-1], payload=entry.log[-1].payload[:-1] + b"\xff")
+        del entry.generations[:-1]  # what the stop has saved
+
+    async def after() -> None:
+        async with running(store, "writer") as writer, running(store, "web") as web:
+            await until(lambda: web.has("default") and "m" in web.service.health().damaged)
+            for process in (writer, web):
+                with pytest.raises(ModelDamaged):
+                    process.service.published("m")
+                with pytest.raises(ModelDamaged):
+                    process.parse(events(1))
+            assert (await web.observe(events(5), "default")).applied
+            await writer.admin.drop_model("m")
+            await until(lambda: not web.service.health().damaged)
+            await with_model(web)
+            assert (await web.observe(events(5))).applied
+        assert (writer.fatal, writer.lost, web.fatal, web.lost) == ([], [], [], [])
+
+    run(before)
+    spoil()
+    run(after)
+
+
+def test_a_writer_that_meets_a_damaged_record_gives_up_that_model_alone() -> None:
+    store = SharedMemoryStore()
+
+    async def work() -> None:
+        async with running(store, "writer") as writer, running(store, "web") as web:
+            await with_model(web)
+            await until(lambda: writer.has() and web.has("default"))
+            read = SharedMemoryStore.read
+
+            def rotten(self: SharedMemoryStore, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
+                found = read(self, model, after_seq, bytes_max)
+                if model == "m" and found and found[-1].last > 1:
+                    raise LogFork("the record at event 2 was changed after it was written", records.RECORD_DAMAGED, 2)
+                return found
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(SharedMemoryStore, "read", rotten)
+                await web.observe(events(3), wait_applied=False)
+                await until(lambda: "m" in writer.service.health().damaged and "m" in web.service.health().damaged)
+            for process in (writer, web):
+                assert "at event 2" in process.service.health().damaged["m"]
+                with pytest.raises(ModelDamaged):
+                    process.service.published("m")
+            assert (await web.observe(events(5), "default")).applied
+            assert writer.service.health().sharing.leads
+        assert (writer.fatal, writer.lost) == ([], [])
+
+    run(work)
