@@ -20,8 +20,8 @@ import pytest
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
 from riata.run.config import read_config
+from riata.run.generations import thaw_generation
 from riata.run.model_state import Frozen, ModelState
-from riata.run.recovery import thaw_generation
 from riata.store import layout
 from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.store import Head
