@@ -1,8 +1,8 @@
 """Write carried_curve.db.gz: the store of a service whose checkpoints held learning curves with points out of order.
 
-Release 1.0 kept the positions of an imported curve, which are those of another log, and refused to read what came of it. Of the two
-models in there `whole` has all of its log, and `trimmed` has lost the beginning of it. To be run with the code of that release:
-`PYTHONPATH=<its service>:. python -m tests.golden.make_carried_curve`.
+Before checkpoints said `carried`, an import kept the positions of its learning curve, which are those of another log, and what
+came of it could not be read. Of the two models in there `whole` has all of its log, and `trimmed` has lost the beginning of it.
+It was made with the code of that time: `PYTHONPATH=<its service>:. python -m tests.golden.make_carried_curve`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def fill(directory: Path) -> None:
         EngineSettings("golden", Retention(2, 0), "fsync"),
         SystemClock(),
         lambda size: next(numbers).to_bytes(size, "big"),
-        print,
+        lambda _reason: None,
     )
     house = House(engine, Service(engine), Admin(engine), None, [])  # type: ignore[arg-type]
     await house.service.start()
@@ -58,11 +58,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made) / "data"
         asyncio.run(fill(directory))
-        left = sorted(path.name for path in directory.iterdir())
         with contextlib.closing(sqlite3.connect(directory / "riata.db")) as database:
             database.execute("VACUUM")  # what was dropped and trimmed leaves its bytes behind
         INTO.write_bytes(gzip.compress((directory / "riata.db").read_bytes(), 9, mtime=0))
-    print(left, INTO.stat().st_size)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Journeys of a state: exported, imported, restored, fitted, dropped, changed, and after each step taught, saved, trimmed, killed.
+"""Journeys of a state: it is exported, imported, restored, fitted, dropped or changed, then taught, saved and trimmed, and so on.
 
-A kill is a copy of the files as they are between two calls of the store's thread, while the service still runs: what SIGKILL leaves.
+A kill is a copy of the files between two calls of the store's thread, while the service still runs: that is what SIGKILL leaves.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import random
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,7 @@ from riata.run.engine_settings import EngineSettings
 from riata.run.fit import Block, Fit
 from riata.run.replay import replay
 from riata.run.service import Service
-from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite, read_sqlite
+from riata.store.sqlite.store import SqliteSettings, open_sqlite, read_sqlite
 from tests.run.house import House
 
 SKETCH: Final[dict[str, Any]] = {"kind": "taylor_sketch", "gamma": 0.3, "block": 9, "warm_up": 20}
@@ -48,6 +48,19 @@ STEPS_MAX: Final = 5
 SAVES_MAX: Final = GENERATIONS_KEPT_MIN  # as many let go all of the log before them
 ROWS: Final = (0, 1, 9, 41, 60, 130)  # the first points of a learning curve are at 10, 20, 50, 100 and 200 examples
 SMALL: Final = SqliteSettings(ballast_bytes=2**14, reserve_bytes=0, wal_bytes_max=2**18, long_bytes=2**15)
+
+
+def house_on(directory: Path) -> House:
+    """A service on a directory, which keeps no more of the log than its checkpoints need."""
+    fatal: list[str] = []
+    engine = Engine(
+        lambda: open_sqlite(directory, SMALL),
+        EngineSettings("journey", Retention(2, 0), "fsync", observe_timeout_ms=120_000),
+        SystemClock(),
+        random.Random(str(directory)).randbytes,
+        fatal.append,
+    )
+    return House(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]  # the store is on the disk
 
 
 def document_of(learner: str, labels: str) -> dict[str, Any]:
@@ -98,7 +111,7 @@ class Journey:
         self, directory: Path, steps: list[str], rng: random.Random, before: dict[str, object]
     ) -> tuple[Path, dict[str, object]]:
         """One process: start, compare what is served with what was, go some steps, be killed. Returns what is left."""
-        house = self._house(directory)
+        house = house_on(directory)
         await house.service.start()
         try:
             assert {name: self._served(house, name) for name in before} == before
@@ -119,18 +132,6 @@ class Journey:
             return left, served
         finally:
             await house.service.stop()
-
-    def _house(self, directory: Path) -> House:
-        fatal: list[str] = []
-        draw = random.Random(str(directory))
-        engine = Engine(
-            lambda: open_sqlite(directory, SMALL),
-            EngineSettings("journey", Retention(2, 0), "fsync", observe_timeout_ms=120_000),
-            SystemClock(),
-            draw.randbytes,
-            fatal.append,
-        )
-        return House(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]  # the store is on the disk
 
     async def _go(self, house: House, step: str, rng: random.Random) -> None:
         self.told.append(step)
@@ -186,8 +187,6 @@ class Journey:
         return rows
 
     def _fitted(self, rng: random.Random) -> bytes:
-        import json
-
         fit = Fit(read_config(document_of(self.learner, self.labels)), "application/x-ndjson")
         fit.run([Block("".join(json.dumps(row) + "\n" for row in self._rows(rng, rng.choice(ROWS[1:]))).encode())])
         return fit.export()
