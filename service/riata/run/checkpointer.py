@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX
 from riata.learn.registry import ALGO_VERSION
-from riata.run.generations import thaw_generation
+from riata.run.generations import check_generation
 from riata.run.model_state import Frozen
 from riata.store import layout
 from riata.store.store import Generation, Owner, Store, Verdict
@@ -135,7 +135,7 @@ class Checkpointer:
     def _why_unreadable(self, name: str, generation: Generation, read: Callable[[], bytes]) -> str:
         """Read a checkpoint back; return why it does not give the state back to the last bit, or nothing."""
         try:
-            thaw_generation(generation, read())
+            check_generation(generation, read())
         except Corrupt as error:
             self._doubtful.add(name)
             return error.detail

@@ -133,11 +133,14 @@ class ModelState:
         return Frozen(header, arrays)
 
     @staticmethod
-    def thaw(header: dict[str, Any], arrays: Arrays) -> ModelState:
-        """Build the state that was frozen. Raises `Corrupt` where it cannot be one."""
+    def thaw(header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> ModelState:
+        """Build the state that was frozen. Raises `Corrupt` where it cannot be one.
+
+        bits : of the learner's table, where it is not to have as many as the configuration says; the state can then not learn
+        """
         try:
             state = ModelState(_typed(header["model"], str), bytes.fromhex(header["lineage"]))
-            state._take_content(header, arrays)
+            state._take_content(header, arrays, bits)
             state.applied = _number(header["applied"])
             state.chain = bytes.fromhex(header["chain"])
             state.restored = _typed(header["restored"], bool)
@@ -167,9 +170,9 @@ class ModelState:
     def _note_change(self, seq: int) -> None:
         self.changes = (*self.changes, seq)[-CHANGES_KEPT:]
 
-    def _start_over(self, config: ModelConfig) -> None:
+    def _start_over(self, config: ModelConfig, bits: int | None = None) -> None:
         self.config = config
-        self.learner = build_learner(config.learner, config.encoder.bits, config.encoder.hash_key)
+        self.learner = build_learner(config.learner, config.encoder.bits if bits is None else bits, config.encoder.hash_key)
         answers = "real" if config.labels == "real" else self.learner.weights().link
         self.progressive = Progressive(ProgressiveConfig(answers=answers))
 
@@ -223,8 +226,8 @@ class ModelState:
         if header["lineage"] != self.lineage.hex():
             self.progressive.carry(record.last)
 
-    def _take_content(self, header: dict[str, Any], arrays: Arrays) -> None:
-        self._start_over(read_config(header["config"]))
+    def _take_content(self, header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> None:
+        self._start_over(read_config(header["config"]), bits)
         self.learner.thaw(_part(arrays, LEARNER))
         self.progressive.thaw(_part(arrays, WATCH), _carried(header))
         self.skipped = _number(header["skipped"])

@@ -102,9 +102,7 @@ def _cut(run: list[Record], last: int) -> tuple[list[Record], list[Batch]]:
     return short, [slice_rows(decode_batch(record.payload), 0, record.count) for record in short]
 
 
-def _starting_state(
-    store: Store, model: str, head: Head, generations: list[Generation]
-) -> tuple[ModelState, list[Generation]]:
+def _starting_state(store: Store, model: str, head: Head, generations: list[Generation]) -> tuple[ModelState, list[Generation]]:
     """Return the state to start from, and the other generations that no record leads to: those of the same event."""
     if head.first_seq == 1:
         return ModelState(model, head.lineage), []
