@@ -14,7 +14,7 @@ from riata.run.generations import check_generation, thaw_generation
 from riata.run.model_state import ModelState
 from riata.store import records
 from riata.store.store import Generation, Record
-from tests.fuzz.targets.state import observed, rows
+from tests.fuzz.targets.state import SKETCH, observed, rows
 
 LARGE = 26  # bits: a table of 2 GiB
 
@@ -37,7 +37,12 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "not normalised": {"rate": "adaptive", "normalised": False, "step": "gradient"},
     "constant": {"rate": "constant", "normalised": False, "step": "gradient", "gravity": 1e-4},
     "ftrl": {"kind": "ftrl_proximal"},
+    "hybrid": {**SKETCH, "k": 5, "warm_up": 10, "shadow": [0.1]},
+    "strict": {**SKETCH, "mode": "strict", "k": 5},
+    "diag": {**SKETCH, "mode": "diag", "block": 1},
+    "exact, then hybrid": {**SKETCH, "mode": "exact", "features_max": 8, "beyond": "hybrid"},
 }
+STEP: dict[str, str] = {"truncated_gradient": "eta", "ftrl_proximal": "alpha", "taylor_sketch": "gamma"}
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -61,7 +66,9 @@ def test_a_check_takes_memory_for_the_weights_that_there_are(learner: str, monke
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_check_compares_every_bit(learner: str) -> None:
     generation, content = saved(LEARNERS[learner], 12)
-    other, _ = saved({**LEARNERS[learner], "eta" if learner != "ftrl" else "alpha": 0.25}, 12)
+    step = STEP[LEARNERS[learner].get("kind", "truncated_gradient")]
+    other, _ = saved({**LEARNERS[learner], step: 0.25}, 12)
+    check_generation(generation, content)
     for read in (check_generation, thaw_generation):
         with pytest.raises(Corrupt, match="another state"):
             read(replace(generation, state_digest=other.state_digest), content)

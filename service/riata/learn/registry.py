@@ -43,8 +43,8 @@ def build_learner(config: LearnerConfig, bits: int, hash_key: int = 0) -> Learne
 
 
 def slot_lists(config: LearnerConfig) -> tuple[str, ...]:
-    """Name the frozen arrays of this kind of learner that list slots of its table; empty where it has none of 2^bits lines."""
-    return () if isinstance(config, TaylorSketchConfig) else ("slot", "seen")
+    """Name the frozen arrays that name lines of this kind of learner's table of 2^bits. Where it has no table the first is missing."""
+    return ("outside_slot", "member_key") if isinstance(config, TaylorSketchConfig) else ("slot", "seen")
 
 
 def adjustable(config: LearnerConfig) -> frozenset[str]:

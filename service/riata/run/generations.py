@@ -11,7 +11,7 @@ from typing import Any
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt, NotFound
 from riata.base.limits import BITS_MIN
-from riata.learn.frozen import with_ranks
+from riata.learn.frozen import with_ranks, without_ranks
 from riata.learn.registry import slot_lists
 from riata.run.config import read_config
 from riata.run.model_state import LEARNER, ModelState
@@ -41,7 +41,7 @@ def check_generation(generation: Generation, content: bytes) -> None:
     small, slots = with_ranks(arrays, names, bits)
     state = ModelState.thaw(header, small, max(BITS_MIN, (len(slots) - 1).bit_length()))
     again = state.freeze().arrays
-    _compare(generation, header, state, {**again, **{name: slots[again[name]] for name in names}})
+    _compare(generation, header, state, without_ranks(again, names, slots))
 
 
 def verifies(store: Store, name: str, generation: Generation) -> bool:
@@ -54,12 +54,13 @@ def verifies(store: Store, name: str, generation: Generation) -> bool:
 
 
 def _slot_lists(header: dict[str, Any], arrays: Arrays) -> tuple[list[str], int]:
-    """The arrays that list slots of the learner's table, and its bits. Raises `Corrupt`."""
+    """The arrays that name lines of the learner's table, none where it has no table; and its bits. Raises `Corrupt`."""
     try:
         config = read_config(header["config"])
     except (KeyError, BadInput) as error:
         raise Corrupt(f"the checkpoint's configuration cannot be read: {error!r}") from error
-    return [LEARNER + name for name in slot_lists(config.learner) if LEARNER + name in arrays], config.encoder.bits
+    names = [LEARNER + name for name in slot_lists(config.learner)]
+    return [name for name in names if name in arrays and names[0] in arrays], config.encoder.bits
 
 
 def _compare(generation: Generation, header: dict[str, Any], state: ModelState, again: Arrays) -> None:
