@@ -43,7 +43,7 @@ def build_learner(config: LearnerConfig, bits: int, hash_key: int = 0) -> Learne
 
 
 def slot_lists(config: LearnerConfig) -> tuple[str, ...]:
-    """Name the frozen arrays that name lines of this kind of learner's table of 2^bits. Where it has no table the first is missing."""
+    """Name the frozen arrays that name lines of a table of 2^bits. Where a learner has no table the first of them is missing."""
     return ("outside_slot", "member_key") if isinstance(config, TaylorSketchConfig) else ("slot", "seen")
 
 
