@@ -165,6 +165,13 @@ def wrong_contents(left: Left) -> Iterator[str]:
             yield f"generation {saved.gen} holds events up to {saved.applied}, the log ends at {left.top.seq}"
         if saved.lineage != left.top.lineage:
             yield f"generation {saved.gen} is of another lineage"
+        try:
+            state = ModelState.thaw(*layout.decode_checkpoint(saved.content))
+        except RiataError as error:
+            yield f"generation {saved.gen} cannot be read: {error.detail}"
+            continue
+        if state.freeze().digest() != saved.state_digest:
+            yield f"generation {saved.gen}: its state is not the one it names"
 
 
 def _chain_at(left: Left, seq: int) -> bytes | None:
@@ -256,15 +263,12 @@ def wrong_margins(twin: Eager, predicted: list[Predicted]) -> Iterator[str]:
 def wrong_weights(twin: Eager, saved: Saved) -> Iterator[str]:
     try:
         state = ModelState.thaw(*layout.decode_checkpoint(saved.content))
-    except RiataError as error:
-        yield f"generation {saved.gen} cannot be read: {error.detail}"
-        return
+    except RiataError:
+        return  # said by `wrong_contents`
     weights, expected = state.learner.weights(), collect(twin.beta)
     held = dict(zip(weights.slot.tolist(), weights.beta.tolist(), strict=True))
     if held != expected or weights.intercept != twin.intercept:
         yield f"generation {saved.gen} holds other weights than the log up to event {saved.applied} makes"
-    if state.freeze().digest() != saved.state_digest:
-        yield f"generation {saved.gen}: its state is not the one it names"
 
 
 def falling(predicted: Sequence[Predicted]) -> Iterator[str]:

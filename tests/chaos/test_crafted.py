@@ -20,11 +20,11 @@ import pytest
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
 from riata.run.config import read_config
+from riata.run.generations import check_generation, thaw_generation
 from riata.run.model_state import Frozen, ModelState
-from riata.run.recovery import thaw_generation
 from riata.store import layout
 from riata.store.redis.store import RedisSettings, open_redis
-from riata.store.store import Head
+from riata.store.store import Generation, Head
 from tests.fuzz.targets.state import LEARNERS, frozen, observed, rows
 from tests.redis_server import RedisServer, redis_version
 from tests.store.batches import generation, save
@@ -47,8 +47,17 @@ def thaw(header: dict[str, Any], arrays: Arrays) -> ModelState:
     return ModelState.thaw(*layout.decode_checkpoint(layout.encode_checkpoint(header, arrays)))
 
 
+def saved_as(header: dict[str, Any], arrays: Arrays) -> tuple[Generation, bytes]:
+    """A generation of this content, all of its digests right, and its bytes."""
+    content = layout.encode_checkpoint(header, arrays)
+    head = Head(bytes.fromhex(header["lineage"]), header["applied"], bytes.fromhex(header["chain"]), 1, 0)
+    saved = generation(1, head.seq, head.chain, content, head.lineage)
+    return replace(saved, state_digest=Frozen(header, arrays).digest()), content
+
+
 @pytest.mark.parametrize("learner", range(len(LEARNERS)))
 def test_true_states_pass_and_learn_on(learner: int) -> None:
+    check_generation(*saved_as(*parts(learner)))
     state = thaw(*parts(learner))
     assert state.freeze().encode() == frozen(learner).encode()
     state.apply(observed(state, rows(9, 30)))
@@ -150,6 +159,8 @@ def test_numbers_that_no_model_can_hold_are_refused_though_every_digest_is_right
     change(arrays)
     with pytest.raises(Corrupt):
         thaw(header, arrays)
+    with pytest.raises(Corrupt):
+        check_generation(*saved_as(header, arrays))
 
 
 @pytest.mark.parametrize(
@@ -200,15 +211,18 @@ def test_a_header_that_says_the_same_in_other_bytes_is_refused(text: bytes) -> N
 def test_a_model_saved_by_the_first_release_is_read_and_learns_on(name: str) -> None:
     data = gzip.decompress((GOLDEN / f"state_v1_{name}.bin.gz").read_bytes())
     header, arrays = layout.decode_checkpoint(data)
-    head = Head(bytes.fromhex(header["lineage"]), header["applied"], bytes.fromhex(header["chain"]), 1, 0)
-    saved = replace(generation(1, head.seq, head.chain, data, head.lineage), state_digest=Frozen(header, arrays).digest())
+    saved, _ = saved_as(header, arrays)
+    check_generation(saved, data)
     state = thaw_generation(saved, data)  # also where this version writes settings that were unknown then
     again = state.freeze()
     assert all(again.arrays[key].tobytes() == array.tobytes() for key, array in arrays.items())  # to the bit
     assert again.arrays.keys() == arrays.keys()
     assert read_config(header["config"]) == state.config
-    with pytest.raises(Corrupt, match="another state"):
-        thaw_generation(replace(saved, state_digest=bytes(32)), data)
+    for read in (thaw_generation, check_generation):
+        with pytest.raises(Corrupt, match="another state"):
+            read(replace(saved, state_digest=bytes(32)), data)
+        with pytest.raises(Corrupt, match="another moment"):
+            read(replace(saved, applied=saved.applied + 1), data)
     state.apply(observed(state, rows(9, 30)))
     assert np.isfinite(state.learner.weights().beta).all()
     newer = signed(data[56 : 56 + int.from_bytes(data[12:16], "little")], b"", layout.FORMAT + 1)

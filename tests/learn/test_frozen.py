@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from riata.base.errors import Corrupt
-from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
+from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, with_ranks, without_ranks
 
 
 def test_what_a_frozen_learner_can_be_passes() -> None:
@@ -51,3 +51,35 @@ def test_slots_that_do_not_increase_or_leave_the_table_are_refused(slot: list[in
 def test_numbers_of_another_shape_type_or_range_are_refused(numbers: NDArray[np.generic], why: str) -> None:
     with pytest.raises(Corrupt, match=why):
         check_numbers("squares", numbers, 2, least=0.0)
+
+
+@pytest.mark.parametrize("keys", [[-1], [-1, 900, 3], [-1, 7, -1, 2**26 - 1]])
+@pytest.mark.parametrize("others", [[], [5, 900], [5, 6, 7, 2**26 - 1], list(range(3, 40_000, 2))])
+def test_ranks_stand_for_slots_and_lead_back_to_them(others: list[int], keys: list[int]) -> None:
+    arrays = {
+        "slot": np.array(others, np.uint32),
+        "seen": np.array([0, 5, 900, 2**26 - 1], np.uint32),
+        "key": np.array(keys, np.int64),
+        "beta": np.zeros(len(others)),
+    }
+    names = ["slot", "seen", "key"]
+    ranked, slots = with_ranks(arrays, names, 26)
+    assert slots.dtype == np.uint32
+    assert slots.tolist() == sorted({*others, 0, 5, 900, 2**26 - 1, *keys} - {-1})
+    assert ranked["beta"] is arrays["beta"]
+    back = without_ranks(ranked, names, slots)
+    for name in names:
+        assert ranked[name].dtype == arrays[name].dtype
+        assert int(ranked[name].max(initial=0)) < len(slots)
+        assert (back[name].dtype, back[name].tolist()) == (arrays[name].dtype, arrays[name].tolist())
+
+
+def test_what_is_no_list_of_slots_gets_no_ranks() -> None:
+    good = np.array([1, 2], np.uint32)
+    wrong = [good[::-1], good.astype(np.float64), np.array([1, 2**26], np.uint32), np.array([-1, 2**26], np.int64)]
+    for bad in wrong:
+        with pytest.raises(Corrupt, match="slot"):
+            with_ranks({"slot": bad, "seen": good}, ["slot", "seen"], 26)
+    empty = np.zeros(0, np.uint32)
+    ranked, slots = with_ranks({"slot": empty, "key": np.array([-1])}, ["slot", "key"], 4)
+    assert (len(slots), without_ranks(ranked, ["slot", "key"], slots)["key"].tolist()) == (0, [-1])

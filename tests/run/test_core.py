@@ -140,3 +140,20 @@ def test_a_new_schedule_holds_from_now_on() -> None:
     advance(core)
     core.reschedule(replace(SCHEDULE, publish_every_ms=10))
     assert core.next_due_ms() == 10
+
+
+def test_a_checkpoint_that_cannot_be_written_is_not_tried_again_at_once_however_many_events_wait() -> None:
+    core = Core(0, CHAIN, replace(SCHEDULE, checkpoint_every_ms=60_000), 0)
+    advance(core, 500)
+    assert Action.CHECKPOINT in core.due(1000)
+    core.checkpoint_started(1000)
+    core.abandoned()
+    assert core.full
+    assert Action.CHECKPOINT not in core.due(10_999)
+    core.published(1000)
+    assert core.next_due_ms() == 11_000
+    assert Action.CHECKPOINT in core.due(11_000)
+    core.checkpoint_started(11_000)
+    core.committed(Verdict.OK)
+    advance(core, 500)
+    assert Action.CHECKPOINT in core.due(11_001)  # the schedule holds again

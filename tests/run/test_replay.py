@@ -117,6 +117,20 @@ def test_a_trimmed_log_is_replayed_from_the_oldest_generation() -> None:
     assert report.digest == whole
 
 
+def test_generations_of_the_event_at_which_a_trimmed_log_ends_are_compared_with_each_other() -> None:
+    store, owner = store_with_generations()
+    for _ in range(2):
+        save(store, owner, learn(store, owner))
+    store.trim(owner, "m", 3, 0)
+    assert store.head("m").first_seq == store.head("m").seq + 1  # nothing is left to be replayed
+    report = replay(store, "m")
+    assert (report.started_at, report.events) == (206 - 1, 0)
+    assert [(compared.generation, compared.equal) for compared in report.compared] == [(4, True), (5, True)]
+    model = store._kept.models["m"]
+    model.generations = [replace(one, state_digest=bytes(32)) if one.gen == 5 else one for one in model.generations]
+    assert [compared.equal for compared in replay(store, "m").compared] == [True, False]
+
+
 def test_a_restore_replays_from_the_log_alone() -> None:
     store, owner = store_with_generations()
     first = store.open_generation("m", 1)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.errors import Unavailable
-from riata.run import model_state, recovery
+from riata.run import generations, model_state, recovery
 from riata.run.core import Core
 from riata.run.learning import Learning
 from riata.run.recovery import Recovered, Recovery
@@ -198,6 +198,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         patches=[
             (layout, "decode_checkpoint", _decode_unchecked),
             (recovery, "thaw_generation", _thaw_unchecked),
+            (generations, "check_generation", _thaw_unchecked),
             (redis_generations, "digest_of", _any_digest),
             (redis_generations, "unseal", lambda sealed: sealed[32:]),
         ],

@@ -16,6 +16,7 @@ from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.run import model_state
+from riata.watch.curves import NOTHING_CARRIED, Carried
 from riata.wire.batch import Batch
 
 SLOTS: Final = 4
@@ -94,6 +95,7 @@ class Counted:
     """`Progressive` that only counts."""
 
     until_count: Final = 2**31
+    carried: Final = NOTHING_CARRIED
 
     def __init__(self, _config: Any = None) -> None:
         self.examples = 0
@@ -123,7 +125,10 @@ class Counted:
     def freeze(self) -> Arrays:
         return {"examples": np.array([self.examples], np.int64)}
 
-    def thaw(self, arrays: Arrays) -> None:
+    def carry(self, _seq: int) -> None:
+        return
+
+    def thaw(self, arrays: Arrays, _carried: Carried = NOTHING_CARRIED) -> None:
         if "examples" not in arrays:
             raise Corrupt("toy: no count")
         self.examples = int(arrays["examples"][0])

@@ -42,6 +42,11 @@ def build_learner(config: LearnerConfig, bits: int, hash_key: int = 0) -> Learne
     return TruncatedGradient(config, bits)
 
 
+def slot_lists(config: LearnerConfig) -> tuple[str, ...]:
+    """Name the frozen arrays that name lines of a table of 2^bits. Where a learner has no table the first of them is missing."""
+    return ("outside_slot", "member_key") if isinstance(config, TaylorSketchConfig) else ("slot", "seen")
+
+
 def adjustable(config: LearnerConfig) -> frozenset[str]:
     """Name the settings of this kind of learner that may change while it learns."""
     return _ADJUSTABLE.get(config.kind, frozenset())

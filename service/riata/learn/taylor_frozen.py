@@ -171,7 +171,8 @@ def _thaw_outside(state: TaylorState, arrays: Arrays) -> None:
         peak = np.where(waits, -peak, peak)
         state.waiting.hold(slot[waits])
         line[key[key >= 0], PEAK] = s.members.block.peak[: state.size][key >= 0]
-        seen = np.union1d(slot, key[key >= 0].astype(np.uint32))
+        inside = np.sort(key[key >= 0]).astype(np.uint32)  # none of them is among the others
+        seen = np.insert(slot, np.searchsorted(slot, inside), inside)
     line[slot, PEAK] = peak
     state.seen.hold(seen)
     state.alive.hold(slot[line[slot, BETA] != 0.0])

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX
 from riata.learn.registry import ALGO_VERSION
+from riata.run.generations import check_generation
 from riata.run.model_state import Frozen
 from riata.store import layout
 from riata.store.store import Generation, Owner, Store, Verdict
@@ -32,7 +33,10 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """How one checkpoint ended. `verdict` is None where there was no room for it, or no model any more."""
+    """How one checkpoint ended. `verdict` is None where there was no room for it, or no model any more.
+
+    unreadable : what was written, or would have been (`verdict` is then None), does not give the state back; `detail` says why
+    """
 
     model: str
     lineage: bytes  # a model dropped and made again under the same name is another one
@@ -40,6 +44,7 @@ class Saved:
     generation: Generation | None
     took_ms: int
     detail: str = ""
+    unreadable: bool = False
 
 
 class Checkpointer:
@@ -49,6 +54,7 @@ class Checkpointer:
         self._call = call
         self._owner = owner
         self._retention = retention
+        self._doubtful: set[str] = set()  # models whose last checkpoint could not be read back
 
     @contextmanager
     def keeping_no_events(self) -> Iterator[None]:
@@ -63,9 +69,10 @@ class Checkpointer:
         """Write `frozen` as the next generation and wait until it is durable and verified."""
         begun = time.monotonic()
         name = str(frozen.header["model"])
+        unreadable = ""
         try:
-            verdict, generation = self._write(name, frozen, created_ms, info)
-            detail = ""
+            verdict, generation, unreadable = self._write(name, frozen, created_ms, info)
+            detail = unreadable
         except NotFound as error:  # dropped meanwhile
             verdict, generation, detail = None, None, error.detail
         except Conflict as error:  # of the calls that have no verdict to say so
@@ -77,11 +84,13 @@ class Checkpointer:
                 raise
             verdict, generation, detail = None, None, error.detail
         lineage = bytes.fromhex(frozen.header["lineage"])
-        return Saved(name, lineage, verdict, generation, round(1000 * (time.monotonic() - begun)), detail)
+        took_ms = round(1000 * (time.monotonic() - begun))
+        return Saved(name, lineage, verdict, generation, took_ms, detail, bool(unreadable))
 
     def _write(
         self, name: str, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]
-    ) -> tuple[Verdict, Generation]:
+    ) -> tuple[Verdict | None, Generation | None, str]:
+        """Return how it ended, what was committed or refused, and why that does not give the state back (or nothing)."""
         parts = frozen.parts()
         newest = self._newest(name)
         size = sum(map(len, parts))
@@ -101,15 +110,20 @@ class Checkpointer:
             verified=False,
             info=info,
         )
+        if name in self._doubtful and (why := self._why_unreadable(name, generation, lambda: b"".join(parts))):
+            return None, None, why  # nothing more that cannot be read is to fill the store
         for index, chunk in enumerate(layout.split_chunks(parts)):
             if not self._stage(name, generation.gen, index, chunk):
-                return Verdict.FENCED, generation
+                return Verdict.FENCED, generation, ""
             time.sleep(PACE_S)
         verdict: Verdict = self._call(lambda s: s.commit(self._owner, name, newest, generation)).result()
-        if verdict is Verdict.OK:
-            self._verify_and_trim(name, generation)
-            generation = replace(generation, verified=True)
-        return verdict, generation
+        if verdict is not Verdict.OK:
+            return verdict, generation, ""
+        read = self._call(lambda s: s.open_generation(name, generation.gen)).result
+        if why := self._why_unreadable(name, generation, read):
+            return verdict, generation, why
+        self._trim(name, generation.gen)
+        return verdict, replace(generation, verified=True), ""
 
     def _newest(self, name: str) -> int:
         generations = self._call(lambda s: s.generations(name)).result()
@@ -118,12 +132,18 @@ class Checkpointer:
     def _stage(self, name: str, gen: int, index: int, chunk: bytes) -> bool:
         return bool(self._call(lambda s: s.stage(self._owner, name, gen, index, chunk)).result())
 
-    def _verify_and_trim(self, name: str, generation: Generation) -> None:
-        """Only what was read back and is right may let the log go."""
-        content = self._call(lambda s: s.open_generation(name, generation.gen)).result()
-        header, arrays = layout.decode_checkpoint(content)
-        if Frozen(header, arrays).digest() != generation.state_digest:
-            raise Corrupt(f"generation {generation.gen} of {name} does not read back as it was written")
-        self._call(lambda s: s.mark_verified(self._owner, name, generation.gen)).result()
+    def _why_unreadable(self, name: str, generation: Generation, read: Callable[[], bytes]) -> str:
+        """Read a checkpoint back; return why it does not give the state back to the last bit, or nothing."""
+        try:
+            check_generation(generation, read())
+        except Corrupt as error:
+            self._doubtful.add(name)
+            return error.detail
+        self._doubtful.discard(name)
+        return ""
+
+    def _trim(self, name: str, gen: int) -> None:
+        """Only a generation that was read back may let the log and older generations go."""
+        self._call(lambda s: s.mark_verified(self._owner, name, gen)).result()
         keep = self._retention
         self._call(lambda s: s.trim(self._owner, name, keep.generations, keep.events)).result()

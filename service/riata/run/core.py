@@ -24,10 +24,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from riata.base.errors import Conflict, LogFork, LogGap
 from riata.store.records import next_chain
 from riata.store.store import Record, Verdict
+
+RETRY_MS: Final = 10_000  # after a checkpoint that could not be written
 
 
 class Action(Enum):
@@ -59,6 +62,7 @@ class Core:
         self._saved = applied if saved is None else saved
         self._saved_ms = now_ms
         self._saving: int | None = None
+        self._failed = False  # whether the last checkpoint was abandoned
 
     def logged(self, record: Record) -> None:
         """Check that `record` is the next of the log (Rule 1). Raises `LogGap` or `LogFork`, and stops."""
@@ -105,7 +109,7 @@ class Core:
         if self.unpublished:
             moments.append(self._published_ms + self.schedule.publish_every_ms)
         if self._saving is None and self.unsaved:
-            moments.append(self._saved_ms + self.schedule.checkpoint_every_ms)
+            moments.append(self._saved_ms + self._pause_ms())
         return min(moments, default=None)
 
     @property
@@ -139,22 +143,28 @@ class Core:
     def committed(self, verdict: Verdict) -> None:
         """Note how the checkpoint ended (Rule 4)."""
         saved, self._saving = self._saving, None
+        self._failed = False
         if verdict is Verdict.OK and saved is not None:
             self._saved = saved
         elif verdict in (Verdict.FENCED, Verdict.FORK, Verdict.CONFLICT):
             self.stopped = f"checkpoint {verdict.value}"
 
     def abandoned(self) -> None:
-        """Note that the checkpoint could not be written for want of room; it is tried again when next due."""
+        """Note that the checkpoint could not be written; it is tried again after a pause, however many events wait for it."""
         self._saving = None
+        self._failed = True
 
     def reschedule(self, schedule: Schedule) -> None:
         """Take up another schedule; it changes no state."""
         self.schedule = schedule
 
     def _checkpoint_due(self, now_ms: int) -> bool:
-        late = now_ms - self._saved_ms >= self.schedule.checkpoint_every_ms
-        return late or self.full
+        return now_ms - self._saved_ms >= self._pause_ms() or (self.full and not self._failed)
+
+    def _pause_ms(self) -> int:
+        """Between the beginnings of two checkpoints."""
+        every_ms = self.schedule.checkpoint_every_ms
+        return min(every_ms, RETRY_MS) if self._failed else every_ms
 
     def _require_running(self) -> None:
         if self.stopped is not None:

@@ -14,11 +14,12 @@ from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.common import Common
 from riata.run.damage import Damage, harms_one_model
 from riata.run.desk import Desk
+from riata.run.generations import verifies
 from riata.run.inbox import Adopt, Forget, Look, SaveNow
 from riata.run.looking import Looked
 from riata.run.model_state import ModelState
 from riata.run.published import Published
-from riata.run.recovery import Recovered, verifies
+from riata.run.recovery import Recovered
 from riata.run.sharing.lead import Belief
 from riata.run.writer import Writer, WriterHooks
 from riata.store import records
@@ -129,7 +130,7 @@ class Learning:
         request = SaveNow(name, if_ahead)
         self.writer.put(request)
         saved = await asyncio.wrap_future(request.future)
-        if saved.verdict is not Verdict.OK:
+        if saved.verdict is not Verdict.OK or saved.unreadable:
             raise Unavailable(f"the checkpoint was not written: {saved.detail or saved.verdict}", "checkpoint_failed")
         return saved
 
@@ -228,11 +229,14 @@ class Learning:
         return desk.lowest_wanted if desk is not None else None
 
     def _on_saved(self, saved: Saved) -> None:
-        ok = saved.verdict is Verdict.OK
+        ok = saved.verdict is Verdict.OK and not saved.unreadable
         if ok and saved.generation is not None:
             self._common.tally.saved_at[saved.model] = saved.generation.applied
         self._common.tally.saved(ok, saved.took_ms)
-        if not ok:
+        if saved.unreadable:
+            self._common.tally.generations_corrupt += saved.generation is not None
+            log.error("model %s: a checkpoint of it cannot be read back, so its log is kept: %s", saved.model, saved.detail)
+        elif not ok:
             log.error("model %s: checkpoint not written: %s", saved.model, saved.detail or saved.verdict)
 
     def _writer_failed(self, reason: str, error: BaseException) -> None:

@@ -23,6 +23,7 @@ from riata.store import layout, records
 from riata.store.one_row import decode_batches
 from riata.store.payload import decode_batch
 from riata.store.store import Record
+from riata.watch.curves import NOTHING_CARRIED, UNKNOWN, Carried
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.batch import Batch, join_batches, slice_rows
 
@@ -93,7 +94,7 @@ class ModelState:
         elif record.kind == "config":
             self._configure(record)
         elif record.kind == "restore":
-            self._restore(records.decode_restore(record.payload)[1])
+            self._restore(record)
             self._note_change(record.last)
         elif record.kind not in ("skip", "repair"):  # which say what happened to other events
             raise Corrupt(f"event {record.first} is of kind {record.kind!r}, which this version does not know")
@@ -125,17 +126,21 @@ class ModelState:
             "skipped": self.skipped,
             "restored": self.restored,
             "changes": list(self.changes),
+            "carried": list(self.progressive.carried),
         }
         arrays = {LEARNER + key: value for key, value in self.learner.freeze().items()}
         arrays.update({WATCH + key: value for key, value in self.progressive.freeze().items()})
         return Frozen(header, arrays)
 
     @staticmethod
-    def thaw(header: dict[str, Any], arrays: Arrays) -> ModelState:
-        """Build the state that was frozen. Raises `Corrupt` where it cannot be one."""
+    def thaw(header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> ModelState:
+        """Build the state that was frozen. Raises `Corrupt` where it cannot be one.
+
+        bits : of the learner's table, where it is not to have as many as the configuration says; the state can then not learn
+        """
         try:
             state = ModelState(_typed(header["model"], str), bytes.fromhex(header["lineage"]))
-            state._take_content(header, arrays)
+            state._take_content(header, arrays, bits)
             state.applied = _number(header["applied"])
             state.chain = bytes.fromhex(header["chain"])
             state.restored = _typed(header["restored"], bool)
@@ -165,9 +170,9 @@ class ModelState:
     def _note_change(self, seq: int) -> None:
         self.changes = (*self.changes, seq)[-CHANGES_KEPT:]
 
-    def _start_over(self, config: ModelConfig) -> None:
+    def _start_over(self, config: ModelConfig, bits: int | None = None) -> None:
         self.config = config
-        self.learner = build_learner(config.learner, config.encoder.bits, config.encoder.hash_key)
+        self.learner = build_learner(config.learner, config.encoder.bits if bits is None else bits, config.encoder.hash_key)
         answers = "real" if config.labels == "real" else self.learner.weights().link
         self.progressive = Progressive(ProgressiveConfig(answers=answers))
 
@@ -214,16 +219,31 @@ class ModelState:
         new = stepped.refused if skip is None else stepped.refused & ~skip
         return {first + i: NO_ROOM if _is_set(stepped.no_room, i) else NOT_FINITE for i in np.flatnonzero(new).tolist()}
 
-    def _restore(self, checkpoint: bytes) -> None:
-        header, arrays = layout.decode_checkpoint(checkpoint)
+    def _restore(self, record: Record) -> None:
+        header, arrays = layout.decode_checkpoint(records.decode_restore(record.payload)[1])
         self._take_content(header, arrays)
         self.restored = True
+        if header["lineage"] != self.lineage.hex():
+            self.progressive.carry(record.last)
 
-    def _take_content(self, header: dict[str, Any], arrays: Arrays) -> None:
-        self._start_over(read_config(header["config"]))
+    def _take_content(self, header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> None:
+        self._start_over(read_config(header["config"]), bits)
         self.learner.thaw(_part(arrays, LEARNER))
-        self.progressive.thaw(_part(arrays, WATCH))
+        self.progressive.thaw(_part(arrays, WATCH), _carried(header))
         self.skipped = _number(header["skipped"])
+
+
+def _carried(header: dict[str, Any]) -> Carried:
+    """Which points of the learning curve were made in another log. Raises `ValueError`."""
+    applied = _number(header["applied"])
+    if not _typed(header["restored"], bool):
+        return NOTHING_CARRIED
+    if "carried" not in header:  # written before this was noted
+        return Carried(applied, UNKNOWN)
+    seq, examples = (_number(number) for number in header["carried"])
+    if seq > applied:
+        raise ValueError(f"event {seq} of the log carried the state, which stands at event {applied}")
+    return Carried(seq, examples)
 
 
 def _typed(value: object, kind: type[T]) -> T:

@@ -21,9 +21,10 @@ from riata.run.checkpointer import Call
 from riata.run.core import Core, Schedule
 from riata.run.damage import Damage, event_of, harms_one_model
 from riata.run.engine_settings import Tally
-from riata.run.model_state import Frozen, ModelState
+from riata.run.generations import thaw_generation
+from riata.run.model_state import ModelState
 from riata.run.together import runs
-from riata.store import layout, records
+from riata.store import records
 from riata.store.payload import decode_batch
 from riata.store.store import DAMAGED, Append, Generation, Head, Owner, Record, Store
 from riata.wire.batch import select_rows
@@ -239,26 +240,6 @@ def _drop_unborn(store: Store, owner: Owner, ends: dict[str, int]) -> None:
     for name, end in ends.items():
         if end == 0:
             store.drop(owner, name)
-
-
-def thaw_generation(generation: Generation, content: bytes) -> ModelState:
-    """Decode a checkpoint and check that it is the one its generation describes. Raises `Corrupt`."""
-    header, arrays = layout.decode_checkpoint(content)
-    state = ModelState.thaw(header, arrays)
-    if (state.applied, state.chain, state.lineage) != (generation.applied, generation.chain, generation.lineage):
-        raise Corrupt(f"generation {generation.gen} holds another moment than it says")
-    if Frozen(header, arrays).digest() != generation.state_digest:  # of what is stored: this version may write more settings
-        raise Corrupt(f"generation {generation.gen} holds another state than it says")
-    return state
-
-
-def verifies(store: Store, name: str, generation: Generation) -> bool:
-    """Read a generation back; true where it is what was written."""
-    try:
-        thaw_generation(generation, store.open_generation(name, generation.gen))
-    except (Corrupt, NotFound):
-        return False
-    return True
 
 
 def read_log(call: Call, name: str, after: int) -> Iterator[Record]:

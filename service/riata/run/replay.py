@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 from riata.base.errors import Corrupt, LogGap
 from riata.run.core import Core, Schedule
+from riata.run.generations import thaw_generation
 from riata.run.model_state import ModelState
-from riata.run.recovery import read_log, thaw_generation
+from riata.run.recovery import read_log
 from riata.run.together import runs
 from riata.store import records
 from riata.store.payload import decode_batch
-from riata.store.store import Generation, Record, Store
+from riata.store.store import Generation, Head, Record, Store
 from riata.wire.batch import Batch, slice_rows
 
 T = TypeVar("T")
@@ -69,8 +70,9 @@ def replay(
     head = store.head(model)
     last = head.seq if to is None else min(to, head.seq)
     generations = [generation for generation in reversed(store.generations(model)) if generation.applied <= last]
-    state = _starting_state(store, model, head.lineage, head.first_seq, generations)
+    state, beside = _starting_state(store, model, head, generations)
     report = ReplayReport(model, state, state.applied, 0)
+    report.compared += [_compare(store, model, generation, state) for generation in beside]
     call = in_this_thread(store)
     skips = frozenset(
         records.decode_skip(record.payload)[0] for record in read_log(call, model, state.applied) if record.kind == "skip"
@@ -100,17 +102,19 @@ def _cut(run: list[Record], last: int) -> tuple[list[Record], list[Batch]]:
     return short, [slice_rows(decode_batch(record.payload), 0, record.count) for record in short]
 
 
-def _starting_state(store: Store, model: str, lineage: bytes, first_seq: int, generations: list[Generation]) -> ModelState:
-    if first_seq == 1:
-        return ModelState(model, lineage)
+def _starting_state(store: Store, model: str, head: Head, generations: list[Generation]) -> tuple[ModelState, list[Generation]]:
+    """Return the state to start from, and the other generations that no record leads to: those of the same event."""
+    if head.first_seq == 1:
+        return ModelState(model, head.lineage), []
     for generation in generations:
-        if generation.applied < first_seq - 1:
+        if generation.applied < head.first_seq - 1:
             continue
         try:
-            return thaw_generation(generation, store.open_generation(model, generation.gen))
+            state = thaw_generation(generation, store.open_generation(model, generation.gen))
         except Corrupt:
             continue
-    raise LogGap(f"{model}: the log begins at event {first_seq} and no retained generation leads into it")
+        return state, [one for one in generations if one.applied == state.applied and one is not generation]
+    raise LogGap(f"{model}: the log begins at event {head.first_seq} and no retained generation leads into it")
 
 
 def _compare(store: Store, model: str, generation: Generation, state: ModelState) -> Compared:

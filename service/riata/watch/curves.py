@@ -3,11 +3,14 @@
 Counting the weights that are not zero takes a look at each of them, which is far more than a point costs otherwise. So after a
 count of n the next is at the first point that n / REST events or more have passed by, and the points between have none: however
 many weights there are, counting takes a small share of the time that learning does.
+
+A point keeps the number of the event after which it was made, in the log in which it was made. Where a state was put into another
+log, those numbers mean nothing there, and may be larger than those of later points. Only the number of examples orders points.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -31,10 +34,25 @@ NON_ZEROS: Final = 7
 POINT: Final = 8
 
 
+class Carried(NamedTuple):
+    """Which points of a curve were made in another log: those of up to `examples` events; event `seq` brought them into this one.
+
+    `examples` may be UNKNOWN where a state was written before it said so; `seq` is then the event at which that state stands.
+    """
+
+    seq: int
+    examples: int
+
+
+UNKNOWN: Final = -1
+NOTHING_CARRIED: Final = Carried(0, 0)
+
+
 class Curve:
     """Points of a learning curve. Which events have one depends on how many events there were and on nothing else."""
 
     def __init__(self) -> None:
+        self.carried = NOTHING_CARRIED
         self.spacing = SPACING
         self.changes = 0  # of the points
         self._points: F64 = np.zeros((0, POINT))
@@ -84,24 +102,39 @@ class Curve:
         return self._noted < len(self._points)
 
     def since(self, seq: int) -> F64:
-        """Return the points of events after `seq`, oldest first, as f64[n, POINT]; NaN where a figure is not defined."""
-        return self._points[self._points[:, SEQ] > seq].copy()
+        """Return the points of events after `seq`, oldest first, as f64[n, POINT]; NaN where a figure is not defined.
+
+        A point that was made in another log has the number of the event that brought it into this one.
+        """
+        points = self._points.copy()
+        points[points[:, EXAMPLES] <= self.carried.examples, SEQ] = self.carried.seq
+        return points[points[:, SEQ] > seq]
+
+    def carry(self, seq: int, examples: int) -> None:
+        """Note that event `seq` of another log than so far brought this curve, of `examples` events, into it."""
+        self.changes += 1
+        self.carried = Carried(seq, examples)
 
     def freeze(self) -> tuple[F64, list[int]]:
         """Return the points, and the two numbers beside them."""
         return self._points.copy(), [self.spacing, self._noted]
 
-    def thaw(self, points: F64, spacing: int, noted: int) -> None:
-        """Become the curve that `freeze` was called on. Raises `Corrupt`."""
+    def thaw(self, points: F64, spacing: int, noted: int, carried: Carried = NOTHING_CARRIED) -> None:
+        """Become the curve that `freeze` was called on, and that was `carried`. Raises `Corrupt`."""
         doublings = spacing // SPACING
         if points.ndim != 2 or points.shape[1] != POINT or len(points) > POINTS_MAX or not 0 <= noted <= len(points):
             raise Corrupt(f"learning curve: shape {points.shape}, {noted} noted")
         if spacing < SPACING or spacing % SPACING or doublings & (doublings - 1):
             raise Corrupt(f"learning curve: spacing {spacing} is not {SPACING} doubled")
-        ordered = bool((np.diff(points[:, [SEQ, EXAMPLES]], axis=0) > 0).all()) and bool(np.isfinite(points[:, :LOSS]).all())
-        if not ordered or np.isinf(points).any():
-            raise Corrupt("learning curve: points out of order, or not finite")
+        if not np.isfinite(points[:, :LOSS]).all() or np.isinf(points).any():
+            raise Corrupt("learning curve: points that are not finite")
+        if carried.examples == UNKNOWN:
+            carried = _find_carried(points, carried.seq)
+        own = points[points[:, EXAMPLES] > carried.examples, SEQ]  # of the others the numbers mean nothing
+        if not _rises(points[:, EXAMPLES]) or not _rises(own) or (own <= carried.seq).any():
+            raise Corrupt("learning curve: points out of order")
         self.changes += 1
+        self.carried = carried
         self.spacing, self._noted, self._points = spacing, noted, points.copy()
         if not self._belongs(points[:, EXAMPLES]).all():
             raise Corrupt(f"learning curve: a point at an event that has none at spacing {spacing}")
@@ -120,3 +153,18 @@ class Curve:
     def _belongs(self, examples: F64) -> BOOL:
         regular: BOOL = examples % self.spacing == 0
         return regular | np.isin(examples, EARLY)
+
+
+def _find_carried(points: F64, applied: int) -> Carried:
+    """Find out which points of a curve that stands at event `applied` were made in another log, where nothing says so.
+
+    A point was where it, or one after it, has a number that is not below that of the next point, or that is above `applied`.
+    Which event brought them is not known: the latest that it can be is returned.
+    """
+    bound = np.append(points[1:, SEQ], applied + 1)
+    breaks = np.flatnonzero(points[:, SEQ] >= bound)
+    return Carried(int(bound[breaks[-1]]) - 1, int(points[breaks[-1], EXAMPLES])) if len(breaks) else NOTHING_CARRIED
+
+
+def _rises(numbers: F64) -> bool:
+    return bool((np.diff(numbers) > 0).all())

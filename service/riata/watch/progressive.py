@@ -14,7 +14,7 @@ from riata.base.errors import Corrupt
 from riata.maths.auc import BINS, histogram_auc, ranked_auc
 from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
 from riata.watch import curves, tally
-from riata.watch.curves import Curve
+from riata.watch.curves import NOTHING_CARRIED, Carried, Curve
 from riata.watch.figures import Figures, calibration_cells, has_probability, horizon_figures
 from riata.watch.tally import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT, SCALE, SUMS, WEIGHT
 
@@ -177,8 +177,20 @@ class Progressive:
             "curve": points,
         }
 
-    def thaw(self, arrays: Arrays) -> None:
-        """Become what `freeze` was called on, under the same configuration. Raises `Corrupt`, and then changes nothing."""
+    @property
+    def carried(self) -> Carried:
+        """Which points of the learning curve were made in another log."""
+        return self._curve.carried
+
+    def carry(self, seq: int) -> None:
+        """Note that event `seq` of another log than so far brought all that was observed until now into it."""
+        self._curve.carry(seq, self.examples)
+
+    def thaw(self, arrays: Arrays, carried: Carried = NOTHING_CARRIED) -> None:
+        """Become what `freeze` was called on and what was `carried`, under the same configuration.
+
+        Raises `Corrupt`, and then changes nothing.
+        """
         counts = _require(arrays, "counts", np.dtype(np.int64), (4,))
         examples, refused, spacing, noted = (int(number) for number in counts)
         if not 0 <= examples <= _EXAMPLES_MAX or not 0 <= refused <= _EXAMPLES_MAX:
@@ -200,7 +212,7 @@ class Progressive:
         if points is None or points.dtype != real:
             raise Corrupt("watch: no learning curve")
         curve = Curve()
-        curve.thaw(points.astype(np.float64), spacing, noted)
+        curve.thaw(points.astype(np.float64), spacing, noted, carried)
         self._curve, self._refused, self._examples[0] = curve, refused, examples
         self._sums, self._histogram, self._calibration = sums, histogram, calibration
         self._window = np.zeros((PAST, self.config.window))

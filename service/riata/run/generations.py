@@ -1,0 +1,72 @@
+"""Whether a stored generation is what it says, and can be used: decided here for checkpoints, starts, scrubs and replays.
+
+A checkpoint that can be decoded is not yet one that a start can go on from. So it is thawed, frozen again, and compared bit for
+bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from riata.base.arrays import Arrays
+from riata.base.errors import BadInput, Corrupt, NotFound
+from riata.base.limits import BITS_MIN
+from riata.learn.frozen import with_ranks, without_ranks
+from riata.learn.registry import slot_lists
+from riata.run.config import read_config
+from riata.run.model_state import LEARNER, ModelState
+from riata.store import layout
+from riata.store.store import Generation, Store
+
+
+def thaw_generation(generation: Generation, content: bytes) -> ModelState:
+    """Return the state in a checkpoint, which is the one that `generation` describes. Raises `Corrupt`."""
+    header, arrays = layout.decode_checkpoint(content)
+    state = ModelState.thaw(header, arrays)
+    _compare(generation, header, state, state.freeze().arrays)
+    return state
+
+
+def check_generation(generation: Generation, content: bytes) -> None:
+    """Raise `Corrupt` where `thaw_generation` would, in memory for the weights that there are.
+
+    A table of 2^26 lines takes 2 GiB, however few are in use: a second one beside that of the model could be more than there is
+    memory for. So each slot is replaced by its rank while the state is thawed and frozen, and put back in what is compared.
+    """
+    header, arrays = layout.decode_checkpoint(content)
+    names, bits = _slot_lists(header, arrays)
+    if not names:
+        thaw_generation(generation, content)
+        return
+    small, slots = with_ranks(arrays, names, bits)
+    state = ModelState.thaw(header, small, max(BITS_MIN, (len(slots) - 1).bit_length()))
+    again = state.freeze().arrays
+    _compare(generation, header, state, without_ranks(again, names, slots))
+
+
+def verifies(store: Store, name: str, generation: Generation) -> bool:
+    """Read a generation back; true where it is what was written."""
+    try:
+        check_generation(generation, store.open_generation(name, generation.gen))
+    except (Corrupt, NotFound):
+        return False
+    return True
+
+
+def _slot_lists(header: dict[str, Any], arrays: Arrays) -> tuple[list[str], int]:
+    """The arrays that name lines of the learner's table, none where it has no table; and its bits. Raises `Corrupt`."""
+    try:
+        config = read_config(header["config"])
+    except (KeyError, BadInput) as error:
+        raise Corrupt(f"the checkpoint's configuration cannot be read: {error!r}") from error
+    names = [LEARNER + name for name in slot_lists(config.learner)]
+    return [name for name in names if name in arrays and names[0] in arrays], config.encoder.bits
+
+
+def _compare(generation: Generation, header: dict[str, Any], state: ModelState, again: Arrays) -> None:
+    """Raise `Corrupt` unless a thawed state, frozen again as `again`, is the one that `generation` describes."""
+    if (state.applied, state.chain, state.lineage) != (generation.applied, generation.chain, generation.lineage):
+        raise Corrupt(f"generation {generation.gen} holds another moment than it says")
+    content = {"config": header["config"], "skipped": state.skipped}  # as stored: this version may write more settings
+    if layout.state_digest(content, again) != generation.state_digest:
+        raise Corrupt(f"generation {generation.gen} holds another state than it says")

@@ -1,0 +1,147 @@
+"""Learning curves that came from another log, and directories in which their positions were taken for those of this one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from riata.cli.app import app
+from riata.run.replay import replay
+from riata.store import layout
+from riata.store.memory import MemoryStore
+from riata.store.sqlite.store import read_sqlite
+from tests.run.house import House, events, run_with
+from tests.run.journeys import house_on
+
+STORED = Path(__file__).parents[1] / "golden" / "carried_curve.db.gz"  # made by `make_carried_curve` beside it
+
+
+def positions(house: House, model: str) -> list[tuple[int, int]]:
+    """Log position and number of examples of every point of the learning curve."""
+    return [(point["seq"], point["examples"]) for point in house.service.published(model).history]
+
+
+def test_an_imported_model_learns_on_and_its_checkpoints_are_read_back() -> None:
+    store = MemoryStore()
+
+    async def work(house: House) -> None:
+        await house.observe(events(60))
+        await house.admin.import_model("b", await house.admin.export("m"))
+        await house.observe(events(50, seed=1), "b")
+        assert (await house.admin.snapshot_now("b"))["verified"]
+
+    run_with(store, work)
+    store = store.crash()
+    report = replay(store, "b")
+    assert report.compared
+    assert report.equal, report.compared
+
+    async def again(house: House) -> None:
+        assert house.engine.common.tally.generations_corrupt == 0
+        assert house.service.published("b").applied == 52
+        await house.admin.restore("b", 1)
+
+    run_with(store, again)
+
+
+def test_points_from_another_log_stand_at_the_event_that_brought_them() -> None:
+    async def work(house: House) -> None:
+        await house.observe(events(60))
+        assert positions(house, "m") == [(11, 10), (21, 20), (51, 50)]
+        content = await house.admin.export("m")
+        await house.admin.import_model("b", content)
+        assert positions(house, "b") == [(2, 10), (2, 20), (2, 50)]
+        await house.observe(events(50, seed=1), "b")
+        assert positions(house, "b") == [(2, 10), (2, 20), (2, 50), (42, 100)]
+        await house.admin.snapshot_now("b")
+        await house.observe(events(100, seed=2), "b")
+        await house.admin.restore("b", 1)  # of this log: nothing more is carried
+        assert positions(house, "b") == [(2, 10), (2, 20), (2, 50), (42, 100)]
+        await house.admin.import_model("b", content)
+        assert positions(house, "b") == [(154, 10), (154, 20), (154, 50)]
+        await house.admin.import_model("c", await house.admin.export("b"))
+        assert positions(house, "c") == [(2, 10), (2, 20), (2, 50)]
+
+    run_with(MemoryStore(), work)
+
+
+def test_where_points_came_from_survives_a_start() -> None:
+    store = MemoryStore()
+    before: list[list[tuple[int, int]]] = []
+
+    async def work(house: House) -> None:
+        await house.observe(events(60))
+        await house.admin.import_model("b", await house.admin.export("m"))
+        await house.observe(events(50, seed=1), "b")
+        before.append(positions(house, "b"))
+
+    async def again(house: House) -> None:
+        assert [positions(house, "b")] == before
+
+    run_with(store, work)
+    run_with(store.crash(), again)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A data directory as an older release left it."""
+    made = tmp_path / "data"
+    made.mkdir()
+    (made / "riata.db").write_bytes(gzip.decompress(STORED.read_bytes()))
+    return made
+
+
+def run_on(directory: Path, work: Callable[[House], Awaitable[None]]) -> None:
+    """Start a service on a directory, and stop it after `work`."""
+
+    async def whole() -> None:
+        house = house_on(directory)
+        await house.service.start()
+        try:
+            await work(house)
+            assert not house.fatal
+        finally:
+            await house.service.stop()
+
+    asyncio.run(whole())
+
+
+def test_the_directory_of_an_older_release_holds_curves_out_of_order(directory: Path) -> None:
+    with contextlib.closing(read_sqlite(directory)) as store:
+        for model in ("whole", "trimmed"):
+            newest = store.generations(model)[0]
+            header, arrays = layout.decode_checkpoint(store.open_generation(model, newest.gen))
+            assert newest.verified
+            assert "carried" not in header
+            assert arrays["watch.curve"][:, 0].tolist()[:4] == [11, 21, 51, 42]
+        assert store.head("trimmed").first_seq > 2  # the log does not lead past what was written
+
+
+def test_checkpoints_that_an_older_release_could_not_read_are_equal_to_a_replay(directory: Path) -> None:
+    done = CliRunner().invoke(app, ["replay", "--data", str(directory), "--verify"])
+    assert done.exit_code == 0, done.output
+    assert "whole: generation 1 at event 52: equal" in done.output
+    assert "trimmed: generation 3 at event 152: equal" in done.output
+
+
+def test_a_service_goes_on_from_checkpoints_that_an_older_release_could_not_read(directory: Path) -> None:
+    async def work(house: House) -> None:
+        assert house.engine.common.tally.generations_corrupt == 0
+        for model, applied in (("whole", 52), ("trimmed", 152)):
+            assert house.service.published(model).applied == applied
+            shown = [seq for seq, _ in positions(house, model)]
+            assert shown[:4] == [41, 41, 41, 42]  # which event brought them is not known any more, but that it was before 42
+            await house.admin.restore(model, house.service.published(model).model.gen)
+            await house.observe(events(120, seed=9), model)
+            assert (await house.admin.snapshot_now(model))["verified"]
+            await house.admin.import_model(f"{model}-copy", await house.admin.export(model))
+
+    run_on(directory, work)
+    done = CliRunner().invoke(app, ["replay", "--data", str(directory), "--verify"])
+    assert done.exit_code == 0, done.output

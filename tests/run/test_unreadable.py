@@ -1,0 +1,98 @@
+"""Checkpoints that cannot be read back: said, counted, never verified, nothing is dropped for them, and the service goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from riata.base.errors import Corrupt, Unavailable
+from riata.run import checkpointer
+from riata.run.checkpointer import Retention
+from riata.run.generations import check_generation
+from riata.run.model_state import Frozen, ModelState
+from riata.store import layout
+from riata.store.memory import MemoryStore
+from riata.store.store import Generation
+from riata.watch.curves import Curve
+from riata.watch.progressive import Progressive
+from tests.run.house import SMALL, House, events, run_with
+
+_thaw = Progressive.thaw
+
+
+def _refuse(_self: Curve, *_: object) -> None:
+    raise Corrupt("learning curve: points out of order")
+
+
+def _forget_refusals(self: Progressive, *args: Any) -> None:
+    """Take the state for another one."""
+    _thaw(self, *args)
+    self._refused += 1
+
+
+FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "refused": (Curve, "thaw", _refuse),
+    "taken for another": (Progressive, "thaw", _forget_refusals),
+}
+
+
+def save_what_cannot_be_read(fault: str, patch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Learn and save with a fault, then without it. Raises `AssertionError` where something is not as it has to be."""
+
+    async def work(house: House) -> None:
+        house.engine.learning._checkpointer._retention = Retention(0, 0)  # type: ignore[union-attr]  # all may go that may
+        tally, store = house.engine.common.tally, house.store
+        await house.observe(events(30))
+        patch.setattr(*FAULTS[fault])
+        for tries in (1, 2, 3, 4):
+            with pytest.raises(Unavailable, match="the checkpoint was not written") as caught:
+                await house.admin.snapshot_now("m")
+            assert caught.value.code == "checkpoint_failed"
+            assert [one.verified for one in store.generations("m")] == [False]  # one, however often it is tried
+            assert (tally.checkpoints_failed, tally.generations_corrupt) == (tries, 1)
+            await house.observe(events(5, seed=tries))
+        assert store.head("m").first_seq == 1
+        assert "m: a checkpoint of it cannot be read back, so its log is kept" in caplog.text
+        assert not house.fatal
+        assert house.service.published("m").applied == 51
+        patch.undo()
+        assert (await house.admin.snapshot_now("m"))["verified"]
+        assert [one.verified for one in store.generations("m")] == [True, False]
+
+    with caplog.at_level(logging.ERROR):
+        run_with(MemoryStore(), work, {**SMALL, "checkpoint_every_s": 3600})
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_checkpoint_that_cannot_be_read_back_is_not_verified(
+    fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    save_what_cannot_be_read(fault, monkeypatch, caplog)
+
+
+def _decode_only(generation: Generation, content: bytes) -> ModelState | None:
+    """What counted as reading back before: the bytes are those that were written."""
+    if Frozen(*layout.decode_checkpoint(content)).digest() != generation.state_digest:
+        raise Corrupt("other bits")
+    return None
+
+
+def _thaw_only(_generation: Generation, content: bytes) -> ModelState:
+    return ModelState.thaw(*layout.decode_checkpoint(content))
+
+
+@pytest.mark.parametrize(
+    ("fault", "check"),
+    [("refused", _decode_only), ("taken for another", _decode_only), ("taken for another", _thaw_only)],
+)
+def test_a_check_that_does_not_thaw_or_does_not_compare_is_noticed(
+    fault: str, check: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert checkpointer.check_generation is check_generation
+    with pytest.MonkeyPatch.context() as patch, pytest.MonkeyPatch.context() as faults:
+        patch.setattr(checkpointer, "check_generation", check)
+        with pytest.raises((AssertionError, pytest.fail.Exception)):
+            save_what_cannot_be_read(fault, faults, caplog)
