@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -55,7 +54,7 @@ class Kept:
 
 
 @pytest.fixture
-def kept() -> Iterator[Kept]:
+def kept() -> Kept:
     """Two generations of version 2, and events after them: 1 configuration, 20 + 20 + 20 rows."""
     found = Kept()
     create_model(found.store)
@@ -63,7 +62,7 @@ def kept() -> Iterator[Kept]:
         found.log()
         found.save(found.start().state)
     found.log()
-    yield found
+    return found
 
 
 def test_the_same_program_writes_none(kept: Kept) -> None:
@@ -214,9 +213,10 @@ def test_an_event_that_was_not_written_is_written_by_the_next_start(kept: Kept, 
         raise Unavailable("the disk is full", "disk_reserve")
 
     with being(VERSION + 1):
-        with monkeypatch.context() as patch, pytest.raises(Unavailable, match="full"):
+        with monkeypatch.context() as patch:
             patch.setattr("riata.run.recovery.append_upgrade", full)
-            kept.start()
+            with pytest.raises(Unavailable, match="full"):
+                kept.start()
         assert kept.upgrades() == []
         kept.start()
         kept.start()
