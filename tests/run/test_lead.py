@@ -14,6 +14,7 @@ from riata.run.sharing.tail import Tail
 from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import SharedStore
 from tests.run.events import create_model, log_batch, random_batch
+from tests.upgrades.another import VERSION, being
 
 TTL_MS = 1000
 OTHER = Belief(bytes(range(16)), 1, bytes(20), 0)
@@ -56,6 +57,29 @@ def test_one_leads_and_the_other_learns_who_and_takes_over_when_the_lease_lapses
     with pytest.raises(Conflict, match="another process owns") as fenced:
         first.renew(dict)
     assert fenced.value.code == "fenced"
+
+
+def test_a_standby_of_another_version_says_what_a_take_over_would_mean(caplog: pytest.LogCaptureFixture) -> None:
+    clock, store, first, second = pair()
+    first.try_acquire()
+    third = leadership(store.another(), clock, 3)
+    assert third.try_acquire() is None
+    assert third.another_version() == ""
+    with being(VERSION + 1):
+        for _ in range(2):
+            assert second.try_acquire() is None
+        assert f"host-1 owns the store under algorithm {VERSION}: a take-over" in second.another_version()
+        assert f"an upgrade event to algorithm {VERSION + 1}" in second.another_version()
+        assert caplog.messages == [f"standing by: {second.another_version()}"]
+        clock.now_ms += TTL_MS
+        assert second.try_acquire() is not None
+        assert second.another_version() == ""
+    assert first.try_acquire() is None
+    assert f"this program has algorithm {VERSION}: it cannot take over" in first.another_version()
+    clock.now_ms += TTL_MS
+    with pytest.raises(Conflict, match=f"this program has algorithm {VERSION}, and the store was last owned by one with") as older:
+        first.try_acquire()
+    assert older.value.code == "older_algorithm"
 
 
 def test_a_lease_that_is_released_can_be_taken_at_once() -> None:

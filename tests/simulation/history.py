@@ -16,6 +16,7 @@ from tests.simulation.link import Link, SimulatedCalls, Weather
 from tests.simulation.lua_host import Scripts
 from tests.simulation.opening import open_simulated
 from tests.simulation.oracle import Oracle, Violation
+from tests.simulation.releases import several_releases
 from tests.simulation.scribe import Scribe
 from tests.simulation.server import Mode, Server
 from tests.simulation.shims import installed, running
@@ -44,6 +45,7 @@ class Outcome:
     generations: int = 0
     editions: int = 0
     losses: int = 0
+    upgrades: int = 0  # upgrade events that count
     ends: Counter[str] = field(default_factory=Counter)
 
 
@@ -55,7 +57,7 @@ def simulating() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     module.IDLE_S = IDLE_S
     try:
-        with installed(), learning_toys():
+        with installed(), learning_toys(), several_releases():
             yield
     finally:
         module.IDLE_S = idle_s
@@ -142,6 +144,7 @@ class History:
         outcome.faults = self.faults.counts + self.weather.faults
         outcome.events, outcome.losses = self.oracle.seq, self.oracle.losses
         outcome.generations, outcome.editions = len(self.oracle.generations), self.scribe.editions
+        outcome.upgrades = len(self.oracle.upgrades)
         outcome.ends = Counter(reason[:60] for _, reason in self.town.ends)
 
     def _failed(self) -> bool:

@@ -17,10 +17,13 @@ from riata.base.errors import Unavailable
 from riata.run import generations, model_state, recovery
 from riata.run.core import Core
 from riata.run.learning import Learning
+from riata.run.model_state import ModelState
+from riata.run.provenance import current, read_provenance
 from riata.run.recovery import Recovered, Recovery
 from riata.run.sharing import lead, tail
 from riata.run.sharing.follower import Follower
 from riata.run.sharing.publisher import Publisher
+from riata.run.upgrades import Upgrade, UpgradesSeen
 from riata.store import layout, records
 from riata.store.redis import generations as redis_generations
 from riata.store.redis.store import RedisStore
@@ -174,6 +177,35 @@ def _mark_for_good(self: RedisStore, owner: Owner, model: str, gen: int, sound: 
         _mark_verified(self, owner, model, gen)
 
 
+def _no_upgrade(_call: object, state: ModelState, _accepted_ms: int) -> int:
+    """Go on from the state of another release as if it were one's own."""
+    state.learnt_under = current()
+    return 0
+
+
+def _upgrade_that_hopes(call: Any, state: ModelState, accepted_ms: int) -> int:
+    """Go on although nobody knows whether the upgrade event was logged."""
+    try:
+        return _append_upgrade(call, state, accepted_ms)
+    except Unavailable:
+        return _no_upgrade(call, state, accepted_ms)
+
+
+def _no_upgrade_seen(_self: UpgradesSeen) -> None:
+    return
+
+
+def _every_upgrade_counts(self: UpgradesSeen, record: Record) -> None:
+    """Also one that was made without knowledge of the one before it."""
+    if record.kind == "upgrade":
+        said = records.decode_restore(record.payload)[0]
+        before, after = read_provenance(said["before"]), read_provenance(said["after"])
+        self.found.append(Upgrade(said["at"], record.first, before, after))
+
+
+_append_upgrade = recovery.append_upgrade
+
+
 def _never(*_: object) -> bool:
     return False
 
@@ -234,5 +266,13 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "no_recheck": Mutant(
         "an edition that was taken back is published again (found here)", patches=[(Publisher, "recheck", _never)]
+    ),
+    "no_upgrade": Mutant("a take-over by another release is an event", patches=[(recovery, "append_upgrade", _no_upgrade)]),
+    "upgrade_lost": Mutant(
+        "learning begins after the upgrade event is logged", patches=[(recovery, "append_upgrade", _upgrade_that_hopes)]
+    ),
+    "upgrade_twice": Mutant("a start looks ahead for the upgrade event", patches=[(UpgradesSeen, "newest", _no_upgrade_seen)]),
+    "late_upgrade": Mutant(
+        "an upgrade that does not know of the one before it is void", patches=[(UpgradesSeen, "note", _every_upgrade_counts)]
     ),
 }

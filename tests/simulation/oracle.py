@@ -7,13 +7,18 @@ state that a slow and obvious learner has after it. When the store falls back to
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
+from riata.run.provenance import Provenance
 from riata.store.layout import decode_checkpoint
-from tests.simulation.toy import KEEP, SLOTS
+from tests.simulation.releases import BASE, RELEASES, keep_of
+from tests.simulation.toy import SLOTS
 
 Content = tuple[int, float, int]  # hash, value, label
 KIND_CODES: Final = {b"observe": 1, b"config": 2, b"skip": 3, b"restore": 4, b"upgrade": 5, b"repair": 6}
@@ -33,6 +38,16 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """An upgrade event that counts: from event `at` on the model goes on from `lesson`, under another release."""
+
+    first: int
+    at: int
+    after: Provenance
+    lesson: Lesson
+
+
+@dataclass(slots=True)
 class Told:
     """One record of the log, and what the model must be after it."""
 
@@ -40,8 +55,9 @@ class Told:
     first: int
     last: int
     chain: bytes
-    ids: tuple[bytes, ...]
+    events: list[tuple[bytes, Content]]
     lesson: Lesson
+    carried: Carried | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +69,7 @@ class Committed:
     applied: int
     epoch: int
     digest: bytes
+    release: Provenance
 
 
 @dataclass(slots=True)
@@ -81,6 +98,7 @@ class Oracle:
     durable: int = 0  # effects that survive every crash the mode allows
     losses: int = 0
     rollbacks: int = 0  # acknowledged or learnt ends of the log that were taken back
+    base: Provenance = BASE  # under which the log is learnt from its first event
 
     # -- what is written -------------------------------------------------------------------------------------------
 
@@ -111,19 +129,64 @@ class Oracle:
             raise Violation(f"the log goes from event {self.seq} to {first}")
         digest = hashlib.sha256(struct.pack("<B7xQq", KIND_CODES[kind], count, accepted_ms) + payload).digest()
         chain = hashlib.sha1(self.chain + digest, usedforsecurity=False).digest()
-        lesson = self.lesson
-        ids: tuple[bytes, ...] = ()
+        events: list[tuple[bytes, Content]] = []
         if kind == b"observe":
             events = decode_events(payload)
             if len(events) != count:
                 raise Violation(f"the record at event {first} says {count} events and holds {len(events)}")
-            ids = tuple(key for key, _ in events)
             for place, (key, content) in enumerate(events, first):
                 self._told(place, key, content)
-                lesson = learnt(lesson, key, content)
-        told = Told(at, first, last, chain, ids, lesson)
+        told = Told(at, first, last, chain, events, learnt_all(self.lesson, events, self.release))
+        if kind == b"upgrade":
+            told.carried = self._carried(first, payload)
         self.history.append(told)
+        if told.carried is not None:
+            self._learn_again()
         return told
+
+    @property
+    def upgrades(self) -> list[Carried]:
+        """The upgrade events that count, oldest first."""
+        return [told.carried for told in self.history if told.carried is not None]
+
+    @property
+    def release(self) -> Provenance:
+        """Under which the end of the log is learnt."""
+        upgrades = self.upgrades
+        return upgrades[-1].after if upgrades else self.base
+
+    def _carried(self, first: int, payload: bytes) -> Carried | None:
+        """Read an upgrade event; None where it does not know of the one before it, and is void. Raises `Violation`."""
+        length = int.from_bytes(payload[4:8], "little")
+        said = json.loads(payload[8 : 8 + length])
+        before, after = (Provenance(said[name]["algo_version"], said[name]["numerics"]) for name in ("before", "after"))
+        upgrades = self.upgrades
+        if upgrades and said["at"] < upgrades[-1].first:
+            return None
+        if before == after or (upgrades and upgrades[-1].after == after):
+            raise Violation(f"event {first} is an upgrade to {after}, under which the log is learnt already")
+        told = self.after(said["at"])
+        header, arrays = decode_checkpoint(payload[8 + length :])
+        lesson = lesson_in(arrays)
+        if (lesson.digest, lesson.count) != (told.lesson.digest, told.lesson.count) or header["applied"] != said["at"]:
+            raise Violation(f"the upgrade event {first} carries the state of other events than the first {said['at']}")
+        return Carried(first, said["at"], after, lesson)
+
+    def _learn_again(self) -> None:
+        """Work out what every record teaches: after the base has changed, or an upgrade event came or went."""
+        upgrades = {upgrade.at: upgrade for upgrade in self.upgrades}
+        lesson, release = Lesson((0.0,) * SLOTS, bytes(16), 0), self.base
+        for told in self.history:
+            lesson = told.lesson = learnt_all(lesson, told.events, release)
+            if upgrade := upgrades.get(told.last):
+                lesson, release = upgrade.lesson, upgrade.after
+                told.lesson = lesson
+
+    def _begin_under(self, release: Provenance) -> None:
+        """Nothing is left that was learnt before, or nothing was: a process has learnt the log from its first event."""
+        if not self.upgrades and self.base != release:
+            self.base = release
+            self._learn_again()
 
     def _told(self, place: int, key: bytes, content: Content) -> None:
         fate = self.fates.get(key)
@@ -142,8 +205,17 @@ class Oracle:
             raise Violation(f"generation {generation.gen} follows {newest.gen if newest else 0}")
         if newest and generation.applied < newest.applied:
             raise Violation(f"generation {generation.gen} is of event {generation.applied}, the one before of {newest.applied}")
+        if pure(self.history, generation.applied, generation.release) == _read(content):
+            self._begin_under(generation.release)
         self.check_model("generation", generation.applied, chain, content)
         self.generations.append(generation)
+
+    def may_be(self, applied: int, beta: tuple[float, ...]) -> bool:
+        """Whether a model with these weights may be served after event `applied`: as the log is learnt, or, as long as no upgrade
+        event says under what it was, as any release learns it from its first event."""
+        if self.after(applied).lesson.beta == beta:
+            return True
+        return not self.upgrades and any(pure(self.history, applied, release).beta == beta for release in RELEASES)
 
     def check_model(self, what: str, applied: int, chain: bytes, content: bytes) -> None:
         """The bytes of a checkpoint are what the log says the model was after event `applied`. Raises `Violation`."""
@@ -156,8 +228,7 @@ class Oracle:
             raise Violation(f"{what} of event {applied} cannot be read: {error}") from error
         if int(header["applied"]) != applied or bytes.fromhex(header["chain"]) != chain:
             raise Violation(f"{what} of event {applied} holds the state of event {header['applied']}")
-        beta, digest = tuple(arrays["learner.beta"].tolist()), arrays["learner.digest"].tobytes()
-        if Lesson(beta, digest, int(arrays["learner.count"][0])) != told.lesson:
+        if lesson_in(arrays) != told.lesson:
             raise Violation(f"{what} of event {applied} is not what the log teaches")
 
     def after(self, applied: int) -> Told:
@@ -183,7 +254,7 @@ class Oracle:
         self.history = kept
         self.generations = [generation for generation in self.generations if generation.at < effects]
         for told in gone:
-            for key in told.ids:
+            for key, _ in told.events:
                 del self.places[key]
                 fate = self.fates[key]
                 if fate.acked:
@@ -192,6 +263,8 @@ class Oracle:
                     if self.lossless:
                         raise Violation(f"event {fate.seq} was acknowledged and is lost")
         self.rollbacks += bool(gone)
+        if any(told.carried is not None for told in gone):
+            self._learn_again()
         return gone
 
     # -- what clients are told -------------------------------------------------------------------------------------
@@ -224,11 +297,41 @@ class Oracle:
                 raise Violation(f"event {self.places[key]} is in the log, and its client was told it is not")
 
 
-def learnt(before: Lesson, key: bytes, content: Content) -> Lesson:
+def lesson_in(arrays: Arrays) -> Lesson:
+    """What a checkpoint holds."""
+    beta, digest = tuple(arrays["learner.beta"].tolist()), arrays["learner.digest"].tobytes()
+    return Lesson(beta, digest, int(arrays["learner.count"][0]))
+
+
+def _read(content: bytes) -> Lesson | None:
+    """What a checkpoint holds; None where it cannot be read."""
+    try:
+        return lesson_in(decode_checkpoint(content)[1])
+    except Corrupt:
+        return None
+
+
+def pure(history: Sequence[Told], applied: int, release: Provenance) -> Lesson:
+    """What one release learns from the first `applied` events."""
+    lesson = Lesson((0.0,) * SLOTS, bytes(16), 0)
+    for told in history:
+        if told.last <= applied:
+            lesson = learnt_all(lesson, told.events, release)
+    return lesson
+
+
+def learnt_all(before: Lesson, events: Sequence[tuple[bytes, Content]], release: Provenance) -> Lesson:
+    """The model after more events."""
+    for key, content in events:
+        before = learnt(before, key, content, keep_of(release))
+    return before
+
+
+def learnt(before: Lesson, key: bytes, content: Content, keep: float) -> Lesson:
     """The model after one more event, in the plainest words."""
     hashed, value, label = content
     beta = list(before.beta)
-    beta[hashed % SLOTS] = beta[hashed % SLOTS] * KEEP + value * (1.0 if label else -1.0)
+    beta[hashed % SLOTS] = beta[hashed % SLOTS] * keep + value * (1.0 if label else -1.0)
     digest = hashlib.blake2b(before.digest + key + b"%d %d" % (hashed, label), digest_size=16).digest()
     return Lesson(tuple(beta), digest, before.count + 1)
 

@@ -29,6 +29,7 @@ class Summary:
     generations: int = 0
     editions: int = 0
     losses: int = 0
+    upgrades: int = 0
     cpu_s: float = 0.0
     wall_s: float = 0.0
     virtual_ms: float = 0.0
@@ -45,6 +46,7 @@ class Summary:
         self.generations += outcome.generations
         self.editions += outcome.editions
         self.losses += outcome.losses
+        self.upgrades += outcome.upgrades
         self.virtual_ms += outcome.virtual_ms
         self.faults += outcome.faults
         self.ends += outcome.ends
@@ -54,7 +56,7 @@ class Summary:
 
     def merge(self, other: Summary) -> None:
         """Count what another counted."""
-        for name in ("seeds", "steps", "events", "generations", "editions", "losses", "cpu_s", "virtual_ms"):
+        for name in ("seeds", "steps", "events", "generations", "editions", "losses", "upgrades", "cpu_s", "virtual_ms"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("faults", "ends", "by_mode", "failed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))

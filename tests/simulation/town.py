@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from riata.base.errors import RiataError
@@ -12,10 +13,12 @@ from riata.run.config import config_payload, read_config
 from riata.run.desk import Desk
 from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings, Role
+from riata.run.provenance import Provenance
 from riata.store.store import Append, SharedStore
 from riata.wire.batch import Batch
 from tests.simulation.clients import Answer
 from tests.simulation.oracle import Oracle, Told, Violation
+from tests.simulation.releases import BASE
 from tests.simulation.shims import Clock, finish
 from tests.simulation.toy import BITS
 from tests.simulation.world import Process, World
@@ -33,11 +36,14 @@ OpenStore = Callable[[], SharedStore]
 class House:
     """One process: an engine in one of the roles of a shared store."""
 
-    def __init__(self, world: World, name: str, role: Role, open_store: Callable[[Process], OpenStore], oracle: Oracle) -> None:
+    def __init__(
+        self, world: World, name: str, role: Role, open_store: Callable[[Process], OpenStore], oracle: Oracle, release: Provenance
+    ) -> None:
         self.world = world
         self.role = role
         self.oracle = oracle
         self.process = Process(world, name)
+        self.process.release = release
         self.ended = ""  # why the process ended itself
         self.scrubs = 0  # passes over the stored generations, from beginning to end
         self.unnoticed: list[Told] = []  # records that this process knew and the store took back: it must notice
@@ -160,6 +166,9 @@ class Town:
         self.houses: list[House] = []
         self._waiting: dict[int, float] = {}
         self._scrubs_before = 0  # of processes that are no more
+        rng = world.rng
+        self._newer_at = world.now + rng.uniform(500, 4000) if rng.random() < 0.5 else None  # from then on a newer one is started
+        self._arithmetic = [rng.choice("ab") if rng.random() < 0.3 else "a" for _ in self._slots]
 
     def found(self) -> None:
         """Make the model, then start the processes. Called by an actor."""
@@ -167,8 +176,14 @@ class Town:
         store.create(MODEL, self.world.rng.randbytes(16))
         store.append([Append(MODEL, "config", 0, payload=config_payload(CONFIG, after=0))])
         store.close()
-        self.houses = [self._start(name, role) for name, role in self._slots]
+        self.houses = [self._start(i) for i in range(len(self._slots))]
         self.world.after(100, self._look_after)
+        if self._newer_at is not None:
+            for i, (_, role) in enumerate(self._slots):  # a rolling upgrade
+                if role == "writer":
+                    self.world.after(
+                        self._newer_at - self.world.now + self.world.rng.uniform(0, 2000), partial(self._exchange, i)
+                    )
 
     def fronts(self) -> list[House]:
         return [house for house in self.houses if house.role == "web" and house.alive]
@@ -221,8 +236,14 @@ class Town:
         for house in self.houses:
             house.process.kill()
 
-    def _start(self, name: str, role: Role) -> House:
-        return House(self.world, name, role, self._open_store, self.oracle)
+    def _start(self, i: int) -> House:
+        newer = self._newer_at is not None and self.world.now >= self._newer_at
+        release = Provenance(BASE.algo_version + newer, self._arithmetic[i])
+        return House(self.world, *self._slots[i], self._open_store, self.oracle, release)
+
+    def _exchange(self, i: int) -> None:
+        """End a process so that a newer one is started in its place."""
+        self.houses[i].process.kill()
 
     def _look_after(self) -> None:
         """A process that has ended, or says that it is not alive, is started anew a little later."""
@@ -238,5 +259,5 @@ class Town:
                 del self._waiting[i]
                 house.process.kill()
                 self._scrubs_before += house.scrubs
-                self.houses[i] = self._start(*self._slots[i])
+                self.houses[i] = self._start(i)
         world.after(100, self._look_after)

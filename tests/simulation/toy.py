@@ -18,11 +18,11 @@ from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.run import model_state
 from riata.watch.curves import NOTHING_CARRIED, Carried
 from riata.wire.batch import Batch
+from tests.simulation.releases import here, keep_of
 
 SLOTS: Final = 4
 DIGEST_BYTES: Final = 16
 BITS: Final = 12  # as the simulation's model is configured
-KEEP: Final = 0.75
 
 
 class Toy:
@@ -51,7 +51,7 @@ class Toy:
     def learn(self, key: bytes, hashed: int, value: float, label: float) -> None:
         """Take in one event of one feature."""
         slot = hashed % SLOTS
-        self.beta[slot] = self.beta[slot] * KEEP + value * (1.0 if label else -1.0)
+        self.beta[slot] = self.beta[slot] * keep_of(here()) + value * (1.0 if label else -1.0)
         self.digest = hashlib.blake2b(self.digest + key + b"%d %d" % (hashed, label), digest_size=DIGEST_BYTES).digest()
         self.count += 1
 

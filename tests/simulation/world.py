@@ -80,6 +80,7 @@ class Process:
         self.alive = True
         self.paused_until = 0.0
         self.wall_offset_ms = 0
+        self.release: Any = None  # the version of the program that it runs
         self.actors: list[Actor] = []
 
     def spawn(self, work: Callable[[], object], name: str = "main") -> Actor:

@@ -10,9 +10,12 @@ import typer
 from riata.cli.kept import DATA_HELP, STORE_HELP, kept
 
 if TYPE_CHECKING:
-    from riata.run.replay import ReplayReport
+    from riata.run.replay import Compared, ReplayReport
     from riata.store.store import Store
 
+EQUAL: Final = 0  # exit codes of --verify
+DIFFERENT: Final = 1
+NOT_COMPARABLE: Final = 3  # 2 is a mistake in the command line
 EXAMPLE: Final = (
     "Example: `riata replay --data ./riata-data --verify` once the service has stopped, or `--store URL` at any time."
 )
@@ -31,26 +34,46 @@ def replay(
 
     With --verify the exit code is 0 only where the log is whole and the state it leads to equals the stored one, bit for
     bit, at every checkpoint kept. Nothing that is kept is changed.
+
+    Another version of the algorithms, or another processor or C library, may learn other bits from the same log. The first start
+    under another one writes an upgrade event, which carries the state over. From there on every bit is compared; of older parts
+    it is said under what they were learnt, and whether they are equal here too.
+
+    Exit codes with --verify: 0 all equal; 1 the log or a checkpoint is damaged, or differs though it was learnt under the
+    present version; 3 all is sound, but an older part was learnt under another version or arithmetic and differs here, so it
+    cannot be compared.
     """
     with kept(data, store) as (_, opened):
         names = [model] if model is not None else opened.models()
-        same = [_replay_one(opened, name, to) for name in names]
-    if verify and not all(same):
-        raise typer.Exit(1)
+        codes = {_replay_one(opened, name, to) for name in names}
+    if verify and codes - {EQUAL}:
+        raise typer.Exit(DIFFERENT if DIFFERENT in codes else NOT_COMPARABLE)
 
 
-def _replay_one(store: Store, name: str, to: int | None) -> bool:
-    """Replay one model, say what was found; return whether stored and replayed state are the same."""
+def _replay_one(store: Store, name: str, to: int | None) -> int:
+    """Replay one model, say what was found; return the exit code that it asks for."""
     from riata.cli.progress import seq_progress
     from riata.run.replay import replay as run_replay
 
     with seq_progress(name) as advance:
         report = run_replay(store, name, to, advance)
     for one in report.compared:
-        verdict = one.problem or ("equal" if one.equal else f"DIFFERENT: stored {one.stored}, replayed {one.replayed}")
-        typer.echo(f"{name}: generation {one.generation} at event {one.applied}: {verdict}")
+        what = f"generation {one.generation}" if one.generation else f"state carried by upgrade event {one.upgrade},"
+        typer.echo(f"{name}: {what} at event {one.applied}: {_verdict(one)}")
+    for span in report.spans[:-1]:
+        typer.echo(f"{name}: events {span.first} to {span.last} were learnt under {span.learnt_under}")
     typer.echo(f"{name}: events {report.started_at + 1} to {report.state.applied} replayed, state {report.digest}")
-    return report.equal and _something_compared(store, report)
+    if not report.sound or not _something_compared(store, report):
+        return DIFFERENT
+    return EQUAL if report.equal else NOT_COMPARABLE
+
+
+def _verdict(one: Compared) -> str:
+    if one.problem or one.equal:
+        return one.problem or "equal"
+    if one.comparable:
+        return f"DIFFERENT: stored {one.stored}, replayed {one.replayed}"
+    return f"not comparable: learnt under {one.learnt_under}, which gives other bits here"
 
 
 def _something_compared(store: Store, report: ReplayReport) -> bool:

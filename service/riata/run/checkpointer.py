@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX
-from riata.learn.registry import ALGO_VERSION
 from riata.run.generations import check_generation
 from riata.run.model_state import Frozen
 from riata.store import layout
@@ -101,7 +100,7 @@ class Checkpointer:
             chain=bytes.fromhex(frozen.header["chain"]),
             lineage=bytes.fromhex(frozen.header["lineage"]),
             epoch=self._owner.epoch,
-            algo_version=ALGO_VERSION,
+            algo_version=int(frozen.header["algo_version"]),
             created_ms=created_ms,
             chunks=-(-size // CHUNK_BYTES_MAX),
             bytes=size,

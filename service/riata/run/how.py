@@ -110,6 +110,8 @@ def _warnings(engine: Engine) -> list[str]:
     found += [log_sentence(damage) for name, damage in sorted(engine.tally.log_damaged.items()) if name in engine.desks]
     if engine.watch is not None and engine.watch.refusal is not None:
         found.append(f"no events are accepted: {engine.watch.refusal.detail}")
+    if engine.candidate is not None and not engine.leads and (another := engine.candidate.lead.another_version()):
+        found.append(another)
     if engine.following is not None and not engine.leads:
         if engine.following.follower.strange:
             found.append(engine.following.follower.strange)

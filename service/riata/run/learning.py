@@ -18,6 +18,7 @@ from riata.run.generations import verifies
 from riata.run.inbox import Adopt, Forget, Look, SaveNow
 from riata.run.looking import Looked
 from riata.run.model_state import ModelState
+from riata.run.provenance import current
 from riata.run.published import Published
 from riata.run.recovery import Recovered
 from riata.run.sharing.lead import Belief
@@ -80,6 +81,9 @@ class Learning:
         log.info("model %s: generation %d, %d events replayed, at event %d", *at)
         if found.corrupt:
             log.error("model %s: generations %s do not verify; a fresh one is written now", state.name, found.corrupt)
+        if found.upgraded is not None:
+            before, event = found.upgraded
+            log.warning("model %s: learnt under %s, from upgrade event %d on under %s", state.name, before, event, current())
         self.writer.put(Adopt(state, found.generation, state.applied - found.replayed))
         self.log_refused(state.name, found.refused)
         if found.corrupt or (found.replayed and state.has_learnt):

@@ -15,9 +15,10 @@ from riata.base.arrays import BOOL, Arrays
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
-from riata.learn.registry import ALGO_VERSION, adjust, build_learner, takes_many
+from riata.learn.registry import adjust, build_learner, takes_many
 from riata.run.config import ModelConfig, change_from_payload, read_config
 from riata.run.giving_way import nobody
+from riata.run.provenance import current, read_provenance
 from riata.run.together import ROWS_TOGETHER
 from riata.store import layout, records
 from riata.store.one_row import decode_batches
@@ -72,6 +73,7 @@ class ModelState:
         self.chain = records.first_chain(lineage)
         self.skipped = 0  # events that were refused by the learner or taken out by a skip event
         self.restored = False
+        self.learnt_under = current()  # of a thawed state: what its checkpoint was written under, until an upgrade event
         self.give_way: Callable[[], None] = nobody  # called between two steps of Python
         self.changes: tuple[int, ...] = ()  # the last events that set the configuration; empty where that is not known
 
@@ -96,7 +98,7 @@ class ModelState:
         elif record.kind == "restore":
             self._restore(record)
             self._note_change(record.last)
-        elif record.kind not in ("skip", "repair"):  # which say what happened to other events
+        elif record.kind not in ("skip", "repair", "upgrade"):  # which say something about other events: readers look ahead
             raise Corrupt(f"event {record.first} is of kind {record.kind!r}, which this version does not know")
         self.applied = record.last
         self.chain = record.chain
@@ -121,7 +123,7 @@ class ModelState:
             "lineage": self.lineage.hex(),
             "applied": self.applied,
             "chain": self.chain.hex(),
-            "algo_version": ALGO_VERSION,
+            **current().document(),
             "config": write_document(self.config),
             "skipped": self.skipped,
             "restored": self.restored,
@@ -144,6 +146,7 @@ class ModelState:
             state.applied = _number(header["applied"])
             state.chain = bytes.fromhex(header["chain"])
             state.restored = _typed(header["restored"], bool)
+            state.learnt_under = read_provenance(header)
             state.changes = tuple(_number(seq) for seq in header.get("changes", ()))  # older checkpoints do not know
         except (KeyError, TypeError, ValueError, BadInput) as error:
             raise Corrupt(f"the checkpoint's header cannot be read: {error!r}") from error

@@ -2,7 +2,8 @@
 
 1  generations, newest first: the first whose digests verify wins
 2  the tail of the log is applied, every place and chain checked
-3  a record under which three starts in a row have died is taken out, event by event, by a skip event of the log
+3  where a state learnt under another version or arithmetic was started from, an upgrade event carries it over (`upgrades.py`)
+4  a record under which three starts in a row have died is taken out, event by event, by a skip event of the log
 
 A model for which this fails because of what is stored is damaged: it is left alone, and the others are recovered.
 """
@@ -23,7 +24,9 @@ from riata.run.damage import Damage, event_of, harms_one_model
 from riata.run.engine_settings import Tally
 from riata.run.generations import thaw_generation
 from riata.run.model_state import ModelState
+from riata.run.provenance import Provenance, current
 from riata.run.together import runs
+from riata.run.upgrades import Upgrade, UpgradesSeen, append_upgrade, carried_state
 from riata.store import records
 from riata.store.payload import decode_batch
 from riata.store.store import DAMAGED, Append, Generation, Head, Owner, Record, Store
@@ -53,6 +56,7 @@ class Recovered:
     refused: dict[int, str] = field(default_factory=dict)  # refused while replaying, and why; those without a skip event yet
     corrupt: list[int] = field(default_factory=list)  # generations that did not verify
     skipped: list[int] = field(default_factory=list)  # events taken out now because starts died under them
+    upgraded: tuple[Provenance, int] | None = None  # under what the state was learnt, and the upgrade event that was logged now
 
 
 class Recovery:
@@ -72,10 +76,33 @@ class Recovery:
         head: Head = self._call(lambda s: s.head(name)).result()
         self.reached = 0
         found = self._newest_verified(name, head)
+        skips, held, upgrade = self._look_ahead(name, found.state.applied)
+        if upgrade is not None:
+            found.state = carried_state(self._call, name, head.lineage, upgrade)
+            held = [record for record in held if record.last > upgrade.at]
+        self._learn_tail(found, held, skips, self._suspect(name), on_progress)
+        if found.state.applied < head.seq:
+            what = f"{name}: the log ends at event {found.state.applied}, its head says {head.seq}"
+            raise LogGap(what, event=found.state.applied + 1)
+        self._mark(name, NOTHING, 0)  # refused where another process owns the store now, so an upgrade is logged by the owner
+        if (before := found.state.learnt_under) != current():
+            found.upgraded = (before, append_upgrade(self._call, found.state, self._now_ms()))
+            skips, held, _ = self._look_ahead(name, found.state.applied)  # the upgrade, and what others appended meanwhile
+            self._learn_tail(found, held, skips, None, on_progress)
+        return found
+
+    def _learn_tail(
+        self,
+        found: Recovered,
+        held: list[Record],
+        skips: frozenset[int],
+        suspect: _Suspect | None,
+        on_progress: Callable[[int], None],
+    ) -> None:
+        """Apply what the log has after the state; `held` are its next records, as far as they were read before."""
         state = found.state
         self.reached = state.applied
-        skips, held = self._look_ahead(name, state.applied)
-        suspect = self._suspect(name)
+        name = state.name
         core = Core(state.applied, state.chain, _NEVER, 0)
         log = itertools.chain(held, read_log(self._call, name, held[-1].last if held else state.applied))
         for run in runs(log) if suspect is None else ([record] for record in log):
@@ -88,12 +115,6 @@ class Recovery:
             core.advanced(run[-1])
             self.reached = state.applied
             on_progress(state.applied)
-        if state.applied < head.seq:
-            what = f"{name}: the log ends at event {state.applied}, its head says {head.seq}"
-            raise LogGap(what, event=state.applied + 1)
-        self._mark(name, NOTHING, 0)
-        return found
-
     def damaged(self, name: str, error: Corrupt) -> Damage:
         """What `error`, met by `recover`, says of `name`; those who share the store are told by its mark."""
         event = event_of(error, self.reached)
@@ -126,18 +147,21 @@ class Recovery:
         content: bytes = self._call(lambda s: s.open_generation(name, gen)).result()
         return content
 
-    def _look_ahead(self, name: str, applied: int) -> tuple[frozenset[int], list[Record]]:
-        """The events that the log takes out, and its first records, as many as may be held: they need not be read again."""
+    def _look_ahead(self, name: str, applied: int) -> tuple[frozenset[int], list[Record], Upgrade | None]:
+        """The events that the log takes out; its first records, as many as may be held: they need not be read again; and the
+        last upgrade after event `applied`."""
         found: set[int] = set()
         held: list[Record] = []
+        upgrades = UpgradesSeen(applied)
         size = 0
         for record in read_log(self._call, name, applied):
             if record.kind == "skip":
                 found.add(records.decode_skip(record.payload)[0])
+            upgrades.note(record)
             size += len(record.payload) + _RECORD_BYTES
             if size <= HELD_BYTES_MAX:
                 held.append(record)
-        return frozenset(found), held
+        return frozenset(found), held, upgrades.newest()
 
     def _suspect(self, name: str) -> _Suspect | None:
         """What the start before this one was doing when it died; None where it did not die."""

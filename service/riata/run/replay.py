@@ -1,9 +1,13 @@
-"""Learn a stored log again, beside whatever was stored of it, and compare: does the log determine the bits?"""
+"""Learn a stored log again, beside whatever was stored of it, and compare: does the log determine the bits?
+
+A state that was learnt under another provenance than the present one (`provenance.py`) may differ without anything being wrong.
+Upgrade events carry such states, so from the last one on every bit has to be equal.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -12,8 +16,10 @@ from riata.base.errors import Corrupt, LogGap
 from riata.run.core import Core, Schedule
 from riata.run.generations import thaw_generation
 from riata.run.model_state import ModelState
+from riata.run.provenance import Provenance, current
 from riata.run.recovery import read_log
 from riata.run.together import runs
+from riata.run.upgrades import Upgrade, UpgradesSeen, carried_state
 from riata.store import records
 from riata.store.payload import decode_batch
 from riata.store.store import Generation, Head, Record, Store
@@ -21,21 +27,38 @@ from riata.wire.batch import Batch, slice_rows
 
 T = TypeVar("T")
 _NEVER = Schedule(2**31, 2**31, 2**31)
+Call = Callable[[Callable[[Store], Any]], Future[Any]]
 
 
 @dataclass(slots=True)
 class Compared:
-    """One stored checkpoint beside the state that replay reached at the same event."""
+    """One stored state beside the one that replay reached at the same event."""
 
-    generation: int
+    generation: int  # 0: it is carried by an upgrade event
     applied: int
     stored: str  # hex digest
     replayed: str
     problem: str = ""  # where the checkpoint itself does not verify
+    learnt_under: Provenance = field(default_factory=current)
+    upgrade: int = 0  # number of the upgrade event; 0: it is a generation
 
     @property
     def equal(self) -> bool:
         return not self.problem and self.stored == self.replayed
+
+    @property
+    def comparable(self) -> bool:
+        """False where the bits differ and were learnt under another version or with other arithmetic: that proves nothing."""
+        return bool(self.problem) or self.equal or self.learnt_under == current()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Events that were learnt under one provenance."""
+
+    first: int
+    last: int
+    learnt_under: Provenance
 
 
 @dataclass(slots=True)
@@ -47,11 +70,17 @@ class ReplayReport:
     started_at: int  # 0: from the beginning; else the event of the generation it had to start from
     events: int
     compared: list[Compared] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)  # oldest first; the last is the present one
 
     @property
     def equal(self) -> bool:
-        """True where every checkpoint passed on the way holds the same bits. See `compared` for how many there were."""
+        """True where every state passed on the way holds the same bits. See `compared` for how many there were."""
         return all(one.equal for one in self.compared)
+
+    @property
+    def sound(self) -> bool:
+        """True where nothing that is comparable differs, and everything that is stored verifies."""
+        return all(one.equal or not one.comparable for one in self.compared)
 
     @property
     def digest(self) -> str:
@@ -62,37 +91,77 @@ class ReplayReport:
 def replay(
     store: Store, model: str, to: int | None = None, on_progress: Callable[[int, int], None] = lambda _done, _of: None
 ) -> ReplayReport:
-    """Learn the log of `model` up to event `to` (default: its end), comparing with every retained generation passed.
+    """Learn the log of `model` up to event `to` (default: its end), comparing with every retained generation passed, and with
+    the state that each upgrade event carries; learning goes on from that one.
 
     Starts from nothing where the log is whole, else from the oldest retained generation. Raises `LogGap`, `LogFork` or
     `Corrupt` where the log itself is damaged; a generation that does not verify is reported, not raised.
     """
-    head = store.head(model)
+    head, call = store.head(model), in_this_thread(store)
     last = head.seq if to is None else min(to, head.seq)
     generations = [generation for generation in reversed(store.generations(model)) if generation.applied <= last]
     state, beside = _starting_state(store, model, head, generations)
     report = ReplayReport(model, state, state.applied, 0)
     report.compared += [_compare(store, model, generation, state) for generation in beside]
-    call = in_this_thread(store)
-    skips = frozenset(
-        records.decode_skip(record.payload)[0] for record in read_log(call, model, state.applied) if record.kind == "skip"
-    )
+    skips, seen = _look_ahead(call, model, state.applied)
+    upgrades = {upgrade.at: upgrade for upgrade in seen if upgrade.at <= last}
+    stops = upgrades.keys() | {generation.applied for generation in generations}
     core = Core(state.applied, state.chain, _NEVER, 0)
     wanted = itertools.takewhile(lambda record: record.first <= last, read_log(call, model, state.applied))
-    for run in runs(wanted, {generation.applied for generation in generations}):
-        core.logged_all(run)
-        core.advanced(run[-1])
-        batches: list[Batch] = []
-        if run[-1].last > last:  # the record was checked whole; of it, only what comes first is learnt
-            run, batches = _cut(run, last)
-        state.apply_all(run, batches, skips)
-        report.events += sum(record.count for record in run)
-        passed = [generation for generation in generations if generation.applied == state.applied]
-        report.compared += [_compare(store, model, generation, state) for generation in passed]
-        on_progress(state.applied, last)
-    if to is None and state.applied < head.seq:
-        raise LogGap(f"{model}: the log ends at event {state.applied}, its head says {head.seq}")
+    for run in itertools.chain([[]], runs(wanted, stops)):  # the first of none: something may be said of where this starts
+        if run:
+            core.logged_all(run)
+            core.advanced(run[-1])
+            _apply(report, run, last, skips)
+            passed = [generation for generation in generations if generation.applied == report.state.applied]
+            report.compared += [_compare(store, model, generation, report.state) for generation in passed]
+        if upgrade := upgrades.get(report.state.applied):
+            _carry_over(call, report, upgrade)
+        on_progress(report.state.applied, last)
+    if to is None and report.state.applied < head.seq:
+        raise LogGap(f"{model}: the log ends at event {report.state.applied}, its head says {head.seq}")
+    report.spans = list(_spans(report, list(upgrades.values())))
     return report
+
+
+def _look_ahead(call: Call, model: str, applied: int) -> tuple[frozenset[int], list[Upgrade]]:
+    """What the log says of earlier events: those that are skipped, and where the state was carried over."""
+    skips: set[int] = set()
+    upgrades = UpgradesSeen(applied)
+    for record in read_log(call, model, applied):
+        if record.kind == "skip":
+            skips.add(records.decode_skip(record.payload)[0])
+        upgrades.note(record)
+    return frozenset(skips), upgrades.found
+
+
+def _apply(report: ReplayReport, run: list[Record], last: int, skips: frozenset[int]) -> None:
+    batches: list[Batch] = []
+    if run[-1].last > last:  # the record was checked whole; of it, only what comes first is learnt
+        run, batches = _cut(run, last)
+    report.state.apply_all(run, batches, skips)
+    report.events += sum(record.count for record in run)
+
+
+def _carry_over(call: Call, report: ReplayReport, upgrade: Upgrade) -> None:
+    """Compare with the state that `upgrade` carries, and go on from that one."""
+    carried = carried_state(call, report.model, report.state.lineage, upgrade)
+    if carried.chain != report.state.chain:
+        raise Corrupt(f"{report.model}: upgrade event {upgrade.first} carries the state of another log")
+    digests = carried.freeze().digest().hex(), report.digest
+    compared = Compared(0, upgrade.at, *digests, learnt_under=upgrade.before, upgrade=upgrade.first)
+    report.compared.append(compared)
+    report.state = carried
+
+
+def _spans(report: ReplayReport, upgrades: list[Upgrade]) -> Iterator[Span]:
+    start = report.started_at + 1
+    for upgrade in upgrades:
+        yield Span(start, upgrade.at, upgrade.before)
+        start = upgrade.at + 1
+    stored = [one.learnt_under for one in report.compared if one.generation and one.applied >= start and not one.problem]
+    newest = upgrades[-1].after if upgrades else (stored[-1] if stored else current())
+    yield Span(start, report.state.applied, newest)
 
 
 def _cut(run: list[Record], last: int) -> tuple[list[Record], list[Batch]]:
@@ -122,12 +191,13 @@ def _compare(store: Store, model: str, generation: Generation, state: ModelState
     try:
         stored = thaw_generation(generation, store.open_generation(model, generation.gen))
         compared.stored = stored.freeze().digest().hex()  # as this version writes it, which may know settings that came later
+        compared.learnt_under = stored.learnt_under
     except Corrupt as error:
         compared.problem = error.detail
     return compared
 
 
-def in_this_thread(store: Store) -> Callable[[Callable[[Store], Any]], Future[Any]]:
+def in_this_thread(store: Store) -> Call:
     """Let code written for the store's thread run in this one."""
 
     def call(work: Callable[[Store], Any]) -> Future[Any]:

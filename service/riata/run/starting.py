@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from riata.base.errors import Conflict, RiataError, Unavailable
-from riata.learn.registry import ALGO_VERSION
+from riata.learn import registry
 from riata.run.config import ModelConfig
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.learning import Learning, learning_names
@@ -31,7 +31,7 @@ async def start_alone(engine: Engine) -> None:
     common, loop = engine.common, asyncio.get_running_loop()
     await asyncio.wrap_future(common.keeper.start())
     nonce, now_ms = engine.draw(16), engine.clock.unix_ms()
-    owner = await engine.call(lambda s: s.acquire(nonce, ALGO_VERSION, engine.settings.host, now_ms))
+    owner = await engine.call(lambda s: s.acquire(nonce, registry.ALGO_VERSION, engine.settings.host, now_ms))
     await engine.call(lambda s: s.drop_stale_stages(owner))
     engine.warnings = await engine.call(lambda s: s.warnings())
     await _warm(engine)

@@ -29,6 +29,7 @@ from riata.learn import registry
 from riata.learn.registry import LearnerConfig, machine_code, one_of_each
 from riata.learn.taylor_sketch_config import TaylorSketchConfig
 from riata.learn.truncated_gradient_config import TruncatedGradientConfig
+from riata.maths import numerics
 from riata.maths.kernel_folder import cache_folder
 from riata.maths.numba_code import NotCompiled, only_from_disk
 from riata.predict import heard, one_row, scoring
@@ -56,6 +57,7 @@ def _warm_up_json() -> None:
 
 def _warm_up_figures() -> None:
     progressive.warm_up()
+    numerics.fingerprint()
     payload.warm_up()
 
 

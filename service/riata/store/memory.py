@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
+from riata.store.owning import older_algorithm
 from riata.store.records import check_read
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, trim_bound
 from riata.store.store import Append, Appended, Edition, Generation, Head, Owner, Record, Remembered, Verdict
@@ -93,7 +94,7 @@ class MemoryStore:
     ) -> Owner:
         kept = self._open()
         if algo_version < kept.algo_version:
-            raise Conflict(f"algorithm {algo_version} is older than the last owner's, {kept.algo_version}", "older_algorithm")
+            raise older_algorithm(algo_version, kept.algo_version)
         kept.epoch, kept.nonce, kept.algo_version = kept.epoch + 1, nonce, algo_version
         kept.host, kept.acquired_ms, kept.lapses_ms = host, now_ms, None
         return Owner(kept.epoch, nonce)

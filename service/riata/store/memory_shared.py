@@ -92,7 +92,7 @@ class SharedMemoryStore(MemoryStore):
         with self._changed:
             kept = self._open()
             left = 2**53 if kept.lapses_ms is None else kept.lapses_ms - self._clock.monotonic_ms()
-            return Holder(kept.epoch, kept.host, left) if kept.nonce and left > 0 else None
+            return Holder(kept.epoch, kept.host, left, kept.algo_version) if kept.nonce and left > 0 else None
 
     def create(self, model: str, lineage: bytes) -> Head:
         with self._changed:

@@ -2,9 +2,9 @@
 
 Theory of operation
     A record is one accepted request. The payload of `observe` is drawn in `payload.py`. The others are, little endian:
-    `config`, `upgrade` and `repair` version u8 and canonical JSON; `skip` version u8, three zero bytes, the
-    skipped sequence number u64 and a reason in UTF-8; `restore` version u8, three zero bytes, length u32 of a JSON
-    description of the source, that description, and a checkpoint (`layout.py`).
+    `config` and `repair` version u8 and canonical JSON; `skip` version u8, three zero bytes, the
+    skipped sequence number u64 and a reason in UTF-8; `restore` and `upgrade` version u8, three zero bytes, length u32 of
+    a JSON description of the source, that description, and a checkpoint (`layout.py`).
 
     Records are linked:  digest = SHA-256(kind u8, 7 zero bytes, count u64, accepted_ms i64, payload)
                          chain  = SHA-1(chain of the record before, digest)
@@ -44,12 +44,12 @@ _FLAGS_AT: Final = 1  # in a payload of `observe`
 
 
 def encode_document(document: Mapping[str, Any]) -> bytes:
-    """Return the payload of a `config`, `upgrade` or `repair` record: version and canonical JSON."""
+    """Return the payload of a `config` or `repair` record: version and canonical JSON."""
     return bytes([DOCUMENT_VERSION]) + canonical_json(document)
 
 
 def decode_document(payload: bytes) -> dict[str, Any]:
-    """Return the document of a `config`, `upgrade` or `repair` payload. Raises `Corrupt`."""
+    """Return the document of a `config` or `repair` payload. Raises `Corrupt`."""
     _require_version(payload[0] if payload else 0, "document")
     return read_json(payload[1:], "document payload")
 
@@ -72,13 +72,13 @@ def decode_skip(payload: bytes) -> tuple[int, str]:
 
 
 def encode_restore(source: Mapping[str, Any], checkpoint: bytes) -> bytes:
-    """Return the payload of a `restore` record: where the state comes from, and the state itself."""
+    """Return the payload of a `restore` or `upgrade` record: where the state comes from, and the state itself."""
     described = canonical_json(source)
     return _RESTORE.pack(DOCUMENT_VERSION, len(described)) + described + checkpoint
 
 
 def decode_restore(payload: bytes) -> tuple[dict[str, Any], bytes]:
-    """Return (source, checkpoint bytes) of a `restore` payload. Raises `Corrupt`."""
+    """Return (source, checkpoint bytes) of a `restore` or `upgrade` payload. Raises `Corrupt`."""
     if len(payload) < _RESTORE.size or any(payload[1:4]):
         raise Corrupt(f"restore payload: malformed, {len(payload)} bytes")
     version, length = _RESTORE.unpack_from(payload)

@@ -170,6 +170,7 @@ class Holder:
     epoch: int
     host: str
     remaining_ms: int
+    algo_version: int
 
 
 class Verdict(Enum):
@@ -215,7 +216,6 @@ class Store(Protocol):
 
     def mark_inflight(self, owner: Owner, model: str, seq: int, deaths: int) -> None:
         """Note what a start is about to apply, and how many starts in a row have died under it; seq 0 clears it.
-
         The mark outlives the process, not a power cut: it is there to find events that kill the process."""
         ...
 

@@ -20,16 +20,18 @@ Theory of operation
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from riata.base.clock import Clock
 from riata.base.errors import Conflict, LogFork
-from riata.learn.registry import ALGO_VERSION
+from riata.learn import registry
 from riata.store.store import Holder, Owner, SharedStore, Standing
 
 T = TypeVar("T")
+log = logging.getLogger("riata.run")
 SharedCall = Callable[[Callable[[SharedStore], T]], T]
 
 
@@ -63,15 +65,33 @@ class Leadership:
         `older_algorithm`)."""
         asked_ms = self._clock.monotonic_ms()
         try:
-            self.owner = self._do(lambda s: s.acquire(self._nonce, ALGO_VERSION, self._host, self._clock.unix_ms(), self._ttl_ms))
+            version, now_ms = registry.ALGO_VERSION, self._clock.unix_ms()
+            self.owner = self._do(lambda s: s.acquire(self._nonce, version, self._host, now_ms, self._ttl_ms))
         except Conflict as error:
             if error.code != "owned":
                 raise
-            self.holder = self._do(lambda s: s.holder())
+            before, self.holder = self.another_version(), self._do(lambda s: s.holder())
+            if (now := self.another_version()) and now != before:
+                log.warning("standing by: %s", now)
             return None
         self.holder = None
         self.renewed_ms = asked_ms
         return self.owner
+
+    def another_version(self) -> str:
+        """What a take-over would mean where the process that owns the store has another version of the algorithms; else empty."""
+        mine, holder = registry.ALGO_VERSION, self.holder
+        if holder is None or holder.algo_version == mine:
+            return ""
+        if holder.algo_version > mine:
+            return (
+                f"{holder.host} owns the store under algorithm {holder.algo_version}, and this program has algorithm {mine}: it "
+                "cannot take over, start it as that version or a newer one"
+            )
+        return (
+            f"{holder.host} owns the store under algorithm {holder.algo_version}: a take-over by this process writes an upgrade "
+            f"event to algorithm {mine} for every model, and processes of the older version cannot lead any more"
+        )
 
     def renew(self, beliefs: Callable[[], Mapping[str, Belief]]) -> Mapping[str, Standing]:
         """Keep the lease for another term. Returns where every model stands.

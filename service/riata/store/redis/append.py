@@ -34,6 +34,7 @@ from riata.wire.names import Names
 TICKET_MS: Final = 24 * 3_600_000
 SEND_BYTES_MAX: Final = 16 * 2**20  # of one script call: beyond it a group is sent in parts
 SEND_IDS_MAX: Final = 20_000
+PAYLOAD_BYTES_MAX: Final = 500 * 2**20  # Redis takes arguments of up to 512 MiB
 ROUNDS_MAX: Final = 20  # in a row without a place for one request: each tells all that there is to know
 TICKETS_MAX: Final = 3
 
@@ -128,8 +129,9 @@ class Appender:
                 return {key: seen[key] for key in ids if key in seen and seen[key][0] >= floor}
 
             plan = plan_one(request, ahead.get(request.model), new, look_up, window)
-            if request.kind == "restore" and len(request.payload) > RESTORE_BYTES_MAX_SHARED:
-                plan = _too_large(plan)
+            most = RESTORE_BYTES_MAX_SHARED if request.kind == "restore" else PAYLOAD_BYTES_MAX
+            if len(request.payload) > most:
+                plan = _too_large(plan, most)
             if plan.appended.record is None and place is not None and id(request) not in probed:
                 plan = _probe(plan, seen.keys() | new.keys())
             planned.append(plan)
@@ -329,10 +331,10 @@ def _with_true_seq(plan: Planned, known: Mapping[bytes, Seen]) -> Appended:
     return dataclasses.replace(plan.appended, seq=max(places))
 
 
-def _too_large(plan: Planned) -> Planned:
-    most = RESTORE_BYTES_MAX_SHARED
+def _too_large(plan: Planned, most: int) -> Planned:
+    kind, size = plan.request.kind, len(plan.request.payload)
     detail = (
-        f"a restore of {len(plan.request.payload)} bytes: a shared store takes {most} at the most, as everybody waits meanwhile"
+        f"the {kind} of model {plan.request.model} takes {size} bytes: a shared store takes {most}, as everybody waits meanwhile"
     )
     appended = dataclasses.replace(plan.appended, record=None, seq=0, refused=TooLarge(detail))
     return Planned(plan.request, appended, None, [])

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from riata.base.errors import Conflict, Corrupt
 from riata.base.limits import DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import new_head
+from riata.store.owning import older_algorithm
 from riata.store.records import check_read, names_digest
 from riata.store.redis import conditions, editions, generations, housekeeping, remembered
 from riata.store.redis.append import TICKET_MS, Appender
@@ -113,7 +114,7 @@ class RedisStore:
             holder = answer.text()
             raise Conflict(f"{holder} owns the store for another {answer.number()} ms", "owned")
         if answer.word == "OLDER":
-            raise Conflict(f"algorithm {algo_version} is older than the last owner's, {answer.number()}", "older_algorithm")
+            raise older_algorithm(algo_version, answer.number())
         return Owner(answer.number(), nonce)
 
     def release(self, owner: Owner) -> None:
@@ -136,7 +137,9 @@ class RedisStore:
 
     def holder(self) -> Holder | None:
         answer = self._run("holder", [], [], changes=False)
-        return None if answer.word == "NOBODY" else Holder(answer.number(), answer.text(), answer.number())
+        if answer.word == "NOBODY":
+            return None
+        return Holder(answer.number(), answer.text(), answer.number(), answer.number())
 
     def inflight(self, model: str) -> tuple[int, int]:
         return self._models.state(model).inflight

@@ -9,6 +9,7 @@ import sqlite3
 from typing import Any
 
 from riata.base.errors import Conflict, Corrupt, NotFound
+from riata.store.owning import older_algorithm
 from riata.store.records import canonical_json, read_json
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, trim_bound
 from riata.store.sqlite.log import chain_at, delete_events, find_model
@@ -28,7 +29,7 @@ def take_over(connection: sqlite3.Connection, nonce: bytes, algo_version: int, h
     """Write the next epoch. Raises `Conflict` (code `older_algorithm`)."""
     epoch, last_version = connection.execute("SELECT epoch, algo_version FROM owner").fetchone()
     if algo_version < last_version:
-        raise Conflict(f"algorithm {algo_version} is older than the last owner's, {last_version}", "older_algorithm")
+        raise older_algorithm(algo_version, last_version)
     values = (epoch + 1, nonce, algo_version, host, now_ms)
     connection.execute("UPDATE owner SET epoch = ?, nonce = ?, algo_version = ?, host = ?, acquired_ms = ?", values)
     return Owner(epoch + 1, nonce)

@@ -1,0 +1,72 @@
+"""A fingerprint of the arithmetic that learning rests on: machines that differ in it may learn other bits from the same log.
+
+Sums, products, quotients and square roots are the same everywhere (IEEE 754, and no compiler flag here lets them change).
+Exponentials, logarithms, powers and the error function are not: each C library rounds them in its own way, and glibc has several
+versions of each, of which it takes the one that suits the processor. So they are evaluated here, compiled as the learners'
+kernels are, at points spread over their ranges, ends included, and the bits of the results are digested.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import F64
+from riata.maths.kernel import kernel
+
+COLUMNS: Final = 8  # exp, expm1, log, log1p, erfc, pow, sqrt, and a product with a sum
+_VERSION: Final = b"numerics 1"  # other points or other functions are another fingerprint
+_DIGEST_BYTES: Final = 8
+_SPREAD: Final = 25
+_ENDS: Final = (0.0, -0.0, 5e-324, 2.2e-308, 1e-16, 2.0**-53, 1.0, 26.5, 27.2, 700.0, 709.7, 745.1)
+
+
+@kernel
+def leaves(x: F64, power: F64, rest: F64, out: F64) -> None:
+    """Evaluate each function that kernels call and that a machine may round in its own way.
+
+    Parameters
+    ----------
+    x : f64[n]        finite; read only
+    power : f64[n]    finite; read only
+    rest : f64[n]     minus the rounded product of x and power; read only
+    out : f64[n, 8]   overwritten: exp(-|x|), expm1(-|x|), log(|x|) (of 0: -inf), log1p(|x|), erfc(x), (1 + |x|)^-|power|,
+                      sqrt(|x|), and x * power + rest, which is 0 unless both were done with one rounding
+
+    Returns            nothing
+    Cost               7 n calls of the C library
+    Source             none: these are the functions named above, and nothing else
+    """
+    for i in range(x.shape[0]):
+        size = abs(x[i])
+        out[i, 0] = math.exp(-size)
+        out[i, 1] = math.expm1(-size)
+        out[i, 2] = math.log(size) if size > 0.0 else -math.inf
+        out[i, 3] = math.log1p(size)
+        out[i, 4] = math.erfc(x[i])
+        out[i, 5] = math.pow(1.0 + size, -abs(power[i]))
+        out[i, 6] = math.sqrt(size)
+        out[i, 7] = x[i] * power[i] + rest[i]
+
+
+def points() -> tuple[F64, F64, F64]:
+    """The arguments of `leaves`: x, power and rest, f64[62] each. They are made by sums and products alone, so they have the same
+    bits everywhere."""
+    steps = np.arange(1.0, _SPREAD + 1.0)
+    spread = steps * steps * steps * 0.0016180339887498949  # 0.0016 to 25, most of them small
+    x = np.concatenate([spread, -spread, np.array(_ENDS)])
+    power = 0.1 + (np.arange(len(x)) % 7) * 0.31415926535897931
+    return x, power, -(x * power)
+
+
+@cache
+def fingerprint() -> str:
+    """16 hexadecimal digits that stand for the bits of all of `leaves` at `points`."""
+    x, power, rest = points()
+    out = np.empty((len(x), COLUMNS))
+    leaves(x, power, rest, out)
+    return hashlib.blake2b(_VERSION + np.ascontiguousarray(out, "<f8").tobytes(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,0 +1,14 @@
+"""Who may own a store: the same rule for every store."""
+
+from __future__ import annotations
+
+from riata.base.errors import Conflict
+
+
+def older_algorithm(mine: int, last: int) -> Conflict:
+    """The refusal (code `older_algorithm`) for a program whose version of the algorithms is older than the last owner's."""
+    return Conflict(
+        f"this program has algorithm {mine}, and the store was last owned by one with algorithm {last}: start that version or a "
+        "newer one; to go back, import an export that the older version made into a new store",
+        "older_algorithm",
+    )

@@ -1,0 +1,53 @@
+"""Processes of several releases beside one another: each learns other numbers from the same events."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, Final
+
+from riata.run import provenance
+from riata.run.provenance import Provenance
+from riata.run.sharing import lead
+from tests.simulation.shims import world
+
+BASE: Final = Provenance(2, "a")
+RELEASES: Final = (BASE, Provenance(2, "b"), Provenance(3, "a"), Provenance(3, "b"))
+_KEEPS: Final = dict(zip(RELEASES, (0.75, 0.625, 0.5, 0.875), strict=True))
+
+
+def keep_of(release: Provenance) -> float:
+    """What a toy keeps of a weight at each event: different bits for each release."""
+    return _KEEPS[release]
+
+
+def here() -> Provenance:
+    """The release of the process that runs now."""
+    actor = world().current
+    release: Provenance = actor.process.release if actor is not None else BASE
+    return release
+
+
+class _Registry:
+    """`learn.registry` as far as versions go."""
+
+    @property
+    def ALGO_VERSION(self) -> int:  # noqa: N802
+        return here().algo_version
+
+
+@contextlib.contextmanager
+def several_releases() -> Iterator[None]:
+    """Have production code ask the process it runs in for its release."""
+    undo: list[tuple[Any, str, object]] = [
+        (module, name, getattr(module, name))
+        for module, name in ((provenance, "registry"), (provenance, "numerics"), (lead, "registry"))
+    ]
+    for module, name, _ in undo:
+        setattr(module, name, SimpleNamespace(fingerprint=lambda: here().numerics) if name == "numerics" else _Registry())
+    try:
+        yield
+    finally:
+        for module, name, value in undo:
+            setattr(module, name, value)

@@ -1,0 +1,59 @@
+"""`riata` as a release that learns in another way, or on a machine of another arithmetic.
+
+    TEST_ALGO_VERSION=3 TEST_NUMERICS=0123456789abcdef python -m tests.upgrades.another serve ...
+
+What differs from the present release also learns other bits with truncated gradient, as it would if there were a reason for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from riata.learn import registry, truncated_gradient
+from riata.maths import numerics
+
+VERSION: Final = registry.ALGO_VERSION
+NUMERICS: Final = "TEST_NUMERICS"
+ALGO_VERSION: Final = "TEST_ALGO_VERSION"
+
+_settings: Final[Callable[..., Any]] = truncated_gradient.kernel_settings
+_fingerprint: Final[Callable[[], str]] = numerics.fingerprint
+
+
+@contextlib.contextmanager
+def being(version: int = VERSION, arithmetic: str = "") -> Iterator[None]:
+    """Be a program of that version of the algorithms, on a machine of that arithmetic; by default the present ones."""
+    shift = 1.0 + 1e-9 * (version - VERSION) + (1e-10 if arithmetic else 0.0)
+    before = registry.ALGO_VERSION, numerics.fingerprint, truncated_gradient.kernel_settings
+
+    def settings(config: Any, bits: int) -> Any:
+        found = _settings(config, bits)
+        return found._replace(eta=found.eta * shift)
+
+    def fingerprint() -> str:
+        return arithmetic or _fingerprint()
+
+    try:
+        put(version, fingerprint, settings)
+        yield
+    finally:
+        put(*before)
+
+
+def put(*values: Any) -> None:
+    """Set what a release is told by."""
+    module: Any
+    for module, name, value in zip(
+        (registry, numerics, truncated_gradient), ("ALGO_VERSION", "fingerprint", "kernel_settings"), values, strict=True
+    ):
+        setattr(module, name, value)
+
+
+if __name__ == "__main__":
+    from riata.cli.app import main
+
+    with being(int(os.environ.get(ALGO_VERSION, VERSION)), os.environ.get(NUMERICS, "")):
+        main()

@@ -1,0 +1,204 @@
+"""Data directories that another release left behind, opened by real processes that may be killed at any moment."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from riata.store.records import decode_restore
+from riata.store.sqlite.store import read_sqlite
+from riata.store.store import Record
+from tests.golden.make_release_directory import ANSWERS, ARCHIVE, MODELS, margins, taught
+from tests.golden.make_replay import rows_of
+from tests.running import ROOT, Running
+from tests.upgrades.another import ALGO_VERSION, NUMERICS, VERSION
+
+MODULE: Final = "tests.upgrades.another"
+ROWS: Final = rows_of(seed=5, n=310)
+OTHER: Final = "0123456789abcdef"
+NOT_COMPARABLE: Final = 3
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Path:
+    """The directory that the release before upgrade events left behind when it was killed."""
+    directory = tmp_path / "data"
+    directory.mkdir()
+    with tarfile.open(fileobj=io.BytesIO(ARCHIVE.read_bytes()), mode="r:gz") as archive:
+        archive.extractall(directory, filter="data")
+    return directory
+
+
+def program(directory: Path, version: int = VERSION, arithmetic: str = "") -> Running:
+    return Running(directory, {ALGO_VERSION: str(version), NUMERICS: arithmetic}, MODULE)
+
+
+def replayed(directory: Path, version: int = VERSION, arithmetic: str = "") -> tuple[int, str]:
+    """What `riata replay --verify` says, and its exit code."""
+    command = [sys.executable, "-m", MODULE, "replay", "--data", str(directory), "--verify"]
+    paths = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
+    environment = {**os.environ, "PYTHONPATH": paths, ALGO_VERSION: str(version), NUMERICS: arithmetic}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, cwd=ROOT)
+    return done.returncode, done.stdout + done.stderr
+
+
+def log_of(directory: Path, model: str) -> list[Record]:
+    store = read_sqlite(directory)
+    try:
+        return store.read(model, store.head(model).first_seq - 1, 2**30)
+    finally:
+        store.close()
+
+
+def upgrades(directory: Path, model: str) -> list[dict[str, Any]]:
+    """What the upgrade events of a model say, after a check that its log has every event once."""
+    found = log_of(directory, model)
+    assert [record.first for record in found[1:]] == [record.last + 1 for record in found[:-1]]
+    return [decode_restore(record.payload)[0] for record in found if record.kind == "upgrade"]
+
+
+def acknowledged(directory: Path, model: str) -> int:
+    """How many rows the log holds."""
+    return sum(record.count for record in log_of(directory, model) if record.kind == "observe")
+
+
+@pytest.mark.timeout(1200)
+def test_the_directory_of_the_release_before_opens_answers_the_same_and_goes_on(left: Path) -> None:
+    answers = json.loads(ANSWERS.read_text())
+    with program(left) as running:
+        running.start()
+        for model, answer in answers.items():
+            assert margins(running, model, ROWS[300:]) == answer["margins"], model
+            assert taught(running, model, ROWS[:60]) == answer["seq"] + 1 + 60
+        running.kill()
+        for model in answers:
+            said = upgrades(left, model)
+            assert [one["before"] for one in said] == [{"algo_version": 2, "numerics": ""}], model
+            assert acknowledged(left, model) == 360
+        code, output = replayed(left)
+        assert code == 0, output
+        running.start()
+        after = {model: margins(running, model, ROWS[300:]) for model in answers}
+        running.stop()
+    assert all(len(upgrades(left, model)) == 1 for model in answers)
+    code, output = replayed(left)
+    assert code == 0, output
+    for model in answers:
+        assert f"{model}: events 1 to {answers[model]['seq']} were learnt under algorithm 2, arithmetic not recorded" in output
+    with program(left) as running:
+        running.start()
+        assert {model: margins(running, model, ROWS[300:]) for model in answers} == after
+
+
+@pytest.mark.timeout(1200)
+def test_another_version_then_another_arithmetic_then_the_older_program_again(left: Path) -> None:
+    for version, arithmetic in ((VERSION + 1, ""), (VERSION + 1, OTHER)):
+        with program(left, version, arithmetic) as running:
+            running.start()
+            taught(running, "gradient", ROWS[:60])
+            running.kill()
+    assert [(one["after"]["algo_version"], one["after"]["numerics"] == OTHER) for one in upgrades(left, "gradient")] == [
+        (VERSION + 1, False), (VERSION + 1, True)
+    ]  # fmt: skip
+    code, output = replayed(left, VERSION + 1, OTHER)
+    assert code == NOT_COMPARABLE, output
+    assert "DIFFERENT" not in output
+    assert "not comparable: learnt under algorithm 2, arithmetic not recorded" in output
+    assert "gradient: state carried by upgrade event" in output
+    with program(left) as older:
+        assert not older.lives()
+        assert f"this program has algorithm {VERSION}, and the store was last owned by one with algorithm {VERSION + 1}" in (
+            older.output()
+        )
+    last = log_of(left, "gradient")[-1].last
+    with program(left, VERSION + 1, OTHER) as running:
+        running.start()
+        assert taught(running, "gradient", ROWS[:30]) == last + 30
+
+
+@pytest.mark.timeout(1200)
+def test_damage_is_not_taken_for_another_version(left: Path) -> None:
+    with program(left, VERSION + 1) as running:
+        running.start()
+        taught(running, "gradient", ROWS[:60])
+        httpx.post(f"{running.url}/models/gradient/snapshots", timeout=60).raise_for_status()
+        running.stop()
+    code, output = replayed(left, VERSION + 1)
+    assert code == NOT_COMPARABLE, output
+    with contextlib.closing(sqlite3.connect(left / "riata.db")) as connection, connection:
+        model, gen, data = connection.execute("SELECT model, gen, data FROM chunks ORDER BY gen DESC LIMIT 1").fetchone()
+        changed = (data[:-1] + bytes([data[-1] ^ 1]), model, gen)
+        connection.execute("UPDATE chunks SET data = ? WHERE model = ? AND gen = ?", changed)
+    code, output = replayed(left, VERSION + 1)
+    assert code == 1, output
+
+
+def has_locked(running: Running) -> bool:
+    """Whether the process has the directory, so that it is about to recover its models."""
+    lock = running.directory / "riata.lock"
+    return lock.exists() and f"{running.process.pid}" in lock.read_text(errors="replace")
+
+
+def locked_after_s(running: Running) -> float:
+    """Start a process and wait until it has the directory; the seconds that took."""
+    began = time.monotonic()
+    running.start(wait=False)
+    while not has_locked(running):
+        assert running.process.poll() is None, running.output()
+        time.sleep(0.002)
+    return time.monotonic() - began
+
+
+def kill_starts(directory: Path, kills: int, seed: int) -> None:
+    """Kill starts of newer programs between their lock on the directory and readiness: each model gets one event of each."""
+    chance = random.Random(seed)
+    before = {model: acknowledged(directory, model) for model in MODELS}
+    began = time.monotonic()
+    with program(directory, VERSION + 1) as running:  # the first upgrade, unharmed: how long does such a start take here?
+        locked_s = locked_after_s(running)
+        running.wait_until_ready()
+        ready_s = time.monotonic() - began - locked_s
+        running.kill()
+    for number, arithmetic in enumerate((OTHER, "", OTHER), 2):
+        with program(directory, VERSION + 1, arithmetic) as running:
+            for _ in range(kills):
+                locked_after_s(running)
+                time.sleep(chance.uniform(0.0, 1.2) * ready_s)
+                running.kill()
+                assert all(len(upgrades(directory, model)) in (number - 1, number) for model in MODELS)
+            running.start()
+            answers = {model: margins(running, model, ROWS[300:]) for model in MODELS}
+            running.kill()
+            assert {model: len(upgrades(directory, model)) for model in MODELS} == dict.fromkeys(MODELS, number)
+            running.start()
+            assert {model: margins(running, model, ROWS[300:]) for model in MODELS} == answers
+            running.kill()
+        code, output = replayed(directory, VERSION + 1, arithmetic)
+        assert code in (0, NOT_COMPARABLE), output
+        assert "DIFFERENT" not in output
+    assert {model: acknowledged(directory, model) for model in MODELS} == before
+
+
+@pytest.mark.timeout(2400)
+def test_a_start_that_is_killed_while_it_upgrades_leaves_one_event_or_none(left: Path) -> None:
+    kill_starts(left, kills=2, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", range(4))
+def test_many_starts_that_are_killed_while_they_upgrade(left: Path, seed: int) -> None:
+    kill_starts(left, kills=10, seed=seed)
