@@ -90,7 +90,7 @@ APART = """
 import sys
 from numba.core.dispatcher import Dispatcher
 from riata.run import warm_up
-warm_up._make_ready(["figures"], lambda name: sys.stdout.write(f"{name}\\n"))
+warm_up._make_ready(["figures"], None, lambda name: sys.stdout.write(f"{name}\\n"))
 ours = [module for module in list(sys.modules.values()) if getattr(module, "__name__", "").startswith("riata.")]
 kernels = [one for module in ours for one in vars(module).values() if isinstance(one, Dispatcher)]
 sys.stdout.write(f"{sum(sum(k._cache_hits.values()) for k in kernels)} {sum(sum(k._cache_misses.values()) for k in kernels)}\\n")
@@ -121,14 +121,14 @@ def test_parts_that_are_found_are_left_alone_and_the_others_compiled_apart_and_t
         if not started:
             raise NotCompiled("kernel")
 
-    def process(command: list[str], **_: Any) -> None:
+    def process(command: list[str], **_: Any) -> Any:
         started.append(command[-1])
         raise OSError(errno.ENOMEM, "no process")  # nor is anybody asked how it ended
 
     parts = {"found": lambda: ran.append("found"), "missing": missing}
     monkeypatch.setattr(warm_up, "_parts", lambda: parts)
-    monkeypatch.setattr(subprocess, "run", process)
-    warm_up._make_ready(["found", "missing"], told.append)
+    monkeypatch.setattr(subprocess, "Popen", process)
+    warm_up._make_ready(["found", "missing"], None, told.append)
     assert ran == ["found", "missing", "missing"]
     assert started == ["missing"]
     assert told == ["found", "missing"]
@@ -140,4 +140,4 @@ def test_an_error_of_a_part_is_no_reason_to_compile_it_apart(monkeypatch: pytest
 
     monkeypatch.setattr(warm_up, "_parts", lambda: {"broken": broken})
     with pytest.raises(ZeroDivisionError):
-        warm_up._make_ready(["broken"])
+        warm_up._make_ready(["broken"], None)

@@ -76,6 +76,9 @@ class FakeService:
     async def start(self) -> None:
         self.started += 1
 
+    def give_up_start(self) -> None:
+        pass
+
     async def stop(self) -> None:
         self.stopped += 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -10,6 +11,7 @@ from typing import TypeVar
 from riata.base.clock import Clock
 from riata.base.errors import RiataError
 from riata.learn.registry import LearnerConfig, machine_code
+from riata.run.compilers import Compilers
 from riata.run.desk import Board, Desk
 from riata.run.engine_settings import EngineSettings, Tally
 from riata.run.giving_way import GivingWay
@@ -42,17 +44,56 @@ class Common:
     tally: Tally = field(default_factory=Tally)
     warm_kinds: set[str] = field(default_factory=set)
     give_way: GivingWay = field(default_factory=GivingWay)
+    compilers: Compilers = field(default_factory=Compilers)
+    warming: threading.Lock = field(default_factory=threading.Lock)  # held while kernels are made ready
+
+    def is_warm(self, config: LearnerConfig) -> bool:
+        """Whether the kernels of this kind of learner are ready."""
+        return machine_code(config) in self.warm_kinds
 
     def warm(self, config: LearnerConfig) -> None:
-        """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes a minute or more."""
-        if machine_code(config) not in self.warm_kinds:
-            warm_up_learner(config)
-            self.warm_kinds.add(machine_code(config))
+        """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes a minute or more.
+
+        Raises `Stopped` where the process is told to end meanwhile.
+        """
+        if self.is_warm(config):
+            return
+        with self.warming:
+            if not self.is_warm(config):
+                warm_up_learner(config, self.compilers)
+                self.warm_kinds.add(machine_code(config))
 
 
 def shared(store: Store) -> SharedStore:
     """The store, of which it is known that several processes share it."""
     return store  # type: ignore[return-value]  # settings.shared says so, and wiring chose both
+
+
+async def aside(work: Callable[..., T], *args: object) -> T:
+    """Run `work` in a thread of its own, which a process that ends does not wait for: it may be compiling."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            result = work(*args)
+        except Exception as error:  # the thread's outer edge: whoever waits is told
+            later(loop, _fail, future, error)
+        else:
+            later(loop, _set, future, result)
+
+    threading.Thread(target=run, name="riata-aside", daemon=True).start()
+    return await future
+
+
+def _set(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[T], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def later(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: object) -> None:

@@ -18,9 +18,10 @@ from typing import TypeVar
 
 from riata.base.clock import Clock
 from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
-from riata.learn.registry import LearnerConfig, machine_code
+from riata.learn.registry import LearnerConfig
 from riata.run.checkpointer import Saved
-from riata.run.common import Common, later, settle
+from riata.run.common import Common, aside, later, settle
+from riata.run.compilers import Stopped
 from riata.run.config import ModelConfig
 from riata.run.creating import create
 from riata.run.desk import Desk
@@ -86,11 +87,19 @@ class Engine:
         in the background; raises what is wrong with it, but not that it does not answer."""
         self.loop = asyncio.get_running_loop()
         self.common.give_way.to(waits_at(self.loop))
-        if self.settings.shared:
-            self._make_sides()
-            await start_shared(self)
-        else:
-            await start_alone(self)
+        try:
+            if self.settings.shared:
+                self._make_sides()
+                await start_shared(self)
+            else:
+                await start_alone(self)
+        except Stopped:
+            log.warning("told to stop before the start was done: nothing was lost, the next start begins anew")
+
+    def give_up_start(self) -> None:
+        """Have a start that is not done end soon, without an error. Nothing but `stop` may follow."""
+        self.stopping = True
+        self.common.compilers.stop()
 
     def _make_sides(self) -> None:
         common, copies = self.common, self.settings.copies
@@ -103,6 +112,7 @@ class Engine:
     async def stop(self) -> None:
         """Learn what is logged, save it, publish it, let the store go."""
         self.stopping = True
+        self.common.compilers.stop()
         loop = asyncio.get_running_loop()
         if self.scrubbing is not None:
             self.scrubbing.cancel()
@@ -293,9 +303,9 @@ class Engine:
 
     async def warm(self, config: LearnerConfig) -> None:
         """Make the kernels of this kind of learner ready, once, in a thread: they may have to be compiled."""
-        if machine_code(config) not in self.common.warm_kinds:
+        if not self.common.is_warm(config):
             log.info("loading the kernels of %s; the first time compiles them, which may take more than a minute", config.kind)
-            await asyncio.get_running_loop().run_in_executor(None, self.common.warm, config)
+            await aside(self.common.warm, config)
 
     async def create(self, name: str, config: ModelConfig) -> bool:
         """Begin a model; see `creating.create`."""

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -14,21 +15,29 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from riata.base.errors import Corrupt, LogGap, NotFound
+from riata.base.errors import BadInput, Corrupt, LogGap, NotFound
+from riata.learn.registry import LearnerConfig
 from riata.run.checkpointer import Call
+from riata.run.config import read_config
 from riata.run.core import Core, Schedule
 from riata.run.engine_settings import Tally
-from riata.run.model_state import Frozen, ModelState
+from riata.run.model_state import Frozen, ModelState, config_in
 from riata.run.together import runs
 from riata.store import layout, records
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Generation, Head, Owner, Record, Store
 from riata.wire.batch import select_rows
 
+Warm = Callable[[LearnerConfig], None]
+
 DEATHS_MAX = 3  # starts that may die under one event before it is skipped
 HELD_BYTES_MAX = 64 * 2**20  # of records that are kept from one pass over the log to the next
 _RECORD_BYTES = 500  # of a record besides its payload, about
 _NEVER = Schedule(2**31, 2**31, 2**31)  # the core's checks without its timetable
+
+
+def already_warm(_config: LearnerConfig) -> None:
+    """What makes the kernels of a learner ready where they are, or may be compiled as they are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +63,11 @@ class Recovered:
 class Recovery:
     """Recovers one model after the other through the store's thread."""
 
-    def __init__(self, call: Call, owner: Owner, now_ms: Callable[[], int]) -> None:
+    def __init__(self, call: Call, owner: Owner, now_ms: Callable[[], int], warm: Warm = already_warm) -> None:
         self._call = call
         self._owner = owner
         self._now_ms = now_ms
+        self._warm = warm
 
     def recover(self, name: str, on_progress: Callable[[int], None] = lambda _done: None) -> Recovered:
         """Bring `name` to the end of its log. `on_progress` gets the number of the last event applied.
@@ -73,6 +83,8 @@ class Recovery:
         log = itertools.chain(held, read_log(self._call, name, held[-1].last if held else state.applied))
         for run in runs(log) if suspect is None else ([record] for record in log):
             core.logged_all(run)
+            if config := config_in(run[0]):
+                self._warm(config.learner)
             if suspect is not None and run[0].kind == "observe":
                 skips |= self._probe(found, run[0], skips, suspect)
             else:
@@ -90,7 +102,7 @@ class Recovery:
         generations: list[Generation] = self._call(lambda s: s.generations(name)).result()
         for generation in generations:
             try:
-                state = thaw_generation(generation, self._content(name, generation.gen))
+                state = thaw_generation(generation, self._content(name, generation.gen), self._warm)
             except (Corrupt, NotFound):
                 corrupt.append(generation.gen)
                 self._disown(name, generation)
@@ -164,17 +176,20 @@ NOTHING = 0  # no start is under way
 STARTING = -1  # the mark of a start that has not yet singled out a record
 
 
-def recover_all(call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tally, shared: bool = False) -> list[Recovered]:
+def recover_all(
+    call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tally, shared: bool = False, warm: Warm = already_warm
+) -> list[Recovered]:
     """Recover every model, one after the other. `tally` shows how far it is, for probes that ask meanwhile.
 
     shared : others create models too, so one without events may be about to get its first
+    warm   : is called with the configuration of each learner before it is made
     """
     ends: dict[str, int] = call(lambda s: {name: s.head(name).seq for name in s.models()}).result()
     if not shared:
         call(lambda s: _drop_unborn(s, owner, ends)).result()
     names = [name for name, end in ends.items() if end > 0]
     tally.to_replay = sum(ends.values())
-    recovery = Recovery(call, owner, now_ms)
+    recovery = Recovery(call, owner, now_ms, warm)
     found: list[Recovered] = []
     before = 0
 
@@ -202,9 +217,14 @@ def _drop_unborn(store: Store, owner: Owner, ends: dict[str, int]) -> None:
             store.drop(owner, name)
 
 
-def thaw_generation(generation: Generation, content: bytes) -> ModelState:
-    """Decode a checkpoint and check that it is the one its generation describes. Raises `Corrupt`."""
+def thaw_generation(generation: Generation, content: bytes, warm: Warm = already_warm) -> ModelState:
+    """Decode a checkpoint and check that it is the one its generation describes. Raises `Corrupt`.
+
+    warm : is called with the configuration of the learner before it is made
+    """
     header, arrays = layout.decode_checkpoint(content)
+    with contextlib.suppress(KeyError, BadInput):  # which is told below
+        warm(read_config(header["config"]).learner)
     state = ModelState.thaw(header, arrays)
     if (state.applied, state.chain, state.lineage) != (generation.applied, generation.chain, generation.lineage):
         raise Corrupt(f"generation {generation.gen} holds another moment than it says")

@@ -49,6 +49,10 @@ class Service:
         await self._engine.start()
         self._expiry.start()
 
+    def give_up_start(self) -> None:
+        """Have a start that is not done end soon; `stop` has to follow."""
+        self._engine.give_up_start()
+
     async def stop(self) -> None:
         """Learn what is logged, save it, let the store go."""
         await self._expiry.stop()

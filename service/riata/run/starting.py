@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 from riata.base.errors import Conflict, RiataError, Unavailable
-from riata.learn.registry import ALGO_VERSION
+from riata.learn.registry import ALGO_VERSION, LearnerConfig
+from riata.run.common import aside
+from riata.run.compilers import Stopped
 from riata.run.config import ModelConfig
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.learning import Learning, learning_names
-from riata.run.recovery import recover_all
+from riata.run.recovery import Recovered, clear_marks, recover_all
 from riata.run.warm_up import LOADING, warm_up
+from riata.store.store import Owner
 
 if TYPE_CHECKING:
     from riata.run.engine import Engine
@@ -27,19 +29,22 @@ AGAIN_S = 1.0
 
 async def start_alone(engine: Engine) -> None:
     """Own the store, recover every model, begin to learn. Raises what the store or the recovery raises."""
-    common, loop = engine.common, asyncio.get_running_loop()
-    await asyncio.wrap_future(common.keeper.start())
+    await asyncio.wrap_future(engine.common.keeper.start())
     nonce, now_ms = engine.draw(16), engine.clock.unix_ms()
     owner = await engine.call(lambda s: s.acquire(nonce, ALGO_VERSION, engine.settings.host, now_ms))
+    try:
+        await _lead_alone(engine, owner)
+    except Stopped:
+        await engine.call(lambda s: s.release(owner))
+        raise
+
+
+async def _lead_alone(engine: Engine, owner: Owner) -> None:
+    common, loop = engine.common, asyncio.get_running_loop()
     await engine.call(lambda s: s.drop_stale_stages(owner))
     engine.warnings = await engine.call(lambda s: s.warnings())
     await _warm(engine)
-    recovering = partial(recover_all, common.keeper.call, owner, engine.clock.unix_ms, engine.tally)
-    recovered = await loop.run_in_executor(None, recovering)
-    engine.tally.compiled = False
-    for found in recovered:
-        await engine.warm(found.state.config.learner)
-    engine.tally.compiled = True
+    recovered = await aside(_recover, engine, owner)
     learning = Learning(common, owner)
     learning.writer.start()
     engine.learning = learning
@@ -52,6 +57,30 @@ async def start_alone(engine: Engine) -> None:
     engine.recovered = True
     log.info("ready: %d model%s", len(engine.desks), "" if len(engine.desks) == 1 else "s")
     engine.scrubbing = asyncio.create_task(_look_after(engine))
+
+
+def _recover(engine: Engine, owner: Owner) -> list[Recovered]:
+    """Recover every model, in a thread. Raises `Stopped` soon after the engine is told to stop."""
+    common, tally = engine.common, engine.tally
+
+    def go_on() -> None:
+        if engine.stopping:
+            raise Stopped
+
+    def warm(config: LearnerConfig) -> None:
+        go_on()
+        tally.compiled = False  # which is what a probe is told
+        common.warm(config)
+        tally.compiled = True
+
+    tally.on_progress = go_on
+    try:
+        return recover_all(common.keeper.call, owner, engine.clock.unix_ms, tally, warm=warm)
+    except Stopped:
+        common.keeper.call(lambda s: clear_marks(s, owner)).result()  # no event is to blame for the end of this start
+        raise
+    finally:
+        tally.on_progress = lambda: None
 
 
 async def start_shared(engine: Engine) -> None:
@@ -81,7 +110,7 @@ async def start_shared(engine: Engine) -> None:
 
 async def _warm(engine: Engine) -> None:
     log.info(LOADING)
-    await asyncio.get_running_loop().run_in_executor(None, warm_up)
+    await aside(warm_up, engine.common.compilers)
     await engine.warm(ModelConfig().learner)
     engine.tally.compiled = True
 

@@ -74,6 +74,8 @@ def create_app(
             if watching is not None:
                 watching.cancel()
                 await asyncio.wait([watching])
+            if not starting.done():
+                service.give_up_start()
             await _settled(starting)
             await service.stop()
             pool.shutdown(wait=True, cancel_futures=True)

@@ -27,6 +27,10 @@ class ServiceProtocol(Protocol):
         """Recover all models."""
         ...
 
+    def give_up_start(self) -> None:
+        """Have a start that is not done end soon, without an error."""
+        ...
+
     async def stop(self) -> None:
         """Drain, save, release."""
         ...

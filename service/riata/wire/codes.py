@@ -56,10 +56,14 @@ SLUGS: Final[dict[int, tuple[str, str]]] = {
         "labels by prediction_id are not available on this server; send features",
     ),
     BAD_FEATURE: ("bad_feature", "expected a number, a string, true, false, null or a list of strings"),
-    BAD_NAME: ("bad_name", "names are not empty and hold no control characters"),
+    BAD_NAME: (
+        "bad_name",
+        "names, and strings that become part of one, are not empty and hold no control characters (U+0000 to U+001F and U+007F to"
+        " U+009F); a field of running text belongs into the encoder's setting text",
+    ),
     NAME_TOO_LONG: ("name_too_long", f"longer than {NAME_BYTES_MAX} bytes of UTF-8"),
     NOT_NFC: ("not_nfc", "names are compared byte by byte; send them in Unicode normal form C"),
-    BAD_TEXT: ("bad_text", f"a text has at most {TEXT_BYTES_MAX} bytes of UTF-8 and no NUL"),
+    BAD_TEXT: ("bad_text", f"a text has at most {TEXT_BYTES_MAX} bytes of UTF-8"),
     OUT_OF_RANGE: ("out_of_range", f"expected a magnitude of at most {VALUE_ABS_MAX:g}, duplicates summed"),
     TOO_MANY_IN_ROW: ("too_many_features_in_row", f"more than {FEATURES_PER_ROW_MAX} features"),
     INVALID_UTF8: ("invalid_utf8", "not valid UTF-8"),
