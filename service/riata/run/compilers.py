@@ -1,8 +1,8 @@
 """Processes that compile: as many at once as there are cores, none of which outlives this process.
 
-Each has a pipe from here as its standard input, whose closing ends it (`run/compile_part.py`); the system closes it also when this
-process is killed. Each is the leader of a process group of its own: Ctrl-C on a terminal is for this process alone, which then
-ends them.
+Each has a pipe from here as its standard input, whose closing ends it (`run/compile_part.py`); the system closes it also when
+this process is killed. Each is the leader of a process group of its own: Ctrl-C on a terminal is for this process alone, which
+then ends them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, Sto
 from riata.learn.registry import LearnerConfig
 from riata.run.checkpointer import Saved
 from riata.run.common import Common, aside, later, settle
-from riata.run.compilers import Stopped
 from riata.run.config import ModelConfig
 from riata.run.creating import create
 from riata.run.desk import Desk
@@ -38,7 +37,7 @@ from riata.run.sharing.candidate import Candidate
 from riata.run.sharing.copies import Copies
 from riata.run.sharing.following import Following
 from riata.run.sharing.store_watch import StoreWatch
-from riata.run.starting import start_alone, start_shared
+from riata.run.starting import start
 from riata.store.store import Append, Appended, Owner, Store
 
 T = TypeVar("T")
@@ -87,19 +86,9 @@ class Engine:
         in the background; raises what is wrong with it, but not that it does not answer."""
         self.loop = asyncio.get_running_loop()
         self.common.give_way.to(waits_at(self.loop))
-        try:
-            if self.settings.shared:
-                self._make_sides()
-                await start_shared(self)
-            else:
-                await start_alone(self)
-        except Stopped:
-            log.warning("told to stop before the start was done: nothing was lost, the next start begins anew")
-
-    def give_up_start(self) -> None:
-        """Have a start that is not done end soon, without an error. Nothing but `stop` may follow."""
-        self.stopping = True
-        self.common.compilers.stop()
+        if self.settings.shared:
+            self._make_sides()
+        await start(self)
 
     def _make_sides(self) -> None:
         common, copies = self.common, self.settings.copies

@@ -25,6 +25,7 @@ from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.looking import PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.published import Published
+from riata.run.starting import give_up_start
 from riata.run.vocabulary import LARGE, within
 from riata.store.store import Append, Appended
 from riata.wire.parse import Context
@@ -51,7 +52,7 @@ class Service:
 
     def give_up_start(self) -> None:
         """Have a start that is not done end soon; `stop` has to follow."""
-        self._engine.give_up_start()
+        give_up_start(self._engine)
 
     async def stop(self) -> None:
         """Learn what is logged, save it, let the store go."""

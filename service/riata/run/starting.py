@@ -27,6 +27,20 @@ SETTLED_EVERY_S = 0.05
 AGAIN_S = 1.0
 
 
+async def start(engine: Engine) -> None:
+    """Begin, alone or as one of several. Raises what either raises; a start that is given up ends without an error."""
+    try:
+        await (start_shared(engine) if engine.settings.shared else start_alone(engine))
+    except Stopped:
+        log.warning("told to stop before the start was done: nothing was lost, the next start begins anew")
+
+
+def give_up_start(engine: Engine) -> None:
+    """Have a start that is not done end soon, without an error. Nothing but `Engine.stop` may follow."""
+    engine.stopping = True
+    engine.common.compilers.stop()
+
+
 async def start_alone(engine: Engine) -> None:
     """Own the store, recover every model, begin to learn. Raises what the store or the recovery raises."""
     await asyncio.wrap_future(engine.common.keeper.start())

@@ -62,8 +62,9 @@ def _features() -> Schema:
     return {
         "type": "object",
         "description": "A number is a numeric feature, a string s under k the indicator k=s, true is 1, false 0, "
-        "a list of strings several indicators, null absent. Names and strings: Unicode normal form C, no control characters (U+0000 to U+001F,"
-        " U+007F to U+009F); in the fields that the encoder splits as text, a control character separates words.",
+        "a list of strings several indicators, null absent. Names and strings: Unicode normal form C, "
+        "no control characters (U+0000 to U+001F, U+007F to U+009F); in the fields that the encoder splits as text, a control "
+        "character separates words.",
         "propertyNames": {"minLength": 1, "maxLength": NAME_BYTES_MAX, "pattern": FEATURE_NAME_PATTERN},
         "maxProperties": FEATURES_PER_ROW_MAX,
         "additionalProperties": {"anyOf": [number, text, YES_OR_NO, {"type": "null"}, array(text)]},

@@ -58,8 +58,7 @@ SLUGS: Final[dict[int, tuple[str, str]]] = {
     BAD_FEATURE: ("bad_feature", "expected a number, a string, true, false, null or a list of strings"),
     BAD_NAME: (
         "bad_name",
-        "names, and strings that become part of one, are not empty and hold no control characters (U+0000 to U+001F and U+007F to"
-        " U+009F); a field of running text belongs into the encoder's setting text",
+        "names, and strings outside the encoder's texts, are not empty and hold no control characters (C0, U+007F, C1)",
     ),
     NAME_TOO_LONG: ("name_too_long", f"longer than {NAME_BYTES_MAX} bytes of UTF-8"),
     NOT_NFC: ("not_nfc", "names are compared byte by byte; send them in Unicode normal form C"),
