@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
+from riata.maths.kernel_folder import cache_folder
 from riata.run.compile_part import ABANDONED
-from tests.running import ROOT, free_port
+from tests.running import ROOT, Running, free_port
 
 HANG_S = 120.0  # nothing here should take longer on any machine
 PR_SET_CHILD_SUBREAPER = 36
@@ -71,8 +74,9 @@ def serve() -> tuple[str, ...]:
     return ("serve", "--port", str(free_port()))
 
 
-def held(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def held(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> list[psutil.Process]:
     """The processes that compile, which get no further."""
+    wait_for("nothing is compiled", lambda: compiling(process.pid))
     found = compiling(process.pid)
     for child in found:
         child.suspend()
@@ -112,9 +116,64 @@ def test_riata_warm_leaves_no_process_behind(tmp_path: Path, killed_by: signal.S
         wait_for("a process goes on compiling", lambda: not any(is_at_work(child) for child in children))
 
 
+@contextmanager
+def without(part: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """A service for which everything but `part` is compiled."""
+    kernels = directory / "kernels"
+    shutil.copytree(cache_folder(), kernels, ignore=shutil.ignore_patterns(f"*{part}*"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(kernels))
+    with Running(directory / "data") as running:
+        running.start()
+        yield running
+
+
+def ask(running: Running, method: str, path: str, document: object = None) -> httpx.Response:
+    return httpx.request(method, f"{running.url}{path}", json=document, timeout=HANG_S)
+
+
+FTRL = {"learner": {"kind": "ftrl_proximal"}}
+ROW = {"features": {"a": 1}, "label": 1}
+
+
+@pytest.mark.usefixtures("learners_compiled")
+def test_a_model_is_there_once_its_kernels_are_compiled_and_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with without("ftrl", tmp_path, monkeypatch) as running:
+        first = ask(running, "PUT", "/models/m", FTRL)
+        children = held(running.process)
+        assert len(children) == 1
+        assert (first.status_code, first.json()["state"], first.headers["retry-after"]) == (202, "compiling", "5")
+        for method, path, document in (("GET", "", None), ("POST", "/observe", ROW), ("GET", "/predict?a=1", None)):
+            answer = ask(running, method, f"/models/m{path}", document)
+            assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "not_ready", "5")
+            assert "ftrl_proximal have been compiled for" in answer.json()["detail"]
+        assert ask(running, "PUT", "/models/m", FTRL).status_code == 202
+        assert ask(running, "PUT", "/models/other", {}).status_code == 201  # which does not wait behind it
+        assert ask(running, "POST", "/models/other/observe?wait=applied", ROW).json()["accepted"] == 1
+        assert ask(running, "GET", "/readyz").status_code == 200
+        assert len(compiling(running.process.pid)) == 1
+        for child in children:
+            child.resume()
+        wait_for("the model is not there", lambda: ask(running, "GET", "/models/m").status_code == 200)
+        assert ask(running, "POST", "/models/m/observe?wait=applied", ROW).json()["accepted"] == 1
+        again = ask(running, "PUT", "/models/m", FTRL)
+        assert (again.status_code, again.json()["state"], again.json()["created"]) == (200, "ready", False)
+
+
+@pytest.mark.usefixtures("learners_compiled")
+def test_a_service_that_compiles_for_a_model_ends_well_at_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with without("ftrl", tmp_path, monkeypatch) as running:
+        assert ask(running, "PUT", "/models/m", FTRL).status_code == 202
+        children = held(running.process)
+        assert running.stop() == 0
+        assert not any(child.is_running() for child in children)
+        assert "Traceback" not in running.output()
+        running.start()
+        assert ask(running, "GET", "/models/m").status_code == 404  # nothing was logged before its kernels were ready
+
+
 def is_at_work(child: psutil.Process) -> bool:
     try:
-        return child.status() != psutil.STATUS_ZOMBIE
+        return bool(child.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 

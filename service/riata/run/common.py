@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -20,6 +22,7 @@ from riata.run.warm_up import warm_up_learner
 from riata.store.store import SharedStore, Store
 
 T = TypeVar("T")
+log = logging.getLogger("riata.run")
 
 
 @dataclass(slots=True)
@@ -45,7 +48,8 @@ class Common:
     warm_kinds: set[str] = field(default_factory=set)
     give_way: GivingWay = field(default_factory=GivingWay)
     compilers: Compilers = field(default_factory=Compilers)
-    warming: threading.Lock = field(default_factory=threading.Lock)  # held while kernels are made ready
+    warming: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))  # by machine code
+    creating: dict[str, LearnerConfig] = field(default_factory=dict)  # models that are being created, until they are served
 
     def is_warm(self, config: LearnerConfig) -> bool:
         """Whether the kernels of this kind of learner are ready."""
@@ -56,12 +60,24 @@ class Common:
 
         Raises `Stopped` where the process is told to end meanwhile.
         """
-        if self.is_warm(config):
+        kind = machine_code(config)
+        if kind in self.warm_kinds:
             return
-        with self.warming:
-            if not self.is_warm(config):
+        with self.warming[kind]:
+            if kind not in self.warm_kinds:
+                log.info(
+                    "loading the kernels of %s; the first time compiles them, which may take more than a minute", config.kind
+                )
                 warm_up_learner(config, self.compilers)
-                self.warm_kinds.add(machine_code(config))
+                self.warm_kinds.add(kind)
+
+    def why_not_warm(self, config: LearnerConfig) -> str:
+        """Why a model with this learner has to wait; empty unless a compiler runs for it."""
+        seconds = self.compilers.compiling_s(machine_code(config))
+        if seconds is None:
+            return ""
+        said = "which takes a minute or more the first time a model has this learner; try again"
+        return f"the kernels of {config.kind} have been compiled for {seconds:.0f} s, {said}"
 
 
 def shared(store: Store) -> SharedStore:

@@ -20,14 +20,18 @@ from pathlib import Path
 from typing import Final
 
 from riata.base.cores import cores
+from riata.base.errors import Busy
 from riata.maths.kernel_folder import cache_folder
 
 _PACKAGES: Final = Path(__file__).parents[2]
 log = logging.getLogger("riata.run")
 
 
-class Stopped(Exception):
+class Stopped(Busy):
     """Compiling, or loading what was compiled, was given up because the process is told to end."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is stopping", "stopping", retry_after_s=5)
 
 
 class Compilers:
@@ -37,12 +41,15 @@ class Compilers:
         self._lock = threading.Lock()
         self._stopped = False
         self._running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
+        self._wanted: dict[str, float] = {}  # parts that had to be compiled and cannot be called yet, and since when
 
     def compile(self, parts: list[str], tell: Callable[[str], None]) -> None:
         """Compile every part; `tell` is called with each when its process has ended, by any thread. Raises `Stopped`.
 
         What a process leaves undone, because it has no memory, say, is for the caller to compile.
         """
+        with self._lock:
+            self._wanted.update(dict.fromkeys(parts, time.monotonic()))
         with ThreadPoolExecutor(min(len(parts), cores()), thread_name_prefix="riata-compile") as waiting:
             try:
                 for _ in waiting.map(partial(self._compile, tell), parts):
@@ -51,6 +58,16 @@ class Compilers:
                 self.stop()
                 raise
         self.check()
+
+    def done(self, part: str) -> None:
+        """Note that a part can be called now."""
+        with self._lock:
+            self._wanted.pop(part, None)
+
+    def compiling_s(self, part: str) -> float | None:
+        """For how long a part has been compiled that cannot be called yet, seconds; None where it is not being compiled."""
+        since_s = self._wanted.get(part)
+        return None if since_s is None else time.monotonic() - since_s
 
     def stop(self) -> None:
         """End every process, and start no more. Does not wait."""

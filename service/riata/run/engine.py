@@ -22,7 +22,7 @@ from riata.learn.registry import LearnerConfig
 from riata.run.checkpointer import Saved
 from riata.run.common import Common, aside, later, settle
 from riata.run.config import ModelConfig
-from riata.run.creating import create
+from riata.run.creating import CREATING_S, create
 from riata.run.desk import Desk
 from riata.run.engine_settings import EngineSettings
 from riata.run.giving_way import waits_at
@@ -182,6 +182,8 @@ class Engine:
             return desk
         if not self.started or (self.following is not None and self.following.follower.may_come(name)):
             raise Busy(self.not_started(), "not_ready")
+        if name in self.common.creating:
+            raise Busy(self.common.why_not_warm(self.common.creating[name]) or "it is being created", "not_ready", CREATING_S)
         raise NotFound(f"no model named {name[:64]!r}; {nearest(name, self.desks)}", "model_not_found")
 
     def not_started(self) -> str:
@@ -291,9 +293,8 @@ class Engine:
         return await self.led("scrubbing").scrub()
 
     async def warm(self, config: LearnerConfig) -> None:
-        """Make the kernels of this kind of learner ready, once, in a thread: they may have to be compiled."""
+        """Make the kernels of this kind of learner ready, once, in a thread: they may have to be compiled. Raises `Stopped`."""
         if not self.common.is_warm(config):
-            log.info("loading the kernels of %s; the first time compiles them, which may take more than a minute", config.kind)
             await aside(self.common.warm, config)
 
     async def create(self, name: str, config: ModelConfig) -> bool:

@@ -127,6 +127,7 @@ def _make_ready(names: list[str], compilers: Compilers | None, tell: Callable[[s
     for name in missing:
         compilers.check()
         parts[name]()
+        compilers.done(name)
 
 
 def _is_loaded(part: Callable[[], None]) -> bool:

@@ -210,7 +210,7 @@ def _models() -> Schema:
         "ModelLine": record(line, closed=False),
         "ModelList": record({"models": array(ref("ModelLine"))}),
         "Model": record({**line, "config": {"type": "object"}, "memory_bytes": {"type": "object"}}, closed=False),
-        "ModelPut": record(config),
+        "ModelPut": record({**config, "state": {"type": "string", "enum": ["ready", "compiling"]}}),
         "ModelChange": _change(),
         "ModelChanged": record({**config, "seq": {**COUNT, "description": "the served model includes this log position"}}),
         "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),
