@@ -44,5 +44,5 @@ def test_a_run_without_a_program_says_so_once_at_its_end(tmp_path: Path) -> None
         (tmp_path / name).write_text(case.format(count) + "def test(n: int) -> None:\n    pass\n", encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
     command = [sys.executable, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.stdout.count("5 tests were skipped for want of: strace (5)") == 1, done.stdout

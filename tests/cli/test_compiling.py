@@ -23,6 +23,7 @@ import pytest
 
 from riata.maths.kernel_folder import cache_folder
 from riata.run.compile_part import ABANDONED
+from riata.run.recovery import DEATHS_MAX
 from tests.running import ROOT, Running, free_port
 
 HANG_S = 120.0  # nothing here should take longer on any machine
@@ -116,12 +117,17 @@ def test_riata_warm_leaves_no_process_behind(tmp_path: Path, killed_by: signal.S
         wait_for("a process goes on compiling", lambda: not any(is_at_work(child) for child in children))
 
 
+def kernels_without(part: str, directory: Path) -> Path:
+    """A folder of machine code with everything but `part`."""
+    kernels = directory / "kernels"
+    shutil.copytree(cache_folder(), kernels, ignore=shutil.ignore_patterns(f"*{part}*"))
+    return kernels
+
+
 @contextmanager
 def without(part: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """A service for which everything but `part` is compiled."""
-    kernels = directory / "kernels"
-    shutil.copytree(cache_folder(), kernels, ignore=shutil.ignore_patterns(f"*{part}*"))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(kernels))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(kernels_without(part, directory)))
     with Running(directory / "data") as running:
         running.start()
         yield running
@@ -169,6 +175,28 @@ def test_a_service_that_compiles_for_a_model_ends_well_at_sigterm(tmp_path: Path
         assert "Traceback" not in running.output()
         running.start()
         assert ask(running, "GET", "/models/m").status_code == 404  # nothing was logged before its kernels were ready
+
+
+@pytest.mark.usefixtures("learners_compiled")
+def test_a_start_that_is_given_up_while_it_compiles_for_a_stored_model_blames_no_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Running(tmp_path / "data") as running:
+        running.start()
+        assert ask(running, "PUT", "/models/m", FTRL).status_code == 201
+        assert ask(running, "POST", "/models/m/observe?wait=applied", [ROW] * 3).json()["accepted"] == 3
+        running.kill()
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(kernels_without("ftrl", tmp_path)))
+        for _ in range(DEATHS_MAX + 1):
+            running.start(wait=False)
+            children = held(running.process)
+            assert running.stop() == 0
+            assert not any(child.is_running() for child in children)
+        monkeypatch.delenv("NUMBA_CACHE_DIR")
+        running.start()
+        model = ask(running, "GET", "/models/m").json()
+        assert (model["examples"], model["skipped"]) == (3, 0)
+        assert "Traceback" not in running.output()
 
 
 def is_at_work(child: psutil.Process) -> bool:

@@ -80,7 +80,7 @@ for one in sorted(map(str, compiled() - before)):
 def test_after_the_warm_up_of_a_learner_nothing_that_it_ever_does_has_to_be_compiled(kind: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
     command = [sys.executable, "-c", SCRIPT, kind]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     late = [line for line in done.stdout.splitlines() if "names_with_prefix" not in line]  # for the rare question by prefix
     assert late == []
@@ -101,7 +101,7 @@ def test_what_is_not_on_the_disk_is_compiled_by_another_process_and_found_by_thi
     paths = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
     environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", APART], capture_output=True, text=True, timeout=280, check=True, cwd=tmp_path, env=environment
+        [sys.executable, "-c", APART], capture_output=True, text=True, timeout=900, check=True, cwd=tmp_path, env=environment
     )
     name, counts = done.stdout.splitlines()
     hits, misses = map(int, counts.split())
