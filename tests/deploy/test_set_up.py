@@ -32,7 +32,8 @@ def machine(directory: Path, **programs: str) -> str:
 
 
 def install(path: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["sh", str(PROGRAMS)], env={"PATH": path}, capture_output=True, text=True, timeout=HANG_S, check=False)
+    environment = {"PATH": path, "POLICY": f"{path}/policy-rc.d"}
+    return subprocess.run(["sh", str(PROGRAMS)], env=environment, capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
 def test_where_there_is_no_apt_nothing_is_said_or_done(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_who_may_not_install_is_told_what_to_type(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_installed_one_by_one_and_a_failure_fails_nothing(tmp_path: Path) -> None:
-    apt = f'echo "$@" >>{tmp_path}/asked; case "$*" in *prometheus*) exit 100;; esac'
+    apt = f'[ -x {tmp_path}/bin/policy-rc.d ] || exit 1; echo "$@" >>{tmp_path}/asked; case "$*" in *prometheus*) exit 100;; esac'
     installed = 'case "$*" in *strace*) echo "install ok installed";; *) echo "deinstall ok config-files";; esac'
     done = install(machine(tmp_path / "bin", id="echo 0", dpkg_query=installed, apt_get=apt))
     assert done.returncode == 0, done.stderr
@@ -58,6 +59,7 @@ def test_what_is_missing_is_installed_one_by_one_and_a_failure_fails_nothing(tmp
     names = [line.split()[-1] for line in asked[1:]]
     assert {"redis-server", "prometheus", "faketime", "haproxy"} <= set(names)
     assert "strace" not in names
+    assert not (tmp_path / "bin" / "policy-rc.d").exists()
     assert "could not install prometheus" in done.stdout
     assert "could not install redis-server" not in done.stdout
 
