@@ -4,6 +4,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
+TELLING := $(PYTHON) deploy/telling
+WORKERS ?= logical
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check bench vw soak image lock clean
@@ -19,12 +22,12 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python requirements.lock pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(TELLING) "installing what requirements.lock names" $(PIP) --require-hashes -r requirements.lock
+	@$(TELLING) "installing riata" $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.tested: $(VENV)/.installed tests/requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/requirements.lock
+	@$(TELLING) "installing what tests/requirements.lock names" $(PIP) --require-hashes -r tests/requirements.lock
 	@touch $@
 
 run: setup       ## serve on http://127.0.0.1:8080, events kept in ./riata-data
@@ -36,11 +39,12 @@ demo: setup      ## stream made-up clicks into the running service and watch it 
 check: $(VENV)/.tested  ## style and types
 	$(BIN)/ruff check service tests
 	$(BIN)/ruff format --check service tests
-	$(BIN)/mypy
+	@$(TELLING) "checking types with mypy, which takes minutes the first time" $(BIN)/mypy
 
 test: check      ## style, types and every test that runs before a merge
+	@sh deploy/test-programs
 	$(BIN)/riata warm
-	$(BIN)/python -m pytest -n logical --dist loadfile -m "not slow and not alone"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not alone"
 	$(BIN)/python -m pytest -m alone
 
 SEEDS ?= 200000

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from riata.learn.ftrl_proximal_config import FtrlProximalConfig
 from riata.learn.taylor_sketch_config import TaylorSketchConfig
 from riata.run.warm_up import warm_up, warm_up_learner
+from tests.lacking import summary
 
 # No example has to be done within some time: the first may wait for the compiler, and any for a core.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -20,3 +21,10 @@ def learners_compiled() -> None:
     warm_up()
     for config in (FtrlProximalConfig(), TaylorSketchConfig()):
         warm_up_learner(config)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Sum up what was skipped because a program is not there."""
+    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
+    if said := summary(found[2] for found in skipped if isinstance(found, tuple)):
+        terminalreporter.write_line(said)

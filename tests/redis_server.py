@@ -21,9 +21,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.running import free_port
+from tests.running import HANG_S, free_port
 
-READY_S = 30.0
+READY_S = HANG_S
 BUS_OFFSET = 10_000  # of a node's second port before Redis 7
 
 
@@ -141,7 +141,7 @@ class RedisServer:
         """SIGTERM; the server syncs its file and ends."""
         self.resume()
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(HANG_S)
 
     def kill(self) -> None:
         """SIGKILL: nothing of the process runs any more."""

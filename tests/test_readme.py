@@ -35,7 +35,7 @@ def without_volatile(answer: Any) -> Any:
 
 def hold(running: Running, command: str) -> str:
     shell = command.replace("localhost:8080", f"127.0.0.1:{running.port}")
-    return subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True, timeout=900).stdout
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed, and the README speaks with it")

@@ -21,12 +21,11 @@ import psutil
 
 from tests.chaos import rows
 from tests.chaos.history import Fault, History, Recorder, Resources, read_history
-from tests.running import ROOT, free_port
+from tests.running import HANG_S, ROOT, free_port
 
-READY_S = 120.0  # a first start compiles every kernel
-STOP_S = 60.0
+READY_S = STOP_S = HANG_S
 POLL_S = 0.02
-BUSY = 3  # how much longer a machine may take that is busy with other tests
+BUSY = 20  # how much longer a machine may take that is busy with other tests
 ENVIRONMENT = {"RIATA_DISK_RESERVE_BYTES": "0"}
 
 
@@ -273,7 +272,7 @@ class Cluster:
 
     def make_model(self, member: Member, document: Mapping[str, Any] | None = None) -> None:
         """Create the model that the rows are for."""
-        answer = httpx.put(f"{member.url}/models/{rows.MODEL}", json=document or rows.DOCUMENT, timeout=120)
+        answer = httpx.put(f"{member.url}/models/{rows.MODEL}", json=document or rows.DOCUMENT, timeout=300)
         answer.raise_for_status()
 
     def load(self, *options: str, observe: Sequence[Member] = (), predict: Sequence[Member] = ()) -> Load:

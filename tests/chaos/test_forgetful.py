@@ -16,7 +16,7 @@ from riata.store.sqlite.store import read_sqlite
 from tests.running import Running
 
 ROWS = [{"features": {"colour": colour, "size": i}} for i, colour in enumerate(["red", "green", "blue"] * 4)]
-DEADLINE_S = 30.0
+DEADLINE_S = 900.0
 
 
 def served(directory: Path, dies_at: str = "") -> Running:
@@ -25,22 +25,22 @@ def served(directory: Path, dies_at: str = "") -> Running:
 
 
 def make(running: Running, **settings: Any) -> None:
-    httpx.put(f"{running.url}/models/m", json=settings, timeout=60).raise_for_status()
+    httpx.put(f"{running.url}/models/m", json=settings, timeout=300).raise_for_status()
 
 
 def predicted(running: Running) -> list[str]:
     """Predict ROWS; returns their ids."""
-    answers = httpx.post(f"{running.url}/models/m/predict?remember=true", json=ROWS, timeout=30).json()
+    answers = httpx.post(f"{running.url}/models/m/predict?remember=true", json=ROWS, timeout=300).json()
     return [answer["prediction_id"] for answer in answers]
 
 
 def labelled(running: Running, ids: list[str], label: int = 1) -> httpx.Response:
     rows = [{"prediction_id": one, "label": label} for one in ids]
-    return httpx.post(f"{running.url}/models/m/observe?wait=applied", json=rows, timeout=30)
+    return httpx.post(f"{running.url}/models/m/observe?wait=applied", json=rows, timeout=300)
 
 
 def examples(running: Running) -> int:
-    found: int = httpx.get(f"{running.url}/models/m", timeout=30).json()["examples"]
+    found: int = httpx.get(f"{running.url}/models/m", timeout=300).json()["examples"]
     return found
 
 
@@ -75,7 +75,7 @@ def test_a_death_between_the_default_labels_and_the_forgetting_applies_none_twic
         while 'riata_remembered_rows{model="m"} 0.0' not in metrics:  # it has swept once more, and forgotten
             assert time.monotonic() < deadline, metrics
             time.sleep(0.05)
-            metrics = httpx.get(f"{running.url}/metrics", timeout=30).text
+            metrics = httpx.get(f"{running.url}/metrics", timeout=300).text
         assert 'riata_predictions_due_total{model="m",outcome="defaulted"} 0.0' in metrics
         assert examples(running) == len(ROWS)
         assert running.stop() == 0

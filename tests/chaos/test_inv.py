@@ -42,7 +42,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Right:
                 lambda: load.acked() >= 20 and load.predicted() > 20, 60, "twenty requests are acknowledged, and as many answered"
             )
             for _ in range(3):
-                httpx.post(f"{one.url}/models/{rows.MODEL}/snapshots", timeout=30).raise_for_status()
+                httpx.post(f"{one.url}/models/{rows.MODEL}/snapshots", timeout=300).raise_for_status()
         cluster.resources["one"] = before, one.resources()
         assert cluster.stop() == {"one": 0}
         return Right(one.data, cluster.history())

@@ -72,7 +72,7 @@ def change_until_acknowledged(running: Running, gamma: float, restart: Iterator[
     """Change the penalty, starting the service again where it was killed. Asking once more changes nothing."""
     while True:
         try:
-            answer = httpx.patch(f"{running.url}/models/m", json={"gamma": gamma}, timeout=30)
+            answer = httpx.patch(f"{running.url}/models/m", json={"gamma": gamma}, timeout=300)
         except httpx.TransportError:
             if running.process.poll() is None:
                 time.sleep(0.02)
@@ -128,7 +128,7 @@ def stream(
     with Running(directory, ENVIRONMENT) as running:
         running.start()
         document = DOCUMENT if learner is None else {**DOCUMENT, "learner": learner}
-        httpx.put(f"{running.url}/models/m", json=document, timeout=120).raise_for_status()
+        httpx.put(f"{running.url}/models/m", json=document, timeout=300).raise_for_status()
         killer = Killer(running, kills, rng)
         restarts = killer.restarts()
         killer.arm()
@@ -139,7 +139,7 @@ def stream(
             seq = send_until_acknowledged(running, sent, seed, restarts)
             assert seq > last
             sent, last = sent + 1, seq
-        final = httpx.post(f"{running.url}/models/m/snapshots", timeout=60)
+        final = httpx.post(f"{running.url}/models/m/snapshots", timeout=300)
         final.raise_for_status()
         assert running.stop() == 0, running.output()
     return str(final.json()["state_digest"]), sent, killer.done

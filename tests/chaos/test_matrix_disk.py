@@ -168,7 +168,7 @@ def power_cuts(tmp_path: Path, groups: int, cuts: int, seed: int, settings: Sqli
     directory, trace = tmp_path / "live", tmp_path / "trace"
     directory.mkdir()
     full = [*power.command(trace), *command(directory, 0, groups, settings)]
-    subprocess.run(full, env=environment(), capture_output=True, check=True, timeout=600)
+    subprocess.run(full, env=environment(), capture_output=True, check=True, timeout=900)
     recorded = list(power.events(trace, directory))
     assert sum(1 for event in recorded if event.what == "sync") > groups
     assert not any(event.what == "said" and event.content.startswith(b"error") for event in recorded)
@@ -256,7 +256,7 @@ def test_row_29_a_database_without_its_log_is_refused_or_a_prefix(tmp_path: Path
 def test_row_29_a_torn_database_is_refused_or_a_prefix(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path / "live", SETTINGS)
     store.close()
-    subprocess.run(command(tmp_path / "live", 0, 30), env=environment(), capture_output=True, check=True, timeout=60)
+    subprocess.run(command(tmp_path / "live", 0, 30), env=environment(), capture_output=True, check=True, timeout=900)
     file = tmp_path / "live" / "riata.db"
     content = file.read_bytes()
     refused = 0

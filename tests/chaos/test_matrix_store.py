@@ -90,7 +90,7 @@ def send_one(fleet: Fleet, event_id: str) -> tuple[int, str]:
     """(status, code) of one event more."""
     kind = {"Content-Type": "application/x-ndjson"}
     url = f"{fleet.webs[0].url}/models/{rows.MODEL}/observe"
-    answer = httpx.post(url, content=rows.observe_body([event_id]), headers=kind, timeout=30)
+    answer = httpx.post(url, content=rows.observe_body([event_id]), headers=kind, timeout=300)
     return answer.status_code, answer.json().get("code", "")
 
 

@@ -25,7 +25,7 @@ from tests.running import Running
 
 NO_RESERVE = {"RIATA_DISK_RESERVE_BYTES": "0"}
 ROWS, POISONED = 30, 17
-WAIT_S = 30.0
+WAIT_S = 900.0
 LINES = {"Content-Type": "application/x-ndjson"}
 
 

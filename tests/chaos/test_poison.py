@@ -27,7 +27,7 @@ def test_an_event_that_kills_the_process_is_skipped_alone_after_three_starts(tmp
         running.start()
         rows = [{"features": {"a": POISON if i == POISONED else i + 1.0}, "label": i % 2} for i in range(ROWS)]
         with contextlib.suppress(httpx.TransportError):  # it may die before the answer is out; the events are in the log
-            assert httpx.post(f"{running.url}/observe", json=rows, timeout=30).json()["accepted"] == ROWS
+            assert httpx.post(f"{running.url}/observe", json=rows, timeout=300).json()["accepted"] == ROWS
         assert running.process.wait(30) == -signal.SIGSEGV
         deaths = 0
         while not running.lives():
@@ -35,9 +35,9 @@ def test_an_event_that_kills_the_process_is_skipped_alone_after_three_starts(tmp
             assert running.process.returncode == -signal.SIGSEGV, running.output()
         # one start notices, one finds the record, then the event itself is in flight at the death of DEATHS_MAX starts
         assert deaths == DEATHS_MAX + 2
-        model = httpx.get(f"{running.url}/models/default", timeout=30).json()
+        model = httpx.get(f"{running.url}/models/default", timeout=300).json()
         assert (model["examples"], model["skipped"]) == (ROWS - 1, 1)
-        assert httpx.post(f"{running.url}/observe", json=rows[:3], timeout=30).status_code == 202
+        assert httpx.post(f"{running.url}/observe", json=rows[:3], timeout=300).status_code == 202
         assert running.stop() == 0
     store = read_sqlite(tmp_path / "data")
     try:
@@ -61,20 +61,20 @@ def test_an_event_that_kills_the_writer_of_a_shared_store_is_skipped_alone_while
         writer.start()
         web.start()
         rows = [{"features": {"a": POISON if i == POISONED else i + 1.0}, "label": i % 2} for i in range(ROWS)]
-        assert httpx.post(f"{web.url}/observe", json=rows, timeout=30).json()["accepted"] == ROWS
+        assert httpx.post(f"{web.url}/observe", json=rows, timeout=300).json()["accepted"] == ROWS
         assert writer.process.wait(30) == -signal.SIGSEGV
-        assert httpx.get(f"{web.url}/predict?a=1", timeout=30).status_code == 200
-        more = httpx.post(f"{web.url}/observe", json=rows[:3], timeout=30).json()
+        assert httpx.get(f"{web.url}/predict?a=1", timeout=300).status_code == 200
+        more = httpx.post(f"{web.url}/observe", json=rows[:3], timeout=300).json()
         assert more["accepted"] == 3  # the log is open to others than the writer
         deaths = 0
         while not writer.lives():
             deaths += 1
             assert writer.process.returncode == -signal.SIGSEGV, writer.output()
         assert deaths == DEATHS_MAX + 2
-        followed = httpx.get(f"{web.url}/predict?a=1&_min_seq={more['seq']}", timeout=30)
+        followed = httpx.get(f"{web.url}/predict?a=1&_min_seq={more['seq']}", timeout=300)
         assert followed.status_code == 200
-        assert httpx.get(f"{web.url}/metrics", timeout=30).status_code == 200
-        told = httpx.get(f"{web.url}/models/default", timeout=30).json()
+        assert httpx.get(f"{web.url}/metrics", timeout=300).status_code == 200
+        told = httpx.get(f"{web.url}/models/default", timeout=300).json()
         assert (told["examples"], told["skipped"]) == (ROWS + 2, 1)
         assert web.stop() == 0
         assert writer.stop() == 0

@@ -27,7 +27,7 @@ def riata(*words: str, url: str | None = None) -> subprocess.CompletedProcess[st
     """Run a verb to its end."""
     environment = clean_environment() | ({"RIATA_URL": url} if url else {})
     done = subprocess.run(
-        [sys.executable, "-m", "riata", *words], capture_output=True, text=True, env=environment, timeout=120, check=False
+        [sys.executable, "-m", "riata", *words], capture_output=True, text=True, env=environment, timeout=900, check=False
     )
     assert "Traceback" not in done.stderr
     return done
@@ -96,7 +96,7 @@ def test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every
     running.kill()
     assert streaming.poll() is None, "the demonstration was over before the service was killed"
     running.start()
-    shown, _ = streaming.communicate(timeout=240)
+    shown, _ = streaming.communicate(timeout=900)
     assert streaming.returncode == 0, shown.decode()
     with Riata(running.url) as client:
         assert client.metrics("demo")["cumulative"]["examples"] == rows

@@ -168,7 +168,7 @@ def test_ctrl_c_keeps_what_was_learnt_so_far(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment()) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        sent, deadline = 0, time.monotonic() + 200
+        sent, deadline = 0, time.monotonic() + 900
         os.set_blocking(process.stdin.fileno(), False)
         interrupted = False
         while process.poll() is None and time.monotonic() < deadline:

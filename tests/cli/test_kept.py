@@ -19,8 +19,8 @@ def test_a_shared_store_is_inspected_and_replayed_while_it_is_in_use(tmp_path: P
     with RedisServer(directory) as redis, Running.of_role(tmp_path / "all", "all", redis.url) as running:
         running.start()
         rows = [{"features": {"x": i % 7}, "label": int(i % 3 == 0)} for i in range(500)]
-        assert httpx.post(f"{running.url}/observe?wait=applied", json=rows, timeout=60).status_code == 200
-        assert httpx.post(f"{running.url}/models/default/snapshots", timeout=60).status_code in (200, 201)
+        assert httpx.post(f"{running.url}/observe?wait=applied", json=rows, timeout=300).status_code == 200
+        assert httpx.post(f"{running.url}/models/default/snapshots", timeout=300).status_code in (200, 201)
         shown = riata("inspect", "--store", redis.url)
         assert "default: events 1 to 501 in the log" in shown.stdout, shown.stderr
         verified = riata("replay", "--store", redis.url, "--verify")

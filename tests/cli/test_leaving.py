@@ -21,7 +21,9 @@ print("not reached")
 
 @pytest.mark.parametrize(("verb", "code", "first"), [("version", 0, "riata "), ("no-such-verb", 2, "")])
 def test_threads_and_exit_functions_have_their_turn(verb: str, code: int, first: str) -> None:
-    done = subprocess.run([sys.executable, "-c", OWED.format(verb=verb)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", OWED.format(verb=verb)], capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == code
     assert done.stdout.startswith(first)
     assert done.stdout.splitlines()[-2:] == ["waited for", "told at the end"]
@@ -32,7 +34,7 @@ def test_what_cannot_be_written_is_not_passed_over() -> None:
     code = "import sys; from riata.cli.app import leave; sys.stdout.write('x'); leave(0)"
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+            [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, timeout=900, check=False
         )
     assert done.returncode != 0
     assert "No space left on device" in done.stderr

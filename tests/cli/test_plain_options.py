@@ -73,7 +73,7 @@ def test_plain_values_are_taken_without_pydantic() -> None:
 
     def loaded(arguments: list[str]) -> str:
         return subprocess.run(
-            [sys.executable, "-c", look.format(arguments)], capture_output=True, text=True, check=True, timeout=60
+            [sys.executable, "-c", look.format(arguments)], capture_output=True, text=True, check=True, timeout=900
         ).stdout.strip()
 
     assert loaded(["a", "--number", "7", "--many", "x", "--on"]) == "False"

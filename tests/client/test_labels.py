@@ -62,7 +62,7 @@ def test_a_label_is_sent_again_after_a_lost_answer() -> None:
 def url() -> Iterator[str]:
     with serving(real_app()) as port:
         found = f"http://127.0.0.1:{port}"
-        while httpx.get(f"{found}/readyz", timeout=30).status_code != 200:
+        while httpx.get(f"{found}/readyz", timeout=300).status_code != 200:
             pass
         yield found
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from riata.base.errors import BadInput
-from riata.client import ApiBusy, ApiConflict, ApiFailed, ApiNotFound, ApiRefused, Patience, Riata, Unreachable
+from riata.client import ApiBusy, ApiConflict, ApiFailed, ApiNotFound, ApiRefused, Patience, Riata, Unreachable, calls
 from tests.client.fake_http import OBSERVED, Script, answer, problem
 
 ROW = {"features": {"age": 41.5}, "label": 1}
@@ -31,6 +31,23 @@ def test_observe_sends_ndjson_with_a_key_of_its_own_and_reads_the_counts() -> No
     assert [json.loads(line) for line in first.content.splitlines()] == [ROW, ROW]
     assert len(first.headers["idempotency-key"]) == 32
     assert second.headers["idempotency-key"] == "mine"
+
+
+def test_creating_a_model_waits_while_its_kernels_are_compiled() -> None:
+    waiting = answer(202, {"name": "m", "created": False, "state": "compiling", "config": {}})
+    there = answer(200, {"name": "m", "created": False, "state": "ready", "config": {}})
+    script = Script(waiting, waiting, there)
+    assert client(script).create_model("m", {"labels": "0/1"})["state"] == "ready"
+    assert [request.method for request in script.requests] == ["PUT"] * 3
+    assert {request.content for request in script.requests} == {b'{"labels": "0/1"}'}
+    assert script.waits == [calls.COMPILING_AGAIN_S] * 2
+
+
+def test_creating_a_model_does_not_wait_for_ever() -> None:
+    tries = int(calls.COMPILING_S_MAX / calls.COMPILING_AGAIN_S) + 1
+    script = Script(*[answer(202, {"name": "m", "state": "compiling"})] * tries)
+    with pytest.raises(Unreachable, match="still being compiled"):
+        client(script).create_model("m", {})
 
 
 def test_what_is_no_url_is_refused() -> None:

@@ -152,7 +152,7 @@ class Image:
     def say_with(self, data: Path, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
         """Run something else than the service, with these variables."""
         command = self.command(data, list(words), environment)
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
 
 
 @dataclass
@@ -211,7 +211,7 @@ def talk(url: str) -> float:
     """Have every learner learn from every kind of body, predict, explain; returns the seconds of the very first answer."""
     first_s = 0.0
     learners: list[dict[str, Any]] = [{"kind": kind} for kind in ("truncated_gradient", "taylor_sketch", "ftrl_proximal")]
-    with httpx.Client(base_url=url, timeout=60) as http:
+    with httpx.Client(base_url=url, timeout=300) as http:
         for learner in learners:
             name = learner["kind"].replace("_", "-")
             started = time.monotonic()
@@ -242,7 +242,7 @@ def replays_here(data: Path) -> bool:
     command = [sys.executable, "-m", "riata", "replay", "--data", str(data), "--verify"]
     given = {name: value for name, value in os.environ.items() if not name.startswith(("RIATA_", "NUMBA_CPU"))}
     environment = {**given, "PYTHONPATH": str(ROOT / "service")}
-    return subprocess.run(command, env=environment, capture_output=True, timeout=600, check=False).returncode == 0
+    return subprocess.run(command, env=environment, capture_output=True, timeout=900, check=False).returncode == 0
 
 
 def stop(inside: Inside) -> int:

@@ -66,7 +66,7 @@ def run(script: str, tmp_path: Path, cpu: str) -> subprocess.CompletedProcess[st
     (tmp_path / "tmp").mkdir()
     environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "tmp")}
     words = ["/bin/sh", str(place / "image" / "riata"), "serve", "--port", "1"]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=900, check=True)
 
 
 V3 = "avx2 bmi1 bmi2 f16c fma abm movbe"

@@ -189,7 +189,7 @@ def named(component: str) -> dict[str, str]:
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed, which renders the kustomization")
 def test_the_kustomization_renders_to_valid_objects() -> None:
-    done = subprocess.run(["kubectl", "kustomize", str(DEPLOY)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["kubectl", "kustomize", str(DEPLOY)], capture_output=True, text=True, timeout=900, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     rendered = list(yaml.safe_load_all(done.stdout))
     for document in rendered:

@@ -20,7 +20,7 @@ needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="pr
 
 
 def promtool(*words: str, directory: Path = PROMETHEUS) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["promtool", *words], cwd=directory, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(["promtool", *words], cwd=directory, capture_output=True, text=True, timeout=900, check=False)
 
 
 @needs_promtool

@@ -19,7 +19,7 @@ from tests.running import ROOT, free_port
 
 REDIS = ROOT / "deploy" / "redis"
 PASSWORD = "correct horse battery staple"
-START_S = 30.0
+START_S = 900.0
 
 pytestmark = pytest.mark.skipif(redis_version() < (7, 0), reason="users.acl is for Redis 7 and newer")
 

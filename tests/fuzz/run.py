@@ -70,7 +70,7 @@ def fuzz(target: str, seconds: int, found: Path) -> None:
 
     with atheris.instrument_imports(include=["riata", "tests"], exclude=unwatched(TARGETS[target])):
         module = load(target)
-    from tests.fuzz.oracle import SECONDS_MAX, check
+    from tests.fuzz.oracle import UNITS_MAX, check
 
     for data in module.starts():
         module.one_input(data)  # compiles, or loads, every kernel before the clock runs
@@ -86,7 +86,7 @@ def fuzz(target: str, seconds: int, found: Path) -> None:
             f"-max_total_time={seconds}", f"-max_len={BYTES_MAX}", f"-dict={tokens}", f"-artifact_prefix={found}/{target}-",
             "-print_final_stats=1", "-rss_limit_mb=4096", "-timeout=20", "-reload=0", str(corpus),
         ]  # fmt: skip
-        atheris.Setup([sys.argv[0], *options], lambda data: check(module.one_input, data, WATCHED_SLOWS_BY * SECONDS_MAX))
+        atheris.Setup([sys.argv[0], *options], lambda data: check(module.one_input, data, WATCHED_SLOWS_BY * UNITS_MAX))
         atheris.Fuzz()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.oracle import Greedy, Slow, check
+from tests.fuzz.oracle import UNIT, UNITS_MAX, Greedy, Slow, check
 from tests.fuzz.run import SEEDS, TARGETS, load, seeds
 
 
@@ -28,7 +28,8 @@ def test_kept_inputs_belong_to_a_target() -> None:
 
 def test_the_bounds_see_what_is_slow_or_greedy() -> None:
     with pytest.raises(Slow):
-        check(lambda _: _ignored(sum(range(2 * 10**7))), b"")
+        check(lambda _: _ignored(sum(range(2 * int(UNITS_MAX) * len(UNIT)))), b"")
+    check(lambda _: _ignored(sum(range(int(UNITS_MAX) * len(UNIT) // 4))), b"")
     with pytest.raises(Greedy):
         check(lambda _: _ignored(bytearray(300 * 2**20)), b"")
     with pytest.raises(ZeroDivisionError):

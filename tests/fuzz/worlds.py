@@ -15,7 +15,7 @@ from tests.redis_server import RedisServer
 from tests.running import Running
 
 NO_RESERVE = {"RIATA_DISK_RESERVE_BYTES": "0"}
-WAIT_S = 30.0
+WAIT_S = 900.0
 
 
 class World(Protocol):

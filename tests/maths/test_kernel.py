@@ -28,7 +28,7 @@ def cache_folder(root: Path, environment: dict[str, str] | None = None) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=900,
     )
     return done.stdout.strip()
 
@@ -86,7 +86,7 @@ def test_a_kernel_is_compiled_that_calls_one_whose_machine_code_was_found(tmp_pa
     def said(version: int) -> list[str]:
         (tmp_path / "calling.py").write_text(f"{CALLING}# {version}\n")  # another one, so that `both` is compiled anew
         command = [sys.executable, str(tmp_path / "calling.py")]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout.split()
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=900).stdout.split()
 
     assert said(1) == ["24", "360", "0", "True", "0"]
     assert said(2) == ["24", "360", "1", "False", "0"]
@@ -128,7 +128,7 @@ def test_where_nothing_is_to_be_compiled_only_what_is_on_the_disk_runs(tmp_path:
 
     def said() -> str:
         command = [sys.executable, "-c", ONLY_FROM_DISK]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=900).stdout
 
     assert said() == "factorial 6"
     assert said() == "24 6"
@@ -145,5 +145,5 @@ def test_only_what_is_there_is_replaced() -> None:
 
 def test_numba_is_imported_without_what_it_only_looks_for() -> None:
     code = "import sys, riata.maths.kernel; print(sorted({'numba', 'scipy', 'yaml'} & set(sys.modules))); import scipy, yaml"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=900)
     assert done.stdout.split() == ["['numba']"]

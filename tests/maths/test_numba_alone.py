@@ -32,7 +32,7 @@ except Exception as error:
 @pytest.mark.parametrize("first", ["", "import numba"])
 def test_arrays_have_the_types_that_numba_gives_them_and_what_is_not_needed_stays_away(first: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LOOK.format(first=first)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", LOOK.format(first=first)], capture_output=True, text=True, timeout=900, check=True
     )
     *types, loaded, refused = done.stdout.split("\n")[:-1]
     assert refused == "Unsupported array dtype: float128"

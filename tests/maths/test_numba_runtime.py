@@ -27,7 +27,7 @@ print(len(compiled), same(np.arange(3)).tolist(), len(compiled))
 def said(folder: str) -> str:
     environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
     command = [sys.executable, "-c", COUNT]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=environment).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=True, env=environment).stdout.strip()
 
 
 def test_the_runtime_is_found_after_it_was_compiled_once(tmp_path: Path) -> None:

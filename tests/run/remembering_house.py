@@ -28,7 +28,7 @@ from riata.wire.batch import Batch
 from riata.wire.parse import parse_examples
 from tests.run.house import SMALL, House
 
-WAIT_S = 60.0
+WAIT_S = 900.0
 
 
 class MovedClock(SystemClock):

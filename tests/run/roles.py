@@ -23,7 +23,7 @@ from riata.wire.parse import parse_examples
 from riata.wire.parsed import Parsed
 from tests.run.house import SMALL
 
-WAIT_S = 60.0
+WAIT_S = 900.0
 _nonces = itertools.count(1)
 
 

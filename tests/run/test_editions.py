@@ -25,10 +25,16 @@ from riata.store import layout
 from riata.store.memory import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch
 
+EXACT: dict[str, Any] = {"kind": "taylor_sketch", "mode": "exact", "block": 25}
 LEARNERS: dict[str, dict[str, Any]] = {
     "gradient": {"encoder": {"bits": 12}},
     "squared": {"encoder": {"bits": 12}, "labels": "real", "learner": {"kind": "truncated_gradient", "loss": "squared"}},
     "sketch": {"encoder": {"bits": 12}, "learner": {"kind": "taylor_sketch", "gamma": 0.5, "block": 25}},
+    "exact": {"encoder": {"bits": 12}, "learner": {"kind": "taylor_sketch", "mode": "exact", "block": 25}},
+    "exact, full": {
+        "encoder": {"bits": 12},
+        "learner": {"kind": "taylor_sketch", "mode": "exact", "block": 25, "features_max": 9},
+    },
     "ftrl": {"encoder": {"bits": 12}, "learner": {"kind": "ftrl_proximal"}},
 }
 

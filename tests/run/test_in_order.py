@@ -70,7 +70,7 @@ def test_no_more_is_drawn_than_is_asked_for_and_closing_ends_the_threads(threads
 
 
 def test_who_would_wait_for_a_result_works_on_another() -> None:
-    met = threading.Barrier(2, timeout=60.0)
+    met = threading.Barrier(2, timeout=900.0)
     caller, workers = threading.get_ident(), set()
 
     def work(item: int) -> int:

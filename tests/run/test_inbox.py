@@ -11,7 +11,7 @@ import pytest
 from riata.run.inbox import GATHERED_MAX, SMALL_ROWS, Inbox, Item, Logged, Nudge
 from riata.store.store import Kind, Record
 
-LONG_S = 60.0
+LONG_S = 1800.0
 
 
 def logged(first: int, count: int = 1, kind: Kind = "observe") -> Logged:

@@ -57,7 +57,7 @@ class Work:
 
     def until(self, holds: int) -> None:
         """Wait until so many threads have taken turns, one after the other."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 900
         while len({at for at, _ in self.turns}) < holds or not self.turns:
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -30,22 +30,22 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def make(running: Running, **settings: object) -> None:
-    httpx.put(f"{running.url}/models/m", json={"encoder": {"bits": 12}, **settings}, timeout=60).raise_for_status()
+    httpx.put(f"{running.url}/models/m", json={"encoder": {"bits": 12}, **settings}, timeout=300).raise_for_status()
 
 
 def predicted(running: Running) -> list[str]:
-    answers = httpx.post(f"{running.url}/models/m/predict?remember=true", json=ROWS, timeout=30)
+    answers = httpx.post(f"{running.url}/models/m/predict?remember=true", json=ROWS, timeout=300)
     assert answers.status_code == 200, answers.text
     return [answer["prediction_id"] for answer in answers.json()]
 
 
 def label(running: Running, ids: list[str], label: int = 1) -> httpx.Response:
     rows = [{"prediction_id": one, "label": label} for one in ids]
-    return httpx.post(f"{running.url}/models/m/observe", json=rows, timeout=30)
+    return httpx.post(f"{running.url}/models/m/observe", json=rows, timeout=300)
 
 
 def examples(running: Running) -> int:
-    found: int = httpx.get(f"{running.url}/models/m", timeout=30).json()["examples"]
+    found: int = httpx.get(f"{running.url}/models/m", timeout=300).json()["examples"]
     return found
 
 

@@ -26,7 +26,7 @@ from tests.run.events import CONFIG, create_model, random_batch
 from tests.run.house import events
 from tests.run.roles import run, running, until, with_model
 
-WAIT_S = 60.0
+WAIT_S = 900.0
 
 
 def wait_until(what: Callable[[], object]) -> None:

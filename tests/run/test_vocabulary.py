@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from typing import Any
@@ -11,11 +12,13 @@ from riata.run.outcome import RowsRefused
 from riata.run.vocabulary import within
 from riata.store import records
 from riata.store.memory import MemoryStore
+from riata.store.memory_shared import SharedMemoryStore
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
 from tests.run.house import SMALL, House, run_with
+from tests.run.roles import running, until
 
 FULL: dict[str, Any] = {**SMALL, "learner": {"kind": "taylor_sketch", "mode": "exact", "features_max": 4, "block": 2}}
 
@@ -109,7 +112,9 @@ def test_rows_that_slipped_through_while_it_filled_become_skip_events_with_the_t
     async def work(house: House) -> None:
         rows = [{"features": {name: 1.0}, "label": 1} for name in ("a", "b", "c", "d", "a")]
         observed = await house.observe(rows)  # one request: the vocabulary was open when it came
-        assert (observed.accepted, observed.rejected) == (5, 0)
+        assert (observed.accepted, observed.rejected, observed.seq, observed.applied) == (4, 1, 6, True)
+        assert [(error.index, error.code) for error in observed.errors] == [(3, "vocabulary_full")]
+        assert "logged as event 5, and not learnt" in observed.errors[0].detail
         assert house.service.published("m").skipped == 1
         assert house.service.published("m").figures["cumulative"]["examples"] == 4
         await house.engine.call(lambda _store: None)  # the skip event is behind it in the queue
@@ -125,6 +130,42 @@ def test_rows_that_slipped_through_while_it_filled_become_skip_events_with_the_t
         assert house.service.published("m").closed_vocabulary is not None
 
     run_with(kept, again)
+
+
+def test_small_requests_that_wait_are_told_which_rows_were_left_out() -> None:
+    async def work(house: House) -> None:
+        body = b"\n".join(b'{"features":{"%c":1},"label":1}' % letter for letter in b"abcda")
+        observed = await house.service.observe_small("m", body, "application/x-ndjson", None, wait_applied=True)
+        assert observed is not None
+        assert (observed.accepted, observed.rejected, observed.applied) == (4, 1, True)
+        assert [(error.index, error.code) for error in observed.errors] == [(3, "vocabulary_full")]
+
+    run_with(MemoryStore(), work, FULL)
+
+
+def test_a_process_that_does_not_learn_tells_it_too() -> None:
+    async def work() -> None:
+        store = SharedMemoryStore()
+        async with running(store, "writer"), running(store, "web") as web:
+            await until(lambda: web.has("default"))
+            await web.admin.put_model("m", FULL)
+            observed = await web.observe([{"features": {name: 1.0}, "label": 1} for name in "abcdae"])
+            assert (observed.accepted, observed.rejected, observed.applied) == (4, 2, True)
+            assert [(error.index, error.code) for error in observed.errors] == [(3, "vocabulary_full"), (5, "vocabulary_full")]
+
+    asyncio.run(work())
+
+
+def test_rows_that_the_log_knows_already_are_told_apart_from_those_left_out() -> None:
+    async def work(house: House) -> None:
+        known = [{"features": {name: 1.0}, "label": 1, "event_id": name} for name in "ab"]
+        assert (await house.observe(known)).accepted == 2
+        rows = [*known, *({"features": {name: 1.0}, "label": 1, "event_id": name} for name in "cd")]
+        observed = await house.observe(rows)
+        assert (observed.accepted, observed.duplicate, observed.rejected) == (1, 2, 1)
+        assert [(error.index, error.code) for error in observed.errors] == [(3, "vocabulary_full")]
+
+    run_with(MemoryStore(), work, FULL)
 
 
 def test_with_beyond_hybrid_there_is_room_for_any_number() -> None:

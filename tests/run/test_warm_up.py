@@ -80,7 +80,7 @@ for one in sorted(map(str, compiled() - before)):
 def test_after_the_warm_up_of_a_learner_nothing_that_it_ever_does_has_to_be_compiled(kind: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
     command = [sys.executable, "-c", SCRIPT, kind]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     late = [line for line in done.stdout.splitlines() if "names_with_prefix" not in line]  # for the rare question by prefix
     assert late == []
@@ -90,7 +90,7 @@ APART = """
 import sys
 from numba.core.dispatcher import Dispatcher
 from riata.run import warm_up
-warm_up._make_ready(["figures"], lambda name: sys.stdout.write(f"{name}\\n"))
+warm_up._make_ready(["figures"], None, lambda name: sys.stdout.write(f"{name}\\n"))
 ours = [module for module in list(sys.modules.values()) if getattr(module, "__name__", "").startswith("riata.")]
 kernels = [one for module in ours for one in vars(module).values() if isinstance(one, Dispatcher)]
 sys.stdout.write(f"{sum(sum(k._cache_hits.values()) for k in kernels)} {sum(sum(k._cache_misses.values()) for k in kernels)}\\n")
@@ -101,7 +101,7 @@ def test_what_is_not_on_the_disk_is_compiled_by_another_process_and_found_by_thi
     paths = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
     environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", APART], capture_output=True, text=True, timeout=280, check=True, cwd=tmp_path, env=environment
+        [sys.executable, "-c", APART], capture_output=True, text=True, timeout=900, check=True, cwd=tmp_path, env=environment
     )
     name, counts = done.stdout.splitlines()
     hits, misses = map(int, counts.split())
@@ -121,14 +121,14 @@ def test_parts_that_are_found_are_left_alone_and_the_others_compiled_apart_and_t
         if not started:
             raise NotCompiled("kernel")
 
-    def process(command: list[str], **_: Any) -> None:
+    def process(command: list[str], **_: Any) -> Any:
         started.append(command[-1])
         raise OSError(errno.ENOMEM, "no process")  # nor is anybody asked how it ended
 
     parts = {"found": lambda: ran.append("found"), "missing": missing}
     monkeypatch.setattr(warm_up, "_parts", lambda: parts)
-    monkeypatch.setattr(subprocess, "run", process)
-    warm_up._make_ready(["found", "missing"], told.append)
+    monkeypatch.setattr(subprocess, "Popen", process)
+    warm_up._make_ready(["found", "missing"], None, told.append)
     assert ran == ["found", "missing", "missing"]
     assert started == ["missing"]
     assert told == ["found", "missing"]
@@ -140,4 +140,4 @@ def test_an_error_of_a_part_is_no_reason_to_compile_it_apart(monkeypatch: pytest
 
     monkeypatch.setattr(warm_up, "_parts", lambda: {"broken": broken})
     with pytest.raises(ZeroDivisionError):
-        warm_up._make_ready(["broken"])
+        warm_up._make_ready(["broken"], None)

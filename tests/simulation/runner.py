@@ -81,14 +81,16 @@ def run_slice(task: tuple[int, int, str]) -> Summary:
     return summary
 
 
-def run_many(first: int, seeds_max: int, budget_s: float, processes: int | None = None, mutant: str = "") -> Summary:
-    """Play seeds from `first` until there were `seeds_max` of them or `budget_s` is over, whichever comes first."""
+def run_many(
+    first: int, seeds_max: int, budget_s: float, processes: int | None = None, mutant: str = "", seeds_min: int = 0
+) -> Summary:
+    """Play seeds from `first` until there were `seeds_max` of them, or `budget_s` is over and there were `seeds_min`."""
     total = Summary()
     begun = time.monotonic()
 
     def tasks() -> Iterator[tuple[int, int, str]]:
         for start in range(first, first + seeds_max, SLICE):
-            if time.monotonic() - begun > budget_s:
+            if time.monotonic() - begun > budget_s and start - first >= seeds_min:
                 return
             yield start, min(SLICE, first + seeds_max - start), mutant
 

@@ -36,7 +36,7 @@ def noticed() -> dict[str, int | None]:
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_missing_safeguard_is_noticed(name: str, noticed: dict[str, int | None]) -> None:
     assert noticed[name] is not None, f"{MUTANTS[name].row}: {SEEDS_MAX} histories, and nobody missed it"

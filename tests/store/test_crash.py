@@ -43,7 +43,7 @@ def environment() -> dict[str, str]:
 def run(directory: Path, first_key: int, groups: int, *before: str, settings: SqliteSettings = SETTINGS) -> list[str]:
     """Run the appender to its end, behind `before`; return what it said."""
     full = [*before, *command(directory, first_key, groups, settings)]
-    return subprocess.run(full, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=240).stdout.splitlines()
+    return subprocess.run(full, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=900).stdout.splitlines()
 
 
 def run_and_kill(directory: Path, first_key: int, after_s: float, settings: SqliteSettings) -> list[str]:

@@ -19,6 +19,7 @@ from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance, look_up
 from riata.run.awaited import Awaited, Told
 from riata.run.config import ModelConfig, check_change, read_config, with_changes
+from riata.run.creating import Compiling
 from riata.run.health import Health, ModelHealth, Sharing
 from riata.run.labels.remembering import RememberedTally
 from riata.run.looking import Looked, PathQuestion, path_answer
@@ -66,6 +67,7 @@ class FakeService:
         self.sharing = Sharing()
         self.applies = True  # whether wait=applied succeeds
         self.is_ready = True
+        self.compiling = ""  # why a model cannot be created yet
         self.fatal: str | None = None
         self.started = 0
         self.stopped = 0
@@ -75,6 +77,9 @@ class FakeService:
 
     async def start(self) -> None:
         self.started += 1
+
+    def give_up_start(self) -> None:
+        pass
 
     async def stop(self) -> None:
         self.stopped += 1
@@ -225,8 +230,10 @@ class FakeService:
         p = self.published(model)
         return {**self._line(model), "config": write_document(p.config), "memory_bytes": p.memory}
 
-    async def put_model(self, model: str, document: object) -> tuple[bool, ModelConfig]:
+    async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
         config = read_config(document)
+        if self.compiling and not patient:
+            raise Compiling(self.compiling)
         created = model not in self.all
         if created:
             self.all[model] = FakeModel(model, config)
@@ -274,7 +281,7 @@ class FakeService:
     async def export(self, model: str) -> bytes:
         return EXPORT_MAGIC + self.model(model).name.encode()
 
-    async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
+    async def import_model(self, model: str, content: bytes, patient: bool = True) -> dict[str, Any]:  # noqa: ARG002
         if not content.startswith(EXPORT_MAGIC):
             raise Malformed("not an export of a model", "not_an_export")
         created = model not in self.all

@@ -21,7 +21,7 @@ from riata.web.server import build_server, run
 from riata.web.settings import WebSettings
 from riata.wiring import build_engine
 
-START_S_MAX = 60.0
+START_S_MAX = 900.0
 
 
 @contextmanager

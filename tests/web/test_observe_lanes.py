@@ -334,7 +334,7 @@ def test_who_waits_for_a_log_that_is_silent_is_told_so(houses: tuple[House, Hous
 
 
 def wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 900
     while not reached():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -346,16 +346,16 @@ def held(house: House) -> threading.Event:
 
     def wait(_store: object) -> None:
         begun.set()
-        free.wait(10)
+        free.wait(900)
 
     house.engine.common.keeper.call(wait)
-    assert begun.wait(10)
+    assert begun.wait(900)
     return free
 
 
 def until_it_waits(house: House) -> None:
     """Return once a row waits for the store's thread."""
-    deadline = time.monotonic() + 9.0  # the thread is held for no longer than ten seconds
+    deadline = time.monotonic() + 890.0  # the thread is held for no longer than 900 seconds
     while not house.engine.common.keeper.waiting():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -23,7 +23,7 @@ BINARY = {"Content-Type": "application/octet-stream"}
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
         while client.get("/readyz").status_code != 200:
             pass
         yield client
@@ -68,7 +68,7 @@ def sketched(client: httpx.Client, model: str, learner: dict[str, Any]) -> None:
     """Create a model that keeps a sketch and have it learn the rows; returns once its standard errors are served."""
     assert client.put(f"/models/{model}", json={"learner": learner, "publish_every_ms": 5}).status_code == 201
     assert client.post(f"/models/{model}/observe?wait=applied", content=ROWS, headers=LINES).status_code == 200
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 900.0
     while not client.get(f"/models/{model}").json()["std_error"]["available"]:
         assert time.monotonic() < deadline
         time.sleep(0.01)

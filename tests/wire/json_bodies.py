@@ -69,6 +69,8 @@ NAMES = (
     "\\n",
     "\x7f",
     "\\u0000",
+    "c\u00851",
+    "\\u009f",
     "naïve",
     "label",
     "features",
@@ -95,6 +97,8 @@ STRINGS = (
     "\\\\ \\/ \\b\\f",
     "one two three four",
     "\\u0000",
+    "buy\\u0000now",
+    "buy\u0085now",
     "word " * 40,
     "ﬁ ½ ²",
 )

@@ -138,12 +138,12 @@ def test_rows_at_fault_are_refused_alone() -> None:
     ids = strings("event_id", ["", "x" * 257, b"\xff", "a\0b"])
     parsed = read(stream([*examples(names, [[1.0]] * 4, [1, 1, 1, 1]), ids], 4))
     assert codes(parsed) == dict.fromkeys(range(4), "bad_event_id")
-    odd = [["a", "a"], [""], ["x" * 257], ["a\x01"], ["e\u0301"], ["\u00e9"], ["b"], ["b"], ["b"], ["b", "c"], ["ok"]]
-    held = [[1.0, 2.0], [1.0], [1.0], [1.0], [1.0], [1.0], [float("nan")], [float("inf")], [1e7], [1.0], [0.0]]
-    parsed = read(stream(examples(odd, held, [1] * 11), 11))
+    odd = [["a", "a"], [""], ["x" * 257], ["a\x01"], ["e\u0301"], ["\u00e9"], ["b"], ["b"], ["b"], ["b", "c"], ["ok"], ["\x85"]]
+    held = [[1.0, 2.0], [1.0], [1.0], [1.0], [1.0], [1.0], [float("nan")], [float("inf")], [1e7], [1.0], [0.0], [1.0]]
+    parsed = read(stream(examples(odd, held, [1] * 12), 12))
     assert codes(parsed) == {
         0: "duplicate_key", 1: "bad_name", 2: "name_too_long", 3: "bad_name", 4: "not_nfc", 6: "out_of_range", 7: "out_of_range",
-        8: "out_of_range", 9: "lengths_differ",
+        8: "out_of_range", 9: "lengths_differ", 11: "bad_name",
     }  # fmt: skip
     assert parsed.row.tolist() == [5, 10]
     assert parsed.errors[0].detail.startswith("features.a: ")

@@ -32,12 +32,19 @@ def test_query_values_are_numbers_or_indicators() -> None:
         ([("a", "x" * 257)], "name_too_long"),
         ([("a", "\udcff")], "invalid_utf8"),
         ([("a", "\0")], "bad_name"),
+        ([("a", "b\x85")], "bad_name"),
+        ([("a\x9f", "1")], "bad_name"),
     ],
 )
 def test_queries_at_fault_are_row_errors(pairs: list[tuple[str, str]], code: str) -> None:
     parsed = parse_query(pairs, PLAIN)
     assert [error.code for error in parsed.errors] == [code]
     assert parsed.batch.n == 0
+
+
+def test_a_text_with_a_control_character_is_split_there() -> None:
+    spoilt, plain = (explain_query([("t", text)], PLAIN) for text in ("Big\0cat\x85food", "Big cat food"))
+    assert spoilt == plain
 
 
 def test_a_query_beyond_its_limit_is_too_large() -> None:

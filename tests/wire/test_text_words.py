@@ -39,6 +39,8 @@ def test_words_equal_the_twin_on_ascii_and_beyond(ngrams: int) -> None:
         "\\u0041",
         "x" * 130,
         "\x7f",
+        "\\u0000",
+        "\u0085",
         "é",
         "İ",
         "ß",
@@ -92,9 +94,17 @@ def test_a_text_of_many_repeated_words_is_one_feature() -> None:
     assert counted(b"spam " * 100_000, 1) == {"t:spam": 100_000.0}
 
 
-def test_nul_in_a_text_is_refused() -> None:
+@pytest.mark.parametrize("control", [*range(0x20), *range(0x7F, 0xA0)])
+def test_a_control_character_in_a_text_separates_words_like_any_separator(control: int) -> None:
+    assert counted(b"Buy\\u%04xnow buy" % control, 2) == counted(b"Buy.now buy", 2)
+
+
+@pytest.mark.parametrize("control", range(0x7F, 0xA0))
+def test_a_control_character_that_json_allows_bare_separates_words_too(control: int) -> None:
+    assert counted(f"Buy{chr(control)}now buy".encode(), 2) == counted(b"Buy.now buy", 2)
+
+
+def test_a_bare_nul_is_no_json() -> None:
     context = Context(EncoderConfig(text=("t",)))
-    parsed = parse_examples(b'{"features":{"t":"a\\u0000b"}}', "application/json", context, labelled=False)
-    assert [error.code for error in parsed.errors] == ["bad_text"]
     with pytest.raises(BadInput):
         parse_examples(b'{"features":{"t":"a\0b"}}', "application/json", context, labelled=False)

@@ -99,6 +99,7 @@ def test_labels_follow_the_setting(labels: Labels, good: dict[str, float], bad: 
         ("1 |:2 a", "bad_name"), ("1 |f: a", "bad_number"), ("1 |f:x a", "bad_number"), ("1 |f:1e7 a", "out_of_range"),
         ("1 | a:1000001", "out_of_range"), ("1 | a:1e999", "out_of_range"), ("1 |f:1e5 a:100", "out_of_range"),
         ("1 | a:1e6 a:1", "out_of_range"), ("1 | a\x01b", "bad_name"), ("1 |f\x7f a", "bad_name"), ("1 | a:b\x00", "bad_name"),
+        ("1 | a\x85b", "bad_name"), ("1 |f\x80 a", "bad_name"), ("1 | a:b\x9f", "bad_name"),
         ("1 | a\rb", "bad_name"), ("1 | :paris", "bad_name"), ("1 | e\u0301", "not_nfc"), ("1 | a:e\u0301", "not_nfc"),
     ],
 )  # fmt: skip

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
+if TYPE_CHECKING:
+    from riata.run.compilers import Compilers
+
 EXAMPLE: Final = "Example: `NUMBA_CACHE_DIR=/srv/kernels riata warm` before the first start."
+TELL_EVERY_S: Final = 15.0
 
 
 def warm() -> None:
@@ -15,7 +20,23 @@ def warm() -> None:
 
     It is kept where NUMBA_CACHE_DIR says, else beside the installed package. What is there already is loaded, not compiled.
     """
+    typer.echo("loading what compiles")
+    from riata.run.compilers import Compilers
     from riata.run.warm_up import warm_up_all
 
-    started = time.monotonic()
-    warm_up_all(lambda part: typer.echo(f"{part}: ready after {time.monotonic() - started:.1f} s"))
+    started, compilers, done = time.monotonic(), Compilers(), threading.Event()
+    telling = threading.Thread(target=_tell_what_runs, args=(compilers, done), name="riata-telling", daemon=True)
+    telling.start()
+    try:
+        warm_up_all(lambda part: typer.echo(f"{part}: ready after {time.monotonic() - started:.1f} s"), compilers)
+    finally:
+        done.set()
+        telling.join()
+
+
+def _tell_what_runs(compilers: Compilers, done: threading.Event) -> None:
+    """Say every TELL_EVERY_S what is being compiled, and for how long."""
+    while not done.wait(TELL_EVERY_S):
+        running = [f"{part} ({seconds:.0f} s)" for part, seconds in compilers.running().items()]
+        if running:
+            typer.echo(f"compiling {', '.join(running)}")

@@ -13,6 +13,8 @@ from riata.client.errors import RowProblem, Unreachable, read_row_problems
 
 NDJSON: Final = "application/x-ndjson"
 JSON: Final = "application/json"
+COMPILING_AGAIN_S: Final = 2.0
+COMPILING_S_MAX: Final = 1800.0  # a busy machine may be many times slower than an idle one, where it takes a minute
 BINARY: Final = "application/octet-stream"
 Rows = Iterable[Mapping[str, Any]] | Mapping[str, Any] | bytes  # examples, one alone, or a body
 
@@ -72,6 +74,16 @@ def models() -> Call:
 def create_model(model: str, document: Mapping[str, Any]) -> Call:
     """Create or change a model from its configuration document."""
     return Call("PUT", _model(model), {}, {"content-type": JSON}, _json(document, "the document"))
+
+
+def is_compiling(answer: Mapping[str, Any], waited_s: float) -> bool:
+    """Whether a model is not there yet because its kernels are being compiled, and the call that creates it is to be sent again
+    after COMPILING_AGAIN_S. Raises `Unreachable` after COMPILING_S_MAX."""
+    if answer.get("state") != "compiling":
+        return False
+    if waited_s >= COMPILING_S_MAX:
+        raise Unreachable(f"model {answer.get('name')} is not there after {waited_s:.0f} s: its kernels are still being compiled")
+    return True
 
 
 def change_model(model: str, changes: Mapping[str, Any]) -> Call:

@@ -114,8 +114,14 @@ class Riata:
         return self._object(calls.get_model(model))
 
     def create_model(self, model: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a model, or change what may change of one."""
-        return self._object(calls.create_model(model, document))
+        """Create a model, or change what may change of one. If kernels of its learner have to be compiled first, which takes
+        a minute or more, this waits until the model is there."""
+        answer, waited_s = self._object(calls.create_model(model, document)), 0.0
+        while calls.is_compiling(answer, waited_s):
+            self._sleep(calls.COMPILING_AGAIN_S)
+            waited_s += calls.COMPILING_AGAIN_S
+            answer = self._object(calls.create_model(model, document))
+        return answer
 
     def change(self, model: str, **settings: Any) -> dict[str, Any]:
         """Change settings of a model while it learns, as `gamma=0.3`; it is served under them on return."""

@@ -12,7 +12,7 @@ import numpy as np
 from riata.base.limits import BITS_MIN
 from riata.learn.ftrl_proximal_config import FtrlProximalConfig
 from riata.learn.learner import Learner
-from riata.learn.taylor_sketch_config import TaylorSketchConfig
+from riata.learn.taylor_sketch_config import TaylorSketchConfig, key_bits
 from riata.learn.truncated_gradient_config import TruncatedGradientConfig, kernel_settings
 from riata.wire.batch import Batch
 
@@ -45,6 +45,11 @@ def build_learner(config: LearnerConfig, bits: int, hash_key: int = 0) -> Learne
 def slot_lists(config: LearnerConfig) -> tuple[str, ...]:
     """Name the frozen arrays that name lines of a table of 2^bits. Where a learner has no table the first of them is missing."""
     return ("outside_slot", "member_key") if isinstance(config, TaylorSketchConfig) else ("slot", "seen")
+
+
+def slot_bits(config: LearnerConfig, bits: int) -> int:
+    """By how many bits of a hash this learner knows a feature, where the encoder asks for `bits`: the bits of its weights."""
+    return key_bits(config, bits) if isinstance(config, TaylorSketchConfig) else bits
 
 
 def adjustable(config: LearnerConfig) -> frozenset[str]:

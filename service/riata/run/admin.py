@@ -10,9 +10,10 @@ from typing import Any
 from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, Busy, Conflict, NotFound
 from riata.run.config import ModelConfig, check_change, config_payload, read_config, with_changes
+from riata.run.creating import Creations
 from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
-from riata.run.exports import read_export, write_export
+from riata.run.exports import export_config, read_export, write_export
 from riata.run.model_state import CHANGES_KEPT, ModelState
 from riata.store import layout, records
 from riata.store.store import Append, Generation
@@ -28,17 +29,18 @@ class Admin:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._creating = asyncio.Lock()  # the first model of a learner may wait for a compiler, and be asked for again meanwhile
+        self._creations = Creations(engine)
 
-    async def put_model(self, model: str, document: object) -> tuple[bool, ModelConfig]:
+    async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
         """Create `model`, or change what may change of it. Returns whether it was created, and its configuration.
 
+        patient : wait for a compiler; see `Creations.create`, which raises `Compiling` otherwise
         Raises `BadInput` for the name or the document, `Conflict` (code `needs_rebuild`) naming what cannot change.
         """
         config = read_config(document)
         check_name(model)
         self._engine.require_role("change")
-        if await self._created(model, config):
+        if await self._creations.create(model, config, patient):
             return True, config
         await self._take_up(model, lambda old: _checked(old, config))
         return False, config
@@ -50,23 +52,6 @@ class Admin:
         """
         self._engine.require_role("change")
         return await self._take_up(model, lambda old: with_changes(old, changes))
-
-    async def _created(self, model: str, config: ModelConfig) -> bool:
-        """Create `model` unless it is there; whether it had to be. Who asks twice gets one model."""
-        if self._exists(model):
-            return False
-        async with self._creating:
-            if self._exists(model):
-                return False
-            self._engine.require_store()
-            if not self._engine.settings.shared:
-                self._engine.owner  # noqa: B018  refuses while the store is being opened
-            return await self._engine.create(model, config)
-
-    def _exists(self, model: str) -> bool:
-        """Whether there is such a model. Raises `ModelDamaged` where there is one and nothing can be done with it."""
-        self._engine.common.board.require_sound(model)
-        return model in self._engine.desks
 
     async def drop_model(self, model: str) -> None:
         """Drop `model` with its log and generations. The default model stays, `Conflict` (code `default_stays`); where it is
@@ -116,17 +101,21 @@ class Admin:
         weights = self._engine.published(model).model.weights
         return write_export(*layout.decode_checkpoint(content), names, weights.slot, weights.bits)
 
-    async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
+    async def import_model(self, model: str, content: bytes, patient: bool = True) -> dict[str, Any]:
         """Put exported content into `model`, which is created where it does not exist.
+
+        patient : as in `put_model`; where the kernels are still to be compiled nothing is created
 
         Raises `Malformed` (code `not_an_export`), `Conflict` (code `needs_rebuild`) where an existing model encodes otherwise.
         """
         check_name(model)
         self._engine.require_role("change")
-        state, names = await asyncio.get_running_loop().run_in_executor(None, read_export, content)
+        loop = asyncio.get_running_loop()
+        await self._creations.warm((await loop.run_in_executor(None, export_config, content)).learner, patient)
+        state, names = await loop.run_in_executor(None, read_export, content)
         config = state.config
         del state  # a second copy of it is made below
-        created = await self._created(model, config)
+        created = await self._creations.create(model, config, patient)
         if not created:
             self._check_same_encoding(model, config)
         seq = await self._restore_content(model, content, {"import": config.learner.kind}, names)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -10,6 +13,7 @@ from typing import TypeVar
 from riata.base.clock import Clock
 from riata.base.errors import RiataError
 from riata.learn.registry import LearnerConfig, machine_code
+from riata.run.compilers import Compilers
 from riata.run.desk import Board, Desk
 from riata.run.engine_settings import EngineSettings, Tally
 from riata.run.giving_way import GivingWay
@@ -18,6 +22,7 @@ from riata.run.warm_up import warm_up_learner
 from riata.store.store import SharedStore, Store
 
 T = TypeVar("T")
+log = logging.getLogger("riata.run")
 
 
 @dataclass(slots=True)
@@ -42,17 +47,69 @@ class Common:
     tally: Tally = field(default_factory=Tally)
     warm_kinds: set[str] = field(default_factory=set)
     give_way: GivingWay = field(default_factory=GivingWay)
+    compilers: Compilers = field(default_factory=Compilers)
+    warming: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))  # by machine code
+    creating: dict[str, LearnerConfig] = field(default_factory=dict)  # models that are being created, until they are served
+
+    def is_warm(self, config: LearnerConfig) -> bool:
+        """Whether the kernels of this kind of learner are ready."""
+        return machine_code(config) in self.warm_kinds
 
     def warm(self, config: LearnerConfig) -> None:
-        """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes a minute or more."""
-        if machine_code(config) not in self.warm_kinds:
-            warm_up_learner(config)
-            self.warm_kinds.add(machine_code(config))
+        """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes a minute or more.
+
+        Raises `Stopped` where the process is told to end meanwhile.
+        """
+        kind = machine_code(config)
+        if kind in self.warm_kinds:
+            return
+        with self.warming[kind]:
+            if kind not in self.warm_kinds:
+                log.info(
+                    "loading the kernels of %s; the first time compiles them, which may take more than a minute", config.kind
+                )
+                warm_up_learner(config, self.compilers)
+                self.warm_kinds.add(kind)
+
+    def why_not_warm(self, config: LearnerConfig) -> str:
+        """Why a model with this learner has to wait; empty unless a compiler runs for it."""
+        seconds = self.compilers.compiling_s(machine_code(config))
+        if seconds is None:
+            return ""
+        said = "which takes a minute or more the first time a model has this learner; try again"
+        return f"the kernels of {config.kind} have been compiled for {seconds:.0f} s, {said}"
 
 
 def shared(store: Store) -> SharedStore:
     """The store, of which it is known that several processes share it."""
     return store  # type: ignore[return-value]  # settings.shared says so, and wiring chose both
+
+
+async def aside(work: Callable[..., T], *args: object) -> T:
+    """Run `work` in a thread of its own, which a process that ends does not wait for: it may be compiling."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            result = work(*args)
+        except Exception as error:  # the thread's outer edge: whoever waits is told
+            later(loop, _fail, future, error)
+        else:
+            later(loop, _set, future, result)
+
+    threading.Thread(target=run, name="riata-aside", daemon=True).start()
+    return await future
+
+
+def _set(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[T], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def later(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: object) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from riata.base.errors import Busy, Conflict, Unavailable
+from riata.learn.registry import LearnerConfig
 from riata.run.config import ModelConfig, config_payload
 from riata.run.model_state import ModelState
 from riata.store.store import Append, Store
@@ -14,7 +16,77 @@ from riata.store.store import Append, Store
 if TYPE_CHECKING:
     from riata.run.engine import Engine
 
+T = TypeVar("T")
+log = logging.getLogger("riata.run")
+
 APPEARS_EVERY_S = 0.02
+CREATING_S = 5.0  # after how long whoever asks for a model that is being created may ask again
+LOOKED_EVERY_S = 0.05
+
+
+class Compiling(Busy):
+    """A compiler runs for the kernels of a learner, and whoever asked does not wait for it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, "not_ready", CREATING_S)
+
+
+class Creations:
+    """Models that are being created. A request waits for one, or leaves it: then it is created all the same."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._tasks: dict[str, asyncio.Task[bool]] = {}
+
+    async def create(self, name: str, config: ModelConfig, patient: bool) -> bool:
+        """Create a model unless it is there. Returns whether this call did. Who asks twice gets one model.
+
+        patient : wait until its kernels are compiled; else `Compiling` is raised as soon as a compiler runs, and the model is
+                  there later; or not, where the process ends before: nothing is logged until the kernels are ready
+        Raises `ModelDamaged` if there is a model of this name and nothing can be done with it.
+        """
+        self._engine.common.board.require_sound(name)
+        if name in self._engine.desks:
+            return False
+        found = self._tasks.get(name)
+        task = found or self._begin(name, config)
+        return (
+            await self._unless_compiling(task, self._engine.common.creating.get(name, config.learner), patient) and found is None
+        )
+
+    async def warm(self, config: LearnerConfig, patient: bool) -> None:
+        """Make the kernels of a learner ready; `patient` as in `create`."""
+        task = asyncio.create_task(self._engine.warm(config))
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())  # whoever asks again is told of it
+        await self._unless_compiling(task, config, patient)
+
+    async def _unless_compiling(self, task: asyncio.Task[T], config: LearnerConfig, patient: bool) -> T:
+        """Wait for `task`. Raises `Compiling`, and leaves it to itself, once a compiler runs for it."""
+        while not task.done():
+            if not patient and (why := self._engine.common.why_not_warm(config)):
+                raise Compiling(why)
+            await asyncio.wait([task], timeout=LOOKED_EVERY_S)
+        return task.result()
+
+    def _begin(self, name: str, config: ModelConfig) -> asyncio.Task[bool]:
+        task = asyncio.create_task(self._create(name, config))
+        self._tasks[name] = task
+        task.add_done_callback(lambda _task: self._ended(name, task))
+        return task
+
+    async def _create(self, name: str, config: ModelConfig) -> bool:
+        engine = self._engine
+        engine.require_store()
+        if not engine.settings.shared:
+            engine.owner  # noqa: B018  refuses while the store is being opened
+        engine.common.creating[name] = config.learner
+        return await create(engine, name, config)
+
+    def _ended(self, name: str, task: asyncio.Task[bool]) -> None:
+        del self._tasks[name]
+        self._engine.common.creating.pop(name, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("model %s was not created: %s", name, error)
 
 
 async def create(engine: Engine, name: str, config: ModelConfig) -> bool:

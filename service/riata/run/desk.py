@@ -16,6 +16,7 @@ from riata.wire.encoder import EncoderConfig
 from riata.wire.names import Names, NamesSeen
 
 PASSED_MAX = 256
+LEFT_OUT_MAX = 10_000  # rows of a request
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class Desk:
     named: int = 0  # names brought by events up to this one are known
     waiting: list[tuple[int, asyncio.Future[Published]]] = field(default_factory=list)
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from reading a configuration to logging what follows it
+    left_out: dict[int, str] = field(default_factory=dict)  # the last events that the learner refused, and why; replaced whole
     naming: threading.Lock = field(default_factory=threading.Lock)
 
     @staticmethod
@@ -75,6 +77,10 @@ class Desk:
                 self.changed = record.last
         if append.names:
             self.learn_names(append.names)
+
+    def note_left_out(self, refused: Mapping[int, str]) -> None:
+        """Remember which events the learner refused, for who waits until they are applied."""
+        self.left_out = dict([*self.left_out.items(), *refused.items()][-LEFT_OUT_MAX:])
 
     def _note_acked(self, record: Record) -> None:
         """Keep what was acknowledged until somebody has seen that the log still has it; what the next record's chain contains

@@ -18,11 +18,11 @@ from typing import TypeVar
 
 from riata.base.clock import Clock
 from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
-from riata.learn.registry import LearnerConfig, machine_code
+from riata.learn.registry import LearnerConfig
 from riata.run.checkpointer import Saved
-from riata.run.common import Common, later, settle
+from riata.run.common import Common, aside, later, settle
 from riata.run.config import ModelConfig
-from riata.run.creating import create
+from riata.run.creating import CREATING_S, create
 from riata.run.desk import Desk
 from riata.run.engine_settings import EngineSettings
 from riata.run.giving_way import waits_at
@@ -37,7 +37,7 @@ from riata.run.sharing.candidate import Candidate
 from riata.run.sharing.copies import Copies
 from riata.run.sharing.following import Following
 from riata.run.sharing.store_watch import StoreWatch
-from riata.run.starting import start_alone, start_shared
+from riata.run.starting import start
 from riata.store.store import Append, Appended, Owner, Store
 
 T = TypeVar("T")
@@ -88,9 +88,7 @@ class Engine:
         self.common.give_way.to(waits_at(self.loop))
         if self.settings.shared:
             self._make_sides()
-            await start_shared(self)
-        else:
-            await start_alone(self)
+        await start(self)
 
     def _make_sides(self) -> None:
         common, copies = self.common, self.settings.copies
@@ -103,6 +101,7 @@ class Engine:
     async def stop(self) -> None:
         """Learn what is logged, save it, publish it, let the store go."""
         self.stopping = True
+        self.common.compilers.stop()
         loop = asyncio.get_running_loop()
         if self.scrubbing is not None:
             self.scrubbing.cancel()
@@ -184,6 +183,8 @@ class Engine:
         self.common.board.require_sound(name)
         if not self.started or (self.following is not None and self.following.follower.may_come(name)):
             raise Busy(self.not_started(), "not_ready")
+        if name in self.common.creating:
+            raise Busy(self.common.why_not_warm(self.common.creating[name]) or "it is being created", "not_ready", CREATING_S)
         raise NotFound(f"no model named {name[:64]!r}; {nearest(name, self.desks)}", "model_not_found")
 
     def not_started(self) -> str:
@@ -293,10 +294,9 @@ class Engine:
         return await self.led("scrubbing").scrub()
 
     async def warm(self, config: LearnerConfig) -> None:
-        """Make the kernels of this kind of learner ready, once, in a thread: they may have to be compiled."""
-        if machine_code(config) not in self.common.warm_kinds:
-            log.info("loading the kernels of %s; the first time compiles them, which may take more than a minute", config.kind)
-            await asyncio.get_running_loop().run_in_executor(None, self.common.warm, config)
+        """Make the kernels of this kind of learner ready, once, in a thread: they may have to be compiled. Raises `Stopped`."""
+        if not self.common.is_warm(config):
+            await aside(self.common.warm, config)
 
     async def create(self, name: str, config: ModelConfig) -> bool:
         """Begin a model; see `creating.create`."""

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from riata.base.arrays import U32, Arrays
-from riata.base.errors import Corrupt, Malformed
+from riata.base.errors import BadInput, Corrupt, Malformed
+from riata.run.config import ModelConfig, read_config
 from riata.run.model_state import ModelState
 from riata.store import layout
 from riata.wire.names import NOTHING_NAMED, Names
@@ -21,6 +22,14 @@ def write_export(header: Mapping[str, Any], arrays: Arrays, names: Names, slots:
     """The bytes of an export: a checkpoint with those of `names` that fall into `slots`, weights of a table of 2^bits."""
     in_use = np.isin(names.fingerprint >> np.uint64(_FINGERPRINT_BITS - bits), slots)
     return layout.encode_checkpoint(header, {**arrays, **pack_names(names.take(in_use.view(np.uint8)))})
+
+
+def export_config(content: bytes) -> ModelConfig:
+    """The configuration of the model that an export holds. Raises `Malformed` (code `not_an_export`)."""
+    try:
+        return read_config(layout.decode_checkpoint(content)[0]["config"])
+    except (Corrupt, KeyError, BadInput) as error:
+        raise Malformed(f"not an export of a model, or damaged: {error}", "not_an_export") from None
 
 
 def read_export(content: bytes) -> tuple[ModelState, Names]:

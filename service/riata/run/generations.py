@@ -6,22 +6,35 @@ bit.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt, NotFound
 from riata.base.limits import BITS_MIN
 from riata.learn.frozen import with_ranks, without_ranks
-from riata.learn.registry import slot_lists
+from riata.learn.registry import LearnerConfig, slot_lists
 from riata.run.config import read_config
 from riata.run.model_state import LEARNER, ModelState
 from riata.store import layout
 from riata.store.store import Generation, Store
 
+Warm = Callable[[LearnerConfig], None]
 
-def thaw_generation(generation: Generation, content: bytes) -> ModelState:
-    """Return the state in a checkpoint, which is the one that `generation` describes. Raises `Corrupt`."""
+
+def already_warm(_config: LearnerConfig) -> None:
+    """For callers whose kernels are compiled already, or may be compiled in this thread."""
+
+
+def thaw_generation(generation: Generation, content: bytes, warm: Warm = already_warm) -> ModelState:
+    """Return the state in a checkpoint, which is the one that `generation` describes. Raises `Corrupt`.
+
+    warm : is called with the configuration of the learner before it is made
+    """
     header, arrays = layout.decode_checkpoint(content)
+    with contextlib.suppress(KeyError, BadInput):  # reported by `ModelState.thaw`
+        warm(read_config(header["config"]).learner)
     state = ModelState.thaw(header, arrays)
     _compare(generation, header, state, state.freeze().arrays)
     return state

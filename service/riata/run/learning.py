@@ -212,7 +212,10 @@ class Learning:
         return await asyncio.wrap_future(self._common.keeper.call(work))
 
     def log_refused(self, name: str, refused: dict[int, str]) -> None:
-        """Have the log say of events that the learner refused that they are left out, and why."""
+        """Have the log say of events that the learner refused that they are left out, and why; and who waits for them."""
+        desk = self._common.board.desks.get(name)
+        if desk is not None and refused:
+            desk.note_left_out(refused)
         for seq, reason in refused.items():
             append = Append(name, "skip", self._common.clock.unix_ms(), payload=records.encode_skip(seq, reason))
             self._common.keeper.submit(append, lambda _answer: None)

@@ -22,8 +22,8 @@ from riata.run.checkpointer import Call
 from riata.run.core import Core, Schedule
 from riata.run.damage import Damage, event_of, harms_one_model
 from riata.run.engine_settings import Tally
-from riata.run.generations import thaw_generation
-from riata.run.model_state import ModelState
+from riata.run.generations import Warm, already_warm, thaw_generation
+from riata.run.model_state import ModelState, config_in
 from riata.run.provenance import Provenance, current
 from riata.run.together import runs
 from riata.run.upgrades import Upgrade, UpgradesSeen, append_upgrade, carried_state
@@ -62,11 +62,12 @@ class Recovered:
 class Recovery:
     """Recovers one model after the other through the store's thread."""
 
-    def __init__(self, call: Call, owner: Owner, now_ms: Callable[[], int]) -> None:
+    def __init__(self, call: Call, owner: Owner, now_ms: Callable[[], int], warm: Warm = already_warm) -> None:
         self._call = call
         self._owner = owner
         self._now_ms = now_ms
         self.reached = 0  # the last event of the model under way that was applied
+        self._warm = warm
 
     def recover(self, name: str, on_progress: Callable[[int], None] = lambda _done: None) -> Recovered:
         """Bring `name` to the end of its log. `on_progress` gets the number of the last event applied.
@@ -107,6 +108,8 @@ class Recovery:
         log = itertools.chain(held, read_log(self._call, name, held[-1].last if held else state.applied))
         for run in runs(log) if suspect is None else ([record] for record in log):
             core.logged_all(run)
+            if config := config_in(run[0]):
+                self._warm(config.learner)
             if suspect is not None and run[0].kind == "observe":
                 skips |= self._probe(found, run[0], skips, suspect)
             else:
@@ -115,6 +118,7 @@ class Recovery:
             core.advanced(run[-1])
             self.reached = state.applied
             on_progress(state.applied)
+
     def damaged(self, name: str, error: Corrupt) -> Damage:
         """What `error`, met by `recover`, says of `name`; those who share the store are told by its mark."""
         event = event_of(error, self.reached)
@@ -127,7 +131,7 @@ class Recovery:
         generations: list[Generation] = self._call(lambda s: s.generations(name)).result()
         for generation in generations:
             try:
-                state = thaw_generation(generation, self._content(name, generation.gen))
+                state = thaw_generation(generation, self._content(name, generation.gen), self._warm)
             except (Corrupt, NotFound):
                 corrupt.append(generation.gen)
                 self._disown(name, generation)
@@ -206,19 +210,20 @@ STARTING = -1  # the mark of a start that has not yet singled out a record
 
 
 def recover_all(
-    call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tally, shared: bool = False
+    call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tally, shared: bool = False, warm: Warm = already_warm
 ) -> tuple[list[Recovered], list[Damage]]:
     """Recover every model, one after the other; return those that may serve, and what is wrong with those that may not.
     `tally` shows how far it is, for probes that ask meanwhile.
 
     shared : others create models too, so one without events may be about to get its first
+    warm   : is called with the configuration of each learner before it is made
     """
     ends: dict[str, int] = call(lambda s: {name: s.head(name).seq for name in s.models()}).result()
     if not shared:
         call(lambda s: _drop_unborn(s, owner, ends)).result()
     names = [name for name, end in ends.items() if end > 0]
     tally.to_replay = sum(ends.values())
-    recovery = Recovery(call, owner, now_ms)
+    recovery = Recovery(call, owner, now_ms, warm)
     found: list[Recovered] = []
     damaged: list[Damage] = []
     before = 0

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
@@ -22,9 +23,11 @@ from riata.run.health import Health
 from riata.run.how import health_of, stale_for_s
 from riata.run.labels.expiry import Expiry
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
+from riata.run.left_out import applied
 from riata.run.looking import PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.published import Published
+from riata.run.starting import give_up_start
 from riata.run.vocabulary import LARGE, within
 from riata.store.store import Append, Appended
 from riata.wire.parse import Context
@@ -48,6 +51,10 @@ class Service:
         """Recover every model; afterwards `health().ready`."""
         await self._engine.start()
         self._expiry.start()
+
+    def give_up_start(self) -> None:
+        """Have a start that is not done end soon; `stop` has to follow."""
+        give_up_start(self._engine)
 
     async def stop(self) -> None:
         """Learn what is logged, save it, let the store go."""
@@ -81,7 +88,8 @@ class Service:
 
     async def observe(self, model: str, parsed: Parsed, *, atomic: bool = False, wait_applied: bool = False) -> Observed:
         """Append the rows, durable on return; with `wait_applied`, served on return. Rows that a full vocabulary has no room for
-        are refused; those that were accepted while it filled become skip events instead. Labels of predictions are joined first.
+        are refused; those that were logged while it filled become skip events instead, and are told as refused to who waits until
+        they are applied. Labels of predictions are joined first.
 
         Raises `RowsRefused` where no row is accepted, or with `atomic` where any is not; `Busy` and `Unavailable` as the
         engine does, with the outcome.
@@ -90,9 +98,13 @@ class Service:
             return await self._remembering.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
         self._require("observe", model)
         parsed = await self._within_vocabulary(model, parsed)
+        skipped = self.published(model).skipped
         appended = await self._engine.append(self._append_of(model, parsed, atomic))
         observed = self._observed(parsed, appended, atomic)
-        return replace(observed, applied=True) if wait_applied and await self._served(model, appended.seq) else observed
+        if not wait_applied or not await self._served(model, appended.seq):
+            return observed
+        rows = parsed.row[appended.accepted] if appended.record is not None else parsed.row[:0]
+        return await applied(self._engine, model, observed, rows, skipped)
 
     def awaited(self, told: Settle) -> Awaited:
         """One who waits for an answer of the log for as long as one waits here. Called in the event loop."""
@@ -137,13 +149,16 @@ class Service:
         self, model: str, body: bytes, content_type: str, key: str | None, *, wait_applied: bool = False
     ) -> Observed | None:
         """`observe` a small body together with others, see `observe_soon`; None where it has to go by itself."""
+        skipped = self.published(model).skipped if wait_applied else 0
         future: asyncio.Future[Observed | None] = asyncio.get_running_loop().create_future()
         if not self.observe_soon(model, body, content_type, key, partial(settle, future)):
             return None
         observed = await future
         if observed is None or not wait_applied:
             return observed
-        return replace(observed, applied=await self._served(model, observed.seq))
+        if not await self._served(model, observed.seq):
+            return observed
+        return await applied(self._engine, model, observed, np.arange(observed.accepted), skipped)
 
     async def remember(self, model: str, rows: list[bytes]) -> list[str]:
         """Keep rows of `encode_waiting` until their labels come; durable on return. Returns an id for each.

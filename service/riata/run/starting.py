@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 from riata.base.errors import Conflict, RiataError, Unavailable
 from riata.learn import registry
+from riata.learn.registry import LearnerConfig
+from riata.run.common import aside
+from riata.run.compilers import Stopped
 from riata.run.config import ModelConfig
+from riata.run.damage import Damage
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.learning import Learning, learning_names
-from riata.run.recovery import recover_all
+from riata.run.recovery import Recovered, clear_marks, recover_all
 from riata.run.scrubbing import LogScrub
 from riata.run.warm_up import LOADING, warm_up
+from riata.store.store import Owner
 
 if TYPE_CHECKING:
     from riata.run.engine import Engine
@@ -26,21 +30,38 @@ SETTLED_EVERY_S = 0.05
 AGAIN_S = 1.0
 
 
+async def start(engine: Engine) -> None:
+    """Begin, alone or as one of several. Raises what either raises; a start that is given up ends without an error."""
+    try:
+        await (start_shared(engine) if engine.settings.shared else start_alone(engine))
+    except Stopped:
+        log.warning("told to stop before the start was done: nothing was lost, the next start begins anew")
+
+
+def give_up_start(engine: Engine) -> None:
+    """Have a start that is not done end soon, without an error. Nothing but `Engine.stop` may follow."""
+    engine.stopping = True
+    engine.common.compilers.stop()
+
+
 async def start_alone(engine: Engine) -> None:
     """Own the store, recover every model, begin to learn. Raises what the store or the recovery raises."""
-    common, loop = engine.common, asyncio.get_running_loop()
-    await asyncio.wrap_future(common.keeper.start())
+    await asyncio.wrap_future(engine.common.keeper.start())
     nonce, now_ms = engine.draw(16), engine.clock.unix_ms()
     owner = await engine.call(lambda s: s.acquire(nonce, registry.ALGO_VERSION, engine.settings.host, now_ms))
+    try:
+        await _lead_alone(engine, owner)
+    except Stopped:
+        await engine.call(lambda s: s.release(owner))
+        raise
+
+
+async def _lead_alone(engine: Engine, owner: Owner) -> None:
+    common, loop = engine.common, asyncio.get_running_loop()
     await engine.call(lambda s: s.drop_stale_stages(owner))
     engine.warnings = await engine.call(lambda s: s.warnings())
     await _warm(engine)
-    recovering = partial(recover_all, common.keeper.call, owner, engine.clock.unix_ms, engine.tally)
-    recovered, damaged = await loop.run_in_executor(None, recovering)
-    engine.tally.compiled = False
-    for found in recovered:
-        await engine.warm(found.state.config.learner)
-    engine.tally.compiled = True
+    recovered, damaged = await aside(_recover, engine, owner)
     learning = Learning(common, owner)
     learning.writer.start()
     engine.learning = learning
@@ -55,6 +76,30 @@ async def start_alone(engine: Engine) -> None:
     engine.recovered = True
     log.info("ready: %d model%s", len(engine.desks), "" if len(engine.desks) == 1 else "s")
     engine.scrubbing = asyncio.create_task(_look_after(engine))
+
+
+def _recover(engine: Engine, owner: Owner) -> tuple[list[Recovered], list[Damage]]:
+    """Recover every model, in a thread. Raises `Stopped` soon after the engine is told to stop."""
+    common, tally = engine.common, engine.tally
+
+    def go_on() -> None:
+        if engine.stopping:
+            raise Stopped
+
+    def warm(config: LearnerConfig) -> None:
+        go_on()
+        tally.compiled = False  # which is what a probe is told
+        common.warm(config)
+        tally.compiled = True
+
+    tally.on_progress = go_on
+    try:
+        return recover_all(common.keeper.call, owner, engine.clock.unix_ms, tally, warm=warm)
+    except Stopped:
+        common.keeper.call(lambda s: clear_marks(s, owner)).result()  # no event is to blame for the end of this start
+        raise
+    finally:
+        tally.on_progress = lambda: None
 
 
 async def start_shared(engine: Engine) -> None:
@@ -84,7 +129,7 @@ async def start_shared(engine: Engine) -> None:
 
 async def _warm(engine: Engine) -> None:
     log.info(LOADING)
-    await asyncio.get_running_loop().run_in_executor(None, warm_up)
+    await aside(warm_up, engine.common.compilers)
     await engine.warm(ModelConfig().learner)
     engine.tally.compiled = True
 

@@ -2,40 +2,32 @@
 
 Theory of operation
     What there is to compile falls into parts that have few kernels in common: readers of bodies, and learners. What is on the
-    disk is loaded. What is not is compiled in processes of their own, one for each part, as many at once as there are cores, and
-    then loaded. A kernel that two of them want may be compiled twice. A service that runs is not held up by the compiler, which
-    is Python and holds the interpreter's lock; and the memory that the compiler takes ends with its process.
+    disk is loaded. What is not is compiled in processes of their own (`run/compilers.py`), one for each part, as many at once as
+    there are cores, and then loaded. A kernel that two of them want may be compiled twice. A service that runs is not held up by
+    the compiler, which is Python and holds the interpreter's lock; and the memory that the compiler takes ends with its process.
 
     Whatever such a process leaves undone is compiled here, where an error is seen.
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from riata.base.cores import cores
 from riata.learn import registry
 from riata.learn.registry import LearnerConfig, machine_code, one_of_each
 from riata.learn.taylor_sketch_config import TaylorSketchConfig
 from riata.learn.truncated_gradient_config import TruncatedGradientConfig
 from riata.maths import numerics
-from riata.maths.kernel_folder import cache_folder
 from riata.maths.numba_code import NotCompiled, only_from_disk
 from riata.predict import heard, one_row, scoring
 from riata.predict.model import Model, Origin
 from riata.predict.path import regularisation_path
 from riata.predict.uncertainty import Covariance, look_up
+from riata.run.compilers import Compilers
 from riata.store import payload
 from riata.watch import progressive
 from riata.wire import parse
@@ -43,8 +35,6 @@ from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
 
 LOADING: Final = "loading kernels; a first start compiles them, which takes about a minute"
-GARBAGE_EVERY: Final = 200_000  # objects, instead of 700: a tenth of the time, for a tenth to a quarter more memory
-_PACKAGES: Final = Path(__file__).parents[2]
 
 
 def _warm_up_json() -> None:
@@ -98,42 +88,48 @@ def _parts() -> dict[str, Callable[[], None]]:
     return {longest: learners[longest], **_COMMON, **learners}
 
 
-def warm_up() -> None:
-    """Make ready what every model needs, and the learner that a model has by default."""
-    _make_ready([*_COMMON, machine_code(TruncatedGradientConfig())])
+def warm_up(compilers: Compilers | None = None) -> None:
+    """Make ready what every model needs, and the learner that a model has by default. Raises `Stopped`."""
+    _make_ready([*_COMMON, machine_code(TruncatedGradientConfig())], compilers)
 
 
-def warm_up_learner(config: LearnerConfig) -> None:
-    """Make ready what a learner of this kind needs."""
-    _make_ready([machine_code(config)])
+def warm_up_learner(config: LearnerConfig, compilers: Compilers | None = None) -> None:
+    """Make ready what a learner of this kind needs. Raises `Stopped`."""
+    _make_ready([machine_code(config)], compilers)
 
 
-def warm_up_all(tell: Callable[[str], None]) -> None:
-    """Make ready all that there is, of every learner.
+def warm_up_all(tell: Callable[[str], None], compilers: Compilers | None = None) -> None:
+    """Make ready all that there is, of every learner. Raises `Stopped`.
 
     tell : is called with the name of each part when it is ready; any thread may call it
     """
-    _make_ready(list(_parts()), tell)
+    _make_ready(list(_parts()), compilers, tell)
+
+
+def warm_up_part(name: str) -> None:
+    """Compile a part in this process, or load it."""
+    _parts()[name]()
 
 
 def _tell_nobody(_part: str) -> None:
     """What is called for each part where nobody waits to hear."""
 
 
-def _make_ready(names: list[str], tell: Callable[[str], None] = _tell_nobody) -> None:
-    parts = _parts()
+def _make_ready(names: list[str], compilers: Compilers | None, tell: Callable[[str], None] = _tell_nobody) -> None:
+    parts, compilers = _parts(), compilers or Compilers()
     missing = []
     for name in names:
+        compilers.check()
         if _is_loaded(parts[name]):
             tell(name)
         else:
             missing.append(name)
     if missing:
-        with ThreadPoolExecutor(min(len(missing), cores())) as processes:
-            for _ in processes.map(partial(_compile_apart, tell), missing):
-                pass
+        compilers.compile(missing, tell)
     for name in missing:
+        compilers.check()
         parts[name]()
+        compilers.done(name)
 
 
 def _is_loaded(part: Callable[[], None]) -> bool:
@@ -143,18 +139,3 @@ def _is_loaded(part: Callable[[], None]) -> bool:
     except NotCompiled:
         return False
     return True
-
-
-def _compile_apart(tell: Callable[[str], None], name: str) -> None:
-    """Compile a part in a process of its own, which finds this package and the machine code where this process does."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *filter(None, sys.path)])}
-    if folder := cache_folder():
-        environment["NUMBA_CACHE_DIR"] = folder
-    with contextlib.suppress(OSError):  # no memory for a process, say: then this one compiles
-        subprocess.run([sys.executable, "-m", __name__, name], env=environment, stdin=subprocess.DEVNULL, check=False)
-    tell(name)
-
-
-if __name__ == "__main__":
-    gc.set_threshold(GARBAGE_EVERY, 20, 20)
-    _parts()[sys.argv[1]]()

@@ -74,7 +74,7 @@ def create_app(
             if watching is not None:
                 watching.cancel()
                 await asyncio.wait([watching])
-            await _settled(starting)
+            await _settled(starting, service)
             await service.stop()
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -146,8 +146,10 @@ def _started(task: asyncio.Task[None], on_start_failed: OnStartFailed | None) ->
             on_start_failed(error)
 
 
-async def _settled(starting: asyncio.Task[None]) -> None:
-    """Wait until starting ended, well or badly: stopping a service that is half started would be a third state."""
+async def _settled(starting: asyncio.Task[None], service: ServiceProtocol) -> None:
+    """Have starting end soon, and wait until it has: stopping a service that is half started would be a third state."""
+    if not starting.done():
+        service.give_up_start()
     await asyncio.wait([starting])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -13,9 +14,11 @@ from starlette.responses import Response
 from riata.base.document import write_document
 from riata.base.errors import BadInput
 from riata.predict.explain import top_weights
+from riata.run.config import read_config
+from riata.run.creating import Compiling
 from riata.run.damage import ModelDamaged
 from riata.run.published import Published
-from riata.web.answers import json_answer
+from riata.web.answers import Answer, json_answer
 from riata.web.body import content_type, read_body
 from riata.web.document import read_json_object
 from riata.web.gate import visible
@@ -60,13 +63,11 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
 
     @router.put("/models/{model}")
     async def put_model(request: Request) -> Response:
-        """Create a model from a configuration document, or change what may change of one. 201 where it was created."""
+        """Create a model from a configuration document, or change what may change of one. 201 where it was created; 202 where
+        it will be, once the kernels of its learner are compiled."""
         name = new_model_name(request.path_params["model"])
         read_options(request.scope["query_string"], ())
-        created, config = await admin.put_model(name, await json_body(request, settings))
-        location = ((b"location", f"/models/{name}".encode()),) if created else ()
-        document = {"name": name, "created": created, "config": write_document(config)}
-        return respond(json_answer(document, 201 if created else 200, location))
+        return respond(await put(admin, name, await json_body(request, settings)))
 
     @router.get("/models/{model}")
     async def describe_model(request: Request) -> Response:
@@ -109,6 +110,19 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
         return respond(json_answer(document))
 
     return router
+
+
+async def put(admin: AdminProtocol, name: str, body: dict[str, Any]) -> Answer:
+    """Create or change a model, and answer at once where its kernels have to be compiled first."""
+    location = (b"location", f"/models/{name}".encode())
+    try:
+        created, config = await admin.put_model(name, body, patient=False)
+    except Compiling as waiting:
+        again = (b"retry-after", str(math.ceil(waiting.retry_after_s)).encode())
+        document = {"name": name, "created": False, "state": "compiling", "config": write_document(read_config(body))}
+        return json_answer(document, 202, (location, again))
+    document = {"name": name, "created": created, "state": "ready", "config": write_document(config)}
+    return json_answer(document, 201 if created else 200, (location,) if created else ())
 
 
 def source(published: Published) -> dict[str, Any]:

@@ -170,7 +170,7 @@ def _model_operations() -> list[Operation]:
     along = "The regularisation path: what other penalties would choose from what was learnt so far. Changes nothing."
     patch_ok = {200: json_content("ModelChanged")}
     path_ok = {200: json_content("Path")}
-    put_ok = {200: json_content("ModelPut"), 201: json_content("ModelPut")}
+    put_ok = {status: json_content("ModelPut") for status in (200, 201, 202)}
     put = "Create a model, or change what may change of one."
     return [
         Operation("/models", "get", "models", "Every model.", {200: json_content("ModelList")}, (422, 503)),

@@ -32,7 +32,7 @@ PREDICTION_ID: Final[Schema] = {
     "pattern": "^[0-9a-f]{32}$",
     "description": "of a prediction made with remember=true: its label may be sent once, until the model's label_ttl_s is over",
 }
-FEATURE_NAME_PATTERN: Final = "^[^\\u0000-\\u001f\\u007f]+$"
+FEATURE_NAME_PATTERN: Final = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 
 
 def ref(name: str) -> Schema:
@@ -62,7 +62,9 @@ def _features() -> Schema:
     return {
         "type": "object",
         "description": "A number is a numeric feature, a string s under k the indicator k=s, true is 1, false 0, "
-        "a list of strings several indicators, null absent. Names and strings: Unicode normal form C, no control characters.",
+        "a list of strings several indicators, null absent. Names and strings: Unicode normal form C, "
+        "no control characters (U+0000 to U+001F, U+007F to U+009F); in the fields that the encoder splits as text, a control "
+        "character separates words.",
         "propertyNames": {"minLength": 1, "maxLength": NAME_BYTES_MAX, "pattern": FEATURE_NAME_PATTERN},
         "maxProperties": FEATURES_PER_ROW_MAX,
         "additionalProperties": {"anyOf": [number, text, YES_OR_NO, {"type": "null"}, array(text)]},
@@ -209,7 +211,7 @@ def _models() -> Schema:
         "DamagedModel": record({"name": line["name"], "damaged": {**TEXT, "description": "what is damaged, and what mends it"}}),
         "ModelList": record({"models": array({"anyOf": [ref("ModelLine"), ref("DamagedModel")]})}),
         "Model": record({**line, "config": {"type": "object"}, "memory_bytes": {"type": "object"}}, closed=False),
-        "ModelPut": record(config),
+        "ModelPut": record({**config, "state": {"type": "string", "enum": ["ready", "compiling"]}}),
         "ModelChange": _change(),
         "ModelChanged": record({**config, "seq": {**COUNT, "description": "the served model includes this log position"}}),
         "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),

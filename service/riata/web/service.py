@@ -27,6 +27,10 @@ class ServiceProtocol(Protocol):
         """Recover all models."""
         ...
 
+    def give_up_start(self) -> None:
+        """Have a start that is not done end soon, without an error."""
+        ...
+
     async def stop(self) -> None:
         """Drain, save, release."""
         ...
@@ -105,8 +109,8 @@ class ServiceProtocol(Protocol):
 class AdminProtocol(Protocol):
     """Changing, saving and carrying away models. Errors as above."""
 
-    async def put_model(self, model: str, document: object) -> tuple[bool, ModelConfig]:
-        """Create or change a model; returns whether it was created."""
+    async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
+        """Create or change a model; returns whether it was created. Raises `Compiling` unless `patient`."""
         ...
 
     async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
@@ -133,6 +137,6 @@ class AdminProtocol(Protocol):
         """Return one checkpoint."""
         ...
 
-    async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
+    async def import_model(self, model: str, content: bytes, patient: bool = True) -> dict[str, Any]:
         """Take over an exported checkpoint."""
         ...

@@ -70,7 +70,7 @@ def snapshot_routes(service: ServiceProtocol, admin: AdminProtocol, settings: We
         check_type(content_type(request.scope), BINARY)
         content = await read_body(request.scope, request.receive, settings.import_bytes_max, settings.body_deadline_s)
         try:
-            return respond(json_answer(await admin.import_model(name, content)))
+            return respond(json_answer(await admin.import_model(name, content, patient=False)))
         except Corrupt as error:  # the client's bytes, not ours
             raise Malformed(f"not an export of a model: {error.detail}", "not_an_export") from error
 

@@ -53,7 +53,7 @@ from riata.wire.text_words import slow_words
 
 Record = tuple[int, float, int, bytes]
 _TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # category Cc of Unicode: C0, DEL and C1
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -222,7 +222,7 @@ def feature_records(name: str, value: Any, rules: Rules) -> Iterator[Record]:
         if not isinstance(text, str):
             raise Refused(BAD_FEATURE, field)
         if plain in rules.text.tolist():
-            if len(text.encode()) > TEXT_BYTES_MAX or "\0" in text:
+            if len(text.encode()) > TEXT_BYTES_MAX:
                 raise Refused(BAD_TEXT, field)
             prefix = hash_of(shown, int(rules.key), FIELD_WORD)
             for gram in slow_words(text, rules.ngrams):

@@ -1,7 +1,8 @@
 """Words of a text: lower case, maximal runs of letters, digits and `_`, counted; n-grams join neighbours with a space.
 
 One rule in two hands: `slow_words` says it for any Unicode text; `read_text` does the same for ASCII inside a JSON
-string, where the short escapes can only separate words and anything else is handed over. A gram longer than
+string, where the short escapes can only separate words and anything else is handed over. Every other character separates
+words, control characters and NUL among them: mail holds them, and to refuse it would bias the model. A gram longer than
 NAME_BYTES_MAX is dropped: it is noise (an encoded attachment, say) and would fail as a name.
 """
 

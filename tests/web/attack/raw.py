@@ -6,7 +6,7 @@ import json
 import socket
 from dataclasses import dataclass
 
-PATIENCE_S = 20.0
+PATIENCE_S = 300.0
 ROW = b'{"features":{"a":1},"label":1}'
 
 

@@ -19,7 +19,7 @@ from tests.running import Running
 from tests.web.attack.conftest import CALM, Start
 from tests.web.attack.raw import ROW, Heard, get, listen_to, post, talk
 
-PATIENCE_S = 60.0
+PATIENCE_S = 900.0
 FULL = [(503, "connections_full")]
 GROWTH_MAX = 64 * 2**20  # of a process with a thousand connections open
 

@@ -17,7 +17,7 @@ from tests.web.attack.raw import ROW, Heard, get, listen_to, post, talk
 
 QUICK = Bounds(head_s=0.8, body_idle_s=0.8, write_s=0.5, idle_s=1.2, linger_s=0.5)  # short enough to wait for
 BODY_S = 2.0
-SLACK_S = 10.0  # the machine may be busy; without a deadline all of these would last for minutes
+SLACK_S = 300.0  # the machine may be busy; without a deadline all of these would last for ever
 CHUNKED = b"POST /observe HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -152,7 +152,7 @@ def test_an_answer_that_is_not_taken_is_dropped(start: Start, monkeypatch: pytes
         begun = time.monotonic()
         connection.sendall(b"GET /models/default/export HTTP/1.1\r\nHost: t\r\n%s\r\n" % last)
         while not target.front.refused["slow_reader"]:
-            assert time.monotonic() - begun < 30, "the answer is still held"
+            assert time.monotonic() - begun < SLACK_S, "the answer is still held"
             time.sleep(0.02)
         assert time.monotonic() - begun >= QUICK.write_s * 0.9
         connection.settimeout(5)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 
 from riata.base.errors import Conflict, LogFork, LogGap, NotFound, RiataError, Unavailable
 from riata.run.common import Common, shared
+from riata.run.compilers import Stopped
 from riata.run.inbox import Logged
 from riata.run.learning import LOST, Learning, learning_names
 from riata.run.model_state import ModelState, config_in
@@ -194,7 +195,7 @@ class Candidate:
                     begun = True
                     self._take_over(owner)
                     return
-                except _EndedEarlyError:
+                except (_EndedEarlyError, Stopped):
                     common.keeper.call(lambda s: clear_marks(s, owner)).result()  # nothing of the log has killed this start
                     return
                 except Unavailable as error:
@@ -209,7 +210,8 @@ class Candidate:
         begun_ms = common.clock.monotonic_ms()
         common.keeper.call(lambda s: s.drop_stale_stages(owner)).result()
         common.tally.on_progress = self._progressed
-        recovered, damaged = recover_all(common.keeper.call, owner, common.clock.unix_ms, common.tally, shared=True)
+        recovering = (common.keeper.call, owner, common.clock.unix_ms, common.tally)
+        recovered, damaged = recover_all(*recovering, shared=True, warm=common.warm)
         took_s = max(1, common.clock.monotonic_ms() - begun_ms) / 1000
         common.tally.recovered(sum(found.replayed for found in recovered), took_s)
         for found in recovered:
@@ -334,7 +336,7 @@ class Candidate:
 
     def _failed(self, error: BaseException) -> None:
         """The outer edge of every thread here."""
-        if self._ending and isinstance(error, Unavailable):
+        if isinstance(error, Stopped) or (self._ending and isinstance(error, Unavailable)):
             return
         detail = error.detail if isinstance(error, RiataError) else repr(error)
         code = error.code if isinstance(error, RiataError) else ""

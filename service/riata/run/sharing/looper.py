@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from riata.base.errors import RiataError, StoreFailed, Unavailable
+from riata.run.compilers import Stopped
 from riata.store.store import Store
 
 T = TypeVar("T")
@@ -87,6 +88,8 @@ class Looper:
                     self._kicked.wait(wait_s)
             if store is not None and not self.unreachable:
                 self._end(store)
+        except Stopped:
+            log.info("%s: given up, since the process is told to end", self._name)
         except Exception as error:  # the thread's outer edge: whoever made it decides
             detail = error.detail if isinstance(error, RiataError) else repr(error)
             log.error("%s: %s", self._name, detail)

@@ -1,0 +1,117 @@
+"""Processes that compile: as many at once as there are cores, none of which outlives this process.
+
+Each has a pipe from here as its standard input, whose closing ends it (`run/compile_part.py`); the system closes it also when
+this process is killed. Each is the leader of a process group of its own: Ctrl-C on a terminal is for this process alone, which
+then ends them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from riata.base.cores import cores
+from riata.base.errors import Busy
+from riata.maths.kernel_folder import cache_folder
+
+_PACKAGES: Final = Path(__file__).parents[2]
+log = logging.getLogger("riata.run")
+
+
+class Stopped(Busy):
+    """Compiling, or loading what was compiled, was given up because the process is told to end."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is stopping", "stopping", retry_after_s=5)
+
+
+class Compilers:
+    """Compiles parts in processes. Any thread may call any method."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
+        self._wanted: dict[str, float] = {}  # parts that had to be compiled and cannot be called yet, and since when
+
+    def compile(self, parts: list[str], tell: Callable[[str], None]) -> None:
+        """Compile every part; `tell` is called with each when its process has ended, by any thread. Raises `Stopped`.
+
+        What a process leaves undone, because it has no memory, say, is for the caller to compile.
+        """
+        with self._lock:
+            self._wanted.update(dict.fromkeys(parts, time.monotonic()))
+        with ThreadPoolExecutor(min(len(parts), cores()), thread_name_prefix="riata-compile") as waiting:
+            try:
+                for _ in waiting.map(partial(self._compile, tell), parts):
+                    pass
+            except BaseException:  # Ctrl-C: to leave this block is to wait for the processes
+                self.stop()
+                raise
+        self.check()
+
+    def done(self, part: str) -> None:
+        """Note that a part can be called now."""
+        with self._lock:
+            self._wanted.pop(part, None)
+
+    def compiling_s(self, part: str) -> float | None:
+        """For how long a part has been compiled that cannot be called yet, seconds; None where it is not being compiled."""
+        since_s = self._wanted.get(part)
+        return None if since_s is None else time.monotonic() - since_s
+
+    def stop(self) -> None:
+        """End every process, and start no more. Does not wait."""
+        with self._lock:
+            self._stopped = True
+            for process, _ in self._running.values():
+                process.kill()
+
+    def check(self) -> None:
+        """Raise `Stopped` after `stop`."""
+        if self._stopped:
+            raise Stopped
+
+    def running(self) -> dict[str, float]:
+        """The parts that are being compiled now, and for how many seconds each."""
+        now_s = time.monotonic()
+        with self._lock:
+            return {part: now_s - begun_s for part, (_, begun_s) in self._running.items()}
+
+    def _compile(self, tell: Callable[[str], None], part: str) -> None:
+        process = self._start(part)
+        if process is not None:
+            log.info("compiling %s, in process %d", part, process.pid)
+            with process:
+                process.wait()
+            with self._lock:
+                _, begun_s = self._running.pop(part)
+            log.info("compiling %s: ended after %.0f s", part, time.monotonic() - begun_s)
+        if not self._stopped:
+            tell(part)
+
+    def _start(self, part: str) -> subprocess.Popen[bytes] | None:
+        """Start a process, which finds this package and the machine code where this process does; None where none may start, or
+        the system starts none."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *filter(None, sys.path)])}
+        if folder := cache_folder():
+            environment["NUMBA_CACHE_DIR"] = folder
+        command = [sys.executable, "-m", "riata.run.compile_part", part]
+        with self._lock:
+            if self._stopped:
+                return None
+            try:
+                process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, process_group=0)
+            except OSError:  # no memory for a process, say
+                return None
+            self._running[part] = process, time.monotonic()
+            return process

@@ -1,0 +1,65 @@
+"""Which rows of a request the learner left out although they are in the log, for an answer that waits until they are applied.
+
+A closed vocabulary refuses rows before the log once it is full (`run/vocabulary.py`). Rows that come while it fills are logged,
+and the learner leaves out those that it has no room for: each becomes a skip event. The process that learns knows them by itself;
+any other finds their skip events in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+from riata.base.arrays import I64
+from riata.run.engine import Engine
+from riata.run.model_state import NO_ROOM
+from riata.run.outcome import Observed
+from riata.store import records
+from riata.wire.parsed import RowError
+
+CODES: Final = {NO_ROOM: "vocabulary_full"}
+OTHERWISE: Final = "not_finite"
+LOOKS_MAX: Final = 20  # the skip events are on their way to the log when what was learnt is published
+LOOK_EVERY_S: Final = 0.05
+
+
+async def applied(engine: Engine, model: str, observed: Observed, rows: I64, skipped: int) -> Observed:
+    """What became of rows that are learnt now: those that the learner left out are rejected.
+
+    rows    : i64[accepted], places in the body of the rows that were logged, the last of them as event `observed.seq`
+    skipped : events that the model had left out before they were logged
+    """
+    first = observed.seq - len(rows) + 1
+    reasons = await _left_out(engine, model, first, observed.seq, skipped) if len(rows) else {}
+    if not reasons:
+        return replace(observed, applied=True)
+    left_out = [
+        RowError(int(rows[seq - first]), CODES.get(reason, OTHERWISE), f"logged as event {seq}, and not learnt: {reason}")
+        for seq, reason in reasons.items()
+    ]
+    return replace(
+        observed,
+        applied=True,
+        accepted=observed.accepted - len(left_out),
+        rejected=observed.rejected + len(left_out),
+        errors=sorted([*observed.errors, *left_out], key=lambda error: error.index),
+    )
+
+
+async def _left_out(engine: Engine, model: str, first: int, last: int, skipped: int) -> dict[int, str]:
+    desk = engine.desk(model)
+    if engine.leads:
+        return {seq: reason for seq, reason in desk.left_out.items() if first <= seq <= last}
+    found: dict[int, str] = {}
+    for _ in range(LOOKS_MAX if engine.published(model).skipped > skipped else 0):
+        before = len(found)
+        for record in await engine.call(lambda s: s.read(model, last)):
+            if record.kind == "skip":
+                seq, reason = records.decode_skip(record.payload)
+                if first <= seq <= last:
+                    found[seq] = reason
+        if found and len(found) == before:
+            break
+        await asyncio.sleep(LOOK_EVERY_S)
+    return found

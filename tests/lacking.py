@@ -1,0 +1,42 @@
+"""What is not installed, and how many tests were skipped because of it, in one sentence at the end of a run."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+# What a reason to skip says, and the program or right that it means.
+LACKING: Final[tuple[tuple[str, str], ...]] = (
+    (r"an image cannot be built", "buildah and debootstrap"),
+    (r"not installed: .*", "programs of docker-compose.yml"),
+    (r"redis-server was built without TLS", "a redis-server with TLS"),
+    (r"redis|this server is itself refused|scripts have no flags|the deployed list", "Redis 7 (redis-server)"),
+    (r"promtool", "Prometheus (prometheus)"),
+    (r"strace|system calls cannot be recorded|does not allow tracing", "strace"),
+    (r"faketime", "faketime"),
+    (r"haproxy", "HAProxy (haproxy)"),
+    (r"kubectl", "kubectl"),
+    (r"curl", "curl"),
+    (r"C compiler", "a C compiler (gcc)"),
+    (r"atheris", "atheris"),
+    (r"mount", "the right to mount"),
+    (r"RIATA_SHARED", "data sets (RIATA_SHARED)"),
+)
+
+
+def lacks(reason: str) -> str | None:
+    """What a test that was skipped for this reason needs; None where the reason is none of LACKING."""
+    return next((what for said, what in LACKING if re.search(said, reason, re.IGNORECASE)), None)
+
+
+def summary(reasons: Iterable[str]) -> str:
+    """The sentence; empty where nothing was lacking."""
+    count = Counter(what for reason in reasons if (what := lacks(reason)) is not None)
+    if not count:
+        return ""
+    parts = ", ".join(f"{what} ({number})" for what, number in sorted(count.items(), key=lambda item: (-item[1], item[0])))
+    return (
+        f"{sum(count.values())} tests were skipped for want of: {parts}; as root, `sh deploy/test-programs` installs what it may."
+    )
