@@ -84,8 +84,7 @@ def test_a_refusal_reaches_a_client_that_sends_its_whole_body_first(target: Targ
 
 
 def test_bodies_together_are_bounded_and_the_room_is_given_back(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_app, "BODIES_BYTES_MAX", BODY_BYTES_MAX)
-    target = start(replace(CALM), body_s=30.0)
+    target = start(replace(CALM), body_s=30.0, bodies_bytes_max=BODY_BYTES_MAX)
     half = post(b" " * (BODY_BYTES_MAX - 4096), length=BODY_BYTES_MAX)
     with socket.create_connection(("127.0.0.1", target.port), timeout=10) as first:
         first.sendall(half)
