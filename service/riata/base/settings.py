@@ -130,8 +130,8 @@ class Settings(BaseSettings):
         "about ten requests of 1000 rows with 75 features; memory stays bounded",
     )  # fmt: skip
     bodies_bytes_max: Annotated[int, Ge(1024), Le(2**40)] = _setting(
-        512 * 2**20, "Requests", "memory of all bodies under way together, bytes; the next long body is told 503 `bodies_full`, one of "
-        "at most 64 KiB is not counted",
+        512 * 2**20, "Requests", "memory of all bodies under way together, bytes; beyond it a body of more than "
+        "64 KiB is told 503 `bodies_full`, shorter ones are not counted",
         "the longest import, or 32 of the longest batches; rows that were read and wait for the log take about as much again",
     )  # fmt: skip
     connections_max: Annotated[int, Ge(1), Le(65_536)] = _setting(

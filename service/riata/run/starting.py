@@ -32,7 +32,8 @@ async def start_alone(engine: Engine) -> None:
     nonce, now_ms = engine.draw(16), engine.clock.unix_ms()
     owner = await engine.call(lambda s: s.acquire(nonce, ALGO_VERSION, engine.settings.host, now_ms))
     await engine.call(lambda s: s.drop_stale_stages(owner))
-    engine.warnings = await engine.call(lambda s: s.warnings())
+    if engine.watch is not None:
+        engine.watch.start()
     await _warm(engine)
     recovering = partial(recover_all, common.keeper.call, owner, engine.clock.unix_ms, engine.tally)
     recovered = await loop.run_in_executor(None, recovering)

@@ -60,17 +60,15 @@ def create_app(
     """
     meters = Meters(service)
     meters.registry.register(RememberedCollector(service))
-    pool = RenewedPool(settings.parse_threads, "riata-parse")
-    bodies = Bodies(settings.bodies_bytes_max)
+    pool, bodies = RenewedPool(settings.parse_threads, "riata-parse"), Bodies(settings.bodies_bytes_max)
+    watches = [IdleMemory(bodies, pool).watch, *([] if gate is None else [gate.watch])]
     tools = Tools(service, settings, pool, clock)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         starting = asyncio.create_task(service.start())
         starting.add_done_callback(lambda task: _started(task, on_start_failed))
-        watching = [asyncio.create_task(IdleMemory(bodies, pool).watch())]
-        if gate is not None:
-            watching.append(asyncio.create_task(gate.watch()))
+        watching = [asyncio.create_task(watch()) for watch in watches]
         try:
             yield
         finally:

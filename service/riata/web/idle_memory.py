@@ -1,10 +1,10 @@
 """Memory that long bodies needed is returned to the system once none has come for a while.
 
-The C library keeps what is freed (`wiring.hold_freed_memory`), and the threads that read long bodies keep scratch: under load both
-are used again and again, which is what makes a bulk load fast. After it they would stay resident for ever. So a task looks
-every few seconds how many bytes of bodies were held since it last looked. After a burst, when there are only few, it has
-the threads of the pool replaced, which frees their scratch, and the heap trimmed. It repeats that while it helps: events that
-were accepted but not learnt yet are freed later.
+The C library keeps what is freed (`wiring.hold_freed_memory`), and the threads that read long bodies keep scratch. Under load
+both are used again and again, which makes a bulk load fast; after it they would stay resident for ever. So a task looks every few
+seconds at the most bytes of bodies that were held since it last looked. After a burst, when only few are held, it has the
+threads of the pool replaced, which frees their scratch, and the heap trimmed. It repeats that while it helps: events that were
+accepted but not learnt yet are freed later.
 """
 
 from __future__ import annotations
