@@ -104,7 +104,11 @@ def serve(settings: Settings) -> None:
 
     service = Service(engine)
     web_settings = WebSettings(
-        settings.body_bytes_max, body_deadline_s=settings.body_timeout_s, docs=settings.docs, busy_poll_us=settings.busy_poll_us
+        settings.body_bytes_max,
+        bodies_bytes_max=settings.bodies_bytes_max,
+        body_deadline_s=settings.body_timeout_s,
+        docs=settings.docs,
+        busy_poll_us=settings.busy_poll_us,
     )
     app = create_app(service, Admin(engine), web_settings, engine.clock, on_start_failed, gate)
     server = build_server(app, settings.host, settings.port, settings.graceful_stop_s, Front(connection_bounds(settings)))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import resource
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import httpx
 import psutil
 import pytest
 
@@ -21,10 +25,12 @@ from tests.chaos.history import Fault
 from tests.chaos.one_process import one, require
 from tests.chaos.repeats import slow
 from tests.chaos.stored import SqliteSource
+from tests.running import Running
 from tests.store.appender import EVENTS_PER_GROUP, SETTINGS
 from tests.store.test_crash import BOTH, acknowledged, command, cut_open, environment, stored_ids, traced
 
 EXIT_STORE_FAILED = 70
+RESERVE = 16 * 2**20
 REFUSED_TO_START = 1
 LONG_BODIES = ["--rows", "1500", "--clients", "2"]  # whose payloads lie beside the database
 
@@ -63,6 +69,86 @@ def test_row_25_a_full_disk_refuses_and_recovers(options: list[str], small_disk:
         refused = history.statuses[507]
         history.faults.append(Fault("full disk", 0, refused))
         inv.require(SqliteSource(member.data, tmp_path), history)
+
+
+class Asked:
+    """A service of its own on the small disk, and what it says of itself."""
+
+    def __init__(self, disk: Path, tmp_path: Path) -> None:
+        self.running = Running(
+            tmp_path / "one", {"RIATA_DISK_RESERVE_BYTES": str(RESERVE)}, arguments=("--data", str(disk / "data"))
+        )
+
+    def observe(self) -> tuple[int, dict[str, Any]]:
+        answer = httpx.post(f"{self.running.url}/observe", json={"features": {"a": 1.0}, "label": 1}, timeout=60)
+        return answer.status_code, answer.json()
+
+    def accepting(self) -> tuple[bool, float, float, list[str]]:
+        """What readiness, two meters and the warnings say."""
+        ready = httpx.get(f"{self.running.url}/readyz", timeout=60)
+        assert ready.status_code == 200, ready.text  # predictions are answered
+        lines = httpx.get(f"{self.running.url}/metrics", timeout=60).text.splitlines()
+        meters = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        refuses = float(meters.get('riata_store_refuses{code="disk_reserve"}', 0))
+        return ready.json()["accepting"], float(meters["riata_accepting"]), refuses, ready.json()["warnings"]
+
+    def says(self, accepting: bool) -> bool:
+        told, meter, refuses, _ = self.accepting()
+        return (told, meter, refuses) == (accepting, float(accepting), float(not accepting))
+
+
+def names_all(said: str) -> bool:
+    """Whether a sentence has the setting, and how much is free and wanted."""
+    return "disk_reserve_bytes (RIATA_DISK_RESERVE_BYTES)" in said and bool(
+        re.search(r"\d+ bytes are free and \d+ are wanted", said)
+    )
+
+
+def test_row_25_readiness_and_meters_say_that_the_disk_is_full_and_recover(small_disk: Path, tmp_path: Path) -> None:
+    asked = Asked(small_disk, tmp_path)
+    with asked.running as running:
+        running.start()
+        assert asked.says(True)
+        filler = small_disk / "filler"
+        fill(filler)
+        until(lambda: asked.says(False), 30, "readiness and meters say so, though nobody has sent an event")
+        status, problem = asked.observe()
+        assert (status, problem["code"]) == (507, "disk_reserve")
+        assert names_all(problem["detail"])
+        assert any(names_all(warning) for warning in asked.accepting()[3])
+        assert names_all(running.output())
+        at_the_bound(asked, filler, small_disk)
+        filler.unlink()
+        until(lambda: asked.says(True), 30, "it recovers by itself")
+        assert asked.observe()[0] == 202
+        assert not any("no events" in warning for warning in asked.accepting()[3])
+        fill(filler)
+        until(lambda: asked.says(False), 30, "it says so again")
+        running.kill()
+        (tmp_path / "one.log").unlink()
+        running.start()
+        assert asked.says(False)
+        assert names_all(running.output())
+
+
+def at_the_bound(asked: Asked, filler: Path, disk: Path) -> None:
+    """With the reserve free and hardly more, events go on being refused: accepted again, they would soon be refused again."""
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+    os.truncate(filler, filler.stat().st_size - (RESERVE + RESERVE // 16 - free))
+    for _ in range(30):
+        assert asked.says(False), "it flaps"
+        assert asked.observe()[0] == 507
+        time.sleep(0.1)
+
+
+def test_row_25_a_first_start_on_a_full_disk_says_how_much_it_wants(small_disk: Path, tmp_path: Path) -> None:
+    asked = Asked(small_disk, tmp_path)
+    with (small_disk / "filler").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 90 * 2**20)
+    with asked.running as running:
+        running.start(wait=False)
+        assert running.wait(120) != 0
+        assert names_all(running.output()), running.output()
 
 
 def fill(filler: Path) -> None:

@@ -88,3 +88,11 @@ def test_what_another_role_does_is_refused_as_a_conflict_and_what_nobody_can_do_
         assert answer.json()["retryable"] is again
         assert ("retry-after" in answer.headers) is again
         assert answer.json()["detail"] == error.detail
+
+
+def test_a_process_alone_on_its_store_tells_why_it_takes_no_events(client: Client, service: FakeService) -> None:
+    service.sharing = Sharing(accepting=("disk_reserve", "the disk is nearly full"), refusals={"disk_reserve": 2})
+    assert client.get("/readyz").json()["accepting"] is False
+    assert metric(client, "riata_accepting") == 0
+    assert metric(client, 'riata_store_refuses{code="disk_reserve"}') == 1
+    assert metric(client, 'riata_store_refusals_total{code="disk_reserve"}') == 2

@@ -129,6 +129,11 @@ class Settings(BaseSettings):
         limits.BODY_BYTES_MAX, "Requests", "largest body of one request, bytes",
         "about ten requests of 1000 rows with 75 features; memory stays bounded",
     )  # fmt: skip
+    bodies_bytes_max: Annotated[int, Ge(1024), Le(2**40)] = _setting(
+        512 * 2**20, "Requests", "memory of all bodies under way together, bytes; beyond it a body of more than "
+        "64 KiB is told 503 `bodies_full`, shorter ones are not counted",
+        "the longest import, or 32 of the longest batches; rows that were read and wait for the log take about as much again",
+    )  # fmt: skip
     connections_max: Annotated[int, Ge(1), Le(65_536)] = _setting(
         1024, "Requests", "connections open at once; the next is told 503 and closed",
         "an open connection costs about 10 kB and a file; half as many are plenty for a thousand requests a second",
@@ -206,10 +211,18 @@ class Settings(BaseSettings):
             raise ValueError("expected an integer, got a boolean")
         return value
 
-    @field_validator("data")
+    @field_validator("bodies_bytes_max")
     @classmethod
-    def _expand_home(cls, value: Path) -> Path:
-        return value.expanduser()
+    def _one_body_fits(cls, value: int, place: ValidationInfo) -> int:
+        least = int(place.data.get("body_bytes_max", 0))  # where that is wrong, it is said of it
+        if value < least:
+            raise ValueError(f"expected at least body_bytes_max, {least}: one body of that length must fit, got {value}")
+        return value
+
+    @field_validator("data", "store_password_file")
+    @classmethod
+    def _expand_home(cls, value: Path | None) -> Path | None:
+        return value.expanduser() if value is not None else None
 
     @field_validator("store")
     @classmethod
@@ -222,11 +235,6 @@ class Settings(BaseSettings):
         if rest.strip("/"):
             raise ValueError(f"{scheme}: takes no path; the directory is the setting data")
         return f"{scheme}:"
-
-    @field_validator("store_password_file")
-    @classmethod
-    def _expand_home_too(cls, value: Path | None) -> Path | None:
-        return value.expanduser() if value is not None else None
 
     @field_validator("role")
     @classmethod

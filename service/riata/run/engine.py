@@ -19,6 +19,7 @@ from typing import TypeVar
 from riata.base.clock import Clock
 from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
 from riata.learn.registry import LearnerConfig
+from riata.run.accepting import lag_refusal, refusal, store_refusal
 from riata.run.checkpointer import Saved
 from riata.run.common import Common, aside, later, settle
 from riata.run.config import ModelConfig
@@ -36,7 +37,7 @@ from riata.run.roles import require_role
 from riata.run.sharing.candidate import Candidate
 from riata.run.sharing.copies import Copies
 from riata.run.sharing.following import Following
-from riata.run.sharing.store_watch import StoreWatch
+from riata.run.sharing.store_watch import OWN_EVERY_S, OwnStore, StoreWatch
 from riata.run.starting import start
 from riata.store.store import Append, Appended, Owner, Store
 
@@ -65,7 +66,6 @@ class Engine:
         self.fatal: str | None = None
         self.stopping = False
         self.recovered = False  # of an embedded store: every model is
-        self.warnings: list[str] = []
         self._on_fatal = on_fatal
         self._on_lost = on_lost or on_fatal
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -88,6 +88,8 @@ class Engine:
         self.common.give_way.to(waits_at(self.loop))
         if self.settings.shared:
             self._make_sides()
+        else:
+            self.watch = StoreWatch(lambda: OwnStore(self._keeper), self._not_watched, every_s=OWN_EVERY_S)
         await start(self)
 
     def _make_sides(self) -> None:
@@ -202,25 +204,15 @@ class Engine:
 
     def require_accepting(self, desk: Desk) -> None:
         """Raise `Busy` or `Unavailable` with the reason where the model at `desk` can take no events now."""
-        self.require_store()
-        if not self.started:
-            raise Busy(self.not_started(), "not_ready")
-        if self._keeper.waiting() >= self.settings.inbox_requests_max:
-            raise Busy(f"{self.settings.inbox_requests_max} requests wait for the log already", "queue_full")
-        lag = desk.logged - (desk.published or self.published(desk.name)).applied
-        if lag > self.settings.lag_events_max:
-            raise Busy(f"{lag} events are logged but not learnt yet", "lag", retry_after_s=2)
+        refused = refusal(self) or lag_refusal(self, desk)
+        if refused is not None:
+            raise refused
 
     def require_store(self) -> None:
         """Raise `Busy` or `Unavailable` where nothing may be logged now, whatever the model."""
-        if self.stopping:
-            raise Busy("the service is stopping", "stopping", retry_after_s=5)
-        if self.fatal is not None:
-            raise Unavailable(f"learning has stopped: {self.fatal}", "writer_stopped")
-        if self.watch is not None and self.watch.refusal is not None:
-            raise self.watch.refusal.error()
-        if self.following is not None and self.following.follower.strange:
-            raise Unavailable(self.following.follower.strange, "store_strange")
+        refused = store_refusal(self)
+        if refused is not None:
+            raise refused
 
     async def call(self, work: Callable[[Store], T]) -> T:
         """Run `work` in the store's thread."""
@@ -334,6 +326,11 @@ class Engine:
         """Learning ends; predictions go on from the last good model, liveness says so, a new start decides."""
         log.critical("%s", reason)
         self.fatal = reason
+
+    def _not_watched(self, reason: str) -> None:
+        """An embedded store is watched through its one thread: where that has failed, it has said so itself."""
+        if self.fatal is None:
+            self._learning_failed(reason)
 
     def _store_failed(self, reason: str) -> None:
         """Nobody knows what the disk holds: answer `unknown`, then end the process."""

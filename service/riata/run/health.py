@@ -16,6 +16,7 @@ class ModelHealth:
     non_zeros: int
     stale_s: float = 0.0  # since what is served was last known to be the newest; 0.0 where this process learns
     lost: int = 0  # events that were acknowledged here and that the log was found not to have
+    accepting: bool = True  # it does not lag so far behind its log that its events are refused
 
 
 @dataclass(frozen=True, slots=True)

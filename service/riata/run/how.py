@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from riata.base.errors import RiataError
+from riata.run.accepting import lag_refusal, refusal_of_all
 from riata.run.damage import log_sentence
 from riata.run.desk import Desk
 from riata.run.engine import Engine
@@ -37,13 +39,14 @@ def health_of(engine: Engine) -> Health:
     reasons += _not_ready(engine)
     tally = engine.tally
     desks = engine.desks
+    refused = refusal_of_all(engine)
     return Health(
         alive=alive,
         started=engine.started,
         ready=not reasons,
         reasons=reasons,
         fatal=engine.fatal,
-        warnings=[*(engine.watch.warnings if engine.watch else engine.warnings), *_warnings(engine)],
+        warnings=[*(engine.watch.warnings if engine.watch else ()), *_warnings(engine, refused)],
         models={name: at for name in sorted(desks) if (at := _model(engine, desks[name])) is not None},
         checkpoints={
             "ok": tally.checkpoints_ok,
@@ -52,7 +55,7 @@ def health_of(engine: Engine) -> Health:
             "corrupt": tally.generations_corrupt,
         },
         replayed=(tally.replayed, tally.to_replay),
-        sharing=_sharing(engine),
+        sharing=_sharing(engine, refused),
         damaged={name: damage.sentence() for name, damage in sorted(engine.common.board.damaged.items())},
         log_damaged={name: damage.event for name, damage in sorted(tally.log_damaged.items()) if name in desks},
         log_scrubbed_bytes=tally.log_scrubbed_bytes,
@@ -105,11 +108,11 @@ def _not_writing(engine: Engine) -> list[str]:
     return [f"standing by; {holder.host} owns the store" if holder else "standing by; nobody owns the store yet"]
 
 
-def _warnings(engine: Engine) -> list[str]:
+def _warnings(engine: Engine, refused: RiataError | None) -> list[str]:
     found = [damage.sentence() for _, damage in sorted(engine.common.board.damaged.items())]
     found += [log_sentence(damage) for name, damage in sorted(engine.tally.log_damaged.items()) if name in engine.desks]
-    if engine.watch is not None and engine.watch.refusal is not None:
-        found.append(f"no events are accepted: {engine.watch.refusal.detail}")
+    if refused is not None:
+        found.append(f"no events are accepted: {refused.detail}")
     if engine.candidate is not None and not engine.leads and (another := engine.candidate.lead.another_version()):
         found.append(another)
     if engine.following is not None and not engine.leads:
@@ -130,12 +133,14 @@ def _model(engine: Engine, desk: Desk) -> ModelHealth | None:
     age_s = (engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
     lost = engine.following.follower.counts.lost.get(desk.name, 0) if engine.following else 0
     at = (desk.logged, published.applied, published.version, age_s, published.model.non_zeros)
-    return ModelHealth(*at, stale_for_s(engine, desk), lost)
+    return ModelHealth(*at, stale_for_s(engine, desk), lost, lag_refusal(engine, desk) is None)
 
 
-def _sharing(engine: Engine) -> Sharing:
+def _sharing(engine: Engine, refused: RiataError | None) -> Sharing:
+    accepting = None if refused is None else (refused.code, refused.detail)
     if not engine.settings.shared:
-        return Sharing(leads=engine.leads)
+        refusals = dict(engine.watch.counts) if engine.watch else {}
+        return Sharing(leads=engine.leads, accepting=accepting, refusals=refusals)
     candidate, following, watch, tally = engine.candidate, engine.following, engine.watch, engine.tally
     owner = candidate.lead.owner if candidate else None
     counts = {"elections": tally.elections, "fenced": tally.fenced, "log_forks": tally.forks, "recovery_retries": tally.retries}
@@ -146,7 +151,6 @@ def _sharing(engine: Engine) -> Sharing:
         damaged = seen.corrupt + (following.copies.corrupt if following.copies else 0)
         counts |= {"editions_followed": seen.editions, "editions_corrupt": damaged}
         counts |= {"rollbacks_seen": seen.rolled_back, "stores_exchanged": seen.strange}
-    refusal = watch.refusal if watch else None
     holder = following.holder.host if following and following.holder else ""
     return Sharing(
         role=engine.settings.role,
@@ -154,7 +158,7 @@ def _sharing(engine: Engine) -> Sharing:
         holder=engine.settings.host if engine.leads else holder,
         epoch=owner.epoch if owner else 0,
         renewed_s=candidate.lead.unrenewed_ms() / 1000 if candidate and owner else None,
-        accepting=(refusal.code, refusal.detail) if refusal else None,
+        accepting=accepting,
         counts=counts,
         refusals=dict(watch.counts) if watch else {},
         recovery_s=_recovery_s(engine),

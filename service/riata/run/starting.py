@@ -59,7 +59,8 @@ async def start_alone(engine: Engine) -> None:
 async def _lead_alone(engine: Engine, owner: Owner) -> None:
     common, loop = engine.common, asyncio.get_running_loop()
     await engine.call(lambda s: s.drop_stale_stages(owner))
-    engine.warnings = await engine.call(lambda s: s.warnings())
+    if engine.watch is not None:
+        engine.watch.start()
     await _warm(engine)
     recovered, damaged = await aside(_recover, engine, owner)
     learning = Learning(common, owner)

@@ -196,8 +196,9 @@ class Store(Protocol):
 
     def refusals(self) -> list[str]:
         """Sentences about what is wrong with the store itself, each naming the setting and the command that mends it. While
-        there is one no event may be accepted. Raises `Unavailable` where the store does not answer, or (code `memory_reserve`)
-        where nothing is wrong but that its memory is nearly full: then checkpoints and trimming make room."""
+        there is one no event may be accepted. Raises `Unavailable` where the store does not answer, or (code `memory_reserve` or
+        `disk_reserve`) where nothing is wrong but that its memory or its disk is nearly full."""
+        ...
 
     def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int, ttl_ms: int | None = None) -> Owner:
         """Become the owner: epoch + 1. Refuses (`Conflict`, code `older_algorithm`) an older algorithm than the last owner's.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -23,6 +22,7 @@ from riata.web.fast_lane import FastLane, HotLine
 from riata.web.gate import Gate
 from riata.web.health import health_routes
 from riata.web.hot import GONE_KEY, Handler, HotRoute, Lane, Tools, template
+from riata.web.idle_memory import IdleMemory, RenewedPool
 from riata.web.meters import Meters
 from riata.web.models import model_routes
 from riata.web.observe import Observe
@@ -32,7 +32,7 @@ from riata.web.problems import Problem, answer_error, internal
 from riata.web.remembered import RememberedCollector
 from riata.web.responses import respond
 from riata.web.service import AdminProtocol, ServiceProtocol
-from riata.web.settings import BODIES_BYTES_MAX, WebSettings
+from riata.web.settings import WebSettings
 from riata.web.shell import Shell
 from riata.web.snapshots import snapshot_routes
 from riata.web.tuning import tuning_routes
@@ -60,20 +60,21 @@ def create_app(
     """
     meters = Meters(service)
     meters.registry.register(RememberedCollector(service))
-    pool = ThreadPoolExecutor(settings.parse_threads, thread_name_prefix="riata-parse")
+    pool, bodies = RenewedPool(settings.parse_threads, "riata-parse"), Bodies(settings.bodies_bytes_max)
+    watches = [IdleMemory(bodies, pool).watch, *([] if gate is None else [gate.watch])]
     tools = Tools(service, settings, pool, clock)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         starting = asyncio.create_task(service.start())
         starting.add_done_callback(lambda task: _started(task, on_start_failed))
-        watching = None if gate is None else asyncio.create_task(gate.watch())
+        watching = [asyncio.create_task(watch()) for watch in watches]
         try:
             yield
         finally:
-            if watching is not None:
-                watching.cancel()
-                await asyncio.wait([watching])
+            for task in watching:
+                task.cancel()
+            await asyncio.wait(watching)
             await _settled(starting, service)
             await service.stop()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -102,7 +103,6 @@ def create_app(
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(Exception, _on_fault)
     acting = gate if gate and gate.acts else None
-    bodies = Bodies(BODIES_BYTES_MAX)
     app.add_middleware(Shell, meters=meters, lane=Lane(hot), service=service, gate=acting, bodies=bodies)
     app.state.meters = meters
     app.state.bodies = bodies

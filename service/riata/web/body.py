@@ -10,32 +10,49 @@ from starlette.types import Message, Receive, Scope
 
 from riata.base.errors import BadInput, Busy, Malformed, TooLarge, Unsupported
 
+SMALL_BYTES: Final = 64 * 2**10  # of a body that is not counted
 BODIES: Final = "riata.bodies"  # in the scope: what all bodies together take
 HELD: Final = "riata.body_bytes"  # in the scope: what the body of this request takes
 
 
 @dataclass(slots=True)
 class Bodies:
-    """The bytes of all bodies that come in parts, from their first part until their request is answered.
+    """The memory of all bodies that come in parts, from their first part until their request is answered.
 
-    Bodies that come in one part are not counted: they are no longer than what the system reads at once.
+    Bodies of at most SMALL_BYTES, and those that come in one part, are not counted: `connections_max` bounds what they take, and
+    no number of long bodies keeps them out.
+
+    bytes_max : setting `bodies_bytes_max`
+    held      : bytes counted now
     """
 
     bytes_max: int
     held: int = 0
+    _most: int = 0  # held at once since `most_since` was last asked
 
     def take(self, scope: Scope, size: int) -> None:
-        """Count `size` more bytes for a request. Raises `Busy` (bodies_full) where there would be too many."""
-        if not self.take_bytes(size):
-            raise Busy("too many bytes of bodies are under way; nothing of this one was accepted", "bodies_full")
-        scope[HELD] = scope.get(HELD, 0) + size
+        """Have `size` bytes counted for a request. Raises `Busy` (bodies_full) if that is too many."""
+        counted = scope.get(HELD, 0)
+        if not self.take_bytes(counted_bytes(size) - counted):
+            raise Busy(
+                f"all bodies under way together take {self.held} bytes, and bodies_bytes_max allows {self.bytes_max}; "
+                "nothing of this one was accepted",
+                "bodies_full",
+            )
+        scope[HELD] = counted_bytes(size)
 
     def take_bytes(self, size: int) -> bool:
-        """Count `size` more bytes, to be given back by `give_bytes`; false, and nothing done, where there would be too many."""
-        if self.held + size > self.bytes_max:
+        """Count `size` more bytes, to be given back by `give_bytes`; false, and nothing done, if that is too many."""
+        if size > 0 and self.held + size > self.bytes_max:
             return False
         self.held += size
+        self._most = max(self._most, self.held)
         return True
+
+    def most_since(self) -> int:
+        """The most bytes held at once since this was last asked."""
+        most, self._most = self._most, self.held
+        return most
 
     def give_back(self, scope: Scope) -> None:
         """Forget the body of a request."""
@@ -44,6 +61,11 @@ class Bodies:
     def give_bytes(self, size: int) -> None:
         """Forget bytes that were counted without a scope."""
         self.held -= size
+
+
+def counted_bytes(size: int) -> int:
+    """How many bytes are counted of a body of which `size` bytes have come."""
+    return size if size > SMALL_BYTES else 0
 
 
 class ClientGone(Exception):
@@ -122,10 +144,10 @@ async def _read_parts(message: Message, receive: Receive, bytes_max: int, scope:
         if message["type"] != "http.request":
             raise ClientGone
         part = message.get("body", b"")
-        if bodies is not None:
-            bodies.take(scope, len(part))
-        parts.append(part)
         size += len(part)
+        if bodies is not None:
+            bodies.take(scope, size)
+        parts.append(part)
         if size > bytes_max:
             raise too_large(bytes_max)
         if not message.get("more_body", False):

@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from riata.web.again import Again
 from riata.web.answers import Answer
+from riata.web.body import counted_bytes
 from riata.web.bounds import Front
 from riata.web.fast_lane import CLOSE_HEADER, NOT_HERE, FastLane, FastRequest
 from riata.web.gate import ADMITTED, KEY, Caller
@@ -53,7 +54,7 @@ class StandIn:
                  "response_started", "waits_until")  # fmt: skip
 
     def __init__(self, request: FastRequest, waits_until: float) -> None:
-        self.request = request
+        self.request: FastRequest | None = request  # None once it is answered: the connection keeps the last cycle, not its body
         self.waits_until = waits_until
         self.held = 0  # bytes of its body that were counted among all bodies under way
         self.body = b""
@@ -115,7 +116,7 @@ class FastProtocol(BoundedProtocol):
     def on_body(self, body: bytes) -> None:
         """Part of a body."""
         hot = self.hot
-        if hot is not None and self.stand_in is not None and not self._hold(self.stand_in, len(body)):
+        if hot is not None and self.stand_in is not None and not self._hold(self.stand_in, self.body_bytes + len(body)):
             self._take_the_other_way()  # which says that there is no room
             hot = None
         if hot is None:
@@ -137,15 +138,15 @@ class FastProtocol(BoundedProtocol):
     def reply(self, answer: Answer) -> None:
         """Give the answer to the request that waits for it; nothing but the count where its connection is lost."""
         waiting = self.stand_in
-        if waiting is None:
+        request = None if waiting is None else waiting.request
+        if waiting is None or request is None:
             raise RuntimeError("no request of this connection waits for an answer")
         if waiting.disconnected:
-            self.stand_in = None
-            self.fast.bodies.give_bytes(waiting.held)
-            self.fast.note(waiting.request, answer.status, waiting.request.started)
+            self._stand_aside()
+            self.fast.note(request, answer.status, request.started)
             return
         waiting.response_started = True
-        self._write(waiting.request, answer, self._stand_aside())
+        self._write(request, answer, self._stand_aside())
         self.on_response_complete()
 
     def whole(self, body: OwnBody) -> None:
@@ -162,7 +163,7 @@ class FastProtocol(BoundedProtocol):
         """A long body goes to the parser from here on, which counts it by its parts."""
         self.long_body = None
         if self.stand_in is not None:
-            self._hold(self.stand_in, self.body_bytes - self.stand_in.held)
+            self._hold(self.stand_in, self.body_bytes)
         if came:
             self.data_received(came)
 
@@ -176,7 +177,7 @@ class FastProtocol(BoundedProtocol):
         """Forget it, and the part of a body that has come."""
         self.fast.audience.leave(self)
         if self.hot is not None and self.stand_in is not None:
-            self.hot = self.long_body = None
+            self.hot = self.long_body = self.stand_in.request = None
             self.fast.bodies.give_bytes(self.stand_in.held)
         super().connection_lost(exc)
 
@@ -256,22 +257,23 @@ class FastProtocol(BoundedProtocol):
         """Whether the body that was announced is one that is waited for here, and there is room for what came of it."""
         if announced_bytes(request) > request.line.bytes_max:
             return False
-        return self.fast.bodies.held + self.body_bytes <= self.fast.bodies.bytes_max
+        return self.fast.bodies.held + counted_bytes(self.body_bytes) <= self.fast.bodies.bytes_max
 
     def _read_long(self, request: FastRequest, waiting: StandIn) -> None:
         """Read the rest of a body past the parser, where that is worth it. All of it is counted at once, while all bodies take
         half of the room at the most: by words alone nobody keeps others out."""
         length, bodies = announced_bytes(request), self.fast.bodies
         rest = length - self.body_bytes
-        if rest >= WORTH_BYTES and 2 * (bodies.held + rest) <= bodies.bytes_max and self._hold(waiting, rest):
+        if rest >= WORTH_BYTES and 2 * (bodies.held + rest) <= bodies.bytes_max and self._hold(waiting, length):
             request.join()
             until = min(waiting.waits_until, self.loop.time() + self.bounds.body_idle_s / 2)  # bytes are not seen one by one
             self.long_body = LongBody(self, self.wire, request.body, length, until)
 
     def _hold(self, waiting: StandIn, size: int) -> bool:
-        """Count a part of a body; false where all bodies together would be too long."""
-        counted = self.fast.bodies.take_bytes(size)
-        waiting.held += size if counted else 0
+        """Have `size` bytes of a body counted; false, and nothing done, if all bodies together are too long."""
+        more = counted_bytes(size) - waiting.held
+        counted = self.fast.bodies.take_bytes(more)
+        waiting.held += more if counted else 0
         return counted
 
     def _stand_in(self, request: FastRequest) -> None:
@@ -287,6 +289,7 @@ class FastProtocol(BoundedProtocol):
         if waited is None:
             return True
         self.fast.bodies.give_bytes(waited.held)
+        waited.request = None
         waited.response_complete = True
         return waited.keep_alive
 

@@ -20,6 +20,8 @@ from riata.wire.own_body import OwnBody
 
 WORTH_BYTES: Final = 64 * 2**10  # what is still to come of a shorter body is as well parsed
 AT_ONCE_BYTES: Final = 256 * 2**10  # the loop is woken when so much has come; the system's memory has to hold it
+_NO_BODY: Final = OwnBody(0)
+_NO_MEMORY: Final = memoryview(b"")
 
 
 class Reader(Protocol):
@@ -68,8 +70,7 @@ class LongBody(asyncio.BufferedProtocol):
         if self._reader.deaf:
             self.give_back()
         elif self._there == len(self._memory):
-            self._end()
-            self._reader.whole(self._body)
+            self._reader.whole(self._end())
         elif self._reader.loop.time() > self.until:
             self.give_back()
         else:
@@ -94,12 +95,21 @@ class LongBody(asyncio.BufferedProtocol):
 
     def give_back(self) -> None:
         """Have the parser go on with what has come."""
-        self._end()
-        self._reader.parted(self._memory[self._parsed : self._there].tobytes())
+        came = self._memory[self._parsed : self._there].tobytes()
+        self._end()  # frees the memory before the parser copies what came
+        self._reader.parted(came)
 
-    def _end(self) -> None:
+    def _end(self) -> OwnBody:
+        """Give the transport its protocol back and return the body.
+
+        The body is kept here no longer: uvloop keeps the methods of the last buffered protocol, and with them this object, until
+        the connection is gone.
+        """
         self._wake_at(1)
         self._transport.set_protocol(cast(asyncio.BaseProtocol, self._reader))
+        body, self._body = self._body, _NO_BODY
+        self._memory = _NO_MEMORY
+        return body
 
     def _wake_for_much(self) -> None:
         self._wake_at(min(len(self._memory) - self._there, AT_ONCE_BYTES))

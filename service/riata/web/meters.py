@@ -131,7 +131,9 @@ def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:
     role.add_metric((sharing.role,), 1.0)
     yield role
     yield GaugeMetricFamily("riata_lease_held", "1 where this process owns the store and learns.", value=float(sharing.leads))
-    yield GaugeMetricFamily("riata_accepting", "1 unless the store keeps events out.", value=float(sharing.accepting is None))
+    text = "1 unless events are refused, whatever the model; riata_store_refuses has the reason."
+    yield GaugeMetricFamily("riata_accepting", text, value=float(sharing.accepting is None))
+    yield from refusal_metrics(sharing)
     if sharing.role == "all" and not sharing.counts:
         return  # alone on its store
     yield GaugeMetricFamily("riata_epoch", "Epoch of this process's lease; 0 for none.", value=sharing.epoch)
@@ -143,11 +145,15 @@ def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:
     for name, text in SHARING_COUNTS.items():
         if name in sharing.counts:
             yield CounterMetricFamily(f"riata_{name}", text, value=sharing.counts[name])
+
+
+def refusal_metrics(sharing: Sharing) -> Iterator[Metric]:
+    """Yield why events are refused now, and how often the store began to refuse them."""
     refusals = CounterMetricFamily("riata_store_refusals", "How often the store began to keep events out.", labels=("code",))
     for code, count in sharing.refusals.items():
         refusals.add_metric((code,), count)
     yield refusals
-    now = GaugeMetricFamily("riata_store_refuses", "1 while the store keeps events out, by the reason.", labels=("code",))
+    now = GaugeMetricFamily("riata_store_refuses", "1 while events are refused, by the code of the refusal.", labels=("code",))
     if sharing.accepting is not None:
         now.add_metric((sharing.accepting[0],), 1.0)
     yield now

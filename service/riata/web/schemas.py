@@ -279,7 +279,7 @@ def components() -> Schema:
                 "ready": YES_OR_NO,
                 "role": {"type": "string", "enum": ["all", "web", "writer", "replica"]},
                 "leads": {**YES_OR_NO, "description": "this process learns"},
-                "accepting": {**YES_OR_NO, "description": "events are taken here now; if not, `warnings` may say why"},
+                "accepting": {**YES_OR_NO, "description": "events are taken here now; if not, `warnings` says why"},
                 "models": {"type": "object"},
                 "damaged": {
                     "type": "object",

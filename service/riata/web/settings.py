@@ -14,7 +14,6 @@ WEIGHTS_SHOWN_MAX: Final = 10_000
 GAMMAS_MIN: Final = 2  # penalties of the grid of a path; each is a solve
 GAMMAS_DEFAULT: Final = 20
 GAMMAS_MAX: Final = 100
-BODIES_BYTES_MAX: Final = 768 * 2**20  # of all bodies under way together: the longest import, and sixteen of the longest batches
 BODY_DEADLINE_S: Final = 60.0  # 16 MiB at 2.3 Mbit/s; slower bodies hold a connection for nothing
 
 
@@ -24,6 +23,7 @@ class WebSettings:
 
     body_bytes_max   : largest body of observe and predict, bytes
     import_bytes_max : largest body of an import; a checkpoint of 10 million weights and their step sizes is about 200 MB
+    bodies_bytes_max : of all bodies under way together, bytes
     body_deadline_s  : seconds within which a body must have arrived
     parse_threads    : threads that parse and score large bodies, so that the event loop answers the small ones meanwhile
     docs             : whether /docs and /openapi.json are served
@@ -33,6 +33,7 @@ class WebSettings:
 
     body_bytes_max: int = BODY_BYTES_MAX
     import_bytes_max: int = 512 * 2**20
+    bodies_bytes_max: int = 512 * 2**20
     body_deadline_s: float = BODY_DEADLINE_S
     parse_threads: int = 2
     docs: bool = True

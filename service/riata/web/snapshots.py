@@ -68,7 +68,8 @@ def snapshot_routes(service: ServiceProtocol, admin: AdminProtocol, settings: We
         name = new_model_name(request.path_params["model"])
         read_options(request.scope["query_string"], ())
         check_type(content_type(request.scope), BINARY)
-        content = await read_body(request.scope, request.receive, settings.import_bytes_max, settings.body_deadline_s)
+        bytes_max = min(settings.import_bytes_max, settings.bodies_bytes_max)  # else it would be refused with 503 for ever
+        content = await read_body(request.scope, request.receive, bytes_max, settings.body_deadline_s)
         try:
             return respond(json_answer(await admin.import_model(name, content, patient=False)))
         except Corrupt as error:  # the client's bytes, not ours

@@ -47,10 +47,16 @@ def parser_loaded() -> None:
     parse_examples(body, "application/json", service.context("default", labelled=True), labelled=True)
 
 
-def begin(stack: ExitStack, bounds: Bounds = CALM, gate: Gate | None = None, body_s: float = 20.0) -> Target:
+def begin(
+    stack: ExitStack,
+    bounds: Bounds = CALM,
+    gate: Gate | None = None,
+    body_s: float = 20.0,
+    bodies_bytes_max: int = 512 * 2**20,
+) -> Target:
     """Start a server that lives as long as `stack`."""
     front, service = Front(bounds), FakeService(ManualClock(10_000))
-    settings = WebSettings(body_bytes_max=BODY_BYTES_MAX, body_deadline_s=body_s)
+    settings = WebSettings(body_bytes_max=BODY_BYTES_MAX, bodies_bytes_max=bodies_bytes_max, body_deadline_s=body_s)
     app = create_app(service, service, settings, service.clock, gate=gate)
     return Target(stack.enter_context(serving(app, front=front)), front, service)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from riata.web import app as web_app
 from tests.running import Running
 from tests.web.attack.conftest import BODY_BYTES_MAX, CALM, Start, Target
 from tests.web.attack.raw import ROW, get, listen_to, post, talk
@@ -83,9 +82,8 @@ def test_a_refusal_reaches_a_client_that_sends_its_whole_body_first(target: Targ
     assert heard.closed
 
 
-def test_bodies_together_are_bounded_and_the_room_is_given_back(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_app, "BODIES_BYTES_MAX", BODY_BYTES_MAX)
-    target = start(replace(CALM), body_s=30.0)
+def test_bodies_together_are_bounded_and_the_room_is_given_back(start: Start) -> None:
+    target = start(replace(CALM), body_s=30.0, bodies_bytes_max=BODY_BYTES_MAX)
     half = post(b" " * (BODY_BYTES_MAX - 4096), length=BODY_BYTES_MAX)
     with socket.create_connection(("127.0.0.1", target.port), timeout=10) as first:
         first.sendall(half)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from riata.base.errors import Corrupt, RiataError, Unavailable
 from riata.run.sharing.looper import Looper
 from riata.store.store import Store
 
+if TYPE_CHECKING:
+    from riata.run.keeper import Keeper
+
 log = logging.getLogger("riata.run")
 
 EVERY_S = 10.0
+OWN_EVERY_S = 1.0  # of an embedded store: it takes one look at the disk
+ANSWER_S = 60.0  # for an embedded store's thread, which may be in the middle of a large transaction
+RESERVES = frozenset({"memory_reserve", "disk_reserve"})  # codes of `Store.refusals` where only room is missing
 WRONG_EVERY_S = 1.0  # while something is wrong: who mends it should not have to wait
 
 
@@ -28,19 +35,42 @@ class Refusal:
         return Unavailable(self.detail, self.code, outcome="not_accepted")
 
 
+class OwnStore:
+    """What `StoreWatch` asks of an embedded store, by way of the one thread that owns it. Only what it asks is here."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+
+    def refusals(self) -> list[str]:
+        """See `Store`."""
+        return self._keeper.call(lambda store: store.refusals()).result(ANSWER_S)
+
+    def warnings(self) -> list[str]:
+        """See `Store`."""
+        return self._keeper.call(lambda store: store.warnings()).result(ANSWER_S)
+
+    def close(self) -> None:
+        """Its owner closes it."""
+
+
 class StoreWatch:
     """Asks the store how it is, in a thread with a store object of its own."""
 
     def __init__(
-        self, open_store: Callable[[], Store], on_failed: Callable[[str], None], on_short: Callable[[], None] = lambda: None
+        self,
+        open_store: Callable[[], Store | OwnStore],
+        on_failed: Callable[[str], None],
+        on_short: Callable[[], None] = lambda: None,
+        every_s: float = EVERY_S,
     ) -> None:
-        """on_short: called in this thread, again and again while the store's memory is nearly full."""
+        """on_short: called in this thread, again and again while the store has no room but its reserve."""
         self.refusal: Refusal | None = None
         self.warnings: list[str] = []  # what weakens a promise of the store, as it last said
         self.counts: dict[str, int] = {}  # how often something began to be wrong, by code
         self._on_failed = on_failed
         self._on_short = on_short
-        self._looper = Looper("riata-watch", open_store, self._step, self._failed, self._unreachable)
+        self._every_s = every_s
+        self._looper = Looper("riata-watch", cast(Callable[[], Store], open_store), self._step, self._failed, self._unreachable)
 
     def start(self) -> None:
         """Begin to ask."""
@@ -66,13 +96,13 @@ class StoreWatch:
             self._note(Refusal(error.code, error.detail))
             return WRONG_EVERY_S
         except Unavailable as error:
-            if error.code != "memory_reserve":
+            if error.code not in RESERVES:
                 raise
             self._note(Refusal(error.code, error.detail))
             self._on_short()
             return WRONG_EVERY_S
         self._note(Refusal("store_refuses", "; ".join(found)) if found else None)
-        return WRONG_EVERY_S if found else EVERY_S
+        return WRONG_EVERY_S if found else self._every_s
 
     def _failed(self, error: BaseException) -> None:
         detail = error.detail if isinstance(error, RiataError) else repr(error)

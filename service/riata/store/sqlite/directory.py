@@ -16,6 +16,9 @@ from riata.base.errors import BadInput, Conflict
 LOCK_NAME: Final = "riata.lock"
 BALLAST_NAME: Final = "riata.ballast"
 ROOM_S: Final = 0.005  # in which no disk takes up a reserve worth the name
+FULL_S: Final = 5.0  # after a write that found no space, before another one is tried
+MARGIN_PART: Final = 8  # of the reserve: so much more has to be free before events are accepted again
+SETTING: Final = "disk_reserve_bytes"
 _NOTE_BYTES_MAX = 256
 
 
@@ -71,18 +74,46 @@ class Ballast:
         self._reserve_bytes = reserve_bytes
         self._there = self._is_whole()
         self._room_until_s = 0.0  # by the monotonic clock: until then it need not be asked again whether there is room
+        self._full_until_s = 0.0  # by the same: until then a write that found no space is not tried again
+        self._refuses = False  # whether events were not allowed when that was last asked
 
     def free_bytes(self) -> int:
         """Space that is left to us on the disk, the ballast not counted."""
         space = os.statvfs(self._directory)
         return space.f_bavail * space.f_frsize
 
+    def wanted_bytes(self) -> int:
+        """How much has to be free for events to be accepted. More once they are refused, so that a disk which is just full does
+        not have them accepted and refused by turns."""
+        wanted = self._reserve_bytes + (self._reserve_bytes // MARGIN_PART if self._refuses else 0)
+        return wanted if self._there else wanted + self._size_bytes
+
     def allows_events(self) -> bool:
         """Tell whether events may be accepted: the ballast lies ready, and the reserve is free beside it, or was a moment ago."""
         now_s = time.monotonic()
-        if now_s >= self._room_until_s and self.free_bytes() >= self._reserve_bytes:
+        if now_s >= self._room_until_s and now_s >= self._full_until_s and self.free_bytes() >= self.wanted_bytes():
             self._room_until_s = now_s + ROOM_S
-        return now_s < self._room_until_s and self._there
+        allows = now_s < self._room_until_s and self._there
+        self._refuses = not allows
+        return allows
+
+    def shortage(self) -> str:
+        """Why no event may be accepted now, with how much is free and wanted; empty if one may. Makes the ballast if it can."""
+        if self.allows_events() or (self.restore() and self.allows_events()):
+            return ""
+        free, wanted = self.free_bytes(), self.wanted_bytes()
+        found = f"{free} bytes are free and {wanted} are wanted"
+        if free >= wanted:
+            found = f"a write found no space although {free} bytes are free (a quota?)"
+        return (
+            f"the disk of {self._directory} is nearly full: {found}; free some space, or lower the setting {SETTING} "
+            f"(RIATA_{SETTING.upper()}), now {self._reserve_bytes}, and start again"
+        )
+
+    def found_full(self) -> None:
+        """A write of events found no space, whatever the disk says of itself."""
+        self._full_until_s = time.monotonic() + FULL_S
+        self._room_until_s = 0.0
 
     def release(self) -> bool:
         """Delete the ballast; false where there was none."""
@@ -93,7 +124,7 @@ class Ballast:
 
     def restore(self) -> bool:
         """Make the ballast where it is missing and there is room beside the reserve; tell whether it is there."""
-        if self._there or self.free_bytes() < self._size_bytes + self._reserve_bytes:
+        if self._there or self.free_bytes() < self.wanted_bytes():
             return self._there
         try:
             with self._path.open("wb") as file:

@@ -123,13 +123,16 @@ class SqliteStore:
 
     def warnings(self) -> list[str]:
         found = [version_warning(), *self._found, self._witness.problem]
-        ballast = self._session.ballast
-        if not self._session.read_only and not ballast.allows_events():
-            found.append(f"only {ballast.free_bytes()} bytes are free on the disk of the store: no event is accepted")
         return [warning for warning in found if warning]
 
     def refusals(self) -> list[str]:
-        return []  # what the disk lacks is found at each append
+        self._session.usable()
+        self._require_room()
+        return []
+
+    def _require_room(self) -> None:
+        if not self._session.read_only and (shortage := self._session.ballast.shortage()):
+            raise Unavailable(shortage, "disk_reserve")
 
     def acquire(
         self,
@@ -198,10 +201,7 @@ class SqliteStore:
 
     def append(self, group: Sequence[Append]) -> list[Appended]:
         self._session.usable(to_write=True)
-        ballast = self._session.ballast
-        if not ballast.allows_events() and not (ballast.restore() and ballast.allows_events()):
-            raise Unavailable(f"the disk is nearly full: {ballast.free_bytes()} bytes are free", "disk_reserve")
-
+        self._require_room()
         self._session.fold_long_wal()
 
         def write(c: sqlite3.Connection) -> tuple[list[Planned], tuple[int, int]]:
@@ -221,7 +221,8 @@ class SqliteStore:
             self._models.clear()
             if not isinstance(error, DiskFull):
                 raise
-            raise Unavailable("the disk is full: the events were not written", "disk_reserve") from None
+            self._session.ballast.found_full()
+            raise Unavailable(f"the events were not written: {self._session.ballast.shortage()}", "disk_reserve") from None
         self._session.count_wal(*written)
         for model, head in {plan.request.model: plan.head for plan in planned if plan.head is not None}.items():
             self._models[model] = self._models[model]._replace(head=head)
@@ -310,8 +311,7 @@ class SqliteStore:
         return self._session.write(write)
 
     def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
-        if not self._session.ballast.allows_events():
-            raise Unavailable("the disk is nearly full: nothing can be remembered", "disk_reserve")
+        self._require_room()
         self._session.fold_long_wal()
         kept = self._session.write(lambda c: remembered_sql.put(c, log_sql.find_model(c, model).id, rows, bytes_max))
         self._session.count_wal(remembered_sql.written_bytes(rows))

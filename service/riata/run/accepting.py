@@ -1,0 +1,56 @@
+"""Whether events are accepted now. Requests, readiness and meters ask the same functions, so they cannot disagree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from riata.base.errors import Busy, RiataError, Unavailable
+
+if TYPE_CHECKING:
+    from riata.run.desk import Desk
+    from riata.run.engine import Engine
+
+
+def store_refusal(engine: Engine) -> RiataError | None:
+    """Why nothing may be logged now, whatever the model; None if something may."""
+    if engine.stopping:
+        return Busy("the service is stopping", "stopping", retry_after_s=5)
+    if engine.fatal is not None:
+        return Unavailable(f"learning has stopped: {engine.fatal}", "writer_stopped")
+    if engine.watch is not None and engine.watch.refusal is not None:
+        return engine.watch.refusal.error()
+    if engine.following is not None and engine.following.follower.strange:
+        return Unavailable(engine.following.follower.strange, "store_strange")
+    return None
+
+
+def refusal(engine: Engine) -> RiataError | None:
+    """Why no model can take events now; None if one may."""
+    refused = store_refusal(engine)
+    if refused is not None:
+        return refused
+    if not engine.started:
+        return Busy(engine.not_started(), "not_ready")
+    most = engine.settings.inbox_requests_max
+    if engine.common.keeper.waiting() >= most:
+        return Busy(f"{most} requests wait for the log already, as many as inbox_requests_max allows", "queue_full")
+    return None
+
+
+def lag_refusal(engine: Engine, desk: Desk) -> RiataError | None:
+    """Why the model at `desk` can take no events now although others may; None if it can. Raises `Busy` before it is served."""
+    lag = desk.logged - (desk.published or engine.published(desk.name)).applied
+    most = engine.settings.lag_events_max
+    if lag > most:
+        return Busy(f"{lag} events are logged but not learnt yet, and lag_events_max allows {most}", "lag", retry_after_s=2)
+    return None
+
+
+def refusal_of_all(engine: Engine) -> RiataError | None:
+    """Why no events are accepted: `refusal`, or that every model that is served lags behind its log."""
+    refused = refusal(engine)
+    if refused is not None:
+        return refused
+    served = [desk for desk in engine.desks.values() if desk.published is not None]
+    lags = [lag_refusal(engine, desk) for desk in served]
+    return lags[0] if lags and all(lags) else None

@@ -1,0 +1,88 @@
+"""When memory is returned to the system, and by whom."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from riata.base.heap import resident_bytes
+from riata.web.body import SMALL_BYTES, Bodies
+from riata.web.idle_memory import BURST_BYTES, GAIN_BYTES, IDLE_TRIMS, IdleMemory, Quiet, RenewedPool
+
+MIB = 2**20
+
+
+def settled() -> Quiet:
+    """After what the start needed has been returned."""
+    quiet = Quiet()
+    for _ in range(IDLE_TRIMS):
+        assert quiet.may_trim(0)
+        quiet.trimmed(0)
+    assert not quiet.may_trim(0)
+    return quiet
+
+
+def test_a_burst_is_followed_by_trims_as_long_as_they_help() -> None:
+    quiet = settled()
+    assert not quiet.may_trim(400 * MIB)  # under way
+    assert not quiet.may_trim(101 * MIB)
+    for gained in (GAIN_BYTES, 0, GAIN_BYTES, 0, GAIN_BYTES - 1):
+        assert quiet.may_trim(0)
+        quiet.trimmed(gained)
+    assert not quiet.may_trim(0)
+
+
+def test_a_steady_load_and_a_small_one_are_not_trimmed() -> None:
+    quiet = settled()
+    for most in [40 * MIB, 30 * MIB, 35 * MIB] * 5:
+        assert not quiet.may_trim(most)
+    quiet = settled()
+    for most in [BURST_BYTES - 1, 0] * 5:
+        assert not quiet.may_trim(most)
+
+
+def test_the_most_that_was_held_is_told_once_and_small_bodies_are_not_held() -> None:
+    bodies = Bodies(10 * MIB)
+    scope: dict[str, object] = {}
+    bodies.take(scope, SMALL_BYTES)
+    assert bodies.held == 0
+    bodies.take(scope, 9 * MIB)
+    assert not bodies.take_bytes(2 * MIB)
+    bodies.take({}, SMALL_BYTES)  # however little room there is
+    bodies.give_back(scope)
+    assert (bodies.held, bodies.most_since(), bodies.most_since()) == (0, 9 * MIB, 0)
+
+
+def test_a_renewed_pool_ends_its_threads_and_does_what_waits() -> None:
+    pool, go = RenewedPool(1, "renewed"), threading.Event()
+    first = pool.submit(lambda: (go.wait(10), threading.current_thread())[1])
+    second = pool.submit(threading.current_thread)
+    pool.renew()
+    assert pool.submit(threading.current_thread).result(10) is not second
+    go.set()
+    old = first.result(10)
+    assert second.result(10) is old
+    old.join(10)
+    assert not old.is_alive()
+    pool.shutdown()
+
+
+def test_freed_memory_is_returned_after_a_burst() -> None:
+    async def burst() -> tuple[int, int]:
+        bodies, pool = Bodies(2**30), RenewedPool(1, "burst")
+        kept = [bytes(4096) for _ in range(50_000)]  # blocks that the heap keeps when they are freed
+        last = bytes(4096)
+        del kept
+        before = resident_bytes()
+        assert bodies.take_bytes(BURST_BYTES)
+        bodies.give_bytes(BURST_BYTES)
+        watching = asyncio.create_task(IdleMemory(bodies, pool, look_s=0.01).watch())
+        until = asyncio.get_running_loop().time() + 20
+        while resident_bytes() > before - 100 * MIB and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.05)
+        watching.cancel()
+        pool.shutdown()
+        return before, resident_bytes() + 0 * len(last)
+
+    before, after = asyncio.run(burst())
+    assert after < before - 100 * MIB
