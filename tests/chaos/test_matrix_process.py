@@ -166,7 +166,7 @@ def stalled_upload(member: Member) -> socket.socket:
     """A request whose body stops half-way."""
     end = socket.create_connection(("127.0.0.1", member.port), timeout=30)
     head = (
-        f"POST /models/{rows.MODEL}/observe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+        f"POST /models/{rows.MODEL}/observe HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
     )
     end.sendall(head.encode() + b'[{"features": {"')
     return end
