@@ -93,6 +93,13 @@ class CheckedHeads(HttpToolsProtocol):
         if self.fed > limits.head_bytes_max and lines_bytes(self.headers) > limits.head_bytes_max:
             raise Refused(bounds.HEAD_TOO_LARGE)
 
+    def _check_host(self, value: bytes) -> None:
+        if HOST.fullmatch(value) is None:
+            raise Refused(bounds.BAD_HOST)
+        if self.hosts is not None and not self.hosts.answers(value):
+            raise Refused(bounds.HOST_NOT_ALLOWED)
+        self.host = value
+
     def _check_target(self) -> None:
         """A target that is no path: a whole URI, which proxies are sent, or the `*` of OPTIONS."""
         if self.url == b"*":
@@ -114,11 +121,10 @@ class CheckedHeads(HttpToolsProtocol):
 
     def _watched(self, name: bytes, value: bytes) -> None:
         if name == b"host":
-            if self.seen & HOST_SEEN or (value != self.host and HOST.fullmatch(value) is None):
+            if self.seen & HOST_SEEN:
                 raise Refused(bounds.BAD_HOST)
-            if value != self.host and self.hosts is not None and not self.hosts.answers(value):
-                raise Refused(bounds.HOST_NOT_ALLOWED)
-            self.host = value
+            if value != self.host or not value:  # empty is what it begins with
+                self._check_host(value)
             self.seen |= HOST_SEEN
         elif name == b"content-length":
             if self.seen & LENGTH_SEEN or LENGTH.fullmatch(value) is None:
