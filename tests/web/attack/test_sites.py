@@ -1,7 +1,7 @@
-"""Requests that web pages of other sites have browsers send to a service without keys (rows 65 to 68): over raw sockets, to a
-server with the fast lane and to one without, which give the same bytes.
+"""Requests that web pages of other sites have browsers send to a service without keys (rows 65 to 68 of the table).
 
-What a browser really sends is `test_browser.py`.
+Over raw sockets, to a server with the fast lane and to one without, which give the same bytes. What a browser really sends is
+`test_browser.py`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,27 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from riata.base.clock import ManualClock
+from riata.base.errors import BadInput
 from riata.base.hosts import read_hosts
+from riata.base.settings import load_settings
 from riata.run.config import ModelConfig
 from riata.web.app import create_app
 from riata.web.bounds import Front
+from riata.web.gate import Gate, KeysFile
+from riata.web.keys import entry_text
 from riata.web.scopes import SAVING, SCOPES_OF
 from riata.web.settings import WebSettings
+from riata.wiring import hosts_of
+from tests.running import Running
 from tests.web.attack.raw import ROW, Reply, listen_to, read_replies, talk
-from tests.web.attack.test_keys import BODIES
+from tests.web.attack.test_keys import BODIES, made
 from tests.web.fake_service import FakeModel, FakeService
 from tests.web.serving import serving
 
@@ -371,3 +379,71 @@ def test_the_body_of_a_refused_request_is_no_request(both: Both) -> None:
     for served in (both.fast, both.slow):
         assert talk(served.port, sent[: sent.index(b"\r\n\r\n") + 4] + inner).told == [(403, "cross_site")]
         assert served.service.all["default"].seq == 1
+
+
+# -- the service itself: what is wired
+
+
+def asked(port: int, *headers: bytes, method: bytes = b"GET", path: bytes = b"/metrics") -> list[tuple[int, str]]:
+    return talk(port, b"\r\n".join([method + b" " + path + b" HTTP/1.1", *headers]) + b"\r\n\r\n", silence_s=0.3).told
+
+
+def probes_of(running: Running) -> int:
+    found = re.search(r"probes and meters on http://127\.0\.0\.1:(\d+)", Path(f"{running.directory}.log").read_text())
+    assert found is not None
+    return int(found[1])
+
+
+def test_the_service_without_keys_and_its_health_listener_look_at_the_host(tmp_path: Path) -> None:
+    environment = {"RIATA_HEALTH_PORT": "0", "RIATA_ALLOWED_HOSTS": "riata.example"}
+    with Running(tmp_path / "data", environment) as running:
+        running.start()
+        for host, service, health in (
+            (b"localhost:1", 200, 200),
+            (b"riata.example:8080", 200, 200),
+            (b"evil.example", 421, 421),
+            (b"10.244.3.17:8081", 421, 200),  # probes come by an address, and no page rebinds one
+        ):
+            assert [status for status, _ in asked(running.port, b"Host: " + host)] == [service]
+            assert [status for status, _ in asked(probes_of(running), b"Host: " + host)] == [health]
+        post = {"method": b"POST", "path": b"/models/default/snapshots"}
+        assert asked(running.port, b"Host: localhost", FOREIGN[0], **post) == [(403, "cross_site")]
+        assert asked(running.port, b"Host: localhost", b"Content-Length: 0", **post) == [(201, "")]
+        figures = httpx.get(f"{running.url}/metrics").text
+        for code in ("host_not_allowed", "cross_site"):
+            assert re.search(rf'riata_connections_refused_total{{code="{code}"}} [1-9]', figures)
+
+
+def test_the_service_with_keys_asks_for_them_whatever_the_host(tmp_path: Path) -> None:
+    token, entry = made("k", ["admin"])
+    file = tmp_path / "keys.toml"
+    file.touch(0o600)
+    file.write_text(entry_text(entry))
+    key = b"Authorization: Bearer " + token.encode()
+    with Running(tmp_path / "data", {"RIATA_KEYS_FILE": str(file), "RIATA_HEALTH_PORT": "0"}) as running:
+        running.start()
+        host = b"Host: behind.a.proxy"
+        assert asked(running.port, host) == [(401, "unauthenticated")]
+        assert asked(running.port, host, key, FOREIGN[0]) == [(200, "")]
+        post = {"method": b"POST", "path": b"/models/default/snapshots"}
+        assert asked(running.port, host, b"Content-Length: 0", FOREIGN[0], **post) == [(401, "unauthenticated")]
+        assert asked(running.port, host, key, b"Content-Length: 0", FOREIGN[0], **post) == [(201, "")]
+        assert asked(probes_of(running), host) == [(421, "host_not_allowed")]
+
+
+@pytest.mark.parametrize("allowed", ["http://a", "a:8080", "a b", "-a", "[::1]:80", "a,,b/8", "a;b"])
+def test_a_setting_that_names_no_host_is_refused_at_the_start(allowed: str) -> None:
+    assert load_settings({"allowed_hosts": "a, B.example,10.0.0.0/8 ,[::1],fd00::/8,*,"}).allowed_hosts
+    with pytest.raises(BadInput, match=r"--allowed-hosts: .* is none of: a host name"):
+        load_settings({"allowed_hosts": allowed})
+
+
+def test_a_service_that_other_machines_reach_says_which_hosts_it_answers(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate(ManualClock(0))
+    for host, allowed, warned in (("127.0.0.1", "", False), ("0.0.0.0", "", True), ("0.0.0.0", "a", False)):
+        caplog.clear()
+        found = hosts_of(load_settings({"host": host, "allowed_hosts": allowed, "allow_unauthenticated": True}), gate)
+        assert found is not None
+        assert ("allowed_hosts" in caplog.text) == warned
+        assert found.answers(host.encode())
+    assert hosts_of(load_settings({}), Gate(ManualClock(0), KeysFile(Path("/nowhere")))) is None
