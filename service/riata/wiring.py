@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from riata.base.clock import SystemClock
+from riata.base.hosts import Hosts, read_hosts
 from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
@@ -31,7 +32,7 @@ from riata.web.bounds import Bounds, Front
 from riata.web.buckets import Buckets
 from riata.web.front_meters import FrontCollector
 from riata.web.gate import Gate, KeysFile
-from riata.web.guard import require_safe_host
+from riata.web.guard import is_loopback, require_safe_host
 from riata.web.health_listener import health_app, health_listener
 from riata.web.server import build_server, listen, run
 from riata.web.settings import WebSettings
@@ -111,14 +112,15 @@ def serve(settings: Settings) -> None:
         busy_poll_us=settings.busy_poll_us,
     )
     app = create_app(service, Admin(engine), web_settings, engine.clock, on_start_failed, gate)
-    server = build_server(app, settings.host, settings.port, settings.graceful_stop_s, Front(connection_bounds(settings)))
+    front = Front(connection_bounds(settings), hosts=hosts_of(settings, gate))
+    server = build_server(app, settings.host, settings.port, settings.graceful_stop_s, front)
     app.state.meters.registry.register(FrontCollector(server, gate))
     port = listener.getsockname()[1]
     log.info("serving on http://%s:%d, role %s, events in %s", settings.host, port, settings.role, where(settings))
     with contextlib.ExitStack() as beside:
         if settings.health_port is not None:
             probes = health_app(service, app.state.meters, server.stopping)
-            at = beside.enter_context(health_listener(probes, settings.health_host, settings.health_port))
+            at = beside.enter_context(health_listener(probes, settings.health_host, settings.health_port, settings.allowed_hosts))
             log.info("probes and meters on http://%s:%d", settings.health_host, at)
         run(server, [listener])
     if failures:
@@ -151,6 +153,18 @@ def build_gate(settings: Settings) -> Gate:
     if file is not None:
         file.load()
     return Gate(SystemClock(), file, Buckets(settings.requests_per_s_max, settings.total_requests_per_s_max))
+
+
+def hosts_of(settings: Settings, gate: Gate) -> Hosts | None:
+    """Return the hosts that are answered; None where keys are asked for, which no web page of another site has."""
+    if gate.file is not None:
+        return None
+    if not (settings.allowed_hosts or is_loopback(settings.host)):
+        log.warning(
+            "no keys are asked for, and only requests for the hosts %s and localhost are answered: name others in allowed_hosts "
+            "(RIATA_ALLOWED_HOSTS)", settings.host,
+        )  # fmt: skip
+    return read_hosts(settings.allowed_hosts, settings.host)
 
 
 def connection_bounds(settings: Settings) -> Bounds:

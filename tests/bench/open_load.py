@@ -38,7 +38,7 @@ def requests(model: str, count: int = BODIES) -> list[bytes]:
         values = np.round(rng.uniform(0.01, 1.0, FEATURES), 2)
         features = {f"w{name}": value for name, value in zip(names.tolist(), values.tolist(), strict=True)}
         body = json.dumps({"features": features}).encode()
-        lines = (f"POST /models/{model}/predict HTTP/1.1", "Host: bench", "Content-Type: application/json")
+        lines = (f"POST /models/{model}/predict HTTP/1.1", "Host: localhost", "Content-Type: application/json")
         made.append("\r\n".join((*lines, f"Content-Length: {len(body)}", "", "")).encode() + body)
     return made
 

@@ -65,6 +65,7 @@ class Saved:
     digest: bytes
     state_digest: bytes
     content: bytes
+    requested: bool = False  # a caller asked for it
 
 
 @dataclass(frozen=True)
@@ -130,14 +131,15 @@ class SqliteSource:
 
     def saved(self, model: str) -> list[Saved]:
         number = self.number(model)
-        sql = """SELECT gen, parent, applied, chain, lineage, epoch, digest, state_digest FROM generations
+        sql = """SELECT gen, parent, applied, chain, lineage, epoch, digest, state_digest, info FROM generations
                  WHERE model = ? ORDER BY gen DESC"""
         found = []
         for row in self.rows(sql, number):
             chunks = self.rows("SELECT data FROM chunks WHERE model = ? AND gen = ? ORDER BY idx", number, row[0])
-            gen, parent, applied, chain, lineage, epoch, digest, state_digest = row
+            *described, info = row
+            requested = json.loads(info).get("cause") == "request"
             content = b"".join(chunk[0] for chunk in chunks)
-            found.append(Saved(gen, parent, applied, chain, lineage, epoch, digest, state_digest, content))
+            found.append(Saved(*described, content, requested))
         return found
 
     def replay_command(self, model: str) -> list[str]:
@@ -173,7 +175,9 @@ class RedisSource:
                 chain, lineage, digest, state = (
                     bytes.fromhex(said[name]) for name in ("chain", "lineage", "digest", "state_digest")
                 )
-                found.append(Saved(gen, said["parent"], said["applied"], chain, lineage, said["epoch"], digest, state, content))
+                requested = said["info"].get("cause") == "request"
+                numbers = (gen, said["parent"], said["applied"])
+                found.append(Saved(*numbers, chain, lineage, said["epoch"], digest, state, content, requested))
         return found
 
     def replay_command(self, model: str) -> list[str]:

@@ -165,9 +165,8 @@ def test_row_42_behind_by_more_than_allowed_it_asks_to_come_back(cluster: Cluste
 def stalled_upload(member: Member) -> socket.socket:
     """A request whose body stops half-way."""
     end = socket.create_connection(("127.0.0.1", member.port), timeout=30)
-    head = (
-        f"POST /models/{rows.MODEL}/observe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
-    )
+    head = f"POST /models/{rows.MODEL}/observe HTTP/1.1\r\nHost: localhost\r\n"
+    head += "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
     end.sendall(head.encode() + b'[{"features": {"')
     return end
 

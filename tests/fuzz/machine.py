@@ -160,7 +160,7 @@ class Client(RuleBasedStateMachine):
 
     @rule(value=VALUES)
     def predict_to_label_later(self, value: int) -> None:
-        answer = self.ask("GET", f"/predict?a={value / 8}&_remember=true")
+        answer = self.ask("POST", "/predict?remember=true", json={"features": {"a": value / 8}})
         assert answer.status_code == 200, answer.text
         self.waiting.append(answer.json()["prediction_id"])
 

@@ -127,6 +127,20 @@ def test_events_learnt_while_a_checkpoint_is_written_belong_to_the_next_one() ->
     assert core.due(10_000) == [Action.CHECKPOINT]
 
 
+def test_a_checkpoint_that_a_caller_asks_for_does_not_put_off_the_schedule() -> None:
+    core = Core(0, CHAIN, SCHEDULE, 0)
+    advance(core)
+    core.published(0)
+    for now_ms in range(0, 10_000, 500):
+        assert core.due(now_ms) == []
+        core.checkpoint_started(now_ms, requested=True)
+        core.committed(Verdict.OK)
+    assert core.due(10_000) == [Action.CHECKPOINT]
+    core.checkpoint_started(10_000)
+    core.committed(Verdict.OK)
+    assert core.due(30_000) == []
+
+
 def test_nothing_is_due_of_a_model_at_rest() -> None:
     core = Core(7, CHAIN, SCHEDULE, 0)
     assert core.due(10**9) == []

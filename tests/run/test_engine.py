@@ -140,6 +140,40 @@ def test_restore_puts_the_content_back_while_the_log_goes_on() -> None:
     run_with(MemoryStore(), work)
 
 
+def test_checkpoints_that_callers_ask_for_never_push_out_those_of_the_schedule() -> None:
+    """They are counted apart, exports too, and as many are kept."""
+    document = {**SMALL, "checkpoint_every_events": 10}
+    store = MemoryStore()
+
+    async def work(house: House) -> None:
+        async def kept() -> dict[str, list[int]]:
+            found = await house.admin.snapshots("m")
+            return {cause: [one["generation"] for one in found if one["cause"] == cause] for cause in ("schedule", "request")}
+
+        for seed in range(4):
+            await house.observe(events(10, seed=seed))
+            await house.engine.save("m")  # as a start, a repair and the schedule do: it is the service's own
+        before = await kept()
+        assert len(before["schedule"]) == 3
+        assert before["request"] == []
+        for _ in range(5):
+            saved = await house.admin.snapshot_now("m")
+            assert (saved["cause"], "cause" in saved["metrics"]) == ("request", False)
+            assert len(await house.admin.export("m")) > 0
+        after = await kept()
+        assert after["schedule"] == before["schedule"]
+        assert len(after["request"]) == 3
+        assert after["request"][0] == before["schedule"][0] + 10
+        assert (await house.admin.restore("m", before["schedule"][-1]))["generation"] == before["schedule"][-1]
+        for seed in range(4):
+            await house.observe(events(10, seed=9 + seed))
+            await house.engine.save("m")
+        assert len((await kept())["schedule"]) == 3
+        assert (await kept())["request"] == [], "the log is kept from the oldest of the schedule on, and no longer"
+
+    run_with(store, work, document)
+
+
 def test_an_export_becomes_the_same_model_under_another_name() -> None:
     async def work(house: House) -> None:
         await house.observe(events(30))

@@ -16,6 +16,7 @@ from riata.store.layout import split_chunks
 from riata.store.memory import MemoryStore
 from riata.store.records import encode_document, encode_skip
 from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.retention import BY_REQUEST, CAUSE
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Append, Appended, Generation, Owner, Record, Remembered, Store
 from riata.wire.batch import Batch
@@ -196,6 +197,8 @@ class Walk:
         data = self.rng.bytes(int(self.rng.integers(0, 3000)))
         self.stage(owner, model, base + 1, list(split_chunks([data], 1000)))
         made = dataclasses.replace(generation(base + 1, head.seq, head.chain, data, head.lineage), chunks=-(-len(data) // 1000))
+        if self.rng.random() < 0.4:
+            made = dataclasses.replace(made, info={**made.info, CAUSE: BY_REQUEST})
         made = self.spoilt(made, kept)
         wrong_base = base - 1 if self.rng.random() < 0.05 else base
         self.stores.all(lambda store: store.commit(owner, model, wrong_base, made))

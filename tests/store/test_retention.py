@@ -6,7 +6,7 @@ import pytest
 
 from riata.store.append_plan import new_head
 from riata.store.records import first_chain
-from riata.store.retention import judge_commit, oldest_kept, trim_bound
+from riata.store.retention import BY_REQUEST, CAUSE, judge_commit, oldest_kept, surplus, trim_bound
 from riata.store.store import Generation, Head, Verdict
 from tests.store.batches import LINEAGE, generation
 
@@ -69,3 +69,31 @@ def test_the_log_is_kept_from_the_oldest_verified_generation_on() -> None:
 
 def test_nothing_is_trimmed_before_three_generations_are_verified() -> None:
     assert trim_bound(HEAD, [kept(3, 48), kept(2, 40), kept(1, 30, False)], 0) == 0
+
+
+def asked_for(gen: int, applied: int, verified: bool = True) -> Generation:
+    return dataclasses.replace(kept(gen, applied, verified), info={CAUSE: BY_REQUEST, "non_zeros": 3})
+
+
+def test_generations_that_callers_asked_for_push_out_no_other() -> None:
+    retained = [*(asked_for(gen, 50) for gen in range(9, 3, -1)), kept(3, 30), kept(2, 20), kept(1, 10)]
+    oldest = oldest_kept(retained, 3)
+    assert oldest is not None
+    assert oldest.gen == 1
+    assert oldest_kept(retained[:-1], 3) is None
+    assert trim_bound(HEAD, retained, 0) == 10
+
+
+@pytest.mark.parametrize(("keep", "gone"), [(-1, [3, 2]), (3, [3, 2]), (4, [2]), (5, [])])
+def test_of_those_the_newest_stay_verified_or_not(keep: int, gone: list[int]) -> None:
+    retained = [
+        asked_for(9, 50),
+        kept(8, 45),
+        asked_for(7, 40, False),
+        asked_for(5, 40),
+        kept(4, 30),
+        asked_for(3, 30),
+        asked_for(2, 9),
+    ]
+    assert surplus(retained, keep) == gone
+    assert surplus([one for one in retained if one.gen in (8, 4)], keep) == []

@@ -279,6 +279,7 @@ class FakeService:
         return {"generation": generation, "seq": m.seq}
 
     async def export(self, model: str) -> bytes:
+        await self.snapshot_now(model)  # what is exported is a generation, written now
         return EXPORT_MAGIC + self.model(model).name.encode()
 
     async def import_model(self, model: str, content: bytes, patient: bool = True) -> dict[str, Any]:  # noqa: ARG002

@@ -195,7 +195,7 @@ FAST: dict[str, tuple[bytes, int]] = {
 LEFT: dict[str, tuple[bytes, int]] = {
     "option": (get(b"?a=1&_explain=true"), 200),
     "unknown option": (get(b"?a=1&_explane=true"), 422),
-    "remembered": (get(b"?a=1&_remember=true"), 200),
+    "to be remembered": (get(b"?a=1&_remember=true"), 422),
     "seq": (get(b"?a=1&_min_seq=99"), 422),
     "option of a body": (post(WIDE, b"/predict?explain=true"), 200),
     "unknown option of a body": (post(WIDE, b"/predict?a=1"), 422),
@@ -393,7 +393,7 @@ KEYED: dict[str, tuple[bytes, int]] = {
     "good": (get(b"?a=1", b"/predict", bearer(TOKEN)), 200),
     "good body": (post(WIDE, b"/predict", bearer(TOKEN)), 200),
     "left after the gate": (get(b"?a=1&_explain=true", b"/predict", bearer(TOKEN)), 200),
-    "remembering": (get(b"?a=1&_remember=true", b"/predict", bearer(TOKEN)), 403),
+    "remembering": (post(WIDE, b"/predict?remember=true", bearer(TOKEN)), 403),
     "none": (get(b"?a=1"), 401),
     "no bearer": (get(b"?a=1", b"/predict", b"Authorization: Basic YTpi"), 401),
     "unknown key": (get(b"?a=1", b"/predict", bearer(OTHER)), 401),

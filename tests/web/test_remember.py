@@ -34,11 +34,24 @@ def waiting(row: bytes) -> Waiting:
 def test_an_id_is_given_only_where_it_is_asked_for(client: Client, service: FakeService) -> None:
     for query in ("", "?remember=false"):
         assert "prediction_id" not in client.post(f"/predict{query}", '{"features":{"a":1}}').json()
-    assert "prediction_id" not in client.get("/predict?a=1&_remember=false").json()
+    assert "prediction_id" not in client.get("/predict?a=1").json()
     assert service.kept == []
     assert client.post("/predict?remember=true", '{"features":{"a":1}}').json()["prediction_id"] == "0" * 32
-    assert client.get("/predict?a=1&_remember=true").json()["prediction_id"] == f"{1:032x}"
-    assert waiting(service.kept[0]).batch.hash.tolist() == waiting(service.kept[1]).batch.hash.tolist() != []
+    assert waiting(service.kept[0]).batch.hash.tolist() != []
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_get_remembers_nothing_and_names_the_post_that_does(client: Client, service: FakeService, method: str) -> None:
+    """It changes nothing, since any web page can have a browser send one."""
+    for path in ("/predict", "/models/default/predict"):
+        for value in ("true", "false", ""):
+            answer = client.ask(method, f"{path}?a=1&_remember={value}")
+            assert answer.status_code == 422
+            if method == "GET":
+                assert answer.json()["code"] == "remember_by_post"
+                assert "POST /predict?remember=true" in answer.json()["detail"]
+        assert client.post(f"{path}?remember=true", '{"features":{"a":1}}').status_code == 200
+    assert len(service.kept) == 2
 
 
 @pytest.mark.parametrize(
@@ -70,7 +83,7 @@ def test_a_large_body_is_remembered_as_a_small_one(client: Client, service: Fake
 def test_names_that_are_new_to_the_log_are_kept_with_the_row(client: Client, service: FakeService) -> None:
     client.post("/observe", '{"features":{"old":1},"label":1}')
     client.post("/predict?remember=true", '[{"features":{"old":1,"new":1}},{"features":{"n\\u00e4chster":2,"old":1}}]')
-    client.get("/predict?new=1&_remember=true")
+    client.post("/predict?remember=true", '{"features":{"new":1}}')
     assert [[name.decode() for _, name in waiting(row).names] for row in service.kept] == [["new"], ["nächster"], ["new"]]
 
 
@@ -96,13 +109,12 @@ def test_a_full_memory_says_when_to_come_back(client: Client, service: FakeServi
     answer = client.post("/predict?remember=true", '{"features":{"a":1}}')
     assert (answer.status_code, answer.headers["retry-after"], answer.json()["code"]) == (503, "30", "remember_full")
     assert "probability" not in answer.text
-    assert client.get("/predict?a=1&_remember=true").status_code == 503
     assert client.get("/predict?a=1").status_code == 200
 
 
 def test_a_role_that_remembers_nothing_says_so(client: Client, service: FakeService) -> None:
     service.fail = Conflict("a replica process remembers no predictions", "other_role")
-    answer = client.get("/predict?a=1&_remember=true")
+    answer = client.post("/predict?remember=true", '{"features":{"a":1}}')
     assert (answer.status_code, answer.json()["code"]) == (409, "other_role")
 
 
@@ -111,10 +123,9 @@ def test_a_key_for_predictions_alone_cannot_have_them_remembered(client: Client,
     """With a default label they would become events, and such a key may send none."""
     key = Key("k", bytes(32), frozenset(scopes), None, None, None)
     body: Message = {"type": "http.request", "body": b'{"features":{"a":1}}', "more_body": False}
-    for method, query in (("POST", b"remember=true"), ("GET", b"a=1&_remember=true")):
-        scope = {**post_scope("/predict"), "method": method, "query_string": query, KEY: key}
-        assert hear(client, scope, [body]).status == status
-        assert hear(client, {**scope, "query_string": b""}, [body]).status == 200
+    scope = {**post_scope("/predict"), "query_string": b"remember=true", KEY: key}
+    assert hear(client, scope, [body]).status == status
+    assert hear(client, {**scope, "query_string": b""}, [body]).status == 200
 
 
 @pytest.mark.parametrize("value", ["", "1", "yes", "True"])
@@ -129,7 +140,7 @@ def test_a_row_to_predict_has_no_prediction_id(client: Client) -> None:
 
 
 def test_what_becomes_of_predictions_is_counted(client: Client) -> None:
-    client.get("/predict?a=1&_remember=true")
+    client.post("/predict?remember=true", '{"features":{"a":1}}')
     text = client.get("/metrics").text
     assert 'riata_predictions_remembered_total{model="default"} 1.0' in text
     assert 'riata_prediction_labels_total{model="default",outcome="joined"} 2.0' in text
@@ -156,7 +167,7 @@ def model(whole: httpx.Client, name: str, **settings: Any) -> str:
 
 
 def ask(whole: httpx.Client, at: str, colour: str) -> str:
-    answer = whole.get(f"{at}/predict", params={"colour": colour, "_remember": "true"})
+    answer = whole.post(f"{at}/predict", params={"remember": "true"}, json={"features": {"colour": colour}})
     assert answer.status_code == 200
     found: str = answer.json()["prediction_id"]
     assert len(found) == 32

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
 from annotated_types import Ge, Gt, Le, MinLen
-from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from riata.base import limits
 from riata.base.errors import BadInput, nearest
+from riata.base.hosts import check_hosts
 
 ENV_PREFIX: Final = "RIATA_"
 NOT_SETTINGS: Final[Mapping[str, str]] = {
@@ -104,6 +105,12 @@ class Settings(BaseSettings):
         False, "Who may call", "serve on an address other machines reach although callers are not asked who they are",
         "anybody who reaches the port could teach the models; opening it has to be said aloud",
     )  # fmt: skip
+    allowed_hosts: Annotated[str, AfterValidator(check_hosts)] = _setting(
+        "", "Who may call", "without keys, and on the health listener, hosts that are answered besides loopback addresses, "
+        "localhost and the setting host, as the Host header has them, separated by commas: names, addresses, networks as "
+        "10.0.0.0/8, or * for all; ports are ignored",
+        "a web page that makes its own name resolve to this machine (DNS rebinding) sends that name",
+    )  # fmt: skip
     keys_file: Path | None = _setting(
         None, "Who may call", "file of API keys, written by `riata keys`; with one, every caller needs a key",
         "on one machine the machine is the key; a changed file is read within a second",
@@ -172,7 +179,8 @@ class Settings(BaseSettings):
         "ten times the usual delay until an event is served",
     )  # fmt: skip
     generations_kept: Annotated[int, Ge(limits.GENERATIONS_KEPT_MIN), Le(1000)] = _setting(
-        limits.GENERATIONS_KEPT_MIN, "What is kept", "checkpoints kept of each model",
+        limits.GENERATIONS_KEPT_MIN, "What is kept", "checkpoints kept of each model; beside them at most as many of those that "
+        "callers ask for (POST snapshots, GET export)",
         "the newest may be damaged, and the one before it may be what was wrong",
     )  # fmt: skip
     log_keep_events: Annotated[int, Ge(0)] = _setting(

@@ -23,6 +23,12 @@ HEAD: Final = (
     "# API keys of riata: what is kept of each is its hash. Written by `riata keys`; read again by the service when it changes.\n"
 )
 EXAMPLE: Final = "Example: `riata keys new --id clicks --scope observe --scope predict --model clicks`"
+SCOPES_HELP: Final = """**Scopes**, none of which includes another:
+
+- `observe`: send events and labels.
+- `predict`: predict, and read figures, weights and path of a model.
+- `admin`: create, change, save, restore, export, import and drop models, and read `/metrics`.
+- `watch`: read everything but exports, and change nothing: `/metrics`, models, figures, weights, path, snapshots."""
 
 FileOption = Annotated[
     Path, typer.Option("--keys-file", envvar="RIATA_KEYS_FILE", help="File of keys, the setting keys_file of the service.")
@@ -33,10 +39,12 @@ app = typer.Typer(
 )
 
 
-@app.command("new", epilog=EXAMPLE)
+@app.command("new", epilog=f"{SCOPES_HELP}\n\n{EXAMPLE}")
 def new(
     id_: Annotated[str, typer.Option("--id", help="Name of the key: letters, digits and dashes. It is not secret.")],
-    scope: Annotated[list[str], typer.Option(help="What it opens: observe, predict, admin. Repeat it for several.")],
+    scope: Annotated[
+        list[str], typer.Option(help="What it opens: observe, predict, admin, or watch, which only reads. Repeat it for several.")
+    ],
     model: Annotated[list[str] | None, typer.Option(help="Model it opens. Repeat it for several; * for every model.")] = None,
     requests_per_s: Annotated[float | None, typer.Option(min=0, help="Requests a second, instead of the setting.")] = None,
     expires: Annotated[str | None, typer.Option(help="Moment from which it opens nothing, as 2027-01-31T00:00:00Z.")] = None,

@@ -16,6 +16,7 @@ from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.exports import export_config, read_export, write_export
 from riata.run.model_state import CHANGES_KEPT, ModelState
 from riata.store import layout, records
+from riata.store.retention import BY_REQUEST, CAUSE, is_requested
 from riata.store.store import Append, Generation
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NOTHING_NAMED, Names
@@ -75,7 +76,7 @@ class Admin:
     async def snapshot_now(self, model: str) -> dict[str, Any]:
         """Checkpoint now; answers when it is durable and was read back."""
         self._engine.desk(model)
-        saved = await self._engine.save(model)
+        saved = await self._engine.save(model, requested=True)
         if saved.generation is None:
             raise Conflict("the checkpoint was not written", "checkpoint_failed")
         return {**_shown(saved.generation), "took_ms": saved.took_ms}
@@ -92,7 +93,7 @@ class Admin:
     async def export(self, model: str) -> bytes:
         """One checkpoint of the present state with the names of its weights: all that another service needs."""
         self._engine.desk(model)
-        saved = await self._engine.save(model)
+        saved = await self._engine.save(model, requested=True)
         if saved.generation is None:
             raise Conflict("the checkpoint was not written", "checkpoint_failed")
         gen = saved.generation.gen
@@ -193,7 +194,8 @@ def _shown(generation: Generation) -> dict[str, Any]:
         "bytes": generation.bytes,
         "state_digest": generation.state_digest.hex(),
         "verified": generation.verified,
-        "metrics": dict(generation.info),
+        "cause": BY_REQUEST if is_requested(generation) else "schedule",
+        "metrics": {key: value for key, value in generation.info.items() if key != CAUSE},
     }
 
 

@@ -50,7 +50,8 @@ class Schedule:
 
 
 class Core:
-    """The protocol of one model. `applied` and `chain` are where its state stands, `saved` the event of its newest checkpoint."""
+    """The protocol of one model. `applied` and `chain` are where its state stands, `saved` the event of the newest
+    checkpoint that it made for itself: those that callers ask for leave the schedule alone, so that they cannot put it off."""
 
     def __init__(self, applied: int, chain: bytes, schedule: Schedule, now_ms: int, saved: int | None = None) -> None:
         self.applied = applied
@@ -63,6 +64,7 @@ class Core:
         self._saved_ms = now_ms
         self._saving: int | None = None
         self._failed = False  # whether the last checkpoint was abandoned
+        self._requested = False  # the checkpoint under way
 
     def logged(self, record: Record) -> None:
         """Check that `record` is the next of the log (Rule 1). Raises `LogGap` or `LogFork`, and stops."""
@@ -119,7 +121,7 @@ class Core:
 
     @property
     def unsaved(self) -> bool:
-        """True where the state is ahead of its newest checkpoint."""
+        """True where the state is ahead of the newest checkpoint that was made by the schedule."""
         return self.applied > self._saved
 
     def published(self, now_ms: int) -> None:
@@ -127,13 +129,15 @@ class Core:
         self._published = self.applied
         self._published_ms = now_ms
 
-    def checkpoint_started(self, now_ms: int) -> int:
-        """Note that a checkpoint of the present state began; return its `applied`. Raises `Conflict` if one is under way."""
+    def checkpoint_started(self, now_ms: int, requested: bool = False) -> int:
+        """Note that a checkpoint of the present state began, only because a caller `requested` it or not; return its `applied`.
+        Raises `Conflict` if one is under way."""
         self._require_running()
         if self._saving is not None:
             raise Conflict("a checkpoint is already being written", "checkpoint_running")
-        self._saving = self.applied
-        self._saved_ms = now_ms
+        self._saving, self._requested = self.applied, requested
+        if not requested:
+            self._saved_ms = now_ms
         return self.applied
 
     def may_save(self) -> bool:
@@ -145,7 +149,7 @@ class Core:
         saved, self._saving = self._saving, None
         self._failed = False
         if verdict is Verdict.OK and saved is not None:
-            self._saved = saved
+            self._saved = self._saved if self._requested else saved
         elif verdict in (Verdict.FENCED, Verdict.FORK, Verdict.CONFLICT):
             self.stopped = f"checkpoint {verdict.value}"
 

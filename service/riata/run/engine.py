@@ -273,9 +273,9 @@ class Engine:
         desk.logged = max(desk.logged, (await self.call(lambda s: s.head(name))).seq)
         return desk.logged
 
-    async def save(self, name: str, if_ahead: bool = False) -> Saved:
+    async def save(self, name: str, if_ahead: bool = False, requested: bool = False) -> Saved:
         """Checkpoint the present state; answer when it is durable. Raises `Unavailable` where there is no room; as `led` does."""
-        return await self.led("a checkpoint").save(name, if_ahead)
+        return await self.led("a checkpoint").save(name, if_ahead, requested)
 
     async def look(self, name: str) -> Looked:
         """Copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`; as `led` does."""

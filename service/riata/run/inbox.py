@@ -47,10 +47,12 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class SaveNow:
-    """A checkpoint that somebody waits for; with `if_ahead` only where the newest one is not of this very state."""
+    """A checkpoint that somebody waits for; with `if_ahead` only where the newest one is not of this very state. `requested`: by
+    a caller, and not by the service for itself."""
 
     model: str
     if_ahead: bool = False
+    requested: bool = False
     future: Future[Saved] = field(default_factory=Future)
 
 

@@ -129,9 +129,9 @@ class Learning:
         """Where every model stands that is not being dropped, for the renewal of the lease. Any thread may ask."""
         return {name: belief for name, belief in self.writer.beliefs().items() if name not in self._dropping}
 
-    async def save(self, name: str, if_ahead: bool = False) -> Saved:
+    async def save(self, name: str, if_ahead: bool = False, requested: bool = False) -> Saved:
         """Checkpoint the present state; answer when it is durable. Raises `Unavailable` where there is no room."""
-        request = SaveNow(name, if_ahead)
+        request = SaveNow(name, if_ahead, requested)
         self.writer.put(request)
         saved = await asyncio.wrap_future(request.future)
         if saved.verdict is not Verdict.OK or saved.unreadable:

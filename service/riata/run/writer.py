@@ -25,6 +25,7 @@ from riata.run.published import Published
 from riata.run.publishing import Curvature, generation_info, publish, schedule_of
 from riata.run.sharing.lead import Belief
 from riata.run.together import Turn
+from riata.store.retention import BY_REQUEST, CAUSE
 from riata.store.store import Verdict
 
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
@@ -41,8 +42,8 @@ class _Cell:
     belief: Belief | None = None  # replaced after every record: another thread reads it
     curvature: Curvature = field(default_factory=Curvature)
     turn: Turn = field(default_factory=Turn)
-    waiting: list[Future[Saved]] = field(default_factory=list)  # who waits for the next checkpoint
-    being_saved: list[Future[Saved]] = field(default_factory=list)  # who waits for the one under way
+    waiting: list[SaveNow] = field(default_factory=list)  # who waits for the next checkpoint
+    being_saved: list[SaveNow] = field(default_factory=list)  # who waits for the one under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,8 @@ class Writer:
     def _refuse_the_rest(self, error: Unavailable) -> None:
         """Nobody may wait for a thread that has ended: answer every request that still comes, until told to end."""
         for cell in self._cells.values():
-            for future in [*cell.waiting, *cell.being_saved]:
-                future.set_exception(error)
+            for asked in [*cell.waiting, *cell.being_saved]:
+                asked.future.set_exception(error)
         while (item := self._inbox.get()) is not None:
             if isinstance(item, SaveNow | Look | Settle) and item.future.set_running_or_notify_cancel():
                 item.future.set_exception(error)
@@ -228,8 +229,8 @@ class Writer:
             return
         del self._cells[item.model]
         self._due_ms.pop(item.model, None)
-        for future in [*cell.waiting, *cell.being_saved]:
-            future.set_exception(Corrupt(f"model {item.model} was dropped meanwhile", "model_dropped"))
+        for asked in [*cell.waiting, *cell.being_saved]:
+            asked.future.set_exception(Corrupt(f"model {item.model} was dropped meanwhile", "model_dropped"))
 
     def _save_now(self, item: SaveNow) -> None:
         cell = self._cells.get(item.model)
@@ -240,7 +241,7 @@ class Writer:
         elif item.if_ahead and not cell.core.unsaved:
             item.future.set_result(Saved(item.model, cell.state.lineage, Verdict.OK, None, 0))
         else:
-            cell.waiting.append(item.future)
+            cell.waiting.append(item)
             self._look_after(item.model)
 
     def _look(self, item: Look) -> None:
@@ -272,7 +273,7 @@ class Writer:
         if Action.PUBLISH in actions or self._curvature_is_late(cell, now_ms):
             self._publish(cell)
         if Action.CHECKPOINT in actions or (cell.waiting and not cell.being_saved and cell.core.may_save()):
-            self._checkpoint(cell)
+            self._checkpoint(cell, requested=Action.CHECKPOINT not in actions and all(asked.requested for asked in cell.waiting))
         self._note_due(name, cell)
 
     def _note_due(self, name: str, cell: _Cell) -> None:
@@ -298,11 +299,11 @@ class Writer:
         self._hooks.published(publish(cell.state, cell.gen, cell.version, self._clock, cell.curvature.covariance))
         cell.core.published(self._clock.monotonic_ms())
 
-    def _checkpoint(self, cell: _Cell) -> None:
-        cell.core.checkpoint_started(self._clock.monotonic_ms())
+    def _checkpoint(self, cell: _Cell, requested: bool) -> None:
+        cell.core.checkpoint_started(self._clock.monotonic_ms(), requested)
         cell.being_saved, cell.waiting = cell.waiting, []
         frozen = cell.state.freeze()
-        info = generation_info(cell.state)
+        info = generation_info(cell.state) | ({CAUSE: BY_REQUEST} if requested else {})
         created_ms = self._clock.unix_ms()
         self._saver.submit(lambda: self._save(frozen, created_ms, info))
 
@@ -328,7 +329,7 @@ class Writer:
             cell.gen = saved.generation.gen
             cell.belief = Belief(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
         while cell.being_saved:
-            cell.being_saved.pop().set_result(saved)
+            cell.being_saved.pop().future.set_result(saved)
         if saved.verdict not in (None, Verdict.OK):
             raise Corrupt(f"checkpoint of {saved.model}: {saved.verdict.value}", "fenced")
         self._look_after(saved.model)

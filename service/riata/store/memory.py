@@ -14,7 +14,7 @@ from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.owning import older_algorithm
 from riata.store.records import check_read
-from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, trim_bound
+from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, surplus, trim_bound
 from riata.store.store import Append, Appended, Edition, Generation, Head, Owner, Record, Remembered, Verdict
 from riata.wire.names import Names
 
@@ -222,10 +222,10 @@ class MemoryStore:
     def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
         self._require(owner)
         entry = self._model(model)
-        oldest = oldest_kept(entry.generations, keep_generations)
-        if oldest:
-            entry.generations = [g for g in entry.generations if g.gen >= oldest.gen]
-            entry.chunks = {at: chunk for at, chunk in entry.chunks.items() if at[0] >= oldest.gen}
+        oldest, more = oldest_kept(entry.generations, keep_generations), surplus(entry.generations, keep_generations)
+        first = oldest.gen if oldest else 0
+        entry.generations = [g for g in entry.generations if g.gen >= first and g.gen not in more]
+        entry.chunks = {at: chunk for at, chunk in entry.chunks.items() if at[0] >= first and at[0] not in more}
         bound = trim_bound(entry.head, entry.generations, keep_events)
         gone = [record for record in entry.log[:TRIM_RECORDS_MAX] if record.last <= bound]
         if gone:

@@ -9,6 +9,8 @@ from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.store.records import first_chain
 from riata.store.store import Edition, Generation, Head, Verdict
 
+CAUSE: Final = "cause"  # key of a generation's `info`; absent where the schedule, a start or a repair was the cause
+BY_REQUEST: Final = "request"
 TRIM_RECORDS_MAX: Final = 10_000  # records dropped by one call of `trim`: bounds the transaction
 
 
@@ -52,14 +54,29 @@ def judge_edition(
     return _same_chain(edition.applied, edition.chain, head, retained, chain)
 
 
+def is_requested(generation: Generation) -> bool:
+    """Say whether a caller asked for the generation; else the service made it for itself."""
+    return generation.info.get(CAUSE) == BY_REQUEST
+
+
 def oldest_kept(retained: Sequence[Generation], keep_generations: int) -> Generation | None:
     """Return the oldest generation to keep, the keep-th verified one counted from the newest; None: keep all.
 
-    retained is newest first. Unverified generations between those kept do not count, and are kept with them.
+    retained is newest first. Unverified generations between those kept do not count, and are kept with them. Nor do those that
+    callers asked for: they never push out what the service made for itself.
     """
     keep = max(keep_generations, GENERATIONS_KEPT_MIN)
-    verified = [generation for generation in retained if generation.verified]
+    verified = [generation for generation in retained if generation.verified and not is_requested(generation)]
     return verified[keep - 1] if len(verified) >= keep else None
+
+
+def surplus(retained: Sequence[Generation], keep_generations: int) -> list[int]:
+    """Return the numbers of those generations that callers asked for and that are beyond the newest `keep_generations` of them.
+
+    retained is newest first.
+    """
+    requested = [generation.gen for generation in retained if is_requested(generation)]
+    return requested[max(keep_generations, GENERATIONS_KEPT_MIN) :]
 
 
 def trim_bound(head: Head, retained: Sequence[Generation], keep_events: int) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
+from riata.base.hosts import Hosts
 from riata.web.problems import PROBLEM_JSON, Problem
 
 TARGET_BYTES_MAX: Final = 2**16 - 1  # of path and query together; the parser counts in 16 bits
@@ -79,6 +80,19 @@ def refusal(status: int, code: str, detail: str, retryable: bool = False) -> Ref
 
 MALFORMED: Final = refusal(400, "malformed_request", "the bytes are no HTTP/1.1 request, or one that can be read in two ways")
 BAD_HOST: Final = refusal(400, "bad_host", "a request of HTTP/1.1 has one Host header, and it holds a host")
+BAD_TARGET: Final = refusal(400, "bad_target", "a request whose target is a whole URI names the same host there and in Host")
+HOST_NOT_ALLOWED: Final = refusal(
+    421,
+    "host_not_allowed",
+    "requests for this Host are not answered: where no key is asked for only loopback addresses, localhost, the setting host and "
+    "the setting allowed_hosts are; add the name to allowed_hosts (RIATA_ALLOWED_HOSTS), or ask for keys (keys_file)",
+)
+CROSS_SITE: Final = refusal(
+    403,
+    "cross_site",
+    "a web page of another origin may not change anything here (Origin, Sec-Fetch-Site); where no key is asked for only pages "
+    "that this service serves itself, and programs, may: serve the page under the same origin, or ask for keys (keys_file)",
+)
 BAD_LENGTH: Final = refusal(400, "bad_length", "the length of a body is said once: by Content-Length in digits, or by chunks")
 BAD_CODING: Final = refusal(400, "bad_transfer_coding", "Transfer-Encoding: only chunked is read here, once, in HTTP/1.1")
 BAD_CHUNKS: Final = refusal(400, "bad_chunks", "the chunks hold more framing than body, or trailers, which are not read here")
@@ -112,10 +126,12 @@ class Front:
     refused  : how often each refusal was given, by its code; `slow_reader` are clients that did not take their answer
     lingering: connections that were refused and are not yet gone
     reserved : files that the process may open and connections leave to others
+    hosts    : the hosts that are answered, and pages of other sites change nothing; None where callers are asked for keys
     """
 
     bounds: Bounds = field(default_factory=Bounds)
     reserved: int = FILES_RESERVED
+    hosts: Hosts | None = None
     refused: Counter[str] = field(default_factory=Counter)
     lingering: int = 0
     files_max: float = field(init=False)

@@ -19,7 +19,7 @@ from riata.web.body import header
 from riata.web.buckets import Buckets
 from riata.web.keys import Forbidden, Key, KeyRing, Unauthenticated, read_keys, require_unexpired, ring_of
 from riata.web.problems import answer_error
-from riata.web.scopes import ANY, MAKING, OPEN, SCOPE_OF, TEMPLATES, place
+from riata.web.scopes import MAKING, OPEN, SCOPES_OF, TEMPLATES, place
 from riata.web.service import ServiceProtocol
 
 log = logging.getLogger("riata.web")
@@ -146,7 +146,7 @@ class Gate:
         template, model = place(scope["path"])
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         route = (method, template)
-        if SCOPE_OF.get(route) is OPEN:
+        if SCOPES_OF.get(route) == OPEN:
             try:
                 key = self._key(self._said(scope))
             except (Unauthenticated, Malformed):
@@ -162,7 +162,7 @@ class Gate:
 
     def _admit(self, route: tuple[str, str], model: str | None, key: Key | None, service: ServiceProtocol) -> Key | None:
         if key is not None:
-            self._require(key, model, SCOPE_OF.get(route), route, service)
+            self._require(key, model, SCOPES_OF.get(route), route, service)
         wait_s = self._wait_s(key)
         if wait_s > 0.0:
             raise _too_many(wait_s)
@@ -189,7 +189,9 @@ class Gate:
         require_unexpired(key, self.clock.unix_ms())
         return key
 
-    def _require(self, key: Key, model: str | None, wanted: str | None, route: tuple[str, str], service: ServiceProtocol) -> None:
+    def _require(
+        self, key: Key, model: str | None, wanted: tuple[str, ...] | None, route: tuple[str, str], service: ServiceProtocol
+    ) -> None:
         if (
             model is not None
             and key.models is not None
@@ -199,8 +201,8 @@ class Gate:
         if wanted is None:
             if route[1] not in TEMPLATES:
                 raise NotFound("no such route; /openapi.json lists them", "no_such_route")
-        elif wanted not in (OPEN, ANY) and wanted not in key.scopes:
-            raise Forbidden(f"the key {key.id} is not for this: the route asks for the scope {wanted}")
+        elif key.scopes.isdisjoint(wanted):
+            raise Forbidden(f"the key {key.id} is not for this: the route asks for the scope {' or '.join(wanted)}")
 
 
 def refused(error: RiataError) -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -68,9 +69,9 @@ def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
         return respond(json_answer({"version": riata.__version__, "api": API_VERSION, "python": platform.python_version()}))
 
     @router.get("/metrics")
-    async def metrics() -> Response:
-        """Counters and gauges in the text format of Prometheus."""
-        return respond(Answer(200, meters.text(), PROMETHEUS_TEXT))
+    async def metrics(request: Request) -> Response:
+        """Counters and gauges in the text format of Prometheus; of models, those that the key may see."""
+        return respond(Answer(200, meters.text(partial(visible, request.scope)), PROMETHEUS_TEXT))
 
     return router
 

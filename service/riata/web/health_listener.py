@@ -1,7 +1,9 @@
 """Probes and meters on a port of their own: another listener, another thread, another event loop.
 
 Whoever fills the connections of the service, or keeps its loop busy, does not keep the orchestrator from hearing that it lives.
-Nobody is asked for a key here and no model can be touched; the port is for the network of those who operate the service.
+Nobody is asked for a key here and no model can be touched; the port is for the network of those who operate the service. So that
+no web page reads it by DNS rebinding, a name in the Host header has to be an allowed one. Addresses always are: an orchestrator
+probes a pod by its address, which nobody knows beforehand, and a page that rebinds a name sends that name.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from riata.base.errors import RiataError
+from riata.base.hosts import read_hosts
 from riata.web.answers import send_answer
 from riata.web.bounds import Bounds, Front
 from riata.web.health import health_routes, not_now
@@ -57,13 +60,15 @@ def health_app(service: ServiceProtocol, meters: Meters, told: threading.Event) 
 
 
 @contextmanager
-def health_listener(app: ASGIApp, host: str, port: int) -> Iterator[int]:
+def health_listener(app: ASGIApp, host: str, port: int, allowed_hosts: str = "") -> Iterator[int]:
     """Answer on `host` and `port` (0 takes a free one) as long as the block lasts; yields the port.
 
-    Raises `Unavailable` (cannot_listen).
+    `allowed_hosts` is the setting of that name. Raises `Unavailable` (cannot_listen).
     """
     listener = listen(host, port, "--health-host and --health-port")
-    server = build_server(app, host, port, STOP_S, Front(Bounds(connections_max=CONNECTIONS_MAX), reserved=0))
+    hosts = read_hosts(allowed_hosts, host, any_address=True)
+    front = Front(Bounds(connections_max=CONNECTIONS_MAX), reserved=0, hosts=hosts)
+    server = build_server(app, host, port, STOP_S, front)
     thread = threading.Thread(target=run, args=(server, [listener]), name="riata-health")
     thread.start()
     try:

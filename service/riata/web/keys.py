@@ -23,6 +23,7 @@ import msgspec
 
 from riata.base.errors import BadInput, RiataError
 from riata.web.options import MODEL_NAME
+from riata.web.scopes import SCOPES
 
 PREFIX: Final = "riata_"
 SECRET_BYTES: Final = 32
@@ -30,7 +31,6 @@ TOKEN_CHARS_MAX: Final = 128
 ID_PATTERN: Final = r"^[a-z0-9][a-z0-9-]{0,31}$"
 MODE_MAX: Final = 0o640
 FILE_BYTES_MAX: Final = 2**20
-SCOPES: Final = ("observe", "predict", "admin")
 EVERY_MODEL: Final = "*"
 _TOKEN: Final = re.compile(rb"riata_([a-z0-9][a-z0-9-]{0,31})_[A-Za-z0-9_-]{43}")
 _NOBODY: Final = bytes(32)  # what a key of an unknown id is compared with
@@ -55,7 +55,7 @@ class KeyEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     id             : names the key in the log and finds it; public
     sha256         : of the whole key, hexadecimal
-    scopes         : what it opens: observe, predict, admin; none implies another
+    scopes         : what it opens, each by itself: observe, predict, admin, watch
     models         : names of models, or "*" for every one
     requests_per_s : of this key, instead of the setting; 0 for no bound
     expires        : after this moment it opens nothing
@@ -63,7 +63,7 @@ class KeyEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     id: Annotated[str, msgspec.Meta(pattern=ID_PATTERN)]
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-    scopes: Annotated[list[str], msgspec.Meta(min_length=1, max_length=3)]
+    scopes: Annotated[list[str], msgspec.Meta(min_length=1, max_length=len(SCOPES))]
     models: list[Name] | str
     requests_per_s: Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None = None
     expires: datetime | None = None

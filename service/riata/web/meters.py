@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, cast
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -74,9 +75,23 @@ class Meters:
         if observed.rejected:
             self._rows.add(model, "rejected", observed.rejected)
 
-    def text(self) -> bytes:
-        """Return everything in the text format of Prometheus."""
-        return generate_latest(self.registry)
+    def text(self, sees: Callable[[str], bool] = lambda _model: True) -> bytes:
+        """Return everything in the text format of Prometheus, but for samples of models that the reader does not see."""
+        return generate_latest(cast(CollectorRegistry, Seen(self.registry, sees)))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A registry without the samples of models that are not to be seen: those are labelled `model`."""
+
+    registry: CollectorRegistry
+    sees: Callable[[str], bool]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric; the collectors made them for this reader, so they may be changed."""
+        for metric in self.registry.collect():
+            metric.samples = [one for one in metric.samples if "model" not in one.labels or self.sees(one.labels["model"])]
+            yield metric
 
 
 class ServiceCollector(Collector):

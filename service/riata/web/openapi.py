@@ -9,7 +9,7 @@ from typing import Any, Final
 import riata
 from riata.web.options import NUMBER_MAX, SEQ_MAX
 from riata.web.schemas import NAME_PATTERN, array, components, ref
-from riata.web.scopes import ANY, OPEN, SCOPE_OF
+from riata.web.scopes import ANY, OPEN, SCOPES_OF
 from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN, WEIGHTS_SHOWN_MAX
 
 Schema = dict[str, Any]
@@ -29,13 +29,14 @@ TEXT_TYPES: Final = {
 PROBLEMS: Final = {
     400: "The bytes are not what they claim to be.",
     401: "No key, or none that opens anything; only where the service asks for keys.",
-    403: "The key is not for this; the detail names the scope.",
+    403: "The key is not for this: the detail names the scope. Or a web page of another origin asks for a change (`cross_site`).",
     404: "No such model, or no such generation.",
     408: "The body did not arrive in time.",
     409: "Not in this state; the code says why.",
     413: "Over a limit; the code says which.",
     414: "The query is too long.",
     415: "A content type or content encoding that this route does not read.",
+    421: "Without keys: the Host header has a host that is not among those in the setting allowed_hosts.",
     422: "Understood and refused; rows are listed where rows are the reason.",
     429: "Too fast; Retry-After says when to come back.",
     500: "A fault of the service.",
@@ -131,7 +132,6 @@ def _predictions(path: str, parameters: tuple[Schema, ...]) -> list[Operation]:
     asked = (
         query("_explain", FLAG, explain),
         query("_min_seq", SEQ, min_seq),
-        query("_remember", FLAG, remember),
         {
             **query("features", {"type": "object", "additionalProperties": {"type": "string"}}, ""),
             "style": "form",
@@ -151,7 +151,7 @@ def _predictions(path: str, parameters: tuple[Schema, ...]) -> list[Operation]:
             "predict",
             "Predict the one row of the query.",
             {200: json_content("Prediction")},
-            (400, 404, 409, 414, 422, 503, 507),
+            (400, 404, 409, 414, 422, 503),
             (*parameters, *asked),
         ),
         Operation(path, "post", "predict", many, {200: content}, (*BODY, 404, 409, 503, 507), (*parameters, *posted), body),
@@ -262,7 +262,7 @@ def _probe_operations() -> list[Operation]:
     return [
         *(Operation(path, "get", "operations", summary, {200: json_content(name)}, (503,)) for path, summary, name in probes),
         Operation("/version", "get", "operations", "Which release this is.", {200: json_content("Version")}, ()),
-        Operation("/metrics", "get", "operations", "Counters and gauges for Prometheus.", text, ()),
+        Operation("/metrics", "get", "operations", "Meters for Prometheus, of models that the key may see.", text, ()),
     ]
 
 
@@ -281,17 +281,17 @@ def operations() -> list[Operation]:
 
 
 def _gate_problems(operation: Operation) -> tuple[int, ...]:
-    scope = SCOPE_OF[operation.method.upper(), operation.path]
-    if scope == OPEN:
+    scopes = SCOPES_OF[operation.method.upper(), operation.path]
+    if scopes == OPEN:
         return ()
-    return (401, 429) if scope == ANY else (401, 403, 429)
+    return (401, 429) if scopes == ANY else (401, 403, 429)
 
 
 def _responses(operation: Operation) -> Schema:
     responses: Schema = {
         str(status): {"description": HTTPStatus(status).phrase, "content": content} for status, content in operation.ok.items()
     }
-    for status in sorted({*operation.problems, *_gate_problems(operation), 500}):
+    for status in sorted({*operation.problems, *_gate_problems(operation), 421, 500}):
         responses[str(status)] = {
             "description": PROBLEMS[status],
             "content": {"application/problem+json": {"schema": ref("Problem")}},
@@ -314,7 +314,7 @@ def openapi_document() -> Schema:
             "operationId": f"{operation.method}_{slug}",
             "responses": _responses(operation),
         }
-        if SCOPE_OF[operation.method.upper(), operation.path] != OPEN:
+        if SCOPES_OF[operation.method.upper(), operation.path] != OPEN:
             item["security"] = [{}, {"key": []}]
         if operation.parameters:
             item["parameters"] = list(operation.parameters)

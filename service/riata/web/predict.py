@@ -34,7 +34,8 @@ from riata.wire.parse import Context, explain_query, explain_rows, parse_example
 from riata.wire.parsed import Parsed, RowError
 
 OPTIONS: Final = ("explain", "min_seq", "remember")
-QUERY_OPTIONS: Final = tuple(f"_{name}" for name in OPTIONS)
+QUERY_OPTIONS: Final = ("_explain", "_min_seq")
+REMEMBER_IN_QUERY: Final = "_remember"
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # a row takes the event loop 50 µs to write down, however short it is
 PLAIN_MODELS_MAX: Final = 1024  # that are kept in mind
 JSON_TYPE: Final = JSON.decode()
@@ -80,12 +81,11 @@ class Predict:
             pairs = query_pairs(scope["query_string"])
             options = [pair for pair in pairs if pair[0].startswith("_")]
             features = [pair for pair in pairs if not pair[0].startswith("_")]
+            refuse_remembering(options)
             question = read_question(check_options(options, QUERY_OPTIONS), "_")
-            require_allowed(scope, question)
             if question == PLAIN and (document := self.one(model)(scope["query_string"], json=False)) is not None:
                 return Answer(200, document)
-            predicted = predict_query(features, question, await self._served(model, question))
-            return write_answer(await self._remembered(model, predicted), JSON)
+            return write_answer(predict_query(features, question, await self._served(model, question)), JSON)
         question = read_question(read_options(scope["query_string"], OPTIONS), "")
         require_allowed(scope, question)
         self.tools.service.published(model)  # an unknown model is refused before its body is read
@@ -180,6 +180,17 @@ def read_question(options: dict[str, str], prefix: str) -> Question:
     return Question(flag(options, f"{prefix}explain"), min_seq, flag(options, f"{prefix}remember"))
 
 
+def refuse_remembering(options: list[tuple[str, str]]) -> None:
+    """Refuse `_remember` in the query of a GET, which any web page can have a browser send. Raises `BadInput`
+    (remember_by_post)."""
+    if any(name == REMEMBER_IN_QUERY for name, _ in options):
+        raise BadInput(
+            "_remember: a GET keeps nothing; send the features in the body of a POST: POST /predict?remember=true, or "
+            "POST /models/{model}/predict?remember=true",
+            "remember_by_post",
+        )
+
+
 def require_allowed(scope: Scope, question: Question) -> None:
     """Raise `Forbidden` where the key is for predictions only and they are to be remembered: with a model's default label they
     become events, so whoever asks for that has to be one whose events are taken."""
@@ -195,7 +206,7 @@ def predict_query(features: list[tuple[str, str]], question: Question, served: S
     parsed = parse_query(features, served.context)
     refuse_errors(parsed)
     named = explain_query(features, served.context) if question.explain else None
-    return predictions(parsed, served, named, rows_to_remember(parsed, question))
+    return predictions(parsed, served, named, [])
 
 
 def predict_body(body: bytes, kind: str, question: Question, served: Served) -> Predicted:

@@ -49,7 +49,7 @@ class BoundedProtocol(CheckedHeads):
     """One connection. `front` is shared by all of a listener."""
 
     def __init__(self, front: Front, **named: Any) -> None:
-        super().__init__(front.bounds, **named)
+        super().__init__(front.bounds, front.hosts, **named)
         self.front = front
         self.wire: asyncio.Transport = None  # type: ignore[assignment]
         self.line: Line = None  # type: ignore[assignment]

@@ -203,6 +203,7 @@ def _models() -> Schema:
         "created": TIME,
         "bytes": COUNT,
         "state_digest": TEXT,
+        "cause": {"type": "string", "enum": ["schedule", "request"]},
         "metrics": {"type": "object"},
     }
     return {

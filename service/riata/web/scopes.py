@@ -1,52 +1,58 @@
-"""Which key opens which route: one table. A route that is not in it cannot be reached where keys are asked for."""
+"""Which scopes open which route: one table. A route that is not in it cannot be reached where keys are asked for.
+
+Any one of the scopes of a route opens it.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-OPEN: Final = "open"  # no key
-ANY: Final = "any"  # any key, whatever it is for
 OBSERVE: Final = "observe"
 PREDICT: Final = "predict"
 ADMIN: Final = "admin"
+WATCH: Final = "watch"  # reads everything about a model, changes nothing, and predicts nothing
+SCOPES: Final = (OBSERVE, PREDICT, ADMIN, WATCH)
+OPEN: Final[tuple[str, ...]] = ()  # no key
+ANY: Final = SCOPES  # any key, whatever it is for
 MODELS: Final = "/models/"
 DOCS: Final = "/docs/"
 DEFAULT_MODEL: Final = "default"
 
 _AT: Final = "/models/{model}"
-SCOPE_OF: Final[dict[tuple[str, str], str]] = {
-    ("POST", "/observe"): OBSERVE,
-    ("POST", f"{_AT}/observe"): OBSERVE,
-    ("GET", "/predict"): PREDICT,
-    ("POST", "/predict"): PREDICT,
-    ("GET", f"{_AT}/predict"): PREDICT,
-    ("POST", f"{_AT}/predict"): PREDICT,
+SCOPES_OF: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("POST", "/observe"): (OBSERVE,),
+    ("POST", f"{_AT}/observe"): (OBSERVE,),
+    ("GET", "/predict"): (PREDICT,),
+    ("POST", "/predict"): (PREDICT,),
+    ("GET", f"{_AT}/predict"): (PREDICT,),
+    ("POST", f"{_AT}/predict"): (PREDICT,),
     ("GET", "/models"): ANY,  # those that the key may see
     ("GET", _AT): ANY,
-    ("GET", f"{_AT}/metrics"): PREDICT,
-    ("GET", f"{_AT}/weights"): PREDICT,
-    ("GET", f"{_AT}/path"): PREDICT,
-    ("PUT", _AT): ADMIN,
-    ("PATCH", _AT): ADMIN,
-    ("DELETE", _AT): ADMIN,
-    ("GET", f"{_AT}/snapshots"): ADMIN,
-    ("POST", f"{_AT}/snapshots"): ADMIN,
-    ("POST", f"{_AT}/restore"): ADMIN,
-    ("GET", f"{_AT}/export"): ADMIN,
-    ("POST", f"{_AT}/import"): ADMIN,
+    ("GET", f"{_AT}/metrics"): (PREDICT, WATCH),
+    ("GET", f"{_AT}/weights"): (PREDICT, WATCH),
+    ("GET", f"{_AT}/path"): (PREDICT, WATCH),
+    ("PUT", _AT): (ADMIN,),
+    ("PATCH", _AT): (ADMIN,),
+    ("DELETE", _AT): (ADMIN,),
+    ("GET", f"{_AT}/snapshots"): (ADMIN, WATCH),
+    ("POST", f"{_AT}/snapshots"): (ADMIN,),
+    ("POST", f"{_AT}/restore"): (ADMIN,),
+    ("GET", f"{_AT}/export"): (ADMIN,),
+    ("POST", f"{_AT}/import"): (ADMIN,),
     ("GET", "/livez"): OPEN,
     ("GET", "/readyz"): OPEN,  # without a key it names no model
     ("GET", "/startupz"): OPEN,
     ("GET", "/v2/health/live"): OPEN,
     ("GET", "/v2/health/ready"): OPEN,
     ("GET", "/version"): ANY,
-    ("GET", "/metrics"): ADMIN,  # its labels are the names of the models
+    ("GET", "/metrics"): (ADMIN, WATCH),  # of models, those that the key may see
     ("GET", "/openapi.json"): OPEN,
     ("GET", "/docs"): OPEN,
     ("GET", "/docs/{asset}"): OPEN,
 }
+SAVING: Final = frozenset({("GET", f"{_AT}/export")})  # a GET that has a generation written
 MAKING: Final = frozenset({("PUT", _AT), ("POST", f"{_AT}/import")})  # the model need not be there
-TEMPLATES: Final = frozenset(path for _, path in SCOPE_OF)
+TEMPLATES: Final = frozenset(path for _, path in SCOPES_OF)
 
 
 def place(path: str) -> tuple[str, str | None]:

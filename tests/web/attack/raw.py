@@ -95,11 +95,11 @@ def talk(port: int, *parts: bytes, silence_s: float = 3.0, half_close: bool = Fa
 
 def post(body: bytes, *headers: bytes, path: bytes = b"/observe", length: int | None = None) -> bytes:
     """A POST of JSON; `length` announces another one than the body has."""
-    head = [b"POST %s HTTP/1.1" % path, b"Host: t", b"Content-Type: application/json", *headers]
+    head = [b"POST %s HTTP/1.1" % path, b"Host: localhost", b"Content-Type: application/json", *headers]
     head.append(b"Content-Length: %d" % (len(body) if length is None else length))
     return b"\r\n".join(head) + b"\r\n\r\n" + body
 
 
 def get(path: bytes, *headers: bytes) -> bytes:
     """A GET."""
-    return b"\r\n".join([b"GET %s HTTP/1.1" % path, b"Host: t", *headers]) + b"\r\n\r\n"
+    return b"\r\n".join([b"GET %s HTTP/1.1" % path, b"Host: localhost", *headers]) + b"\r\n\r\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from riata.web.buckets import BURST_S, Bucket, Buckets
 from riata.web.gate import Gate, KeysFile
 from riata.web.keys import KeyEntry, KeyRing, Unauthenticated, digest_of, entry_text, new_token, parse_keys, read_keys, ring_of
 from riata.web.openapi import operations
-from riata.web.scopes import ADMIN, ANY, OBSERVE, OPEN, PREDICT, SCOPE_OF, place
+from riata.web.scopes import ADMIN, OBSERVE, OPEN, PREDICT, SAVING, SCOPES, SCOPES_OF, WATCH, place
 from riata.web.settings import WebSettings
 from tests.web.asking import Client, asking
 from tests.web.fake_service import FakeModel, FakeService
@@ -67,7 +68,7 @@ def service() -> FakeService:
     return found
 
 
-TOKENS = {scope: made(scope, [scope], ["mine", "default"]) for scope in (OBSERVE, PREDICT, ADMIN)}
+TOKENS = {scope: made(scope, [scope], ["mine", "default"]) for scope in SCOPES}
 
 
 @pytest.fixture
@@ -98,8 +99,8 @@ def routes_under(routes: Iterable[Any]) -> Iterator[tuple[str, str]]:
 
 def test_every_route_of_the_application_is_in_the_table_and_no_other(service: FakeService) -> None:
     app = create_app(service, service, WebSettings(), service.clock)
-    assert set(routes_under(app.routes)) == set(SCOPE_OF)
-    assert {(operation.method.upper(), operation.path) for operation in operations()} <= set(SCOPE_OF)
+    assert set(routes_under(app.routes)) == set(SCOPES_OF)
+    assert {(operation.method.upper(), operation.path) for operation in operations()} <= set(SCOPES_OF)
 
 
 def test_a_route_without_an_entry_cannot_be_reached(service: FakeService) -> None:
@@ -114,11 +115,11 @@ def test_a_route_without_an_entry_cannot_be_reached(service: FakeService) -> Non
         assert client.get("/forgotten", headers=bearer(TOKENS[ADMIN][0])).status_code == 404
 
 
-@pytest.mark.parametrize(("method", "template"), SCOPE_OF)
+@pytest.mark.parametrize(("method", "template"), SCOPES_OF)
 def test_without_a_key_only_open_routes_answer(client: Client, method: str, template: str) -> None:
     for headers in ({}, bearer("riata_nobody_" + "A" * 43), {"Authorization": "Basic eDp5"}):
         answer = ask(client, method, template, "mine", headers)
-        if SCOPE_OF[method, template] == OPEN:
+        if SCOPES_OF[method, template] == OPEN:
             assert answer.status_code == 200
         else:
             assert answer.status_code == 401
@@ -126,11 +127,11 @@ def test_without_a_key_only_open_routes_answer(client: Client, method: str, temp
             assert answer.json()["code"] in ("unauthenticated", "bad_key")
 
 
-@pytest.mark.parametrize("scope", [OBSERVE, PREDICT, ADMIN])
-@pytest.mark.parametrize(("method", "template"), SCOPE_OF)
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize(("method", "template"), SCOPES_OF)
 def test_a_key_opens_the_routes_of_its_scope_and_no_other(client: Client, method: str, template: str, scope: str) -> None:
     answer = ask(client, method, template, "mine", bearer(TOKENS[scope][0]))
-    if SCOPE_OF[method, template] in (OPEN, ANY, scope):
+    if scope in SCOPES_OF[method, template] or SCOPES_OF[method, template] == OPEN:
         assert answer.status_code not in (401, 403, 429)
         assert answer.status_code < 500
         assert answer.status_code != 404
@@ -139,8 +140,57 @@ def test_a_key_opens_the_routes_of_its_scope_and_no_other(client: Client, method
         assert answer.json()["code"] == "wrong_scope"
 
 
-@pytest.mark.parametrize("scope", [OBSERVE, PREDICT, ADMIN])
-@pytest.mark.parametrize(("method", "template"), [route for route in SCOPE_OF if "{model}" in route[1]])
+WATCHED = {
+    *(("GET", path) for path in ("/models", "/version", "/metrics")),
+    *(("GET", "/models/{model}" + path) for path in ("", "/metrics", "/weights", "/path", "/snapshots")),
+}
+
+
+def test_to_watch_is_to_read_everything_but_predictions_and_exports(client: Client, service: FakeService) -> None:
+    """Written out, so that the table cannot say something else: enough for a scraper and a dashboard, and nothing changes."""
+    closed = {route for route, scopes in SCOPES_OF.items() if scopes != OPEN}
+    assert {route for route in closed if WATCH in SCOPES_OF[route]} == WATCHED
+    reading = {("GET", template) for method, template in closed if method == "GET"} - SAVING
+    assert reading - WATCHED == {("GET", "/predict"), ("GET", "/models/{model}/predict")}
+
+    def state() -> list[Any]:
+        return [(name, one.seq, list(one.generations), one.config) for name, one in service.all.items()]
+
+    before = state()
+    for method, template in closed:
+        answer = ask(client, method, template, "mine", bearer(TOKENS[WATCH][0]))
+        assert (answer.status_code == 403) == ((method, template) not in WATCHED), (method, template)
+        assert answer.status_code < 500
+    assert state() == before
+    assert service.kept == []
+
+
+def labelled(text: str) -> set[str]:
+    """The models that samples name."""
+    return set(re.findall(r'[{,]model="([^"]*)"', text))
+
+
+@pytest.mark.parametrize("scope", [ADMIN, WATCH])
+def test_meters_name_the_models_that_the_key_may_see_and_no_other(service: FakeService, scope: str) -> None:
+    one, every = made("one", [scope], ["mine"]), made("every", [scope], "*")
+    observer = made("observer", [OBSERVE], "*")
+    with asking(app_of([one[1], every[1], observer[1]], service)) as client:
+        for name in service.all:
+            assert client.post(f"/models/{name}/observe", ROW, **bearer(observer[0])).status_code == 202
+        texts = {key: client.get("/metrics", headers=bearer(token)).text for key, (token, _) in (("one", one), ("every", every))}
+        assert labelled(texts["every"]) == {"default", "mine", "theirs"}
+        assert labelled(texts["one"]) == {"mine"}
+        assert "theirs" not in texts["one"]
+        families = {key: re.findall(r"^# TYPE (\S+)", text, re.MULTILINE) for key, text in texts.items()}
+        assert families["one"] == families["every"], "a scraper finds every metric, with samples or without"
+        for line in ('riata_rows_total{model="mine",outcome="accepted"} 1.0', "riata_ready 1.0"):
+            assert line in texts["one"].splitlines()
+    with asking(create_app(service, service, WebSettings(), service.clock)) as client:
+        assert labelled(client.get("/metrics").text) == {"default", "mine", "theirs"}, "without keys everybody sees all"
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize(("method", "template"), [route for route in SCOPES_OF if "{model}" in route[1]])
 def test_models_of_others_are_as_if_they_were_not_there(
     client: Client, service: FakeService, method: str, template: str, scope: str
 ) -> None:

@@ -12,7 +12,7 @@ from riata.store.redis.codec import DIGEST_BYTES, Answer, digest_of, pack_genera
 from riata.store.redis.keys import ModelKeys
 from riata.store.redis.models import Models
 from riata.store.redis.session import AGAIN
-from riata.store.retention import TRIM_RECORDS_MAX, oldest_kept
+from riata.store.retention import TRIM_RECORDS_MAX, oldest_kept, surplus
 from riata.store.store import Generation, Owner, Verdict
 
 CHUNKS_AT_ONCE: Final = 4  # of a checkpoint that is read: one mebibyte, so that appends in between do not wait long
@@ -132,16 +132,17 @@ def trim(models: Models, owner: Owner, model: str, keep_generations: int, keep_e
 
 
 def _going(models: Models, model: str, keep_generations: int) -> list[int]:
-    """Generations, committed or staged, that are older than what is kept; none where there is no such model."""
+    """Generations, committed or staged, that are older than what is kept, and those beyond what callers may have made; none where
+    there is no such model."""
     try:
         retained = generations(models, model)
     except NotFound:
         return []
-    oldest = oldest_kept(retained, keep_generations)
+    oldest, more = oldest_kept(retained, keep_generations), surplus(retained, keep_generations)
     if oldest is None:
-        return []
+        return sorted(more)
     staged = {gen for gen, _, _ in _staged(models, model)[1]}
-    return sorted(gen for gen in staged | {one.gen for one in retained} if gen < oldest.gen)
+    return sorted({gen for gen in staged | {one.gen for one in retained} if gen < oldest.gen} | set(more))
 
 
 def drop_stale_stages(models: Models, owner: Owner) -> int:

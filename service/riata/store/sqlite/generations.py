@@ -11,7 +11,7 @@ from typing import Any
 from riata.base.errors import Conflict, Corrupt, NotFound
 from riata.store.owning import older_algorithm
 from riata.store.records import canonical_json, read_json
-from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, trim_bound
+from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, surplus, trim_bound
 from riata.store.sqlite.log import chain_at, delete_events, find_model
 from riata.store.store import Generation, Owner, Verdict
 
@@ -134,11 +134,12 @@ def forget(connection: sqlite3.Connection, model: str, keep_generations: int, ke
     """Drop what may be dropped; the bounds come from what is stored, within this transaction. Returns events dropped."""
     row = find_model(connection, model)
     retained = list_generations(connection, row.id)
-    oldest = oldest_kept(retained, keep_generations)
-    if oldest:
-        retained = [generation for generation in retained if generation.gen >= oldest.gen]
-        for table in ("generations", "chunks"):
-            connection.execute(f"DELETE FROM {table} WHERE model = ? AND gen < ?", (row.id, oldest.gen))
+    oldest, more = oldest_kept(retained, keep_generations), surplus(retained, keep_generations)
+    first = oldest.gen if oldest else 0
+    retained = [generation for generation in retained if generation.gen >= first and generation.gen not in more]
+    for table in ("generations", "chunks"):
+        connection.execute(f"DELETE FROM {table} WHERE model = ? AND gen < ?", (row.id, first))
+        connection.executemany(f"DELETE FROM {table} WHERE model = ? AND gen = ?", [(row.id, gen) for gen in more])
     bound = trim_bound(row.head, retained, keep_events)
     return delete_events(connection, row, bound, TRIM_RECORDS_MAX) if bound >= row.head.first_seq else 0
 

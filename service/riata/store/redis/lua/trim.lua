@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Forget generations and events that no retained generation needs. Both bounds are computed here, from what is stored.
+-- Forget generations and events that no retained generation needs. Both bounds are computed here, from what is stored. Generations
+-- that callers asked for are counted apart, as in retention.py.
 -- KEYS   own, meta, log, gens, stage; chunks of each generation, committed or staged, the caller expects to go
 -- ARGV   identity, epoch, nonce, verified generations to keep, fewest such, events to keep, most records to drop; then the numbers
 --        of the generations whose chunks are in KEYS
@@ -14,16 +15,18 @@ if not retained then return {'DAMAGED'} end
 local fewest = tonumber(ARGV[5])
 local keep, verified, oldest = math.max(tonumber(ARGV[4]), fewest), 0, nil
 for _, one in ipairs(retained) do
-  if one.verified then
+  one.requested = one.info.cause == 'request'
+  if one.verified and not one.requested then
     verified = verified + 1
     if verified == keep then oldest = one.gen end
   end
 end
 local chunks_of = {}
 for i = 8, #ARGV do chunks_of[tonumber(ARGV[i])] = KEYS[6 + i - 8] end
-local kept, gone = {}, {}
+local kept, gone, requested = {}, {}, 0
 for _, one in ipairs(retained) do
-  if oldest and one.gen < oldest then
+  if one.requested then requested = requested + 1 end
+  if (oldest and one.gen < oldest) or (one.requested and requested > keep) then
     if not chunks_of[one.gen] then return {'GENERATIONS'} end
     gone[#gone + 1] = one.gen
   else

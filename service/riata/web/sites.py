@@ -1,0 +1,61 @@
+"""Requests that a web page of another site has a browser send: how they are told apart, and what they may not ask for.
+
+A browser sends `Sec-Fetch-Site` to addresses that it trusts (https, loopback), and `Origin` with everything but plain GET and
+HEAD. Programs send neither. A page cannot set or remove them. Both are needed: older browsers and plain http beyond the loopback
+have `Origin` alone, an image has `Sec-Fetch-Site` alone.
+
+What changes nothing is answered, since a browser does not let the page of another site read the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote
+
+import httptools
+
+from riata.base.hosts import host_in
+from riata.web.scopes import SAVING, place
+
+HERE: Final = frozenset({b"same-origin", b"none"})  # a page of this service; no page: typed, or a bookmark
+SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+ORIGIN: Final = re.compile(rb"(https?)://([^/?#@]+)", re.IGNORECASE)
+PORTS: Final = {b"http": "80", b"https": "443"}
+
+
+def is_fetched_here(fetch_site: bytes) -> bool:
+    """Say whether a Sec-Fetch-Site header is of a request that no page of another origin sent."""
+    return fetch_site.strip(b" \t").lower() in HERE
+
+
+def is_same_origin(origin: bytes, host: bytes) -> bool:
+    """Say whether an Origin header is that of a page of the host itself. `null`, a page without an origin, is not."""
+    found = ORIGIN.fullmatch(origin.strip(b" \t"))
+    return found is not None and _is_at(found[1], found[2], host)
+
+
+def names_same_host(target: bytes, host: bytes) -> bool:
+    """Say whether a target that is a whole URI names the host that the Host header does, port included."""
+    found = ORIGIN.match(target)
+    rest = b"" if found is None else target[found.end() :]
+    return found is not None and rest[:1] in (b"", b"/", b"?") and _is_at(found[1], found[2], host)
+
+
+def changes_state(method: bytes, target: bytes) -> bool:
+    """Say whether a request would change something, or have something written."""
+    if method not in SAFE:
+        return True
+    path = httptools.parse_url(target).path or b""
+    return ("GET", place(unquote(path.decode("latin-1")))[0]) in SAVING
+
+
+def _is_at(scheme: bytes, authority: bytes, host: bytes) -> bool:
+    default = PORTS[scheme.lower()]
+    return _place(authority, default) == _place(host, default)
+
+
+def _place(authority: bytes, default: str) -> tuple[str, str]:
+    text = authority.decode("latin-1").strip(" \t").lower()
+    host = host_in(text)
+    return host, text[len(host) :].lstrip(":") or default
