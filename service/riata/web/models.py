@@ -77,8 +77,7 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
     async def drop_model(request: Request) -> Response:
         """Drop a model with its log and checkpoints, also one that is damaged. `confirm` repeats the name."""
         at = asked(request, "confirm")
-        with contextlib.suppress(ModelDamaged):
-            service.published(at.model)
+        require_there(service, at.model)
         if at.options.get("confirm") != at.model:
             raise BadInput("confirm: repeat the name of the model, since nothing of it will be left", "confirm_needed")
         await admin.drop_model(at.model)
@@ -109,6 +108,12 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
         return respond(json_answer(document))
 
     return router
+
+
+def require_there(service: ServiceProtocol, model: str) -> None:
+    """Raise as `published` does unless there is such a model, damaged or not."""
+    with contextlib.suppress(ModelDamaged):
+        service.published(model)
 
 
 def source(published: Published) -> dict[str, Any]:
