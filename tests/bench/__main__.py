@@ -11,7 +11,7 @@ from tests.bench import speed
 BENCHES: Final = (
     "progressive", "defaults", "paper_figures",
     "budgets", "drift", "gaps", "paper_tables", "coverage", "ftrl_defaults", "poisoning",
-    "sketch_speed", "append_log", "durable", "http_alone", "http_predict", "steady",
+    "sketch_speed", "append_log", "witness", "durable", "http_alone", "http_predict", "steady",
     "memory_given_back",
 )  # fmt: skip
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from riata import wiring
+import riata.wiring
 from riata.cli.app import main
 from riata.run.engine_settings import EngineSettings
 
 if __name__ == "__main__":
-    wiring.EngineSettings = partial(EngineSettings, scrub_every_s=0.1, scrub_bytes_per_s=2**30)  # type: ignore[assignment,misc]
+    setattr(riata.wiring, "EngineSettings", partial(EngineSettings, scrub_every_s=0.1, scrub_bytes_per_s=2**30))  # noqa: B010
     main()

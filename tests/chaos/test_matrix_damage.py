@@ -201,7 +201,7 @@ def test_row_51_damage_behind_the_checkpoint_is_found_while_the_service_runs_and
     damaging.fold(directory)
     assert riata("replay", "--data", str(directory), "--verify").returncode == 1
     done = riata("repair", "--data", str(directory), "--yes")
-    assert (done.returncode, done.stdout.count("restored from generation")) == (0, 2), done.stdout + done.stderr
+    assert (done.returncode, done.stdout.count(": restored from generation")) == (0, 2), done.stdout + done.stderr
     with Running(directory, NO_RESERVE) as running:
         running.start()
         assert {name: margin(running, name) for name in MODELS} == margins  # not a bit of a model is lost

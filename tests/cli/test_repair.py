@@ -214,7 +214,8 @@ def test_a_model_that_is_set_aside_is_whole_there_and_gone_here(directory: Path)
         await observe(house, "a")
 
     serve(directory, anew)
-    assert verify(directory).exit_code == 0
+    done = verify(directory)
+    assert done.exit_code == 0, done.output
 
 
 def test_the_record_of_what_was_set_aside_says_why(directory: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -44,10 +44,8 @@ def serve(directory: Path, work: Callable[[House], Awaitable[None]], **settings:
 
     async def whole() -> None:
         fatal: list[str] = []
-        numbers = itertools.count(1)
         told = EngineSettings("test", Retention(3, settings.pop("keep_events", 10**6)), "fsync", **settings)
-        draw = lambda size: next(numbers).to_bytes(size, "big")  # noqa: E731
-        engine = Engine(lambda: open_sqlite(directory, SETTINGS), told, SystemClock(), draw, fatal.append)
+        engine = Engine(lambda: open_sqlite(directory, SETTINGS), told, SystemClock(), os.urandom, fatal.append)
         house = House(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]
         await house.service.start()
         try:

@@ -30,7 +30,8 @@ def refusal(directory: Path) -> str:
     """What a start and a reader say, which is the same; nothing in the directory changes by that."""
     before = content(directory)
     said = []
-    for opening in (lambda: open_sqlite(directory, SETTINGS), lambda: read_sqlite(directory)):
+    openings: list[Callable[[], SqliteStore]] = [lambda: open_sqlite(directory, SETTINGS), lambda: read_sqlite(directory)]
+    for opening in openings:
         with pytest.raises(LogGap) as caught:
             opening().close()
         assert caught.value.code == "events_missing"
@@ -168,9 +169,10 @@ def test_a_model_that_was_dropped_or_made_again_is_not_missed(tmp_path: Path) ->
     add(store, 3)
     add(store, 6, "n")
     owner = store.acquire(bytes(16), 1, "here", 0)
-    store._session._connection = ImageAtCommit(store._session._connection, tmp_path / "live", tmp_path)  # type: ignore[assignment]
+    connection = ImageAtCommit(store._session._connection, tmp_path / "live", tmp_path)
+    store._session._connection = connection  # type: ignore[assignment]
     store.drop(owner, "n")
-    images = store._session._connection.images
+    images = connection.images
     dropped = image(tmp_path / "live", tmp_path / "dropped")
     store.create("n", bytes(15) + b"n")
     add(store, 1, "n")

@@ -110,9 +110,10 @@ def _first_damage(store: Store, head: Head, start: tuple[str, int, bytes], on_pr
 
 
 def _history_lost(head: Head, newest: Generation) -> str:
+    again = f" and learns events {newest.applied + 1} to {head.seq} again" if newest.applied < head.seq else ""
     return (
-        f"loses nothing of the model: it is restored from generation {newest.gen} and learns events {newest.applied + 1} to "
-        f"{head.seq} again. Events {head.first_seq} to {newest.applied} leave the log, and older checkpoints go"
+        f"loses nothing of the model: it is restored from generation {newest.gen}{again}. "
+        f"Events {head.first_seq} to {newest.applied} leave the log, and older checkpoints go"
     )
 
 

@@ -78,8 +78,7 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
     async def drop_model(request: Request) -> Response:
         """Drop a model with its log and checkpoints, also one that is damaged. `confirm` repeats the name."""
         at = asked(request, "confirm")
-        with contextlib.suppress(ModelDamaged):
-            service.published(at.model)
+        require_there(service, at.model)
         if at.options.get("confirm") != at.model:
             raise BadInput("confirm: repeat the name of the model, since nothing of it will be left", "confirm_needed")
         await admin.drop_model(at.model)
@@ -123,6 +122,12 @@ async def put(admin: AdminProtocol, name: str, body: dict[str, Any]) -> Answer:
         return json_answer(document, 202, (location, again))
     document = {"name": name, "created": created, "state": "ready", "config": write_document(config)}
     return json_answer(document, 201 if created else 200, (location,) if created else ())
+
+
+def require_there(service: ServiceProtocol, model: str) -> None:
+    """Raise as `published` does unless there is such a model, damaged or not."""
+    with contextlib.suppress(ModelDamaged):
+        service.published(model)
 
 
 def source(published: Published) -> dict[str, Any]:

@@ -1,0 +1,93 @@
+"""Files of a killed process, damaged; and what a start makes of them: refused, right or reported, but never silent."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tests.chaos import inv, rows
+from tests.chaos.cluster import service_environment
+from tests.chaos.history import History
+from tests.chaos.stored import SqliteSource
+from tests.running import ROOT, Running
+
+Outcome = Literal["refused", "right", "reported", "silent"]
+DATABASE, WAL, WITNESS = "riata.db", "riata.db-wal", "riata.witness"
+REPLAY_S = 600
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a damaged directory. said: by the service, or what is missing in it."""
+
+    outcome: Outcome
+    said: str
+
+
+def flip(path: Path, rng: random.Random) -> str:
+    """Flip one random bit of a file."""
+    content = bytearray(path.read_bytes())
+    at, bit = rng.randrange(len(content)), rng.randrange(8)
+    content[at] ^= 1 << bit
+    path.write_bytes(content)
+    return f"bit {bit} of byte {at} of {path.name} flipped"
+
+
+def cut(path: Path, rng: random.Random) -> str:
+    """Keep a random part of a file from its beginning."""
+    content = path.read_bytes()
+    size = rng.randrange(len(content))
+    path.write_bytes(content[:size])
+    return f"{path.name} cut from {len(content)} bytes to {size}"
+
+
+def remove(path: Path, _rng: random.Random) -> str:
+    path.unlink()
+    return f"{path.name} removed"
+
+
+def files_of(directory: Path) -> list[Path]:
+    """Every file of a store that has anything to damage."""
+    return sorted(path for path in directory.iterdir() if path.is_file() and path.stat().st_size)
+
+
+def judge(directory: Path, history: History) -> Verdict:
+    """Start the service on a damaged directory and, if it becomes ready, look for every acknowledged event with code that is not
+    the store's own. What is not right has to be reported by a replay."""
+    with Running(directory, {"RIATA_DISK_RESERVE_BYTES": "0"}) as running:
+        if not running.lives():
+            assert running.process.poll() is not None, f"neither ready nor ended: {running.output()}"
+            assert running.process.returncode == 1, running.output()
+            return Verdict("refused", running.output())
+        running.kill()
+    wrong = wrong_in(directory, history)
+    if not wrong:
+        return Verdict("right", "")
+    command = [sys.executable, "-m", "riata", "replay", "--data", str(directory), "--model", rows.MODEL, "--verify"]
+    done = subprocess.run(command, cwd=ROOT, env=service_environment({}), capture_output=True, text=True, timeout=REPLAY_S)
+    return Verdict("reported" if done.returncode else "silent", f"{wrong}; replay: {done.stdout}{done.stderr}")
+
+
+def wrong_in(directory: Path, history: History) -> str:
+    """The first thing that is wrong with the log in `directory`; empty if every acknowledged event is in it, once, as it was
+    sent."""
+    scratch = directory.with_name(f"{directory.name} looked at")
+    scratch.mkdir(exist_ok=True)
+    try:
+        left = inv.Left.of(SqliteSource(directory, scratch), rows.MODEL)
+        return next(iter(inv.wrong_log(left, history)), "")
+    except (sqlite3.Error, OSError, IndexError, AssertionError) as error:
+        return repr(error)
+    finally:
+        shutil.rmtree(scratch)
+
+
+def acked_seq(history: History) -> int:
+    """The highest event that a client was told of."""
+    return max((one.seq for one in history.sent if one.outcome == "acked"), default=0)
