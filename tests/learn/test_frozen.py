@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, with_ranks, without_ranks
 
@@ -56,7 +57,7 @@ def test_numbers_of_another_shape_type_or_range_are_refused(numbers: NDArray[np.
 @pytest.mark.parametrize("keys", [[-1], [-1, 900, 3], [-1, 7, -1, 2**26 - 1]])
 @pytest.mark.parametrize("others", [[], [5, 900], [5, 6, 7, 2**26 - 1], list(range(3, 40_000, 2))])
 def test_ranks_stand_for_slots_and_lead_back_to_them(others: list[int], keys: list[int]) -> None:
-    arrays = {
+    arrays: Arrays = {
         "slot": np.array(others, np.uint32),
         "seen": np.array([0, 5, 900, 2**26 - 1], np.uint32),
         "key": np.array(keys, np.int64),
@@ -70,13 +71,18 @@ def test_ranks_stand_for_slots_and_lead_back_to_them(others: list[int], keys: li
     back = without_ranks(ranked, names, slots)
     for name in names:
         assert ranked[name].dtype == arrays[name].dtype
-        assert int(ranked[name].max(initial=0)) < len(slots)
+        assert all(0 <= rank < len(slots) or rank == -1 for rank in ranked[name].tolist())
         assert (back[name].dtype, back[name].tolist()) == (arrays[name].dtype, arrays[name].tolist())
 
 
 def test_what_is_no_list_of_slots_gets_no_ranks() -> None:
     good = np.array([1, 2], np.uint32)
-    wrong = [good[::-1], good.astype(np.float64), np.array([1, 2**26], np.uint32), np.array([-1, 2**26], np.int64)]
+    wrong: list[NDArray[np.generic]] = [
+        good[::-1],
+        good.astype(np.float64),
+        np.array([1, 2**26], np.uint32),
+        np.array([-1, 2**26], np.int64),
+    ]
     for bad in wrong:
         with pytest.raises(Corrupt, match="slot"):
             with_ranks({"slot": bad, "seen": good}, ["slot", "seen"], 26)

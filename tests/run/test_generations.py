@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from riata.base.errors import Corrupt
-from riata.run import generations
 from riata.run.config import config_payload, read_config
 from riata.run.generations import check_generation, thaw_generation
 from riata.run.model_state import ModelState
@@ -56,7 +55,7 @@ def test_a_check_takes_memory_for_the_weights_that_there_are(learner: str, monke
         tables.append(state.memory()["table"])
         return state
 
-    monkeypatch.setattr(generations.ModelState, "thaw", staticmethod(noted))
+    monkeypatch.setattr(ModelState, "thaw", staticmethod(noted))
     check_generation(generation, content)
     assert tables[-1] < 2**14
     thaw_generation(generation, content)

@@ -175,7 +175,8 @@ def _figures() -> Schema:
         "calibration": array({"type": "object", "additionalProperties": FIGURE}),
         "non_zeros": COUNT,
         "history": array(
-            {"type": "object", "additionalProperties": FIGURE}, description="with since: points of the learning curve"
+            {"type": "object", "additionalProperties": FIGURE},
+            description="with since: points of the learning curve; those learnt in another log have the seq of their import",
         ),
     }
     return {"Figures": figures, "Metrics": record(metrics, optional=("history",))}
