@@ -309,12 +309,6 @@ def test_row_22_the_clock_of_the_redis_jumps(offset_s: int, tmp_path: Path) -> N
         server.kill()
 
 
-def told(member: Member) -> str:
-    """What a member says of its readiness."""
-    answer = member.get("/readyz")
-    return "" if answer is None else answer.text
-
-
 def test_row_20_a_writer_of_an_older_algorithm_is_refused(fleet: Fleet) -> None:
     begun(fleet, writers=1)
     old = fleet.active()
@@ -322,7 +316,6 @@ def test_row_20_a_writer_of_an_older_algorithm_is_refused(fleet: Fleet) -> None:
     new.module = "tests.chaos.upgraded"
     new.again_soon()
     until(new.answers, 60, "the upgraded one stands by")
-    until(lambda: "writes an upgrade event" in told(new), 60, f"the upgraded one says what its take-over means: {told(new)}")
     with fleet.load(*QUICK) as load:
         old.pause()
         until(lambda: new.metric("riata_lease_held") == 1, 30, "the upgraded one leads")

@@ -98,7 +98,7 @@ def kills_with_damage(cluster: Cluster, tmp_path: Path, kills: int, seed: int) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_row_46_sixty_kills_with_one_file_damaged(cluster: Cluster, tmp_path: Path) -> None:
+def test_row_47_sixty_kills_with_one_file_damaged(cluster: Cluster, tmp_path: Path) -> None:
     outcomes = kills_with_damage(cluster, tmp_path, 60, seed=21)
     assert outcomes.total() == 60
     assert sum(count for what, count in outcomes.items() if what.endswith("refused")) >= 10, outcomes

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import httpx
 
+from riata.maths.numerics import fingerprint
 from tests.golden.make_replay import rows_of
 from tests.running import Running
 
@@ -82,7 +83,8 @@ def main() -> None:
                 if path.name in KEPT or path.name.startswith("riata.payloads"):
                     archive.add(path, path.name)
     ARCHIVE.write_bytes(gzip.compress(content.getvalue(), mtime=0))
-    ANSWERS.write_text(json.dumps(answers, indent=1) + "\n")
+    document = {"numerics": fingerprint(), "models": answers}  # of this machine: that release did not know its arithmetic
+    ANSWERS.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from riata.run.replay import replay
 from riata.store.memory_shared import SharedMemoryStore
 from tests.run.house import events
 from tests.run.roles import run, running, until, with_model
+from tests.upgrades.another import VERSION, being
 
 
 def test_one_process_of_role_all_makes_learns_and_serves_by_itself() -> None:
@@ -175,6 +177,29 @@ def test_changes_of_one_model_by_two_processes_at_once_are_both_kept() -> None:
                 config = (await a.service.wait_for("m", store.head("m").seq)).config
                 assert (config.checkpoint_every_s, config.checkpoint_every_events) == (100 + n, 1000 + n)
             assert replay(store.another(), "m").state.config == config
+
+    run(work)
+
+
+def test_a_standby_of_a_newer_version_says_so_and_takes_over_with_an_upgrade_event() -> None:
+    async def work() -> None:
+        store = SharedMemoryStore()
+        async with AsyncExitStack() as older, running(store, "web") as web:
+            first = await older.enter_async_context(running(store, "writer"))
+            await with_model(web)
+            await web.observe(events(30))
+            await first.admin.snapshot_now("m")
+            with being(VERSION + 1):
+                async with running(store, "writer") as second:
+                    said = f"a take-over by this process writes an upgrade event to algorithm {VERSION + 1}"
+                    await until(lambda: any(said in reason for reason in second.service.health().reasons))
+                    await older.aclose()
+                    await until(lambda: second.engine.leads)
+                    observed = await web.observe(events(30, seed=1))
+                    assert (observed.seq, observed.applied) == (62, True)
+                    assert [record.first for record in store.read("m", 0) if record.kind == "upgrade"] == [32]
+                    assert (second.lost, second.fatal) == ([], [])
+                assert replay(store.another(), "m").sound
 
     run(work)
 

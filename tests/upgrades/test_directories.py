@@ -18,6 +18,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from riata.maths.numerics import fingerprint
 from riata.store.records import decode_restore
 from riata.store.sqlite.store import read_sqlite
 from riata.store.store import Record
@@ -77,11 +78,12 @@ def acknowledged(directory: Path, model: str) -> int:
 
 @pytest.mark.timeout(1200)
 def test_the_directory_of_the_release_before_opens_answers_the_same_and_goes_on(left: Path) -> None:
-    answers = json.loads(ANSWERS.read_text())
+    golden = json.loads(ANSWERS.read_text())
+    answers, alike = golden["models"], golden["numerics"] == fingerprint()  # elsewhere the tail may be learnt to other last bits
     with program(left) as running:
         running.start()
         for model, answer in answers.items():
-            assert margins(running, model, ROWS[300:]) == answer["margins"], model
+            assert margins(running, model, ROWS[300:]) == pytest.approx(answer["margins"], rel=0 if alike else 1e-9, abs=0), model
             assert taught(running, model, ROWS[:60]) == answer["seq"] + 1 + 60
         running.kill()
         for model in answers:
@@ -89,13 +91,13 @@ def test_the_directory_of_the_release_before_opens_answers_the_same_and_goes_on(
             assert [one["before"] for one in said] == [{"algo_version": 2, "numerics": ""}], model
             assert acknowledged(left, model) == 360
         code, output = replayed(left)
-        assert code == 0, output
+        assert code == 0 or (code == NOT_COMPARABLE and not alike), output
         running.start()
         after = {model: margins(running, model, ROWS[300:]) for model in answers}
         running.stop()
     assert all(len(upgrades(left, model)) == 1 for model in answers)
     code, output = replayed(left)
-    assert code == 0, output
+    assert code == 0 or (code == NOT_COMPARABLE and not alike), output
     for model in answers:
         assert f"{model}: events 1 to {answers[model]['seq']} were learnt under algorithm 2, arithmetic not recorded" in output
     with program(left) as running:

@@ -56,10 +56,10 @@ def leaves(x: F64, power: F64, rest: F64, out: F64) -> None:
 def points() -> tuple[F64, F64, F64]:
     """The arguments of `leaves`: x, power and rest, f64[62] each. They are made by sums and products alone, so they have the same
     bits everywhere."""
-    steps = np.arange(1.0, _SPREAD + 1.0)
+    steps: F64 = np.arange(1.0, _SPREAD + 1.0)
     spread = steps * steps * steps * 0.0016180339887498949  # 0.0016 to 25, most of them small
-    x = np.concatenate([spread, -spread, np.array(_ENDS)])
-    power = 0.1 + (np.arange(len(x)) % 7) * 0.31415926535897931
+    x: F64 = np.concatenate([spread, -spread, np.array(_ENDS)])
+    power: F64 = 0.1 + (np.arange(len(x)) % 7) * 0.31415926535897931
     return x, power, -(x * power)
 
 

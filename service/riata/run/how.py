@@ -104,6 +104,8 @@ def _not_writing(engine: Engine) -> list[str]:
         return [] if candidate.held() else ["the lease is not renewed"]
     if candidate.lead.owner is not None:
         return [f"replaying the log: {engine.tally.replayed} of {engine.tally.to_replay} events"]
+    if another := candidate.lead.another_version():
+        return [f"standing by; {another}"]
     holder = candidate.lead.holder
     return [f"standing by; {holder.host} owns the store" if holder else "standing by; nobody owns the store yet"]
 
