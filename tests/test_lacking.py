@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests import redis_server
 from tests.lacking import lacks, summary
 from tests.running import ROOT
 
@@ -35,6 +38,18 @@ def test_the_sentence_counts_tests_by_what_they_need() -> None:
     assert summary(reasons).startswith("3 tests were skipped for want of: Redis 7 (redis-server) (2), strace (1); ")
     assert summary(["Skipped: on one core nothing is polled"]) == ""
     assert summary([]) == ""
+
+
+def test_where_there_is_no_redis_at_all_what_wants_one_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_server, "found_binary", lambda: None)
+    redis_server.redis_version.cache_clear()
+    try:
+        assert redis_server.redis_version() == (0,)
+    finally:
+        redis_server.redis_version.cache_clear()
+    with pytest.raises(pytest.skip.Exception, match="no redis-server") as skipped:
+        redis_server.redis_binary()
+    assert lacks(str(skipped.value)) == "Redis 7 (redis-server)"
 
 
 def test_a_run_without_a_program_says_so_once_at_its_end(tmp_path: Path) -> None:
