@@ -67,5 +67,4 @@ def loaded_service(tmp_path: Path, work: Callable[[int], Counter[str]], first: l
         load.warm(running, first)
         curve = load.measure(running, work, rest_s=0.0)
         assert given_back(running, curve.before), (curve.before, memory(running.process.pid))
-        assert running.stop() == 0
     return curve
