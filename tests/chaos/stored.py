@@ -136,10 +136,10 @@ class SqliteSource:
         found = []
         for row in self.rows(sql, number):
             chunks = self.rows("SELECT data FROM chunks WHERE model = ? AND gen = ? ORDER BY idx", number, row[0])
-            *described, info = row
-            requested = json.loads(info).get("cause") == "request"
+            gen, parent, applied, chain, lineage, epoch, digest, state_digest, info = row
+            numbers, requested = (gen, parent, applied), json.loads(info).get("cause") == "request"
             content = b"".join(chunk[0] for chunk in chunks)
-            found.append(Saved(*described, content, requested))
+            found.append(Saved(*numbers, chain, lineage, epoch, digest, state_digest, content, requested))
         return found
 
     def replay_command(self, model: str) -> list[str]:

@@ -54,6 +54,7 @@ FOREIGN = (
     b"Origin: file://localhost:8080",
     b"Origin: http://localhost:8080 http://evil.example",
     b"Origin: http://localhost:8080\r\nOrigin: http://evil.example",
+    b"Origin: http://evil.example\r\nOrigin: http://localhost:8080",
     b"Origin: http://127.0.0.1:8080",
 )
 OWN = (

@@ -60,7 +60,7 @@ REFUSED = {
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", MALFORMED),
     "a version that is none": (HEAD.replace(b"1.1", b"2.0") + LENGTH + b"\r\n" + ROW, MALFORMED),
     "no version": (b"GET /livez\r\n\r\n", MALFORMED),
-    "a tunnel": (b"CONNECT t:1 HTTP/1.1\r\nHost: t\r\n\r\n", MALFORMED),
+    "a tunnel": (b"CONNECT t:1 HTTP/1.1\r\nHost: t\r\n\r\n", "bad_target"),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", MALFORMED),
 }
 TAKEN = {
