@@ -16,6 +16,7 @@ from riata.run.model_state import ModelState
 from riata.run.publishing import publish
 from riata.run.sharing.copies import Copies, read_copy
 from riata.run.sharing.follower import FETCHING_MS, Fetched, Follower
+from riata.run.sharing.ledger import Ledger
 from riata.run.sharing.note import Note
 from riata.run.sharing.publisher import Publisher
 from riata.store.memory_shared import SharedMemoryStore
@@ -68,7 +69,7 @@ def setting() -> tuple[ManualClock, Writer, Follower, Board]:
     writer = Writer(clock)
     writer.create("default")
     board = Board()
-    return clock, writer, Follower(board, clock), board
+    return clock, writer, Follower(board, clock, ledger=Ledger(Note(None), 100)), board
 
 
 def test_new_models_appear_are_replaced_and_vanish() -> None:
@@ -208,7 +209,7 @@ def test_a_log_that_was_rolled_back_is_counted_and_what_is_served_stays_until_th
     entry.head, entry.log, entry.editions = early
     follower.step(writer.store)
     follower.step(writer.store)
-    assert (follower.counts.rolled_back, follower.counts.lost) == (1, {"default": 4})
+    assert (follower.counts.rolled_back, follower.ledger.lost()) == (1, {"default": 4})
     assert desk.published is not None
     assert (desk.published.applied, desk.served, desk.logged) == (10, 0, 6)
     assert "rolled back" in desk.another
@@ -230,7 +231,7 @@ def test_another_event_in_the_place_of_one_that_was_acknowledged_here_is_a_loss(
     follower.step(writer.store)
     board.desks["default"].acked = (6, bytes(20))
     follower.step(writer.store)
-    assert follower.counts.lost == {"default": 1}
+    assert follower.ledger.lost() == {"default": 1}
 
 
 def test_a_store_that_was_emptied_takes_nothing_away_and_a_note_of_it_outlives_the_process(tmp_path: Path) -> None:

@@ -82,8 +82,7 @@ class Engine:
     # -- starting and stopping -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin. Of an embedded store: own it, recover every model, learn. Of a shared one: see that it may be used, and go on
-        in the background; raises what is wrong with it, but not that it does not answer."""
+        """Begin; see `start_alone` for an embedded store, `start_shared` for a shared one, which goes on in the background."""
         self.loop = asyncio.get_running_loop()
         self.common.give_way.to(waits_at(self.loop))
         if self.settings.shared:
@@ -93,8 +92,8 @@ class Engine:
             await start_alone(self)
 
     def _make_sides(self) -> None:
-        common, copies = self.common, self.settings.copies
-        kept = None if copies is None else Copies(copies, common.board, self.clock)
+        common = self.common
+        kept = None if self.settings.copies is None else Copies(self.settings.copies, common.board, self.clock)
         self.following = following = Following(common, kept)
         self.watch = StoreWatch(common.open_store, self._learning_failed, self._make_room)
         if self.settings.may_lead:
@@ -126,6 +125,7 @@ class Engine:
             owner = self.learning.owner
             if self.fatal is None and not self.settings.shared:
                 await self.call(lambda s: s.release(owner))
+        await loop.run_in_executor(None, self.common.ledger.close)
         await loop.run_in_executor(None, self._keeper.close)
 
     # -- what everything else is made of ---------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class Engine:
         if self.watch is not None and self.watch.refusal is not None:
             raise self.watch.refusal.error()
         if self.following is not None and self.following.follower.strange:
-            raise Unavailable(self.following.follower.strange, "store_strange")
+            raise Unavailable(self.following.follower.strange, self.following.follower.strange_code)
 
     async def call(self, work: Callable[[Store], T]) -> T:
         """Run `work` in the store's thread."""
@@ -345,5 +345,6 @@ class Engine:
         if self.fatal is None:
             log.critical("%s", reason)
             self.fatal = reason
+            self.common.ledger.keep()
             if not self.stopping:
                 self._on_lost(reason)

@@ -38,6 +38,8 @@ def health_of(engine: Engine) -> Health:
     desks = engine.desks
     return Health(
         alive=alive,
+        code=_code(engine),
+        lost=engine.common.ledger.lost(),
         started=engine.started,
         ready=not reasons,
         reasons=reasons,
@@ -76,6 +78,8 @@ def _not_serving(engine: Engine) -> list[str]:
         return _not_writing(engine)
     served = [desk for desk in engine.desks.values() if desk.published is not None]
     if not served:
+        if engine.following is not None and engine.following.follower.strange:
+            return [engine.following.follower.strange]
         return ["no model has been published yet; the process that learns does that"]
     bound = engine.settings.max_staleness_s
     least = min(stale_for_s(engine, desk) for desk in served)
@@ -101,8 +105,17 @@ def _not_writing(engine: Engine) -> list[str]:
     return [f"standing by; {holder.host} owns the store" if holder else "standing by; nobody owns the store yet"]
 
 
+def _code(engine: Engine) -> str:
+    """Why the service is not ready, as a stable slug."""
+    strange = engine.following.follower.strange_code if engine.following is not None and not engine.leads else ""
+    return strange or "not_ready"
+
+
 def _warnings(engine: Engine) -> list[str]:
-    found = []
+    ledger = engine.common.ledger
+    found = [f"model {name}: the store has lost {count} acknowledged events" for name, count in ledger.lost().items()]
+    if ledger.note.problem:
+        found.append(ledger.note.problem)
     if engine.watch is not None and engine.watch.refusal is not None:
         found.append(f"no events are accepted: {engine.watch.refusal.detail}")
     if engine.following is not None and not engine.leads:
@@ -121,7 +134,7 @@ def _model(engine: Engine, desk: Desk) -> ModelHealth | None:
     if published is None:
         return None
     age_s = (engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
-    lost = engine.following.follower.counts.lost.get(desk.name, 0) if engine.following else 0
+    lost = engine.common.ledger.lost().get(desk.name, 0)
     at = (desk.logged, published.applied, published.version, age_s, published.model.non_zeros)
     return ModelHealth(*at, stale_for_s(engine, desk), lost)
 
@@ -140,6 +153,9 @@ def _sharing(engine: Engine) -> Sharing:
         counts |= {"editions_followed": seen.editions, "editions_corrupt": damaged}
         counts |= {"rollbacks_seen": seen.rolled_back, "stores_exchanged": seen.strange}
     refusal = watch.refusal if watch else None
+    accepting = (refusal.code, refusal.detail) if refusal else None
+    if following is not None and following.follower.strange and not engine.leads:
+        accepting = (following.follower.strange_code, following.follower.strange)
     holder = following.holder.host if following and following.holder else ""
     return Sharing(
         role=engine.settings.role,
@@ -147,7 +163,7 @@ def _sharing(engine: Engine) -> Sharing:
         holder=engine.settings.host if engine.leads else holder,
         epoch=owner.epoch if owner else 0,
         renewed_s=candidate.lead.unrenewed_ms() / 1000 if candidate and owner else None,
-        accepting=(refusal.code, refusal.detail) if refusal else None,
+        accepting=accepting,
         counts=counts,
         refusals=dict(watch.counts) if watch else {},
         recovery_s=_recovery_s(engine),

@@ -82,6 +82,10 @@ class SharedMemoryStore(MemoryStore):
         with self._changed:
             return {name: self._standing(name) for name in self.models()}
 
+    def changes(self) -> int:
+        with self._changed:
+            return self._open().changes  # type: ignore[no-any-return]  # `_open` says Any
+
     def chains_at(self, model: str, seqs: Sequence[int]) -> list[bytes | None]:
         with self._changed:
             entry = self._model(model)
@@ -153,4 +157,5 @@ class SharedMemoryStore(MemoryStore):
             newest.applied if newest else 0,
             edition.number if edition else 0,
             edition.applied if edition else 0,
+            entry.accepted,
         )

@@ -34,6 +34,8 @@ DOCUMENT_VERSION: Final = 1  # of every payload but `observe`
 KIND_CODES: Final[Mapping[Kind, int]] = {"observe": 1, "config": 2, "skip": 3, "restore": 4, "upgrade": 5, "repair": 6}
 KINDS: Final[Mapping[int, Kind]] = {code: kind for kind, code in KIND_CODES.items()}
 
+ACCEPT_LOSS: Final = "accept_loss"  # the action of a `repair` record by which missing events are accepted
+
 _SKIP = struct.Struct("<B3xQ")
 _RESTORE = struct.Struct("<B3xI")
 _DIGESTED = struct.Struct("<B7xQq")
@@ -50,6 +52,11 @@ def decode_document(payload: bytes) -> dict[str, Any]:
     """Return the document of a `config`, `upgrade` or `repair` payload. Raises `Corrupt`."""
     _require_version(payload[0] if payload else 0, "document")
     return read_json(payload[1:], "document payload")
+
+
+def accepts_loss(kind: Kind, payload: bytes) -> bool:
+    """Tell whether a record is one by which somebody accepted that events are missing."""
+    return kind == "repair" and b'"action":"%b"' % ACCEPT_LOSS.encode() in payload
 
 
 def encode_skip(seq: int, reason: str) -> bytes:

@@ -45,7 +45,7 @@ def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
         health = service.health()
         reasons, warnings = told(request, health.reasons), told(request, health.warnings)
         if not health.ready:
-            return respond(not_now("not_ready", "; ".join(reasons) or "not ready", reasons))
+            return respond(not_now(health.code, "; ".join(reasons) or "not ready", reasons))
         seen = [(name, at) for name, at in health.models.items() if visible(request.scope, name)]
         models = {name: {**asdict(at), "has_learnt": has_learnt(service, name)} for name, at in seen}
         return respond(json_answer({"ready": True, **standing(health), "models": models, "warnings": warnings}))

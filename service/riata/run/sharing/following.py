@@ -10,7 +10,6 @@ from riata.run.common import Common, shared
 from riata.run.sharing.copies import Copies
 from riata.run.sharing.follower import Fetched, Follower, jittered_s
 from riata.run.sharing.looper import RETRY_S, Looper
-from riata.run.sharing.note import Note
 from riata.store.store import Holder, Store
 
 log = logging.getLogger("riata.run")
@@ -25,7 +24,7 @@ class Following:
     """Follows until it is stopped, which is for good."""
 
     def __init__(self, common: Common, copies: Copies | None = None) -> None:
-        self.follower = Follower(common.board, common.clock, self._on_fetched, Note(common.settings.note))
+        self.follower = Follower(common.board, common.clock, self._on_fetched, common.ledger)
         self.holder: Holder | None = None  # who owned the store when it was last asked
         self.copies = copies
         self._common = common

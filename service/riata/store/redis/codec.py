@@ -94,8 +94,9 @@ def read_state(answer: Answer) -> State | None:
     head = read_head(answer)
     window, gen, gen_applied, edition, edition_applied = (answer.number() for _ in range(5))
     inflight = _signed(answer), _signed(answer)
-    standing = Standing(head, gen, gen_applied, edition, edition_applied)
-    return State(head, max(window, 1), answer.number(), standing, inflight)
+    bits, accepted = answer.number(), answer.take()
+    standing = Standing(head, gen, gen_applied, edition, edition_applied, accepted if isinstance(accepted, bytes) else b"")
+    return State(head, max(window, 1), bits, standing, inflight)
 
 
 def _signed(answer: Answer) -> int:
