@@ -51,7 +51,7 @@ def accept(store: SharedStore, ledger: Ledger, now_ms: int, draw: Draw) -> Mappi
     exchanged = found.code == "store_strange"
     own = {} if exchanged else {name: one for name, one in missing.items() if one.ends and name in standings}
     appends = [_repair(name, _facts(one, counted[name]), now_ms, draw) for name, one in own.items() if name != DEFAULT_MODEL]
-    others = {name: counted[name] for name in missing if name not in own}
+    others = {name: counted[name] for name in missing if name not in own and name != DEFAULT_MODEL}
     if exchanged or others or DEFAULT_MODEL in own:
         here = missing.get(DEFAULT_MODEL)
         facts = _facts(here, counted[DEFAULT_MODEL]) if here else {"missing": 0, "lost": counted.get(DEFAULT_MODEL, 0)}

@@ -95,13 +95,14 @@ class Follower:
         self._board = board
         self._clock = clock
         self._on_fetched = on_fetched
+        self._missed: Collection[str] = ()  # models of which events were found missing and are not accepted
         self._heads: dict[bytes, tuple[int, bytes]] = {}  # by lineage: where its log ended when the store was last asked
         self._refused: dict[str, tuple[int, bytes]] = {}  # editions that did not verify: not fetched again at every step
         self._refused_ms: dict[str, int] = {}  # but now and then: a store that was rolled back gives a number a second time
 
     def may_come(self, name: str) -> bool:
         """Whether a model that is not served here may be one that the store has."""
-        return self.heard_ms is None or name in self._unserved
+        return self.heard_ms is None or name in self._unserved or bool(self.strange)
 
     def step(self, store: SharedStore) -> bool:
         """Ask where the models stand, and take up editions, one after the other and for a while. True where more wait already.
@@ -117,8 +118,12 @@ class Follower:
         changes = store.changes()
         judged = self.ledger.judge(standings, changes, partial(self._missing, store))
         self.note_strange(judged.detail, judged.code)
+        fresh = judged.found.keys() - self._missed
+        self._missed = judged.found.keys() if judged.code else ()
         if self.strange_code != "store_strange":
-            self._compare(store, standings, known, asked_ms)
+            for name, desk in self._board.desks.items():
+                if name in standings and desk.lineage == standings[name].head.lineage:
+                    self._note(store, desk, standings[name], known.get(name, _Known()), name in fresh, asked_ms)
         if not self.strange:
             self.ledger.saw(standings, changes)
         more = False if self.strange else self._follow(store, standings, asked_ms)
@@ -126,11 +131,6 @@ class Follower:
         if not more or self.heard_ms is not None:
             self.heard_ms = asked_ms
         return more
-
-    def _compare(self, store: SharedStore, standings: Mapping[str, Standing], known: Known, asked_ms: int) -> None:
-        for name, desk in self._board.desks.items():
-            if name in standings and desk.lineage == standings[name].head.lineage:
-                self._note(store, desk, standings[name], known.get(name, _Known()), asked_ms)
 
     def _follow(self, store: SharedStore, standings: Mapping[str, Standing], asked_ms: int) -> bool:
         for name in self._board.desks:
@@ -157,13 +157,12 @@ class Follower:
         served = NOTHING if published is None or desk.another else (published.applied, published.chain)
         return _Known(desk.logged, (*desk.passed, desk.acked), (served, self._heads.get(desk.lineage, NOTHING)))
 
-    def _note(self, store: SharedStore, desk: Desk, standing: Standing, known: _Known, asked_ms: int) -> None:
-        """Compare what the store says of a log with what was known of it before it was asked."""
+    def _note(self, store: SharedStore, desk: Desk, standing: Standing, known: _Known, is_missing: bool, asked_ms: int) -> None:
+        """Take note of what the store says of a log. `is_missing`: it lacks events that were known before it was asked."""
         head, published = standing.head, desk.published
-        lost = self._missing(store, desk.name, head, known.acked)
         del desk.passed[: max(0, len(known.acked) - 1)]
-        if lost or head.seq < known.logged or self._missing(store, desk.name, head, known.marks):
-            self._rolled_back(store, desk, head, lost, known)
+        if is_missing or head.seq < known.logged:
+            self._rolled_back(store, desk, head, known)
         else:
             desk.logged = max(desk.logged, head.seq)
         self._heads[desk.lineage] = (head.seq, head.chain)
@@ -174,7 +173,7 @@ class Follower:
     def _missing(self, store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> int:
         return missing_events(store, name, head, marks)
 
-    def _rolled_back(self, store: SharedStore, desk: Desk, head: Head, lost: int, known: _Known) -> None:
+    def _rolled_back(self, store: SharedStore, desk: Desk, head: Head, known: _Known) -> None:
         self.counts.rolled_back += 1
         total = self.ledger.lost().get(desk.name, 0)
         log.error("model %s: its log was rolled back to event %d; %d events known here are lost", desk.name, head.seq, total)
@@ -182,7 +181,7 @@ class Follower:
         if published is not None and self._missing(store, desk.name, head, [(published.applied, published.chain)]):
             desk.another = f"the log ends at event {head.seq} and event {desk.logged} was known of: it was rolled back"
         desk.logged = head.seq
-        if lost and desk.acked == known.acked[-1]:
+        if known.acked and desk.acked == known.acked[-1]:
             desk.acked = NOTHING
 
     def _wants(self, name: str, standing: Standing) -> bool:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from riata.base.errors import Corrupt
@@ -54,10 +54,14 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What `judge` found. `code` and `detail` say why this store must not be followed, led or written to; empty: it may be."""
+    """What `judge` found. `code` and `detail` say why this store must not be followed, led or written to; empty: it may be.
+
+    found : by model, what was missing, also where that was accepted
+    """
 
     code: str = ""
     detail: str = ""
+    found: Mapping[str, Missing] = field(default_factory=dict)
 
 
 class Ledger:
@@ -161,7 +165,8 @@ class Ledger:
         """Compare what is known with what the store has, take in what was accepted, and say whether this store may be used."""
         with self._lock:
             exchanged = self._exchanged(standings)
-            self.missing = self._compare(standings, changes, find, exchanged)
+            found = self._compare(standings, changes, find, exchanged)
+            self.missing = dict(found)
             self._take_in(standings, exchanged)
             if exchanged and not self._exchanged(standings):  # accepted: what the new store has was never compared
                 self.missing = {}
@@ -174,10 +179,10 @@ class Ledger:
             self._compared = True
             if exchanged and self._exchanged(standings):
                 what = "the store has not the models that were known here: it was emptied, or is another one"
-                return Judgement("store_strange", self._told(what))
+                return Judgement("store_strange", self._told(what), found)
             if self.missing:
-                return Judgement("events_missing", self._told("acknowledged events are missing from the store"))
-            return Judgement()
+                return Judgement("events_missing", self._told("acknowledged events are missing from the store"), found)
+            return Judgement(found=found)
 
     def _exchanged(self, standings: Mapping[str, Standing]) -> bool:
         """Whether the default model, which cannot be dropped, is gone or another one."""
@@ -214,7 +219,10 @@ class Ledger:
                 self._noted.former = [*self._noted.former, known][-REMEMBERED_MAX:]
             named = {name: document["lost"], **document.get("models", {})}
             for model, lost in named.items():
-                counted = self._noted.lost.get(model, 0) + (self.missing[model].count if model in self.missing else 0)
+                counted = self._noted.lost.get(model, 0)
+                if (missing := self.missing.get(model)) is not None:
+                    since = document.get("from", missing.known) if model == name else missing.known
+                    counted += max(missing.count, missing.known - since + 1)  # the log may have grown since it was accepted
                 self._accept(model, standings, max(counted, lost))
                 if lost >= counted:
                     self._noted.unrecorded.pop(model, None)
@@ -276,7 +284,7 @@ def acceptance(standing: Standing) -> dict[str, Any] | None:
     try:
         document = decode_document(standing.accepted)
         right = document["action"] == ACCEPT_LOSS and type(document["id"]) is str
-        counts = [document["missing"], document["lost"], *document.get("models", {}).values()]
+        counts = [document["missing"], document["lost"], document.get("from", 0), *document.get("models", {}).values()]
     except (Corrupt, KeyError, AttributeError):
         return None
     return document if right and all(type(count) is int and count >= 0 for count in counts) else None
