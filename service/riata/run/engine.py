@@ -70,8 +70,7 @@ class Engine:
         self._on_lost = on_lost or on_fatal
         self.loop: asyncio.AbstractEventLoop | None = None
         self._keeper = Keeper(open_store, self._on_logged, self._store_failed, patient=settings.shared)
-        ways = (self._wake, self._learning_failed, self._lost)
-        self.common = Common(settings, clock, draw, open_store, self._keeper, *ways)
+        self.common = Common(settings, clock, draw, open_store, self._keeper, self._wake, self._learning_failed, self._lost)
         self.tally = self.common.tally
         self.learning: Learning | None = None
         self.following: Following | None = None
@@ -182,14 +181,15 @@ class Engine:
         if desk is not None:
             return desk
         if not self.started or (self.following is not None and self.following.follower.may_come(name)):
-            raise Busy(self.not_started(), "not_ready")
+            raise self.not_started()
         raise NotFound(f"no model named {name[:64]!r}; {nearest(name, self.desks)}", "model_not_found")
 
-    def not_started(self) -> str:
-        """What is waited for before a model can be asked."""
-        if self.settings.shared:
-            return "the model has not come from the store yet; try again"
-        return "the log is being replayed; try again"
+    def not_started(self) -> RiataError:
+        """Why a model that is not served cannot be asked yet, as an error."""
+        if self.following is not None and self.following.follower.strange:
+            return Unavailable(self.following.follower.strange, self.following.follower.strange_code)
+        waits = "the model has not come from the store yet" if self.settings.shared else "the log is being replayed"
+        return Busy(f"{waits}; try again", "not_ready")
 
     def published(self, name: str) -> Published:
         """What is served of a model. Raises as `desk` does."""
@@ -202,7 +202,7 @@ class Engine:
         """Raise `Busy` or `Unavailable` with the reason where the model at `desk` can take no events now."""
         self.require_store()
         if not self.started:
-            raise Busy(self.not_started(), "not_ready")
+            raise self.not_started()
         if self._keeper.waiting() >= self.settings.inbox_requests_max:
             raise Busy(f"{self.settings.inbox_requests_max} requests wait for the log already", "queue_full")
         lag = desk.logged - (desk.published or self.published(desk.name)).applied

@@ -258,6 +258,11 @@ class Ledger:
 
     # -- what the log is told --------------------------------------------------------------------------------------
 
+    def has_to_record(self) -> bool:
+        """Whether `to_record` has something to give."""
+        with self._lock:
+            return bool(self._noted.unrecorded)
+
     def to_record(self) -> dict[str, dict[str, Any]]:
         """By model, what a `repair` record has to say of losses that `lost_events_max` accepted; whoever leads appends it. One
         document is given once."""
