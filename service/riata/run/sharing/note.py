@@ -78,7 +78,7 @@ class Note:
         if self.path is None:
             return Noted()
         try:
-            return decode(self.path.read_bytes())
+            return decode(load(self.path))
         except FileNotFoundError:
             return Noted()
         except (OSError, Corrupt) as error:
@@ -91,15 +91,8 @@ class Note:
         """Replace the note, so that a power cut leaves it or the one before it. Where that fails, `problem` says so."""
         if self.path is None or self._read_only:
             return
-        beside = self.path.with_name(f"{self.path.name}.{os.getpid()}")  # two processes may share a directory
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with beside.open("wb") as file:
-                file.write(encode(noted))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self.path)
-            sync_directory(self.path.parent)
+            save(self.path, encode(noted))
             self.problem = ""
         except OSError as error:
             self._failed(f"the note {self.path} cannot be written, so an emptied or older store may not be noticed: {error}")
@@ -115,6 +108,23 @@ class Note:
             path.replace(path.with_name(f"{path.name}.damaged"))
         except OSError as error:
             log.error("the damaged note %s cannot be set aside: %s", path, error)
+
+
+def load(path: Path) -> bytes:
+    """Read a note's bytes. Raises `OSError`."""
+    return path.read_bytes()
+
+
+def save(path: Path, data: bytes) -> None:
+    """Put `data` in the place of the note at `path`, synced. Raises `OSError`."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")  # two processes may share a directory
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync_directory(path.parent)
 
 
 def encode(noted: Noted) -> bytes:
