@@ -21,7 +21,10 @@ from tests.run.house import events
 from tests.run.test_roles_redis import Fleet, make_model, metric, observe, observe_until_taken, predict, ready, until
 from tests.running import ROOT, Running
 
-pytestmark = pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")
+pytestmark = [
+    pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer"),
+    pytest.mark.timeout(900),  # each starts processes some ten times
+]
 
 EXIT_LOST = 75
 
