@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -17,8 +18,9 @@ from riata.store.records import decode_document
 from riata.store.redis.store import RedisSettings, open_redis
 from tests.chaos.proxy import Proxy
 from tests.redis_server import RedisServer, redis_version
+from tests.run import test_roles_redis
 from tests.run.house import events
-from tests.run.test_roles_redis import Fleet, make_model, metric, observe, observe_until_taken, predict, ready, until
+from tests.run.test_roles_redis import Fleet, make_model, metric, observe, observe_until_taken, predict, ready
 from tests.running import ROOT, Running
 
 pytestmark = [
@@ -27,6 +29,8 @@ pytestmark = [
 ]
 
 EXIT_LOST = 75
+until = partial(test_roles_redis.until, wait_s=300)
+UNHURRIED = {"RIATA_LEASE_TTL_MS": "15000", "RIATA_STORE_TIMEOUT_MS": "10000"}  # no lease is lost on a busy machine
 
 
 @pytest.fixture
@@ -67,11 +71,11 @@ def copied(redis: RedisServer, files: Path) -> None:
 def test_a_process_that_led_from_its_first_moment_does_not_take_an_emptied_store_for_a_new_one(
     fleet: Fleet, acknowledged: int
 ) -> None:
-    one = fleet.add("one", "all")
+    one = fleet.add("one", "all", **UNHURRIED)
     if acknowledged:
         assert observe(one, events(acknowledged, first_id=0), "default", wait=True).status_code == 200
     fleet.redis.cli("FLUSHALL")
-    assert one.wait(60) == EXIT_LOST, one.output()
+    assert one.wait(300) == EXIT_LOST, one.output()
     for _ in range(2):  # its supervisor starts it again, and again
         one.start(wait=False)
         detail = refuses(one, "store_strange")
@@ -108,7 +112,9 @@ def test_after_an_older_file_is_put_back_nobody_goes_on_until_the_loss_is_accept
     fleet: Fleet, tmp_path: Path, kept: str
 ) -> None:
     """kept: whether the web keeps the directory of its note, or is a new machine at its restart."""
-    writer, web, replica = (fleet.add(name, role, wait=False) for name, role in (("w", "writer"), ("a", "web"), ("r", "replica")))
+    writer, web, replica = (
+        fleet.add(name, role, False, **UNHURRIED) for name, role in (("w", "writer"), ("a", "web"), ("r", "replica"))
+    )
     for running in (writer, web, replica):
         running.wait_until_ready()
     make_model(web)
@@ -118,7 +124,7 @@ def test_after_an_older_file_is_put_back_nobody_goes_on_until_the_loss_is_accept
     until(lambda: predict(replica, min_seq=51).status_code == 200)
     until(lambda: (fleet.directory / "r" / "copies" / "m.edition").exists())
     put_back(fleet.redis, tmp_path / "yesterday")
-    assert writer.wait(60) == EXIT_LOST, writer.output()
+    assert writer.wait(300) == EXIT_LOST, writer.output()
 
     # Those that were running go on predicting from what they have, and take no events.
     until(lambda: metric(web, 'riata_lost_events{model="m"}') == 30)
@@ -172,7 +178,7 @@ def test_a_failover_to_a_copy_that_lagged_is_counted_recorded_and_said_for_good(
         second.cli("REPLICAOF", "127.0.0.1", fleet.redis.port)
         names = {"w": "writer", "a": "web", "all": "all"}
         running = {
-            name: Running.of_role(tmp_path / name, role, link.url_of(), {"RIATA_LOST_EVENTS_MAX": "100"})
+            name: Running.of_role(tmp_path / name, role, link.url_of(), {**UNHURRIED, "RIATA_LOST_EVENTS_MAX": "100"})
             for name, role in names.items()
         }
         with ExitStack() as stack:
@@ -205,7 +211,7 @@ def test_a_failover_to_a_copy_that_lagged_is_counted_recorded_and_said_for_good(
             documents = [decode_document(record.payload) for record in store.read("m", 0) if record.kind == "repair"]
             store.close()
             assert {(one["action"], one["missing"], one["from"], one["to"]) for one in documents} == {("accept_loss", 12, 22, 33)}
-            fresh = stack.enter_context(Running.of_role(tmp_path / "fresh", "web", link.url_of()))
+            fresh = stack.enter_context(Running.of_role(tmp_path / "fresh", "web", link.url_of(), UNHURRIED))
             for one in [*running.values(), fresh]:
                 if one is not fresh:
                     assert one.stop() == 0, one.output()
@@ -218,7 +224,7 @@ def test_a_failover_to_a_copy_that_lagged_is_counted_recorded_and_said_for_good(
 
 
 def test_a_damaged_note_is_said_and_kept_aside_and_a_sound_store_is_served(fleet: Fleet) -> None:
-    one = fleet.add("one", "all")
+    one = fleet.add("one", "all", **UNHURRIED)
     assert observe(one, events(5, first_id=0), "default", wait=True).status_code == 200
     one.kill()
     note = one.directory / "store.note"
