@@ -320,7 +320,7 @@ def test_a_note_of_which_a_bit_was_flipped_is_never_believed(tmp_path: Path) -> 
     path.write_bytes(data[:-2])
     note = Note(path)
     assert note.read() == Noted()
-    assert "is not used" in note.problem
+    assert "was not used" in note.unread
     assert (tmp_path / "store.note.damaged").read_bytes() == data[:-2]
 
 

@@ -39,8 +39,8 @@ def accept_loss(
     if settings.store_kind != "redis":
         raise BadInput("--store: give the Redis of the service; a directory is not shared", "bad_option")
     ledger = Ledger(Note(settings.data / wiring.NOTE, read_only=True), settings.lost_events_max)
-    if ledger.note.problem:
-        raise BadInput(ledger.note.problem, "bad_note")
+    if ledger.note.unread:
+        raise BadInput(ledger.note.unread, "bad_note")
     opened = shared(wiring.open_store(settings))
     try:
         if yes:

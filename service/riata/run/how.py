@@ -114,8 +114,7 @@ def _code(engine: Engine) -> str:
 def _warnings(engine: Engine) -> list[str]:
     ledger = engine.common.ledger
     found = [f"model {name}: the store has lost {count} acknowledged events" for name, count in ledger.lost().items()]
-    if ledger.note.problem:
-        found.append(ledger.note.problem)
+    found += [problem for problem in (ledger.note.unread, ledger.note.problem) if problem]
     if engine.watch is not None and engine.watch.refusal is not None:
         found.append(f"no events are accepted: {engine.watch.refusal.detail}")
     if engine.following is not None and not engine.leads:

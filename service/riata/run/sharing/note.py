@@ -71,10 +71,11 @@ class Note:
     def __init__(self, path: Path | None, read_only: bool = False) -> None:
         self.path = path
         self._read_only = read_only
-        self.problem = ""  # why the note could not be read or written the last time; empty: it could
+        self.unread = ""  # why the note was not used at the start; empty: it was, or there is none
+        self.problem = ""  # why it could not be written the last time; empty: it could
 
     def read(self) -> Noted:
-        """What was noted; nothing where there is no note. One that cannot be used is kept aside, and `problem` says so."""
+        """What was noted; nothing where there is no note. One that cannot be used is set aside, and `unread` says so."""
         if self.path is None:
             return Noted()
         try:
@@ -82,7 +83,8 @@ class Note:
         except FileNotFoundError:
             return Noted()
         except (OSError, Corrupt) as error:
-            self._failed(f"the note {self.path} is not used, so an emptied or older store would not be noticed: {error}")
+            self.unread = f"the note {self.path} was not used, so an emptied or older store was not noticed: {error}"
+            log.error("%s", self.unread)
             if isinstance(error, Corrupt) and not self._read_only:
                 self._set_aside(self.path)
             return Noted()
