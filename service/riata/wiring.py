@@ -45,6 +45,7 @@ log = logging.getLogger("riata")
 EXIT_STORE_FAILED = 70  # the disk did not do its part: a new start finds out what it holds
 EXIT_LOST = 75  # the store is another process's now, or not what it was: a new start takes it as it is
 FILES_MAX = 65_536
+NOTE = "store.note"  # in the data directory of each process on a shared store
 _M_TRIM_THRESHOLD = -1  # numbers of glibc's malloc.h
 _M_MMAP_THRESHOLD = -3
 _ANSWER_S = 0.5  # time for open requests to hear that their outcome is unknown
@@ -68,7 +69,8 @@ def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: C
         follow_every_ms=settings.follow_every_ms,
         max_staleness_s=settings.max_staleness_s,
         copies=settings.data / "copies" if settings.role == "replica" else None,
-        note=settings.data / "store.note" if shared else None,
+        note=settings.data / NOTE if shared else None,
+        lost_events_max=settings.lost_events_max,
     )
     return Engine(lambda: open_store(settings), engine_settings, SystemClock(), secrets.token_bytes, on_fatal, on_lost)
 

@@ -25,6 +25,7 @@ from tests.chaos.repeats import slow
 from tests.chaos.stored import RedisSource
 from tests.chaos.wall_clock import WallClock
 from tests.redis_server import RedisServer, redis_version
+from tests.run.test_lost_events_redis import accept_loss
 from tests.store.test_crash import traced
 
 pytestmark = pytest.mark.skipif(redis_version() < (7,), reason="the service needs Redis 7")
@@ -215,7 +216,8 @@ def test_row_11_a_log_that_others_changed_is_found_out(tamper: Callable[[Fleet],
 
 
 def test_row_12_a_promoted_copy_that_lacks_the_tail_is_found_out(tmp_path: Path) -> None:
-    with RedisServer(tmp_path / "first") as first, RedisServer(tmp_path / "second") as second, Fleet(tmp_path, first) as fleet:
+    first, second = RedisServer(tmp_path / "first"), RedisServer(tmp_path / "second")
+    with first, second, Fleet(tmp_path, first, lost_events_max=10**6) as fleet:
         second.cli("REPLICAOF", "127.0.0.1", first.port)
         begun(fleet)
         until(lambda: caught_up(first, second), 30, "the copy has everything")
@@ -260,6 +262,27 @@ def test_row_34_yesterdays_backup_is_found_out_and_replicas_keep_the_newer_model
     until(lambda: fleet.webs[0].metric("riata_lost_events") > 0, 40, "and counted")
     assert served(fleet.replicas[0]) == before
     assert not list(falling(fleet.cluster.history().predicted))
+    until(lambda: codes(fleet) == {"events_missing"}, 40, "the writer, started again, refuses what was put back")
+    assert accept_loss(fleet.writers[0].data, fleet.server.url, "--yes").returncode == 0
+    with fleet.load(*QUICK) as load:
+        fleet.goes_on(load, 5)
+    assert fleet.webs[0].metric("riata_lost_events") > 0  # for good
+
+
+def codes(fleet: Fleet) -> set[str]:
+    """Why the writers say that they are not ready."""
+    answers = [member.get("/readyz") for member in fleet.writers]
+    return {str(answer.json().get("code")) for answer in answers if answer is not None}
+
+
+def test_row_9_a_writer_started_again_on_an_emptied_redis_refuses_it_until_the_loss_is_accepted(fleet: Fleet) -> None:
+    begun(fleet)
+    fleet.server.cli("FLUSHALL")
+    until(lambda: codes(fleet) == {"store_strange"}, 60, "the writer, started again by its supervisor, refuses the store")
+    assert fleet.writers[0].metric("riata_lost_events", model=rows.MODEL) > 0
+    assert fleet.server.cli("HLEN", "{riata:riata}:models") == 1  # nobody has made a model in it
+    assert accept_loss(fleet.writers[0].data, fleet.server.url, "--yes").returncode == 0
+    until(lambda: fleet.writers[0].metric("riata_lease_held") == 1, 60, "the writer leads")
 
 
 def two_writers(fleet: Fleet, load: Load) -> None:

@@ -16,6 +16,7 @@ from riata.run.model_state import ModelState
 from riata.run.publishing import publish
 from riata.run.sharing.copies import Copies, read_copy
 from riata.run.sharing.follower import FETCHING_MS, Fetched, Follower
+from riata.run.sharing.ledger import Ledger
 from riata.run.sharing.note import Note
 from riata.run.sharing.publisher import Publisher
 from riata.store.memory_shared import SharedMemoryStore
@@ -68,7 +69,7 @@ def setting() -> tuple[ManualClock, Writer, Follower, Board]:
     writer = Writer(clock)
     writer.create("default")
     board = Board()
-    return clock, writer, Follower(board, clock), board
+    return clock, writer, Follower(board, clock, ledger=Ledger(Note(None), 100)), board
 
 
 def test_new_models_appear_are_replaced_and_vanish() -> None:
@@ -208,7 +209,7 @@ def test_a_log_that_was_rolled_back_is_counted_and_what_is_served_stays_until_th
     entry.head, entry.log, entry.editions = early
     follower.step(writer.store)
     follower.step(writer.store)
-    assert (follower.counts.rolled_back, follower.counts.lost) == (1, {"default": 4})
+    assert (follower.counts.rolled_back, follower.ledger.lost()) == (1, {"default": 4})
     assert desk.published is not None
     assert (desk.published.applied, desk.served, desk.logged) == (10, 0, 6)
     assert "rolled back" in desk.another
@@ -230,47 +231,38 @@ def test_another_event_in_the_place_of_one_that_was_acknowledged_here_is_a_loss(
     follower.step(writer.store)
     board.desks["default"].acked = (6, bytes(20))
     follower.step(writer.store)
-    assert follower.counts.lost == {"default": 1}
+    assert follower.ledger.lost() == {"default": 1}
 
 
 def test_a_store_that_was_emptied_takes_nothing_away_and_a_note_of_it_outlives_the_process(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
-    note = Note(tmp_path / "d" / "store.note")
+    path = tmp_path / "d" / "store.note"
     board = Board()
-    follower = Follower(board, clock, note=note)
+    follower = Follower(board, clock, ledger=Ledger(Note(path)))
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
     assert follower.strange == ""
     empty = SharedMemoryStore(clock=clock)
     follower.step(empty)
+    assert (follower.strange_code, follower.counts.strange) == ("store_strange", 1)
     assert "emptied" in follower.strange
     assert board.desks["default"].served == 6
-    reborn = Follower(Board(), clock, note=note)
+    reborn = Follower(Board(), clock, ledger=Ledger(Note(path)))
     reborn.step(empty)
-    assert str(note.path) in reborn.strange
-    other = Writer(clock, empty)
+    assert "model default: all 6 events are missing" in reborn.strange
+    assert str(path) in reborn.strange
+    assert reborn.ledger.lost() == {"default": 6}
+    assert reborn.may_come("default")  # what is not served may be there again soon: it is not said to be no model
+    other = Writer(clock, empty)  # one that has no note
     other.create("default", 9)
     other.learn("default")
     other.step()
     reborn.step(empty)
-    assert reborn.strange
-    assert note.path is not None
-    note.path.unlink()
-    meant = Board()
-    Follower(meant, clock, note=note).step(empty)
-    assert meant.desks["default"].lineage == bytes([9]) * 16
-    assert note.read() == bytes([9]) * 16
-
-
-def test_a_note_that_cannot_be_read_or_written_does_no_harm(tmp_path: Path) -> None:
-    note = Note(tmp_path / "store.note")
-    (tmp_path / "store.note").write_text("nonsense")
-    assert note.read() == b""
-    (tmp_path / "file").write_text("")
-    blocked = Note(tmp_path / "file" / "store.note")
-    blocked.write(bytes(16))
-    assert blocked.read() == b""
+    assert reborn.strange_code == "store_strange"
+    fresh = Board()
+    Follower(fresh, clock).step(empty)  # and another one
+    assert fresh.desks["default"].lineage == bytes([9]) * 16
 
 
 def test_a_model_is_published_when_it_changed_and_not_more_often_than_asked() -> None:

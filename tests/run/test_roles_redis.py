@@ -218,7 +218,8 @@ def test_a_writer_that_was_paused_past_its_lease_is_fenced_and_ends_with_75(flee
 def test_a_redis_that_was_rolled_back_ends_the_writer_and_counts_the_loss(fleet: Fleet, tmp_path: Path) -> None:
     import shutil
 
-    writer, web = fleet.add("w", "writer", wait=False), fleet.add("a", "web", wait=False)
+    accepting = {"RIATA_LOST_EVENTS_MAX": "1000"}
+    writer, web = fleet.add("w", "writer", wait=False, **accepting), fleet.add("a", "web", wait=False, **accepting)
     writer.wait_until_ready()
     web.wait_until_ready()
     make_model(web)
@@ -239,7 +240,7 @@ def test_a_redis_that_was_rolled_back_ends_the_writer_and_counts_the_loss(fleet:
     writer.start()
     seq = observe_until_taken(web, events(60, seed=2, first_id=500))
     until(lambda: predict(web, min_seq=seq).status_code == 200)
-    assert seq == 81
+    assert seq in (81, 82)  # the loss is recorded before or after these events
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from riata.run import keeper
+from riata.run.sharing import note
 from riata.store.store import SharedStore
 from tests.simulation.clients import Client
 from tests.simulation.link import Link, SimulatedCalls, Weather
@@ -19,13 +20,14 @@ from tests.simulation.oracle import Oracle, Violation
 from tests.simulation.releases import several_releases
 from tests.simulation.scribe import Scribe
 from tests.simulation.server import Mode, Server
-from tests.simulation.shims import installed, running
+from tests.simulation.shims import installed, load_note, running, save_note
 from tests.simulation.town import House, Town
 from tests.simulation.toy import learning_toys
 from tests.simulation.world import Process, Stuck, World
 
 CLIENTS: Final = 3
 CALM_MS: Final = 60_000.0  # virtual time in which everything must be well again once the faults end
+EMPTY_MS: Final = 20_000.0
 STEPS_MAX: Final = 200_000
 IDLE_S: Final = 2.0  # housekeeping comes less often than in production: it would be a quarter of all that happens
 
@@ -53,6 +55,9 @@ class Outcome:
 def simulating() -> Iterator[None]:
     """Everything replaced that has to be, for any number of histories."""
     module: Any = keeper
+    notes: Any = note
+    files = notes.load, notes.save
+    notes.load, notes.save = load_note, save_note
     disabled, idle_s = logging.root.manager.disable, module.IDLE_S
     logging.disable(logging.CRITICAL)
     module.IDLE_S = IDLE_S
@@ -61,6 +66,7 @@ def simulating() -> Iterator[None]:
             yield
     finally:
         module.IDLE_S = idle_s
+        notes.load, notes.save = files
         logging.disable(disabled)
 
 
@@ -130,6 +136,21 @@ class History:
         self._check()
         self.town.check_noticed(self.scribe.first_seq())
         self.scribe.check_newest()
+        self._empty()
+
+    def _empty(self) -> None:
+        """Everybody is killed and the store emptied: nobody who comes back takes it for a new one. Raises `Violation`."""
+        world = self.world
+        lost = [house.lost() for house in self.town.houses]
+        if max(lost) > self.oracle.taken_back:
+            raise Violation(f"{max(lost)} events are said to be lost, and {self.oracle.taken_back} were taken back")
+        world.run(until=world.now + 3000, stop=self._failed)  # what was learnt last is in the notes
+        self.town.kill_all()
+        self.server.empty()
+        world.run(until=world.now + EMPTY_MS, stop=lambda: self._failed() or self.town.refused())
+        self._check()
+        if not self.town.refused():
+            raise Violation(f"an emptied store is used: {[(h.process.name, h.strange(), h.leads()) for h in self.town.houses]}")
 
     def end(self) -> None:
         """Throw everybody away."""

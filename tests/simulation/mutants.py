@@ -20,8 +20,9 @@ from riata.run.learning import Learning
 from riata.run.model_state import ModelState
 from riata.run.provenance import current, read_provenance
 from riata.run.recovery import Recovered, Recovery
-from riata.run.sharing import lead, tail
+from riata.run.sharing import follower, lead, tail
 from riata.run.sharing.follower import Follower
+from riata.run.sharing.ledger import Ledger
 from riata.run.sharing.publisher import Publisher
 from riata.run.upgrades import Upgrade, UpgradesSeen
 from riata.store import layout, records
@@ -210,6 +211,13 @@ def _never(*_: object) -> bool:
     return False
 
 
+def _one_more(store: Any, name: str, head: Head, marks: Sequence[tuple[int, bytes]]) -> int:
+    """A count that is one too high."""
+    found = _missing_events(store, name, head, marks)
+    return found + 1 if found else 0
+
+
+_missing_events = follower.missing_events
 _mark_verified = RedisStore.mark_verified
 _require_same = lead.require_same
 READERS: Final[list[Patch]] = [
@@ -261,6 +269,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "no_marks": Mutant(
         "followers compare chains, not only lengths (found here)", patches=[(Follower, "_missing", _missing_by_length)]
     ),
+    "no_note": Mutant("whoever leads, or follows, notes what the store had", patches=[(Ledger, "keep", _nothing)]),
+    "miscounted": Mutant("lost events are counted right", patches=[(follower, "missing_events", _one_more)]),
     "rot_counts": Mutant(
         "a rotten generation counts no longer (found here)", patches=[(RedisStore, "mark_verified", _mark_for_good)]
     ),

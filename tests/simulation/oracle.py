@@ -97,6 +97,7 @@ class Oracle:
     generations: list[Committed] = field(default_factory=list)
     durable: int = 0  # effects that survive every crash the mode allows
     losses: int = 0
+    taken_back: int = 0  # events
     rollbacks: int = 0  # acknowledged or learnt ends of the log that were taken back
     base: Provenance = BASE  # under which the log is learnt from its first event
 
@@ -263,6 +264,7 @@ class Oracle:
                     if self.lossless:
                         raise Violation(f"event {fate.seq} was acknowledged and is lost")
         self.rollbacks += bool(gone)
+        self.taken_back += sum(told.last - told.first + 1 for told in gone)
         if any(told.carried is not None for told in gone):
             self._learn_again()
         return gone

@@ -79,6 +79,14 @@ class Server:
         self.up = True
         return lost
 
+    def empty(self) -> None:
+        """FLUSHALL, while nobody is connected."""
+        self.life += 1
+        self.watchers.clear()
+        self.file, self.durable, self.floor = [], 0, 0
+        self.redis = MiniRedis(self.now_ms)
+        self.up = True
+
     def _keep(self, name: str, keys: list[bytes]) -> None:
         effects = self.redis.effects
         if effects:

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future
 from concurrent.futures import ThreadPoolExecutor as RealExecutor
 from concurrent.futures import _base as futures_base
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
@@ -256,6 +257,19 @@ REPLACED: Final[list[tuple[object, object]]] = [
     (RealExecutor, Executor),
     (lower_priority, _nothing),  # the thread is that of the tests
 ]
+
+
+def load_note(path: Path) -> bytes:
+    """What `riata.run.sharing.note.load` reads: files of the world."""
+    try:
+        return world().disk[path]
+    except KeyError:
+        raise FileNotFoundError(str(path)) from None
+
+
+def save_note(path: Path, data: bytes) -> None:
+    """What `riata.run.sharing.note.save` writes."""
+    world().disk[path] = data
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ class Followed:
     def look(self) -> tuple[int, int]:
         """Take a step; how often the log was found rolled back, and how many acknowledged events it lacked at least."""
         self.follower.step(self.store)
-        return self.follower.counts.rolled_back, self.follower.counts.lost.get(MODEL, 0)
+        return self.follower.counts.rolled_back, self.follower.ledger.lost().get(MODEL, 0)
 
 
 def test_a_log_that_only_grows_is_not_said_to_be_rolled_back() -> None:

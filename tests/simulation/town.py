@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from riata.base.errors import RiataError
@@ -50,7 +51,7 @@ class House:
         self.served: tuple[bytes, int] = (b"", 0)
         settings = EngineSettings(
             name, Retention(3, 0), "fsync", role=role, shared=True, lease_ttl_ms=TTL_MS, follow_every_ms=FOLLOW_MS,
-            observe_timeout_ms=2000,
+            observe_timeout_ms=2000, note=Path(name), lost_events_max=0 if oracle.lossless else 10**9,
         )  # fmt: skip
         self._settings = settings
         self._open_store = open_store(self.process)
@@ -99,6 +100,15 @@ class House:
             return 0
         return engine.following.follower.counts.rolled_back
 
+    def lost(self) -> int:
+        """How many acknowledged events this process says the store has lost."""
+        return self.engine.common.ledger.lost().get(MODEL, 0) if self.alive and self.engine is not None else 0
+
+    def strange(self) -> str:
+        """Why this process does not use the store; empty where it does."""
+        following = self.engine.following if self.alive and self.engine is not None else None
+        return following.follower.strange_code if following is not None else ""
+
     def heard_ms(self) -> int | None:
         """When this process last compared what it serves with the store; None where it leads, or has not yet."""
         engine = self.engine
@@ -127,6 +137,7 @@ class House:
         engine.common.keeper.start()
         following, candidate = engine.following, engine.candidate
         assert following is not None
+        engine.common.ledger.start()
         following.start()
         if candidate is not None:
             candidate.start()
@@ -211,6 +222,10 @@ class Town:
             and all(house.caught_up(seq) for house in alive if house.role == "web")
             and len(alive) == len(self._slots)
         )  # fmt: skip
+
+    def refused(self) -> bool:
+        """Whether nobody uses the store: every process says why, and none leads or serves."""
+        return all(house.strange() == "store_strange" and not house.leads() and not house.applied() for house in self.houses)
 
     def looks(self) -> list[tuple[House, int | None]]:
         """Every process, and when it last looked at the store."""

@@ -13,6 +13,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from greenlet import getcurrent, greenlet
@@ -114,6 +115,7 @@ class World:
         self.steps_max = steps_max
         self.failures: list[tuple[str, str, Exception]] = []  # exceptions that left an actor of a living process
         self.current: Actor | None = None
+        self.disk: dict[Path, bytes] = {}  # files that outlive processes
         self.calm = False  # no faults and no jitter beyond the ordinary
         self._agenda: list[tuple[float, int, Entry]] = []
         self._number = 0

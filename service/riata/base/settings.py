@@ -89,6 +89,11 @@ class Settings(BaseSettings):
         3600.0, "Several processes", "how long a process that cannot ask the store goes on predicting with what it has",
         "a model of an hour ago is better than none; of yesterday, somebody should decide",
     )  # fmt: skip
+    lost_events_max: Annotated[int, Ge(0), Le(10**12)] = _setting(
+        0, "Several processes", "most acknowledged events of a model that the Redis may have lost, as by a failover to a copy "
+        "that lagged, for its processes to count them and go on; beyond it they wait for `riata accept-loss`",
+        "no event that was acknowledged is given up unless somebody says so; with Sentinel or a cluster give what may be lost",
+    )  # fmt: skip
     durability_attested: bool = _setting(
         False, "Several processes", "go on where the Redis does not let its configuration be read: you say that it is durable",
         "what is not checked is not promised; readiness then says `attested, not verified`",

@@ -20,7 +20,7 @@ def store_refusal(engine: Engine) -> RiataError | None:
     if engine.watch is not None and engine.watch.refusal is not None:
         return engine.watch.refusal.error()
     if engine.following is not None and engine.following.follower.strange:
-        return Unavailable(engine.following.follower.strange, "store_strange")
+        return Unavailable(engine.following.follower.strange, engine.following.follower.strange_code)
     return None
 
 
@@ -30,7 +30,7 @@ def refusal(engine: Engine) -> RiataError | None:
     if refused is not None:
         return refused
     if not engine.started:
-        return Busy(engine.not_started(), "not_ready")
+        return engine.not_started()
     most = engine.settings.inbox_requests_max
     if engine.common.keeper.waiting() >= most:
         return Busy(f"{most} requests wait for the log already, as many as inbox_requests_max allows", "queue_full")

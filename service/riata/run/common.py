@@ -18,6 +18,8 @@ from riata.run.desk import Board, Desk
 from riata.run.engine_settings import EngineSettings, Tally
 from riata.run.giving_way import GivingWay
 from riata.run.keeper import Keeper
+from riata.run.sharing.ledger import Ledger
+from riata.run.sharing.note import Note
 from riata.run.warm_up import warm_up_learner
 from riata.store.store import SharedStore, Store
 
@@ -44,6 +46,7 @@ class Common:
     fatal: Callable[[str], None]
     lost: Callable[[str], None]
     board: Board = field(default_factory=Board)
+    ledger: Ledger = field(init=False)  # of a shared store
     tally: Tally = field(default_factory=Tally)
     warm_kinds: set[str] = field(default_factory=set)
     give_way: GivingWay = field(default_factory=GivingWay)
@@ -54,6 +57,9 @@ class Common:
     def is_warm(self, config: LearnerConfig) -> bool:
         """Whether the kernels of this kind of learner are ready."""
         return machine_code(config) in self.warm_kinds
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(Note(self.settings.note), self.settings.lost_events_max)
 
     def warm(self, config: LearnerConfig) -> None:
         """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes a minute or more.

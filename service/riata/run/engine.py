@@ -70,8 +70,7 @@ class Engine:
         self._on_lost = on_lost or on_fatal
         self.loop: asyncio.AbstractEventLoop | None = None
         self._keeper = Keeper(open_store, self._on_logged, self._store_failed, patient=settings.shared)
-        ways = (self._wake, self._learning_failed, self._lost)
-        self.common = Common(settings, clock, draw, open_store, self._keeper, *ways)
+        self.common = Common(settings, clock, draw, open_store, self._keeper, self._wake, self._learning_failed, self._lost)
         self.tally = self.common.tally
         self.learning: Learning | None = None
         self.following: Following | None = None
@@ -82,8 +81,7 @@ class Engine:
     # -- starting and stopping -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin. Of an embedded store: own it, recover every model, learn. Of a shared one: see that it may be used, and go on
-        in the background; raises what is wrong with it, but not that it does not answer."""
+        """Begin; see `start_alone` for an embedded store, `start_shared` for a shared one, which goes on in the background."""
         self.loop = asyncio.get_running_loop()
         self.common.give_way.to(waits_at(self.loop))
         if self.settings.shared:
@@ -93,8 +91,8 @@ class Engine:
         await start(self)
 
     def _make_sides(self) -> None:
-        common, copies = self.common, self.settings.copies
-        kept = None if copies is None else Copies(copies, common.board, self.clock)
+        common = self.common
+        kept = None if self.settings.copies is None else Copies(self.settings.copies, common.board, self.clock)
         self.following = following = Following(common, kept)
         self.watch = StoreWatch(common.open_store, self._learning_failed, self._make_room)
         if self.settings.may_lead:
@@ -127,6 +125,7 @@ class Engine:
             owner = self.learning.owner
             if self.fatal is None and not self.settings.shared:
                 await self.call(lambda s: s.release(owner))
+        await loop.run_in_executor(None, self.common.ledger.close)
         await loop.run_in_executor(None, self._keeper.close)
 
     # -- what everything else is made of ---------------------------------------------------------------------------
@@ -184,16 +183,17 @@ class Engine:
             return desk
         self.common.board.require_sound(name)
         if not self.started or (self.following is not None and self.following.follower.may_come(name)):
-            raise Busy(self.not_started(), "not_ready")
+            raise self.not_started()
         if name in self.common.creating:
             raise Busy(self.common.why_not_warm(self.common.creating[name]) or "it is being created", "not_ready", CREATING_S)
         raise NotFound(f"no model named {name[:64]!r}; {nearest(name, self.desks)}", "model_not_found")
 
-    def not_started(self) -> str:
-        """What is waited for before a model can be asked."""
-        if self.settings.shared:
-            return "the model has not come from the store yet; try again"
-        return "the log is being replayed; try again"
+    def not_started(self) -> RiataError:
+        """Why a model that is not served cannot be asked yet, as an error."""
+        if self.following is not None and self.following.follower.strange:
+            return Unavailable(self.following.follower.strange, self.following.follower.strange_code)
+        waits = "the model has not come from the store yet" if self.settings.shared else "the log is being replayed"
+        return Busy(f"{waits}; try again", "not_ready")
 
     def published(self, name: str) -> Published:
         """What is served of a model. Raises as `desk` does."""
@@ -343,5 +343,6 @@ class Engine:
         if self.fatal is None:
             log.critical("%s", reason)
             self.fatal = reason
+            self.common.ledger.keep()
             if not self.stopping:
                 self._on_lost(reason)

@@ -35,7 +35,8 @@ class EngineSettings:
     follow_every_ms: int = 200
     max_staleness_s: float = 3600.0
     copies: Path | None = None  # where a replica keeps what it follows
-    note: Path | None = None  # where it is noted which store this is
+    note: Path | None = None  # where it is noted what is known of the store
+    lost_events_max: int = 0  # missing events of a model that are accepted without being asked
 
     @property
     def follows(self) -> bool:

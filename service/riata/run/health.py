@@ -15,7 +15,7 @@ class ModelHealth:
     age_s: float  # since what is served was published
     non_zeros: int
     stale_s: float = 0.0  # since what is served was last known to be the newest; 0.0 where this process learns
-    lost: int = 0  # events that were acknowledged here and that the log was found not to have
+    lost: int = 0  # acknowledged events that the store was found not to have any more
     accepting: bool = True  # it does not lag so far behind its log that its events are refused
 
 
@@ -58,6 +58,8 @@ class Health:
     fatal: str | None
     warnings: list[str]
     models: dict[str, ModelHealth]
+    code: str = "not_ready"  # why it is not ready, as a stable slug
+    lost: dict[str, int] = field(default_factory=dict)  # as in `ModelHealth`, also of models that are not served
     checkpoints: dict[str, int] = field(default_factory=dict)  # ok, failed, last_ms, and generations found corrupt
     replayed: tuple[int, int] = (0, 0)  # events replayed at start so far, of how many
     sharing: Sharing = field(default_factory=Sharing)

@@ -42,6 +42,8 @@ def health_of(engine: Engine) -> Health:
     refused = refusal_of_all(engine)
     return Health(
         alive=alive,
+        code=_code(engine),
+        lost=engine.common.ledger.lost(),
         started=engine.started,
         ready=not reasons,
         reasons=reasons,
@@ -83,6 +85,8 @@ def _not_serving(engine: Engine) -> list[str]:
         return _not_writing(engine)
     served = [desk for desk in engine.desks.values() if desk.published is not None]
     if not served:
+        if engine.following is not None and engine.following.follower.strange:
+            return [engine.following.follower.strange]
         return ["no model has been published yet; the process that learns does that"]
     bound = engine.settings.max_staleness_s
     least = min(stale_for_s(engine, desk) for desk in served)
@@ -110,8 +114,17 @@ def _not_writing(engine: Engine) -> list[str]:
     return [f"standing by; {holder.host} owns the store" if holder else "standing by; nobody owns the store yet"]
 
 
+def _code(engine: Engine) -> str:
+    """Why the service is not ready, as a stable slug."""
+    strange = engine.following.follower.strange_code if engine.following is not None and not engine.leads else ""
+    return strange or "not_ready"
+
+
 def _warnings(engine: Engine, refused: RiataError | None) -> list[str]:
-    found = [damage.sentence() for _, damage in sorted(engine.common.board.damaged.items())]
+    ledger = engine.common.ledger
+    found = [f"model {name}: the store has lost {count} acknowledged events" for name, count in ledger.lost().items()]
+    found += [problem for problem in (ledger.note.unread, ledger.note.problem) if problem]
+    found += [damage.sentence() for _, damage in sorted(engine.common.board.damaged.items())]
     found += [log_sentence(damage) for name, damage in sorted(engine.tally.log_damaged.items()) if name in engine.desks]
     if refused is not None:
         found.append(f"no events are accepted: {refused.detail}")
@@ -133,7 +146,7 @@ def _model(engine: Engine, desk: Desk) -> ModelHealth | None:
     if published is None:
         return None
     age_s = (engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
-    lost = engine.following.follower.counts.lost.get(desk.name, 0) if engine.following else 0
+    lost = engine.common.ledger.lost().get(desk.name, 0)
     at = (desk.logged, published.applied, published.version, age_s, published.model.non_zeros)
     return ModelHealth(*at, stale_for_s(engine, desk), lost, lag_refusal(engine, desk) is None)
 

@@ -21,8 +21,8 @@ from riata.base.errors import Conflict, Corrupt, LogFork
 from riata.learn.registry import ALGO_VERSION
 from riata.run.checkpointer import Checkpointer, Retention
 from riata.run.damage import harms_one_model
-from riata.run.publishing import generation_info
 from riata.run.generations import verifies
+from riata.run.publishing import generation_info
 from riata.run.recovery import Recovery
 from riata.run.replay import in_this_thread
 from riata.store.records import encode_document, next_chain

@@ -121,6 +121,7 @@ async def start_shared(engine: Engine) -> None:
     await _warm(engine)
     if engine.watch is not None:
         engine.watch.start()
+    common.ledger.start()
     if engine.following is not None:
         await loop.run_in_executor(None, engine.following.start)
     if engine.candidate is not None:

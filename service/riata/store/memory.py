@@ -13,7 +13,7 @@ from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, TooLarge
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.owning import older_algorithm
-from riata.store.records import check_read
+from riata.store.records import accepts_loss, check_read
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, surplus, trim_bound
 from riata.store.store import Append, Appended, Edition, Generation, Head, Owner, Record, Remembered, Verdict
 from riata.wire.names import Names
@@ -43,11 +43,13 @@ class _Model:
     remembered: dict[bytes, Remembered] = field(default_factory=dict)
     remembered_bytes: int = 0
     editions: list[tuple[Edition, bytes]] = field(default_factory=list)  # newest first
+    accepted: bytes = b""  # payload of the last repair by which a loss was accepted
 
 
 @dataclass(slots=True)
 class _Kept:
     models: dict[str, _Model] = field(default_factory=dict)
+    changes: int = 0  # models created and dropped
     epoch: int = 0
     nonce: bytes = b""
     algo_version: int = 0
@@ -121,12 +123,14 @@ class MemoryStore:
             raise Conflict(f"there are {MODELS_MAX} models, the most there can be", "too_many_models")
         head = new_head(lineage)
         models[model] = _Model(head, head.chain)
+        self._kept.changes += 1
         return head
 
     def drop(self, owner: Owner, model: str) -> None:
         self._require(owner)
         self._model(model)
         del self._kept.models[model]
+        self._kept.changes += 1
 
     def head(self, model: str) -> Head:
         return self._model(model).head
@@ -333,6 +337,7 @@ class MemoryStore:
         entry = self._kept.models[record.model]
         entry.head = plan.head
         entry.log.append(record)
+        entry.accepted = record.payload if accepts_loss(record.kind, record.payload) else entry.accepted
         entry.ids.update({key: (seq, content) for key, seq, content in plan.ids})
         if plan.request.names:
             entry.names.append((record.last, Names.of(plan.request.names).to_bytes()))

@@ -82,6 +82,10 @@ class SharedMemoryStore(MemoryStore):
         with self._changed:
             return {name: self._standing(name) for name in self.models()}
 
+    def changes(self) -> int:
+        with self._changed:
+            return self._open().changes  # type: ignore[no-any-return]  # `_open` says Any
+
     def chains_at(self, model: str, seqs: Sequence[int]) -> list[bytes | None]:
         with self._changed:
             entry = self._model(model)
@@ -154,4 +158,5 @@ class SharedMemoryStore(MemoryStore):
             edition.number if edition else 0,
             edition.applied if edition else 0,
             entry.inflight[1] if entry.inflight[0] == DAMAGED else 0,
+            entry.accepted,
         )

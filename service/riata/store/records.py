@@ -35,6 +35,7 @@ KIND_CODES: Final[Mapping[Kind, int]] = {"observe": 1, "config": 2, "skip": 3, "
 KINDS: Final[Mapping[int, Kind]] = {code: kind for kind, code in KIND_CODES.items()}
 
 RECORD_DAMAGED: Final = "record_damaged"  # code of the error about a record whose bytes are not those of its digest
+ACCEPT_LOSS: Final = "accept_loss"  # the action of a `repair` record by which missing events are accepted
 
 _SKIP = struct.Struct("<B3xQ")
 _RESTORE = struct.Struct("<B3xI")
@@ -52,6 +53,11 @@ def decode_document(payload: bytes) -> dict[str, Any]:
     """Return the document of a `config` or `repair` payload. Raises `Corrupt`."""
     _require_version(payload[0] if payload else 0, "document")
     return read_json(payload[1:], "document payload")
+
+
+def accepts_loss(kind: Kind, payload: bytes) -> bool:
+    """Tell whether a record is one by which somebody accepted that events are missing."""
+    return kind == "repair" and b'"action":"%b"' % ACCEPT_LOSS.encode() in payload
 
 
 def encode_skip(seq: int, reason: str) -> bytes:

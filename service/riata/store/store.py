@@ -153,7 +153,10 @@ class Edition:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """Where a model stands: its log, its newest generation and its newest edition (numbers and events 0 for none).
-    damaged: the first event that the owner could not read; 0 where there is none."""
+
+    damaged  : the first event that the owner could not read; 0 where there is none
+    accepted : payload of the last `repair` record by which a loss was accepted, kept when that is trimmed; empty for none
+    """
 
     head: Head
     gen: int
@@ -161,6 +164,7 @@ class Standing:
     edition: int
     edition_applied: int
     damaged: int = 0
+    accepted: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,32 +324,28 @@ class SharedStore(Store, Protocol):
 
     def heartbeat(self, owner: Owner, ttl_ms: int) -> Mapping[str, Standing] | None:
         """Renew the lease; return where every model stands. None where `owner` no longer owns: it must stop at once."""
-        ...
 
     def standings(self) -> Mapping[str, Standing]:
         """Where every model stands, for those who follow."""
-        ...
+
+    def changes(self) -> int:
+        """How often a model was created or dropped, as of the last `standings`; falls only where the store is rolled back."""
 
     def chains_at(self, model: str, seqs: Sequence[int]) -> list[bytes | None]:
         """The chain of the log after each of these events, empty where no record ends there: so who knew it finds out whether
         the log is still the same. None where the log begins later, and nobody can tell."""
-        ...
 
     def holder(self) -> Holder | None:
         """Who owns the store now; None where nobody does."""
-        ...
 
     def await_log(self, after: Mapping[str, int], timeout_ms: int) -> bool:
         """Wait until the log of one of these models reaches beyond the event named, at most `timeout_ms`; tell whether."""
-        ...
 
     def publish(self, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
         """Make `content` what followers serve, as number newest + 1 (the number in `edition` is ignored).
 
         FENCED, BEHIND and FORK as for `commit`; events equal to the newest edition's are fine. At least the edition before
         the newest stays readable, for those who are reading it."""
-        ...
 
     def open_edition(self, model: str) -> tuple[Edition, bytes] | None:
         """The newest edition, digest checked; None where there is none. Raises `Corrupt` (code `edition_corrupt`)."""
-        ...

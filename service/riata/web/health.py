@@ -46,7 +46,7 @@ def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
         health = service.health()
         reasons, warnings = told(request, health.reasons), told(request, health.warnings)
         if not health.ready:
-            return respond(not_now("not_ready", "; ".join(reasons) or "not ready", reasons))
+            return respond(not_now(health.code, "; ".join(reasons) or "not ready", reasons))
         seen = [(name, at) for name, at in health.models.items() if visible(request.scope, name)]
         models = {name: {**asdict(at), "has_learnt": has_learnt(service, name)} for name, at in seen}
         damaged = {name: what for name, what in health.damaged.items() if visible(request.scope, name)}

@@ -30,7 +30,7 @@ MODEL_GAUGES: Final = {
     "snapshot_age_seconds": "Since the served model was published.",
     "staleness_seconds": "For how long it is not known whether the served model is the newest.",
     "skipped_events": "Events that were left out: refused by the learner, or taken out by a skip.",
-    "lost_events": "Most events acknowledged by this process that the log was found not to have any more.",
+    "lost_events": "Acknowledged events that the store has lost, accepted or not; it outlives restarts.",
     "progressive_log_loss": "Test-then-train log loss over all events.",
     "base_log_loss": "The same for a predictor that knows the base rate only.",
 }
@@ -121,8 +121,9 @@ class ServiceCollector(Collector):
             gauges["non_zeros"].add_metric((model,), at.non_zeros)
             gauges["snapshot_age_seconds"].add_metric((model,), at.age_s)
             gauges["staleness_seconds"].add_metric((model,), at.stale_s)
-            gauges["lost_events"].add_metric((model,), at.lost)
             self._add_losses(model, gauges)
+        for model in health.models.keys() | health.lost.keys():
+            gauges["lost_events"].add_metric((model,), health.lost.get(model, 0))
         yield from gauges.values()
         yield from damage_metrics(health)
         yield from checkpoint_metrics(health.checkpoints)

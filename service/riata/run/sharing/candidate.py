@@ -5,8 +5,7 @@
     riata-tail       what anybody appends goes to the writer, in order; new models are taken up
     riata-editions   what the writer serves goes into the store for those who follow
 
-Each has a store object of its own. Where the lease is lost, or the store is not what it was, the process ends: a new start finds
-out what the store holds, and that is the one way to begin.
+Each has a store object of its own. Where the lease is lost, or the store is not what it was, the process ends and starts anew.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from riata.run.inbox import Logged
 from riata.run.learning import LOST, Learning, learning_names
 from riata.run.model_state import ModelState, config_in
 from riata.run.recovery import clear_marks, recover_all
+from riata.run.sharing.accepting import record_losses
 from riata.run.sharing.lead import Belief, Leadership
 from riata.run.sharing.looper import RETRY_S, Looper
 from riata.run.sharing.publisher import Publisher
@@ -235,6 +235,7 @@ class Candidate:
         self.learning = learning
         self._tailing.start()
         self._publishing.start()
+        record_losses(common)
         log.info("leading: %d models", len(recovered))
 
     def _await_look(self) -> None:
@@ -242,6 +243,8 @@ class Candidate:
             if self._ending:
                 raise _EndedEarlyError
             time.sleep(LOOK_S)
+        if why := self._may_take():  # events are missing from the store that were there a moment ago: a new start refuses it
+            raise LogFork(why)
 
     def _progressed(self) -> None:
         if self._ending:
@@ -256,6 +259,7 @@ class Candidate:
             return 0.01
         source.await_log(self._tail.places(), self._common.settings.follow_every_ms)
         standings = source.standings()
+        self._common.ledger.saw(standings, source.changes())  # before a new model is served
         self._meet(source, learning, standings)
         for name in self._tail.behind(standings):
             records = self._read(source, name)
@@ -329,9 +333,7 @@ class Candidate:
     # -- editions --------------------------------------------------------------------------------------------------
 
     def _publish_step(self, store: Store) -> float:
-        if self._publisher is None:
-            return 0.01
-        due_ms = self._publisher.step(shared(store))
+        due_ms = self._publisher.step(shared(store)) if self._publisher is not None else 10
         return 1.0 if due_ms is None else due_ms / 1000
 
     def _failed(self, error: BaseException) -> None:

@@ -6,14 +6,14 @@ Theory of operation
     being served.
 
     Served models only move forward: within a lineage never to an earlier event. Another lineage under the same name is another
-    model, and one that the store no longer has was dropped. There is one exception to that: the default model cannot be
-    dropped, so a store without it, or with another one in its place, is not the store that was followed. It was emptied or
-    exchanged, and then nothing that is served is given up; `strange` says so.
+    model, and one that the store no longer has was dropped. What the store is known to have had and lacks is judged by the ledger
+    (`ledger.py`): a store that was emptied, exchanged or rolled back is not followed until the loss is accepted; `strange` says
+    why, and nothing that is served is given up.
 
     A log that ends before an event that was acknowledged here, or is served, was rolled back; so was one that has another chain
-    at the last event of which it is known, for it may have grown beyond it again. The events are counted as lost.
+    at the last event of which it is known, for it may have grown beyond it again.
     What is served stays, marked as of another history (`Desk.another`): nobody who waits for an event of the log is told it was
-    served. An edition that reaches as far replaces it.
+    served. Once the store is followed again, an edition that reaches as far replaces it.
 
     What is served is confirmed whenever the store says that there is no newer edition. The time since is its staleness.
 """
@@ -23,16 +23,17 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound
 from riata.run.damage import Damage
 from riata.run.desk import Board, Desk
-from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.published import Published
 from riata.run.sharing.editions import decode_as
-from riata.run.sharing.note import Note
+from riata.run.sharing.ledger import Ledger
+from riata.run.sharing.note import Mark, Note
 from riata.store.store import Edition, Head, SharedStore, Standing
 from riata.wire.names import Names
 
@@ -40,9 +41,6 @@ REFUSED_MS = 10_000  # after so long an edition that did not verify is looked at
 NOTHING = (0, b"")
 FETCHING_MS = 200  # after so long a step asks again where the models stand
 log = logging.getLogger("riata.run")
-
-
-Mark = tuple[int, bytes]  # an event and the chain of the log at it
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,6 @@ class Followed:
     corrupt: int = 0
     strange: int = 0  # how often the store was found not to be the one that was followed
     rolled_back: int = 0  # how often a log was found to end before what was known of it
-    lost: dict[str, int] = field(default_factory=dict)  # by model: the most events acknowledged here that the log did not have
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +85,25 @@ class Follower:
         board: Board,
         clock: Clock,
         on_fetched: Callable[[Fetched], None] = lambda _fetched: None,
-        note: Note | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.counts = Followed()
+        self.ledger = ledger or Ledger(Note(None))
         self.strange = ""  # why the store is not the one that was followed; empty: it is
+        self.strange_code = ""
         self._unserved: Collection[str] = ()  # models that the store has and of which nothing is served here yet
         self.heard_ms: int | None = None  # when the store last answered; None until every edition of the first answer is served
         self._board = board
         self._clock = clock
         self._on_fetched = on_fetched
-        self._note_of_store = note or Note(None)
-        self._known = self._note_of_store.read()  # lineage of the default model; empty where it is not known
+        self._missed: Collection[str] = ()  # models of which events were found missing and are not accepted
         self._heads: dict[bytes, tuple[int, bytes]] = {}  # by lineage: where its log ended when the store was last asked
         self._refused: dict[str, tuple[int, bytes]] = {}  # editions that did not verify: not fetched again at every step
         self._refused_ms: dict[str, int] = {}  # but now and then: a store that was rolled back gives a number a second time
 
     def may_come(self, name: str) -> bool:
         """Whether a model that is not served here may be one that the store has."""
-        return self.heard_ms is None or name in self._unserved
+        return self.heard_ms is None or name in self._unserved or bool(self.strange)
 
     def step(self, store: SharedStore) -> bool:
         """Ask where the models stand, and take up editions, one after the other and for a while. True where more wait already.
@@ -113,24 +111,33 @@ class Follower:
         Raises `Unavailable` where the store does not answer.
         """
         known: Known = {name: self._knows(desk) for name, desk in self._board.desks.items()}
+        for name, desk in self._board.desks.items():
+            if name in known and desk.lineage:
+                self.ledger.add(name, desk.lineage, (*known[name].acked, *known[name].marks))
         asked_ms = self._clock.monotonic_ms()
         standings = store.standings()
-        self.note_strange(self._is_strange(standings))
-        more = False if self.strange else self._follow(store, standings, known, asked_ms)
+        changes = store.changes()
+        judged = self.ledger.judge(standings, changes, partial(self._missing, store))
+        self.note_strange(judged.detail, judged.code)
+        fresh = judged.found.keys() - self._missed
+        self._missed = judged.found.keys() if judged.code else ()
+        if self.strange_code != "store_strange":
+            for name, desk in self._board.desks.items():
+                if name in standings and desk.lineage == standings[name].head.lineage:
+                    self._note(store, desk, standings[name], known.get(name, _Known()), name in fresh, asked_ms)
+        if not self.strange:
+            self.ledger.saw(standings, changes)
+        more = False if self.strange else self._follow(store, standings, asked_ms)
         self._unserved = standings.keys() - self._board.desks.keys()
         if not more or self.heard_ms is not None:
             self.heard_ms = asked_ms
         return more
 
-    def _follow(self, store: SharedStore, standings: Mapping[str, Standing], known: Known, asked_ms: int) -> bool:
-        self._take_note(standings)
+    def _follow(self, store: SharedStore, standings: Mapping[str, Standing], asked_ms: int) -> bool:
         for name in self._board.desks:
             if name not in standings:
                 self._board.remove(name)
         self._note_damage(standings)
-        for name, desk in self._board.desks.items():
-            if desk.lineage == standings[name].head.lineage:
-                self._note(store, desk, standings[name], known.get(name, _Known()), asked_ms)
         waiting = sorted((name for name, at in standings.items() if self._wants(name, at)), key=self._served_ms)
         for done, name in enumerate(waiting):
             if done and self._clock.monotonic_ms() - asked_ms >= FETCHING_MS:
@@ -149,40 +156,26 @@ class Follower:
                 self._board.set_damaged(Damage(name, standing.head.lineage, standing.damaged, what))
                 log.error("%s", self._board.damaged[name].sentence())
 
-    def note_strange(self, why: str) -> None:
+    def note_strange(self, why: str, code: str = "store_strange") -> None:
         """Note that the store is not the one that was followed, or with an empty sentence that it is."""
-        if why and not self.strange:
-            self.counts.strange += 1
+        if why and code != self.strange_code:
+            self.counts.strange += code == "store_strange"
             log.error("%s; what is served stays", why)
-        self.strange = why
-
-    def _is_strange(self, standings: Mapping[str, Standing]) -> str:
-        desk = self._board.desks.get(DEFAULT_MODEL)
-        known = desk.lineage if desk is not None else self._known
-        if not known or (DEFAULT_MODEL in standings and standings[DEFAULT_MODEL].head.lineage == known):
-            return ""
-        path = self._note_of_store.path
-        way = f"; if that is meant, remove {path} and what is beside it, and start again" if path else ""
-        return f"the store has not the models that were known here: it was emptied, or is another one{way}"
-
-    def _take_note(self, standings: Mapping[str, Standing]) -> None:
-        default = standings.get(DEFAULT_MODEL)
-        if default is not None and default.head.seq > 0 and default.head.lineage != self._known:
-            self._known = default.head.lineage
-            self._note_of_store.write(self._known)
+        elif not why and self.strange:
+            log.warning("the store is followed again")
+        self.strange, self.strange_code = why, code if why else ""
 
     def _knows(self, desk: Desk) -> _Known:
         published = desk.published
         served = NOTHING if published is None or desk.another else (published.applied, published.chain)
         return _Known(desk.logged, (*desk.passed, desk.acked), (served, self._heads.get(desk.lineage, NOTHING)))
 
-    def _note(self, store: SharedStore, desk: Desk, standing: Standing, known: _Known, asked_ms: int) -> None:
-        """Compare what the store says of a log with what was known of it before it was asked."""
+    def _note(self, store: SharedStore, desk: Desk, standing: Standing, known: _Known, is_missing: bool, asked_ms: int) -> None:
+        """Take note of what the store says of a log. `is_missing`: it lacks events that were known before it was asked."""
         head, published = standing.head, desk.published
-        lost = self._missing(store, desk.name, head, known.acked)
         del desk.passed[: max(0, len(known.acked) - 1)]
-        if lost or head.seq < known.logged or self._missing(store, desk.name, head, known.marks):
-            self._rolled_back(store, desk, head, lost, known)
+        if is_missing or head.seq < known.logged:
+            self._rolled_back(store, desk, head, known)
         else:
             desk.logged = max(desk.logged, head.seq)
         self._heads[desk.lineage] = (head.seq, head.chain)
@@ -191,26 +184,17 @@ class Follower:
             desk.confirmed_ms = asked_ms
 
     def _missing(self, store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> int:
-        """How many events up to those of `marks` the log has not, at least; 0 where it has all of them, or nobody can tell."""
-        known = [mark for mark in marks if mark[1]]
-        inside = [mark for mark in known if mark[0] < head.seq]
-        try:
-            found = store.chains_at(name, [seq for seq, _ in inside]) if inside else []
-        except NotFound:
-            return 0  # dropped a moment ago; the next step sees it
-        missing = [1 for (_, chain), there in zip(inside, found, strict=True) if there not in (None, chain)]
-        missing += [max(seq - head.seq, 1) for seq, chain in known if seq >= head.seq and (seq, chain) != (head.seq, head.chain)]
-        return max(missing, default=0)
+        return missing_events(store, name, head, marks)
 
-    def _rolled_back(self, store: SharedStore, desk: Desk, head: Head, lost: int, known: _Known) -> None:
+    def _rolled_back(self, store: SharedStore, desk: Desk, head: Head, known: _Known) -> None:
         self.counts.rolled_back += 1
-        self.counts.lost[desk.name] = max(self.counts.lost.get(desk.name, 0), lost)
-        log.error("model %s: its log was rolled back; at least %d events acknowledged here are lost", desk.name, lost)
+        total = self.ledger.lost().get(desk.name, 0)
+        log.error("model %s: its log was rolled back to event %d; %d events known here are lost", desk.name, head.seq, total)
         published = desk.published
         if published is not None and self._missing(store, desk.name, head, [(published.applied, published.chain)]):
             desk.another = f"the log ends at event {head.seq} and event {desk.logged} was known of: it was rolled back"
         desk.logged = head.seq
-        if lost and desk.acked == known.acked[-1]:
+        if known.acked and desk.acked == known.acked[-1]:
             desk.acked = NOTHING
 
     def _wants(self, name: str, standing: Standing) -> bool:
@@ -288,6 +272,19 @@ class Follower:
             return  # weights are then shown by their slots
         desk.learn_names(names)
         desk.named = logged
+
+
+def missing_events(store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> int:
+    """How many events up to those of `marks` the log has not, at least; 0 where it has all of them, or nobody can tell."""
+    known = [mark for mark in marks if mark[1]]
+    inside = [mark for mark in known if mark[0] < head.seq]
+    try:
+        found = store.chains_at(name, [seq for seq, _ in inside]) if inside else []
+    except NotFound:
+        return 0  # dropped a moment ago; the next look sees it
+    missing = [seq for (seq, chain), there in zip(inside, found, strict=True) if there not in (None, chain)]
+    missing += [seq for seq, chain in known if seq >= head.seq and (seq, chain) != (head.seq, head.chain)]
+    return max(max(missing) - min(missing) + 1, max(missing) - head.seq) if missing else 0
 
 
 def jittered_s(every_ms: int) -> float:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
 
 from riata.base.errors import Corrupt, RiataError
 from riata.run.common import Common, shared
+from riata.run.sharing.accepting import record_losses
 from riata.run.sharing.copies import Copies
 from riata.run.sharing.follower import Fetched, Follower, jittered_s
 from riata.run.sharing.looper import RETRY_S, Looper
-from riata.run.sharing.note import Note
 from riata.store.store import Holder, Store
 
 log = logging.getLogger("riata.run")
 
 AWAITED_S = 0.03  # between two steps while somebody waits for an event to be served
 LEAST_MS = 10
+RECORD_AFTER_MS = (2000, 8000)  # at different moments in different processes
 HOLDER_EVERY_MS = 2000
 HOLDER_MISSED_EVERY_MS = 200  # while nobody is known to own the store
 
@@ -25,12 +27,13 @@ class Following:
     """Follows until it is stopped, which is for good."""
 
     def __init__(self, common: Common, copies: Copies | None = None) -> None:
-        self.follower = Follower(common.board, common.clock, self._on_fetched, Note(common.settings.note))
+        self.follower = Follower(common.board, common.clock, self._on_fetched, common.ledger)
         self.holder: Holder | None = None  # who owned the store when it was last asked
         self.copies = copies
         self._common = common
         self._asked_ms: int | None = None
         self._stepped_ms = 0
+        self._record_at_ms: int | None = None  # when losses that were accepted here are recorded, unless another does it before
         self._looper = Looper("riata-follow", common.open_store, self._step, self._failed)
 
     def start(self) -> None:
@@ -87,6 +90,7 @@ class Following:
             self.follower.note_strange(error.detail)
             return RETRY_S
         now_ms = self._common.clock.monotonic_ms()
+        self._record(now_ms)
         every_ms = HOLDER_EVERY_MS if self.holder else HOLDER_MISSED_EVERY_MS
         if self._asked_ms is None or now_ms - self._asked_ms >= every_ms:
             self._asked_ms = now_ms
@@ -97,6 +101,15 @@ class Following:
             return 0.0
         awaited = any(desk.lowest_wanted is not None for desk in self._common.board.desks.values())
         return AWAITED_S if awaited else jittered_s(self._common.settings.follow_every_ms)
+
+    def _record(self, now_ms: int) -> None:
+        """Record losses that were accepted here, a while after: whoever leads may know them, and records them at once."""
+        if not self._common.ledger.has_to_record() or self._common.settings.role == "replica":
+            self._record_at_ms = None
+        elif self._record_at_ms is None:
+            self._record_at_ms = now_ms + int(random.uniform(*RECORD_AFTER_MS))
+        elif now_ms >= self._record_at_ms:
+            record_losses(self._common)
 
     def _on_fetched(self, fetched: Fetched) -> None:
         self._common.wake(fetched.desk)

@@ -95,8 +95,10 @@ def read_state(answer: Answer) -> State | None:
     window, gen, gen_applied, edition, edition_applied = (answer.number() for _ in range(5))
     inflight = _signed(answer), _signed(answer)
     damaged = inflight[1] if inflight[0] == DAMAGED else 0
-    standing = Standing(head, gen, gen_applied, edition, edition_applied, damaged)
-    return State(head, max(window, 1), answer.number(), standing, inflight)
+    bits, accepted = answer.number(), answer.take()
+    kept = accepted if isinstance(accepted, bytes) else b""
+    standing = Standing(head, gen, gen_applied, edition, edition_applied, damaged, kept)
+    return State(head, max(window, 1), bits, standing, inflight)
 
 
 def _signed(answer: Answer) -> int:

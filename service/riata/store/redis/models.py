@@ -59,6 +59,13 @@ class Models:
             self._numbers[name] = answer.number()
         return self._numbers
 
+    def changes(self) -> int:
+        """How often a model was created or dropped, as was last heard."""
+        count = self._version.partition(b" ")[0]
+        if not count.isdigit():
+            raise Corrupt("the store does not say how often its models changed", "store_answer")
+        return int(count)
+
     def number_of(self, model: str, fresh: bool = False) -> int | None:
         """The number of a model, None where there is none; as it was last heard, or, with `fresh`, as it is."""
         if fresh:

@@ -128,6 +128,9 @@ class RedisStore:
     def standings(self) -> Mapping[str, Standing]:
         return {name: state.standing for name, state in self._models.all_states().items()}
 
+    def changes(self) -> int:
+        return self._models.changes()
+
     def chains_at(self, model: str, seqs: Sequence[int]) -> list[bytes | None]:
         def run(of: ModelKeys) -> Answer:
             return self._run("chain", [of.meta, of.log], [b"%d" % seq for seq in seqs], changes=False)

@@ -113,6 +113,10 @@ for number, request in ipairs(requests) do
     changed[#changed + 1] = 'floor'
     changed[#changed + 1] = str(floor)
   end
+  if ARGV[a] == 'repair' and string.find(ARGV[a + 3], '"action":"accept_loss"', 1, true) then
+    changed[#changed + 1] = 'accepted' -- also when the record is trimmed: everybody who knew what is missing has to hear of it
+    changed[#changed + 1] = ARGV[a + 3]
+  end
   if ARGV[a + 5] ~= '' then
     redis.call('XADD', KEYS[k + 2], str(last) .. '-0', 'digest', ARGV[a + 6], 'names', ARGV[a + 5])
     changed[#changed + 1] = 'names'

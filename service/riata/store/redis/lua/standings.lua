@@ -3,13 +3,14 @@
 -- KEYS   own, models, meta of each
 -- ARGV   identity, version as the caller knows it; '' where it does not matter
 -- Gives  OK, one list for each meta (lineage, seq, chain, first_seq, floor, window, gen, gen_applied, edition, edition_applied,
---        inflight_seq, inflight_deaths, bits; empty where there is no such model)  |  MODELS: the version is another  |  GONE
+--        inflight_seq, inflight_deaths, bits, accepted; empty where there is no such model)  |  MODELS: the version is another
+--        |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 if ARGV[2] ~= '' and redis.call('HGET', KEYS[2], '') ~= ARGV[2] then return {'MODELS'} end
 local reply = {'OK'}
 for i = 3, #KEYS do
   local got = redis.call('HMGET', KEYS[i], 'lineage', 'seq', 'chain', 'first_seq', 'floor', 'window', 'gen', 'gen_applied',
-    'edition', 'edition_applied', 'inflight_seq', 'inflight_deaths', 'bits')
+    'edition', 'edition_applied', 'inflight_seq', 'inflight_deaths', 'bits', 'accepted')
   reply[#reply + 1] = got[1] and got or {}
 end
 return reply
