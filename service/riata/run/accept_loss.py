@@ -28,7 +28,7 @@ from typing import Any
 from riata.base.errors import Corrupt, NotFound
 from riata.run.recovery import thaw_generation
 from riata.store import records
-from riata.store.sqlite.losses import ACCEPT_LOSS, Loss, find_losses
+from riata.store.sqlite.losses import Loss, find_losses
 from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_despite_losses
 from riata.store.store import Append, Generation
 
@@ -75,7 +75,7 @@ def _append(store: SqliteStore, loss: Loss, model: str, now_ms: int) -> Accepted
     head = store.head(model)
     ahead, content = _newest_ahead(store, model, head.seq)
     document: dict[str, Any] = {
-        "action": ACCEPT_LOSS,
+        "action": records.ACCEPT_LOSS,
         "from": head.seq + 1 if loss.missing != 0 else None,
         "to": loss.witnessed_seq if loss.missing else None,
         "missing": loss.missing,

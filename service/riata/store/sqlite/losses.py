@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from riata.base.errors import Corrupt, LogGap, NotFound
-from riata.store.records import KIND_CODES, decode_document
+from riata.store.records import ACCEPT_LOSS, KIND_CODES, decode_document
 from riata.store.sqlite.directory import DirectoryLock
 from riata.store.sqlite.log import ModelRow, chain_at, find_model
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS
 from riata.store.sqlite.wal import WalDamage, find_damage
 from riata.store.sqlite.witness import NAME_BYTES_MAX, WITNESS_NAME, Witnessed, WitnessFound, read_witness
 
-ACCEPT_LOSS: Final = "accept_loss"  # the action of the repair event that accepts a loss
 CUT: Final = "cut"  # that of one that took the log back to before a damaged record
 EVENTS_MISSING: Final = "events_missing"
 _MODELS_SAID_MAX: Final = 5
