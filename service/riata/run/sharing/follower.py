@@ -91,6 +91,7 @@ class Follower:
         note: Note | None = None,
     ) -> None:
         self.counts = Followed()
+        self.refuses_damaged = True  # else what is served of a damaged model stays: by a process that takes no events
         self.strange = ""  # why the store is not the one that was followed; empty: it is
         self._unserved: Collection[str] = ()  # models that the store has and of which nothing is served here yet
         self.heard_ms: int | None = None  # when the store last answered; None until every edition of the first answer is served
@@ -127,7 +128,8 @@ class Follower:
         for name in self._board.desks:
             if name not in standings:
                 self._board.remove(name)
-        self._note_damage(standings)
+        if self.refuses_damaged:
+            self._note_damage(standings)
         for name, desk in self._board.desks.items():
             if desk.lineage == standings[name].head.lineage:
                 self._note(store, desk, standings[name], known.get(name, _Known()), asked_ms)
@@ -215,7 +217,7 @@ class Follower:
 
     def _wants(self, name: str, standing: Standing) -> bool:
         """Whether the newest edition of a model is to be fetched."""
-        if standing.edition == 0 or standing.damaged:
+        if standing.edition == 0 or (standing.damaged and self.refuses_damaged):
             return False
         if self._refused.get(name) == (standing.edition, standing.head.lineage):
             return self._clock.monotonic_ms() - self._refused_ms[name] >= REFUSED_MS
