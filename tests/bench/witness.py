@@ -35,7 +35,7 @@ from tests.bench.append_log import batch
 from tests.bench.half_witnessed import SLOT_S, is_written
 from tests.running import Running
 
-APPENDS: Final = 10_000  # pairs
+APPENDS: Final = 4_000  # pairs
 RESAMPLED: Final = 2000
 ROUTE: Final = "/models/m/observe"
 
