@@ -397,8 +397,9 @@ def test_a_web_and_a_writer_refuse_a_damaged_model_of_a_shared_store_and_the_oth
 
     async def after() -> None:
         async with running(store, "writer") as writer, running(store, "web") as web:
-            await until(lambda: web.has("default") and "m" in web.service.health().damaged)
+            await until(lambda: web.has("default") and writer.engine.leads)
             for process in (writer, web):
+                await until(lambda process=process: "m" in process.service.health().damaged)  # type: ignore[misc]
                 with pytest.raises(ModelDamaged):
                     process.service.published("m")
                 with pytest.raises(ModelDamaged):

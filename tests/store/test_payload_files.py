@@ -96,7 +96,7 @@ def test_a_payload_is_long_from_so_many_bytes_on(tmp_path: Path, length: int, pl
 
 
 def test_a_group_of_several_models_is_read_back_after_a_restart(store: SqliteStore, tmp_path: Path) -> None:
-    store.create("n", LINEAGE)
+    store.create("n", LINEAGE[::-1])
     rng = np.random.default_rng(3)
     group = [observe(model, random_batch(rng, 100)) for model in ("m", "n", "m", "n")]
     appended = [answer.record for answer in store.append(group)]

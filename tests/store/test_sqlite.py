@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -15,6 +16,7 @@ from riata.base.errors import BadInput, Conflict, Corrupt, LogFork, LogGap, NotF
 from riata.base.limits import CHUNK_BYTES_MAX
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS
 from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite, read_sqlite
+from riata.store.sqlite.witness import WITNESS_NAME
 from riata.store.store import Owner
 from tests.store.batches import LINEAGE, batch_of, generation, observe, one_row, random_batch, save
 
@@ -141,6 +143,9 @@ def test_there_is_nothing_to_read_in_an_empty_directory(tmp_path: Path) -> None:
 def test_a_foreign_edit_of_the_log_is_detected(tmp_path: Path, statement: str, error: type[RiataError]) -> None:
     fill(tmp_path)
     edit(tmp_path, statement)
+    with pytest.raises((error, LogGap)), contextlib.closing(read_sqlite(tmp_path)) as store:
+        store.read("m", 0)
+    (tmp_path / WITNESS_NAME).unlink()  # the log itself is checked too
     store = read_sqlite(tmp_path)
     with pytest.raises(error):
         store.read("m", 0)

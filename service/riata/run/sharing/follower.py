@@ -89,6 +89,7 @@ class Follower:
     ) -> None:
         self.counts = Followed()
         self.ledger = ledger or Ledger(Note(None))
+        self.refuses_damaged = True  # else what is served of a damaged model stays: by a process that takes no events
         self.strange = ""  # why the store is not the one that was followed; empty: it is
         self.strange_code = ""
         self._unserved: Collection[str] = ()  # models that the store has and of which nothing is served here yet
@@ -137,7 +138,8 @@ class Follower:
         for name in self._board.desks:
             if name not in standings:
                 self._board.remove(name)
-        self._note_damage(standings)
+        if self.refuses_damaged:
+            self._note_damage(standings)
         waiting = sorted((name for name, at in standings.items() if self._wants(name, at)), key=self._served_ms)
         for done, name in enumerate(waiting):
             if done and self._clock.monotonic_ms() - asked_ms >= FETCHING_MS:
@@ -199,7 +201,7 @@ class Follower:
 
     def _wants(self, name: str, standing: Standing) -> bool:
         """Whether the newest edition of a model is to be fetched."""
-        if standing.edition == 0 or standing.damaged:
+        if standing.edition == 0 or (standing.damaged and self.refuses_damaged):
             return False
         if self._refused.get(name) == (standing.edition, standing.head.lineage):
             return self._clock.monotonic_ms() - self._refused_ms[name] >= REFUSED_MS

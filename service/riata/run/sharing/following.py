@@ -28,6 +28,7 @@ class Following:
 
     def __init__(self, common: Common, copies: Copies | None = None) -> None:
         self.follower = Follower(common.board, common.clock, self._on_fetched, common.ledger)
+        self.follower.refuses_damaged = common.settings.role != "replica"
         self.holder: Holder | None = None  # who owned the store when it was last asked
         self.copies = copies
         self._common = common
