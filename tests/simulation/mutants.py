@@ -23,7 +23,7 @@ from riata.run.recovery import Recovered, Recovery
 from riata.run.sharing import lead, tail
 from riata.run.sharing.follower import Follower
 from riata.run.sharing.publisher import Publisher
-from riata.run.upgrades import Upgrade, UpgradesSeen
+from riata.run.upgrades import Upgrade, UpgradesSeen, append_upgrade
 from riata.store import layout, records
 from riata.store.redis import generations as redis_generations
 from riata.store.redis.store import RedisStore
@@ -186,7 +186,7 @@ def _no_upgrade(_call: object, state: ModelState, _accepted_ms: int) -> int:
 def _upgrade_that_hopes(call: Any, state: ModelState, accepted_ms: int) -> int:
     """Go on although nobody knows whether the upgrade event was logged."""
     try:
-        return _append_upgrade(call, state, accepted_ms)
+        return append_upgrade(call, state, accepted_ms)
     except Unavailable:
         return _no_upgrade(call, state, accepted_ms)
 
@@ -201,9 +201,6 @@ def _every_upgrade_counts(self: UpgradesSeen, record: Record) -> None:
         said = records.decode_restore(record.payload)[0]
         before, after = read_provenance(said["before"]), read_provenance(said["after"])
         self.found.append(Upgrade(said["at"], record.first, before, after))
-
-
-_append_upgrade = recovery.append_upgrade
 
 
 def _never(*_: object) -> bool:
