@@ -18,12 +18,12 @@ from riata.run import model_state, recovery
 from riata.run.core import Core
 from riata.run.learning import Learning
 from riata.run.model_state import ModelState
-from riata.run.provenance import current, read_provenance
+from riata.run.provenance import current
 from riata.run.recovery import Recovered, Recovery
 from riata.run.sharing import lead, tail
 from riata.run.sharing.follower import Follower
 from riata.run.sharing.publisher import Publisher
-from riata.run.upgrades import Upgrade, UpgradesSeen, append_upgrade
+from riata.run.upgrades import UpgradesSeen, append_upgrade
 from riata.store import layout, records
 from riata.store.redis import generations as redis_generations
 from riata.store.redis.store import RedisStore
@@ -195,14 +195,6 @@ def _no_upgrade_seen(_self: UpgradesSeen) -> None:
     return
 
 
-def _every_upgrade_counts(self: UpgradesSeen, record: Record) -> None:
-    """Also one that was made without knowledge of the one before it."""
-    if record.kind == "upgrade":
-        said = records.decode_restore(record.payload)[0]
-        before, after = read_provenance(said["before"]), read_provenance(said["after"])
-        self.found.append(Upgrade(said["at"], record.first, before, after))
-
-
 def _never(*_: object) -> bool:
     return False
 
@@ -268,7 +260,4 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "learning begins after the upgrade event is logged", patches=[(recovery, "append_upgrade", _upgrade_that_hopes)]
     ),
     "upgrade_twice": Mutant("a start looks ahead for the upgrade event", patches=[(UpgradesSeen, "newest", _no_upgrade_seen)]),
-    "late_upgrade": Mutant(
-        "an upgrade that does not know of the one before it is void", patches=[(UpgradesSeen, "note", _every_upgrade_counts)]
-    ),
 }
