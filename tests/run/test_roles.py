@@ -185,12 +185,12 @@ def test_a_standby_of_a_newer_version_says_so_and_takes_over_with_an_upgrade_eve
     async def work() -> None:
         store = SharedMemoryStore()
         async with AsyncExitStack() as older, running(store, "web") as web:
-            first = await older.enter_async_context(running(store, "writer"))
+            first = await older.enter_async_context(running(store, "writer", lease_ttl_ms=60_000))  # it lets go, or keeps it
             await with_model(web)
             await web.observe(events(30))
             await first.admin.snapshot_now("m")
             with being(VERSION + 1):
-                async with running(store, "writer") as second:
+                async with running(store, "writer", lease_ttl_ms=60_000) as second:
                     said = f"a take-over by this process writes an upgrade event to algorithm {VERSION + 1}"
                     await until(lambda: any(said in reason for reason in second.service.health().reasons))
                     await older.aclose()

@@ -18,13 +18,13 @@ from riata.run import generations, model_state, recovery
 from riata.run.core import Core
 from riata.run.learning import Learning
 from riata.run.model_state import ModelState
-from riata.run.provenance import current, read_provenance
+from riata.run.provenance import current
 from riata.run.recovery import Recovered, Recovery
 from riata.run.sharing import follower, lead, tail
 from riata.run.sharing.follower import Follower
 from riata.run.sharing.ledger import Ledger
 from riata.run.sharing.publisher import Publisher
-from riata.run.upgrades import Upgrade, UpgradesSeen
+from riata.run.upgrades import UpgradesSeen, append_upgrade
 from riata.store import layout, records
 from riata.store.redis import generations as redis_generations
 from riata.store.redis.store import RedisStore
@@ -187,24 +187,13 @@ def _no_upgrade(_call: object, state: ModelState, _accepted_ms: int) -> int:
 def _upgrade_that_hopes(call: Any, state: ModelState, accepted_ms: int) -> int:
     """Go on although nobody knows whether the upgrade event was logged."""
     try:
-        return _append_upgrade(call, state, accepted_ms)
+        return append_upgrade(call, state, accepted_ms)
     except Unavailable:
         return _no_upgrade(call, state, accepted_ms)
 
 
 def _no_upgrade_seen(_self: UpgradesSeen) -> None:
     return
-
-
-def _every_upgrade_counts(self: UpgradesSeen, record: Record) -> None:
-    """Also one that was made without knowledge of the one before it."""
-    if record.kind == "upgrade":
-        said = records.decode_restore(record.payload)[0]
-        before, after = read_provenance(said["before"]), read_provenance(said["after"])
-        self.found.append(Upgrade(said["at"], record.first, before, after))
-
-
-_append_upgrade = recovery.append_upgrade
 
 
 def _never(*_: object) -> bool:
@@ -282,7 +271,4 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "learning begins after the upgrade event is logged", patches=[(recovery, "append_upgrade", _upgrade_that_hopes)]
     ),
     "upgrade_twice": Mutant("a start looks ahead for the upgrade event", patches=[(UpgradesSeen, "newest", _no_upgrade_seen)]),
-    "late_upgrade": Mutant(
-        "an upgrade that does not know of the one before it is void", patches=[(UpgradesSeen, "note", _every_upgrade_counts)]
-    ),
 }

@@ -19,7 +19,8 @@ VERSION: Final = registry.ALGO_VERSION
 NUMERICS: Final = "TEST_NUMERICS"
 ALGO_VERSION: Final = "TEST_ALGO_VERSION"
 
-_settings: Final[Callable[..., Any]] = truncated_gradient.kernel_settings
+_gradient: Final[Any] = truncated_gradient
+_settings: Final[Callable[..., Any]] = _gradient.kernel_settings
 _fingerprint: Final[Callable[[], str]] = numerics.fingerprint
 
 
@@ -27,7 +28,7 @@ _fingerprint: Final[Callable[[], str]] = numerics.fingerprint
 def being(version: int = VERSION, arithmetic: str = "") -> Iterator[None]:
     """Be a program of that version of the algorithms, on a machine of that arithmetic; by default the present ones."""
     shift = 1.0 + 1e-9 * (version - VERSION) + (1e-10 if arithmetic else 0.0)
-    before = registry.ALGO_VERSION, numerics.fingerprint, truncated_gradient.kernel_settings
+    before = registry.ALGO_VERSION, numerics.fingerprint, _gradient.kernel_settings
 
     def settings(config: Any, bits: int) -> Any:
         found = _settings(config, bits)

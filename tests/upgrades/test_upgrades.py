@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -129,9 +130,10 @@ def test_another_arithmetic_is_an_upgrade_too_and_back_again(kept: Kept) -> None
             kept.save(kept.start().state)
     assert len(kept.upgrades()) == 2
     report = replay(kept.store, "m")
+    assert report.sound
     assert [span.learnt_under.numerics for span in report.spans] == [current().numerics, OTHER, current().numerics]
     assert kept.verdicts() == [
-        (41, True, True), (61, True, True), (82, False, False), (82, False, False), (103, True, True)
+        (41, True, True), (61, False, False), (82, False, False), (82, False, False), (103, True, True)
     ]  # fmt: skip
 
 
@@ -161,7 +163,7 @@ def test_a_model_that_nothing_was_stored_of_is_learnt_from_its_log_and_needs_non
 class Meanwhile(MemoryStore):
     """Somebody else appends just before an upgrade event does."""
 
-    def append(self, group: list[Append]) -> list[Appended]:  # type: ignore[override]
+    def append(self, group: Sequence[Append]) -> list[Appended]:
         if group[0].kind == "upgrade":
             log_batch(self, random_batch(np.random.default_rng(77), 9))
         return super().append(group)
@@ -185,15 +187,14 @@ def test_what_others_append_before_the_event_is_learnt_from_the_carried_state() 
 
 
 def test_an_upgrade_that_does_not_know_of_the_one_before_it_is_void(kept: Kept) -> None:
+    with being(VERSION + 1, OTHER):  # this one has lost its lease, and appends late
+        kept.start()
+        model = kept.store._kept.models["m"]
+        late = model.log.pop()
+        model.head = replace(model.head, seq=61, chain=model.log[-1].chain)
     with being(VERSION + 1):
-        slow = kept.start().state  # would be frozen before its append; here it appends first
-        late = kept.store._kept.models["m"].log.pop()
-        head = kept.store._kept.models["m"].head
-        kept.store._kept.models["m"].head = replace(head, seq=61, chain=kept.store._kept.models["m"].log[-1].chain)
         kept.start()
         kept.log()
-        after = kept.start().state
-        kept.save(after)
         kept.store.append([Append("m", "upgrade", 0, payload=late.payload)])
         kept.log()
         assert [record.first for record in kept.upgrades()] == [62, 83]
@@ -202,10 +203,9 @@ def test_an_upgrade_that_does_not_know_of_the_one_before_it_is_void(kept: Kept) 
         assert found.state.progressive.examples == 100
         kept.save(found.state)
         report = replay(kept.store, "m")
-        assert len(report.spans) == 2
+        assert [span.learnt_under.numerics for span in report.spans] == [current().numerics, current().numerics]
         assert report.sound
         assert report.compared[-1].equal
-    del slow
 
 
 def test_an_event_that_was_not_written_is_written_by_the_next_start(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def points() -> tuple[F64, F64, F64]:
     steps: F64 = np.arange(1.0, _SPREAD + 1.0)
     spread = steps * steps * steps * 0.0016180339887498949  # 0.0016 to 25, most of them small
     x: F64 = np.concatenate([spread, -spread, np.array(_ENDS)])
-    power: F64 = 0.1 + (np.arange(len(x)) % 7) * 0.31415926535897931
+    power = (0.1 + (np.arange(len(x)) % 7) * 0.31415926535897931).astype(np.float64)
     return x, power, -(x * power)
 
 

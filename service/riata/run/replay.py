@@ -149,8 +149,9 @@ def _carry_over(call: Call, report: ReplayReport, upgrade: Upgrade) -> None:
     if carried.chain != report.state.chain:
         raise Corrupt(f"{report.model}: upgrade event {upgrade.first} carries the state of another log")
     digests = carried.freeze().digest().hex(), report.digest
-    compared = Compared(0, upgrade.at, *digests, learnt_under=upgrade.before, upgrade=upgrade.first)
-    report.compared.append(compared)
+    # The start that logged it learnt the events after its generation itself: the other one of the two may be the present one.
+    learnt_under = upgrade.after if upgrade.before == current() else upgrade.before
+    report.compared.append(Compared(0, upgrade.at, *digests, learnt_under=learnt_under, upgrade=upgrade.first))
     report.state = carried
 
 
