@@ -58,9 +58,10 @@ def test_a_renewed_pool_ends_its_threads_and_does_what_waits() -> None:
     first = pool.submit(lambda: (go.wait(10), threading.current_thread())[1])
     second = pool.submit(threading.current_thread)
     pool.renew()
-    assert pool.submit(threading.current_thread).result(10) is not second
+    new = pool.submit(threading.current_thread).result(10)
     go.set()
     old = first.result(10)
+    assert new is not old
     assert second.result(10) is old
     old.join(10)
     assert not old.is_alive()
