@@ -250,7 +250,7 @@ def test_accepting_an_emptied_store_begins_a_default_model_and_names_what_it_sta
     assert look(late, empty).code == ""
     assert late.lost() == {"default": 3, "m": 6}
     late.close()
-    assert look(reopened(path), empty) == Judgement()
+    assert look(reopened(path), empty).code == ""
     other = begun()  # a store of other people, where a loss was accepted too
     accept(SharedMemoryStore(), reopened(path), 0, draw)
     other._kept.models["default"].accepted = encode_document(

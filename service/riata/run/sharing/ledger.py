@@ -182,6 +182,7 @@ class Ledger:
                 return Judgement("store_strange", self._told(what), found)
             if self.missing:
                 return Judgement("events_missing", self._told("acknowledged events are missing from the store"), found)
+            self._noted.changes = min(self._noted.changes, changes)  # what the store lacks was accepted: it counts from there
             return Judgement(found=found)
 
     def _exchanged(self, standings: Mapping[str, Standing]) -> bool:
