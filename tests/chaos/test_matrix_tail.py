@@ -54,7 +54,7 @@ def test_row_46_thirteen_trials_of_the_tail(cluster: Cluster, tmp_path: Path) ->
     member.again()
     kill_in_mid_load(cluster, member, 300)
     history, rng, refused = cluster.history(), random.Random(46), 0
-    trials: list[tuple[str, ...]] = [("flip",)] * 6 + [("cut",)] * 3 + [("remove",)]
+    trials: list[tuple[str, ...]] = [*[("flip",)] * 6, *[("cut",)] * 3, ("remove",)]
     trials += [("older", DATABASE, WAL), ("older", DATABASE), ("older", DATABASE, "without")]
     for number, (kind, *names) in enumerate(trials):
         trial = copy(member.data, tmp_path / f"trial{number}")

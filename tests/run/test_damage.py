@@ -278,7 +278,7 @@ def test_a_log_without_damage_is_read_and_nothing_is_said(directory: Path) -> No
         assert await scrubbed(house).scrub() == []
         assert house.engine.tally.log_scrubbed_bytes > 10_000
         assert house.service.health().log_damaged == {}
-        assert house.service.health().warnings == house.engine.warnings
+        assert not [warning for warning in house.service.health().warnings if "damaged" in warning]
 
     serve(directory, work, scrub_bytes_per_s=2**30)
 

@@ -70,7 +70,7 @@ def copied(redis: RedisServer, files: Path) -> None:
 def test_a_process_that_led_from_its_first_moment_does_not_take_an_emptied_store_for_a_new_one(
     fleet: Fleet, acknowledged: int
 ) -> None:
-    one = fleet.add("one", "all", **UNHURRIED)
+    one = fleet.add("one", "all", True, **UNHURRIED)
     if acknowledged:
         assert observe(one, events(acknowledged, first_id=0), "default", wait=True).status_code == 200
     fleet.redis.cli("FLUSHALL")
@@ -223,7 +223,7 @@ def test_a_failover_to_a_copy_that_lagged_is_counted_recorded_and_said_for_good(
 
 
 def test_a_damaged_note_is_said_and_kept_aside_and_a_sound_store_is_served(fleet: Fleet) -> None:
-    one = fleet.add("one", "all", **UNHURRIED)
+    one = fleet.add("one", "all", True, **UNHURRIED)
     assert observe(one, events(5, first_id=0), "default", wait=True).status_code == 200
     one.kill()
     note = one.directory / "store.note"

@@ -301,7 +301,7 @@ class FakeService:
             self.fatal,
             [],
             models,
-            {"ok": 3, "last_ms": 12},
-            (1, 2),
-            self.sharing,
+            checkpoints={"ok": 3, "last_ms": 12},
+            replayed=(1, 2),
+            sharing=self.sharing,
         )

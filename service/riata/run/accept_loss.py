@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from riata.base.errors import Corrupt, NotFound
-from riata.run.recovery import thaw_generation
+from riata.run.generations import thaw_generation
 from riata.store import records
 from riata.store.sqlite.losses import Loss, find_losses
 from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_despite_losses
