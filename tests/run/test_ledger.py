@@ -103,7 +103,7 @@ def test_a_log_that_was_put_back_is_refused_and_the_missing_events_are_counted(t
     assert judged.code == "events_missing"
     assert "model m: at least" in judged.detail
     assert "event 51 was known" in judged.detail
-    assert "riata accept-loss" in judged.detail
+    assert "riata repair --store URL" in judged.detail
     # 30 are missing; the marks are three events apart, so where the log has grown the first two of them cannot be told apart
     assert late.lost() == {"m": 30 if grown == 0 else 28}
     assert look(late, backup).code == "events_missing"  # also at the second look

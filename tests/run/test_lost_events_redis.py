@@ -41,7 +41,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 def accept_loss(data: Path, store: str, *options: str) -> subprocess.CompletedProcess[str]:
     outside = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
     environment = {**outside, "PYTHONPATH": str(ROOT / "service")}
-    command = [sys.executable, "-m", "riata", "accept-loss", "--data", str(data), "--store", store, *options]
+    command = [sys.executable, "-m", "riata", "repair", "--data", str(data), "--store", store, *options]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -79,7 +79,7 @@ def test_a_process_that_led_from_its_first_moment_does_not_take_an_emptied_store
         one.start(wait=False)
         detail = refuses(one, "store_strange")
         assert f"model default: all {acknowledged + 1} events are missing" in detail
-        assert "riata accept-loss" in detail
+        assert "riata repair --store URL" in detail
         refused = observe(one, events(1), "default")
         assert (refused.status_code, refused.json()["code"], refused.json()["outcome"]) == (503, "store_strange", "not_accepted")
         assert predict(one, model="default").status_code == 503  # and no empty model is served

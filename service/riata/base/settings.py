@@ -91,7 +91,7 @@ class Settings(BaseSettings):
     )  # fmt: skip
     lost_events_max: Annotated[int, Ge(0), Le(10**12)] = _setting(
         0, "Several processes", "most acknowledged events of a model that the Redis may have lost, as by a failover to a copy "
-        "that lagged, for its processes to count them and go on; beyond it they wait for `riata accept-loss`",
+        "that lagged, for its processes to count them and go on; beyond it they wait for `riata repair --store URL`",
         "no event that was acknowledged is given up unless somebody says so; with Sentinel or a cluster give what may be lost",
     )  # fmt: skip
     durability_attested: bool = _setting(

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo as Verb
 
 from riata.base.errors import BadInput, RiataError
-from riata.cli import accept_loss, demo, fit, inspect, keys, observe, path, predict, repair, replay, serve, tune, version, warm
+from riata.cli import demo, fit, inspect, keys, observe, path, predict, repair, replay, serve, tune, version, warm
 from riata.cli.plain_options import take_plainly
 
 FAILED: Final = 1
@@ -82,7 +82,6 @@ app.command(name="tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)
 app.command(name="repair", epilog=repair.EXAMPLE)(repair.repair)
 app.command(name="inspect", epilog=inspect.EXAMPLE)(inspect.inspect)
-app.command(name="accept-loss", epilog=accept_loss.EXAMPLE)(accept_loss.accept_loss)
 app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command(name="warm", epilog=warm.EXAMPLE)(warm.warm)
 app.add_typer(keys.app, name="keys")

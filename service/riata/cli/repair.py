@@ -12,6 +12,7 @@ import typer
 
 from riata.base.errors import BadInput, nearest
 from riata.cli.kept import DATA_HELP, kept
+from riata.cli.losses import missing_in_directory, missing_in_shared_store
 
 if TYPE_CHECKING:
     from riata.run.repair import Action, Diagnosis, Repairer
@@ -26,7 +27,7 @@ ROUNDS_MAX: Final = 3  # a log that was cut may also be damaged before its check
 
 
 def repair(
-    data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
+    data: Annotated[Path | None, typer.Option(help=f"{DATA_HELP} With --store: the directory of its note.")] = None,
     store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
     model: Annotated[str | None, typer.Option(help="Only this model. [all]")] = None,
     action: Annotated[
@@ -43,13 +44,18 @@ def repair(
 
     **set_aside**: the model is moved, as it is, into a directory of its own below DIR/set-aside, and its name is free.
 
-    Acknowledged events that are missing at the end of a log are told before, and with --yes the loss is accepted.
+    Acknowledged events that are missing at the end of a log are reported first, and with --yes the loss is accepted. A Redis is
+    compared with the note in --data, the directory of a process of the service; processes that wait for that go on.
 
     Other models are left alone. Each repair is an event of the log, and `riata replay --verify` holds afterwards. Exit code
     0 where nothing is damaged or everything was mended, 1 where damage is left.
     """
     wanted = _action(action)
-    if data is not None and store is None and _is_short(data, yes):
+    if store is not None:
+        if missing_in_shared_store(store, data, yes):
+            raise typer.Exit(0 if yes else 1)
+        data = None
+    elif data is not None and missing_in_directory(data, yes):
         raise typer.Exit(1)
     if not yes:
         with kept(data, store) as (_, opened):
@@ -73,27 +79,6 @@ def _action(text: str | None) -> Action | None:
     if text is None:
         return None
     raise BadInput(f"--action: {nearest(text, ACTIONS)}", "bad_option")
-
-
-def _is_short(data: Path, yes: bool) -> bool:
-    """Say what acknowledged events are missing as a whole, which keeps a store from being opened, and with `yes` accept it; tell
-    whether they still are."""
-    from riata.base.clock import SystemClock
-    from riata.run.accept_loss import accept, find
-
-    losses = find(data)
-    for loss in losses:
-        typer.echo(f"{loss.model or 'the store'}: EVENTS MISSING: {loss.why}")
-    if losses and not yes:
-        typer.echo(
-            "\nnothing was changed; put the right files back, all of one moment, or accept with --yes that events are lost:"
-        )
-        typer.echo("a repair event of the log says so, and other damage is looked for afterwards")
-        return True
-    for done in accept(data, SystemClock().unix_ms()) if losses else ():
-        said = f"by event {done.seq} of the log" if done.seq else "the model is gone"
-        typer.echo(f"{done.model}: the loss is accepted, {said}")
-    return False
 
 
 def _names(store: Store, model: str | None) -> list[str]:

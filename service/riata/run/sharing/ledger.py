@@ -253,7 +253,7 @@ class Ledger:
         found = sorted(self.missing.items(), key=lambda item: -item[1].count)
         models = [f"model {name}: {sentence(missing)}" for name, missing in found[:NAMED_MAX]]
         more = [f"and {len(found) - NAMED_MAX} models more"] if len(found) > NAMED_MAX else []
-        way = "put the store back as it was, or accept the loss with `riata accept-loss`"
+        way = "put the store back as it was, or accept the loss with `riata repair --store URL`"
         where = f" (known from {self.note.path})" if self.note.path else ""
         return "; ".join([f"{what}{where}", *models, *more, way])
 

@@ -1,0 +1,70 @@
+"""The part of `riata repair` about acknowledged events that a store no longer has: report them, and accept the loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from riata.base.errors import BadInput
+
+RIGHT_FILES = "nothing was changed; restore the right files, all from one moment, or accept with --yes that these events are lost"
+RIGHT_STORE = "nothing was changed; restore the store, or accept with --yes that these events are lost"
+
+
+def missing_in_directory(data: Path, yes: bool) -> bool:
+    """Report the events that a data directory has lost, and with `yes` accept that; return whether some are still missing."""
+    from riata.base.clock import SystemClock
+    from riata.run.accept_loss import accept, find
+
+    losses = find(data)
+    for loss in losses:
+        typer.echo(f"{loss.model or 'the store'}: EVENTS MISSING: {loss.why}")
+    if losses and not yes:
+        typer.echo(RIGHT_FILES)
+        return True
+    for done in accept(data, SystemClock().unix_ms()) if losses else ():
+        result = f"by event {done.seq} of the log" if done.seq else "the model is gone"
+        typer.echo(f"{done.model}: the loss is accepted, {result}")
+    return False
+
+
+def missing_in_shared_store(store: str, data: Path | None, yes: bool) -> bool:
+    """Report the events that a Redis has lost, and with `yes` accept that; return whether some were missing.
+
+    data : directory of a process of the service, whose note tells which events were known; by default that of `riata serve`
+    """
+    import secrets
+
+    from riata import wiring
+    from riata.base.clock import SystemClock
+    from riata.base.settings import load_settings
+    from riata.run.common import shared
+    from riata.run.sharing.accepting import accept, compare
+    from riata.run.sharing.ledger import Ledger, sentence
+    from riata.run.sharing.note import Note
+
+    settings = load_settings({"data": data, "store": store})
+    if settings.store_kind != "redis":
+        raise BadInput("--store: give the Redis of the service; a directory is given with --data alone", "bad_option")
+    ledger = Ledger(Note(settings.data / wiring.NOTE, read_only=True), settings.lost_events_max)
+    if ledger.note.problem:
+        raise BadInput(ledger.note.problem, "bad_note")
+    opened = shared(wiring.open_store(settings))
+    try:
+        if yes:
+            missing = accept(opened, ledger, SystemClock().unix_ms(), secrets.token_bytes)
+        else:
+            compare(opened, ledger)
+            missing = ledger.missing
+    finally:
+        opened.close()
+    for name, one in sorted(missing.items()):
+        typer.echo(f"model {name}: {sentence(one)}")
+    if not missing:
+        typer.echo(f"no event that is known from {ledger.note.path} is missing")
+    elif yes:
+        typer.echo("the loss is accepted; clients that still have these events can send them again")
+    else:
+        typer.echo(RIGHT_STORE, err=True)
+    return bool(missing)
