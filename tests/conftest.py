@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
-from riata.learn.ftrl_proximal_config import FtrlProximalConfig
-from riata.learn.taylor_sketch_config import TaylorSketchConfig
+from riata.learn.ftrl_proximal.config import FtrlProximalConfig
+from riata.learn.taylor_sketch.config import TaylorSketchConfig
 from riata.run.warm_up import warm_up, warm_up_learner
 from tests.lacking import summary
 

@@ -15,13 +15,14 @@ PACKAGE = ROOT / "service" / "riata"
 TWINS = ROOT / "tests" / "twins"
 
 RANK = {
-    "base": 0, "maths": 1, "wire": 2, "learn": 3, "store": 3, "predict": 4, "watch": 4, "run": 5, "web": 6, "client": 6,
-    "wiring": 7, "cli": 8, "__main__": 9, "__init__": 0,
+    "base": 0, "jit": 1, "maths": 2, "wire": 3, "learn": 4, "store": 4, "predict": 5, "watch": 5, "run": 6, "web": 7, "client": 7,
+    "wiring": 8, "cli": 9, "__main__": 10, "__init__": 0,
 }  # fmt: skip
 
 THIRD_PARTY = {
     "base": {"numpy", "annotated_types"},
     "base/settings.py": {"pydantic", "pydantic_settings", "annotated_types"},
+    "jit": {"numba", "numpy"},
     "maths": {"numba", "numpy"},
     "wire": {"numba", "numpy", "msgspec", "annotated_types"},
     "learn": {"numpy", "numba", "annotated_types"},
@@ -155,13 +156,13 @@ def test_nothing_banned_is_called_or_imported() -> None:
 def test_the_rooms_that_decide_the_bits_have_no_clock_and_no_chance() -> None:
     wrong = []
     for room, path, tree in modules():
-        if room in ("maths", "learn", "watch", "predict") or path.name in ("core.py", "model_state.py"):
+        if room in ("jit", "maths", "learn", "watch", "predict") or path.name in ("core.py", "model_state.py"):
             names = {name.split(".")[0] for name in imported(tree)}
             wrong += [f"{path.relative_to(PACKAGE)} imports {name}" for name in names & {"time", "random", "secrets", "datetime"}]
     assert wrong == []
 
 
-DRIVEN = {"core.py", "lead.py", "tail.py", "recovery.py", "checkpointer.py"}  # of `run`: clocks and chance are handed to them
+DRIVEN = {"core.py", "lease.py", "tail.py", "recovery.py", "checkpointer.py"}  # of `run`: clocks and chance are handed to them
 OWN_WILL = {"time.time", "time.time_ns", "random.random", "random.uniform", "uuid.uuid4", "os.urandom", "secrets.token_bytes"}
 
 

@@ -28,7 +28,7 @@ from riata.store.redis.url import read_url
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Store
 from riata.web.app import create_app
-from riata.web.bounds import Bounds, Front
+from riata.web.bounds import Bounds, ListenerState
 from riata.web.buckets import Buckets
 from riata.web.front_meters import FrontCollector
 from riata.web.gate import Gate, KeysFile
@@ -114,7 +114,7 @@ def serve(settings: Settings) -> None:
         busy_poll_us=settings.busy_poll_us,
     )
     app = create_app(service, Admin(engine), web_settings, engine.clock, on_start_failed, gate)
-    front = Front(connection_bounds(settings), hosts=hosts_of(settings, gate))
+    front = ListenerState(connection_bounds(settings), hosts=hosts_of(settings, gate))
     server = build_server(app, settings.host, settings.port, settings.graceful_stop_s, front)
     app.state.meters.registry.register(FrontCollector(server, gate))
     port = listener.getsockname()[1]

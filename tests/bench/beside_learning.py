@@ -86,7 +86,7 @@ class Asking:
         self._process.wait(60)
 
 
-class House:
+class Node:
     """The service, what feeds it and what asks it, and what asks the process beside it."""
 
     def __init__(self, running: Running, control: Control, asking: Asking, other: Asking, seconds: float) -> None:
@@ -200,7 +200,7 @@ def _with(measure: Measure, rows: dict[str, float]) -> Measure:
 
 
 @contextmanager
-def house(asked: str, seconds: float) -> Iterator[House]:
+def node(asked: str, seconds: float) -> Iterator[Node]:
     """A service with the models that are fed, asked and sent to."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -217,7 +217,7 @@ def house(asked: str, seconds: float) -> Iterator[House]:
         asking, other = (Asking(at, asked) for at in (running.port, fixed.port))
         stack.callback(asking.end)
         stack.callback(other.end)
-        yield House(running, Control(port), asking, other, seconds)
+        yield Node(running, Control(port), asking, other, seconds)
         running.kill()  # what was fed is in no log: there is nothing to save
 
 
@@ -282,7 +282,7 @@ def main() -> int:
     tables = []
     claimed: list[Claim] = []
     for asked in (BULK_MODEL, FED):
-        with house(asked, seconds) as at:
+        with node(asked, seconds) as at:
             sides = [Side(IDLE, at.idle), Side(LEARNING, at.learning), Side(ALONE, at.alone)]
             sides += [Side(KERNEL, at.kernel), Side(OTHER_IDLE, at.other_idle), Side(OTHER, at.other)]
             if asked == BULK_MODEL:

@@ -22,7 +22,7 @@ from scipy.stats import norm
 from riata.base.arrays import F64
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner
-from riata.learn.taylor_sketch_config import TaylorSketchConfig
+from riata.learn.taylor_sketch.config import TaylorSketchConfig
 from riata.predict.model import Model, Origin
 from riata.predict.uncertainty import Covariance, look_up
 from tests.bench import report

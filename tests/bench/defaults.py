@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import Progress
 from sklearn.metrics import roc_auc_score
 
-from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.maths.hashing import NUMBER, hash_name
 from riata.wire.batch import Batch
 from tests.bench import report

@@ -24,9 +24,9 @@ from typing import Any, Final
 from riata import wiring
 from riata.base.priority import lower_priority
 from riata.cli.app import main
-from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.run.engine import Engine
-from riata.run.inbox import Logged
+from riata.run.writer_queue import Logged
 from riata.store.records import next_chain
 from riata.store.store import Record
 from riata.wire.batch import join_batches
@@ -68,8 +68,8 @@ class Feeder:
 
     def _applied(self) -> int:
         learning = self._engine.learning
-        belief = None if learning is None else learning.writer.beliefs().get(FED)
-        return 0 if belief is None else belief.applied
+        position = None if learning is None else learning.writer.positions().get(FED)
+        return 0 if position is None else position.applied
 
     def _learn(self) -> None:
         lower_priority()
@@ -87,8 +87,8 @@ class Feeder:
         learning = self._engine.learning
         if learning is None:
             raise RuntimeError("the service does not learn")
-        belief = learning.writer.beliefs()[FED]
-        seq, chain, digest = belief.applied, belief.chain, bytes(32)
+        position = learning.writer.positions()[FED]
+        seq, chain, digest = position.applied, position.chain, bytes(32)
         made: deque[Logged] = deque()
         handed = seq
         while True:

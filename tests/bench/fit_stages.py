@@ -18,8 +18,8 @@ from unittest.mock import patch
 from riata.cli.blocks import BLOCK_BYTES, blocks, head_of
 from riata.cli.fit_setup import fit_config, recognised
 from riata.cli.source import CONTENT_TYPES, open_source
-from riata.learn import truncated_gradient
-from riata.maths.truncated_step import learn_batches
+from riata.learn.truncated_gradient import learner as truncated_gradient
+from riata.learn.truncated_gradient.step import learn_batches
 from riata.run.fit import Fit
 from riata.wire.parse import FORMATS
 from tests.bench import report

@@ -18,8 +18,8 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from riata.learn.ftrl_proximal import FtrlProximal, FtrlProximalConfig
-from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.ftrl_proximal.learner import FtrlProximal, FtrlProximalConfig
+from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.wire.batch import Batch
 from tests.bench import report
 from tests.bench.defaults import BITS, encode

@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from riata.base.arrays import F64
-from riata.learn.ftrl_proximal_config import FtrlProximalConfig
+from riata.learn.ftrl_proximal.config import FtrlProximalConfig
 from riata.learn.registry import LearnerConfig, build_learner
-from riata.learn.taylor_sketch_config import TaylorSketchConfig
-from riata.learn.truncated_gradient_config import TruncatedGradientConfig
+from riata.learn.taylor_sketch.config import TaylorSketchConfig
+from riata.learn.truncated_gradient.config import TruncatedGradientConfig
 from riata.wire.batch import Batch
 from tests.bench import report
 from tests.bench.defaults import BITS, encode

@@ -22,9 +22,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.learn.pages import zero_table
+from riata.learn.huge_pages import zero_table
 from riata.learn.registry import LearnerConfig, build_learner
-from riata.learn.truncated_gradient_config import TruncatedGradientConfig
+from riata.learn.truncated_gradient.config import TruncatedGradientConfig
 from riata.store import layout
 from riata.wire.batch import Batch
 from tests.bench.filling import VW_TEXT, bodies, fill, make_model, wait_served

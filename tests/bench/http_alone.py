@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from riata.base.clock import ManualClock, SystemClock
-from riata.web.bounds import Front
+from riata.web.bounds import ListenerState
 from riata.web.buckets import Buckets
 from riata.web.gate import Gate, KeysFile
 from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
@@ -77,7 +77,7 @@ async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
-async def protocol_s(kind: type[HttpToolsProtocol], request: bytes, *first: Front) -> float:
+async def protocol_s(kind: type[HttpToolsProtocol], request: bytes, *first: ListenerState) -> float:
     """Return the CPU seconds of one request."""
     config = uvicorn.Config(answer, access_log=False, log_config=None, server_header=False, lifespan="off")
     config.load()
@@ -118,7 +118,7 @@ def main() -> int:
     plain, bounded = [], []
     for _ in range(options.repeats):
         plain.append(uvloop.run(protocol_s(HttpToolsProtocol, request)))
-        bounded.append(uvloop.run(protocol_s(BoundedProtocol, request, Front())))
+        bounded.append(uvloop.run(protocol_s(BoundedProtocol, request, ListenerState())))
     rows = {
         "uvicorn's protocol": min(plain),
         "with bounds": min(bounded),

@@ -48,11 +48,11 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import SGDClassifier
 
 from riata.base.arrays import F64, I64, U32
-from riata.learn.pages import Pages, zero_table
-from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
-from riata.maths.borrow import borrow
+from riata.jit.raw.prefetch import AHEAD, prefetch
+from riata.jit.raw.unowned import borrow
+from riata.learn.huge_pages import HugePages, zero_table
+from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.maths.losses import LOGISTIC, invariant_travel, slope
-from riata.maths.prefetch import AHEAD, prefetch
 from riata.wire.batch import Batch, slice_rows
 from tests.bench import contest
 from tests.bench.contest import Claim, Found, Measure, Side
@@ -163,7 +163,7 @@ def run_first_touch(features: int, width: int) -> Measure:
 def large_table(bits: int, width: int) -> F64:
     """A table in large pages, as a learner has it that is about to fill it; no memory is touched yet."""
     line = zero_table(2**bits, width)
-    Pages(line).expect(len(line))
+    HugePages(line).expect(len(line))
     return line
 
 

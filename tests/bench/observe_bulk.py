@@ -114,7 +114,7 @@ def store_alone(folder: Path, batches: Sequence[Batch]) -> Measure:
     with tempfile.TemporaryDirectory(dir=folder) as place:
         store = open_sqlite(Path(place) / "store")
         store.create("m", bytes(16))
-        requests = [Append("m", "observe", 0, batch, written=write_ahead(batch, 0)) for batch in batches]
+        requests = [Append("m", "observe", 0, batch, encoded=write_ahead(batch, 0)) for batch in batches]
         for _ in range(2):
             begun, cpu_s = time.perf_counter(), time.thread_time()
             accepted = [answer for at in range(0, len(requests), GROUP) for answer in store.append(requests[at : at + GROUP])]

@@ -199,7 +199,7 @@ def store_side(path: Path, features: int, count: int) -> Side:
         context = Context(EncoderConfig(), "0/1", book.seen)
         parsed = parse_examples(row.json(), "application/json", context, labelled=True)
         book.add_all(parsed.names)
-        appends.append(Append("rows", "observe", 1, parsed.batch, names=parsed.names, whole=True))
+        appends.append(Append("rows", "observe", 1, parsed.batch, names=parsed.names, only_if_all_new=True))
 
     def run() -> Measure:
         store, took = open_sqlite(path), []

@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 
 from riata.base.arrays import F64
 from riata.learn.registry import build_learner
-from riata.learn.taylor_sketch_config import TaylorSketchConfig
+from riata.learn.taylor_sketch.config import TaylorSketchConfig
 from tests.bench import report
 from tests.bench.sketch_design import BETA_TRUE, BITS, ProbitOrLogistic, dense_beta, dense_rows, paper_design
 from tests.bench.sketch_optimum import batch_optimum

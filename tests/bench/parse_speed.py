@@ -24,16 +24,16 @@ import pydantic
 from sklearn.datasets import load_svmlight_file
 
 from riata.base.arrays import F64, I64, U8, U32, U64
-from riata.maths.borrow import borrow
+from riata.jit.kernel import kernel
+from riata.jit.raw.unowned import borrow
 from riata.maths.hashing import NUMBER, hash_name
-from riata.maths.kernel import kernel
+from riata.wire.delimiters import FRONT, PADDING, Text, take_in
+from riata.wire.delimiters import VW as VW_FORM
 from riata.wire.encoder import EncoderConfig
-from riata.wire.marks import FRONT, PADDING, Text, take_in
-from riata.wire.marks import VW as VW_FORM
 from riata.wire.names import NamesSeen
-from riata.wire.own_body import OwnBody
+from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, Labels, parse_examples
-from riata.wire.rows import Row, borrow_row
+from riata.wire.rows import RecordScratch, borrow_row
 from riata.wire.tokens import hash_tokens, mark_tokens, token_values
 from riata.wire.vw_tokens import BAR
 from riata.wire.workspace import make_workspace
@@ -136,7 +136,7 @@ def measured(run: Callable[[Clock], dict[str, float]], units: int, size: int) ->
 
 def ours(lines: Sequence[bytes], kind: str, labels: Labels, features: int) -> Side:
     """This service's reader; every name is known."""
-    bodies, seen = [OwnBody.of(body) for body in bodies_of(lines)], NamesSeen()
+    bodies, seen = [PaddedBuffer.of(body) for body in bodies_of(lines)], NamesSeen()
     context = Context(EncoderConfig(), labels, seen)
     for body in bodies:
         seen.mark(parse_examples(body, kind, context, labelled=True).names.fingerprint)
@@ -153,7 +153,7 @@ def ours(lines: Sequence[bytes], kind: str, labels: Labels, features: int) -> Si
 
 
 @kernel
-def words_alone(text: Text, row: Row, key: np.uint64, fingerprints: U64, values: F64) -> int:
+def words_alone(text: Text, row: RecordScratch, key: np.uint64, fingerprints: U64, values: F64) -> int:
     """Find the words of lines `label | words`, hash their names and read their numbers, one behind another: how many; -1 where
     one is no such word.
 
@@ -218,7 +218,7 @@ def vowpal(lines: Sequence[bytes], folder: Path, features: int) -> Side:
 def hash_and_sort(text: U8, ends: I64, rows: I64, values: F64, hashes: U32, sums: F64, keys: U64) -> None:
     """Hash names that lie one behind another, and sort every row by hash.
 
-    Source    what `wire.finish` does for rows without equal hashes, by the sort of the standard library
+    Source    what `wire.assemble` does for rows without equal hashes, by the sort of the standard library
     """
     for r in range(len(rows) - 1):
         first, last = rows[r], rows[r + 1]

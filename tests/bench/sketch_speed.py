@@ -36,8 +36,8 @@ from rich.progress import Progress
 from riata.base.arrays import F64
 from riata.learn.learner import Learner, Sketch
 from riata.learn.registry import LearnerConfig, build_learner
-from riata.learn.taylor_sketch import TaylorSketchConfig
-from riata.learn.truncated_gradient import TruncatedGradientConfig
+from riata.learn.taylor_sketch.learner import TaylorSketchConfig
+from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
 from riata.wire.batch import Batch
 from tests.bench import report
 

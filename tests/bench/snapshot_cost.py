@@ -38,7 +38,7 @@ from riata.base.clock import SystemClock
 from riata.base.priority import lower_priority
 from riata.run.checkpointer import Checkpointer, Retention
 from riata.run.config import config_payload, read_config
-from riata.run.keeper import Keeper
+from riata.run.log_thread import LogThread
 from riata.run.model_state import ModelState
 from riata.run.publishing import publish
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
@@ -101,14 +101,14 @@ class Stand:
 
     def __init__(self, kind: str, size: int, store: Path) -> None:
         bits = size + SPARSITY_BITS
-        self.keeper = Keeper(lambda: open_sqlite(store, SqliteSettings(0, 0)), lambda _a, _b: None, self._failed)
-        self.keeper.start().result()
+        self.log_thread = LogThread(lambda: open_sqlite(store, SqliteSettings(0, 0)), lambda _a, _b: None, self._failed)
+        self.log_thread.start().result()
         config = Append("m", "config", 0, payload=config_payload(read_config(document(kind, bits))))
-        self._owner: Owner = self.keeper.call(lambda s: s.acquire(bytes(16), 1, "bench", 0)).result()
-        self.keeper.call(lambda s: s.create("m", bytes(16))).result()
-        self.keeper.call(lambda s: s.append([config])).result()
+        self._owner: Owner = self.log_thread.call(lambda s: s.acquire(bytes(16), 1, "bench", 0)).result()
+        self.log_thread.call(lambda s: s.create("m", bytes(16))).result()
+        self.log_thread.call(lambda s: s.append([config])).result()
         self.state = ModelState("m", bytes(16))
-        self.state.apply(self.keeper.call(lambda s: s.read("m", 0)).result()[0])
+        self.state.apply(self.log_thread.call(lambda s: s.read("m", 0)).result()[0])
         rng = np.random.default_rng([SEED, kind == "ftrl_proximal"])
         words = vocabulary(size, bits)
         self.batches = [drawn(words, rng) for _ in range(BATCHES)]
@@ -147,7 +147,7 @@ class Stand:
     def save(self, frozen: Any) -> float:
         """Write a checkpoint; returns how long it took."""
         begun = time.perf_counter()
-        saved = Checkpointer(self.keeper.call, self._owner, Retention(2, 10**6)).save(frozen, 0, {})
+        saved = Checkpointer(self.log_thread.call, self._owner, Retention(2, 10**6)).save(frozen, 0, {})
         if saved.verdict is not Verdict.OK:
             raise RuntimeError(f"the checkpoint was not written: {saved.verdict} {saved.detail}")
         return time.perf_counter() - begun
@@ -318,7 +318,7 @@ def one_size(found: Report, name: str, size: int, seconds: float, repeats: int) 
             learning = [Side(ALONE, lambda: learn(stand, count, False)), Side(SAVING, lambda: learn(stand, count, True))]
             found.add(name, size, stand, served, contest.contest(learning, repeats, lambda _first: ""))
         finally:
-            stand.keeper.close()
+            stand.log_thread.close()
 
 
 def main() -> int:

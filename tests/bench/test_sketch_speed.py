@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from riata.learn.registry import build_learner
-from riata.learn.taylor_sketch import TaylorSketchConfig
+from riata.learn.taylor_sketch.learner import TaylorSketchConfig
 from tests.bench.sketch_speed import dense_rows, full_shooting, sparse_rows
 
 

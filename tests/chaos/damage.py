@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.chaos import inv, rows
+from tests.chaos import invariants, rows
 from tests.chaos.cluster import service_environment
 from tests.chaos.history import History
 from tests.chaos.stored import SqliteSource
@@ -80,8 +80,8 @@ def wrong_in(directory: Path, history: History) -> str:
     scratch = directory.with_name(f"{directory.name} looked at")
     scratch.mkdir(exist_ok=True)
     try:
-        left = inv.Left.of(SqliteSource(directory, scratch), rows.MODEL)
-        return next(iter(inv.wrong_log(left, history)), "")
+        left = invariants.Left.of(SqliteSource(directory, scratch), rows.MODEL)
+        return next(iter(invariants.wrong_log(left, history)), "")
     except (sqlite3.Error, OSError, IndexError, AssertionError) as error:
         return repr(error)
     finally:

@@ -17,9 +17,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.chaos.assertions import histogram, say, summary, table
 from tests.chaos.cluster import until
 from tests.chaos.fleet import EXIT_LOST, Fleet
-from tests.chaos.saying import histogram, say, summary, table
 from tests.chaos.stored import RedisSource
 
 PROGRESS_REQUESTS = 3  # acknowledged and learnt between two faults

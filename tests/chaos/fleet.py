@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.chaos import inv
+from tests.chaos import invariants
 from tests.chaos.cluster import Cluster, Load, Member, until
 from tests.chaos.proxy import Proxy
 from tests.chaos.stored import RedisSource
@@ -97,20 +97,20 @@ class Fleet:
 
         until(level, within_s, "replicas serve the whole log")
 
-    def require(self) -> inv.Left:
+    def require(self) -> invariants.Left:
         """INV, once no process of the service runs any more."""
         self.cluster.stop()
         for link in self.links.values():
             link.heal()
         if not self.server.alive():
             self.server.start()
-        return inv.require(RedisSource(self.server.url), self.cluster.history())
+        return invariants.require(RedisSource(self.server.url), self.cluster.history())
 
     def tally(self) -> dict[str, int]:
         """End everything, check INV, and count for a table."""
         left = self.require()
         history = self.cluster.history()
-        acked, lost, twice = inv.positions(history, left.entries)
+        acked, lost, twice = invariants.positions(history, left.entries)
         unknown = {event_id for one in history.sent if one.outcome == "unknown" for event_id in one.ids}
         return {
             "events acknowledged": acked,

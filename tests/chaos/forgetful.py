@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from riata.cli.app import main
 from riata.run.service import Service
 from riata.store.sqlite.store import SqliteStore
-from riata.store.store import Remembered
+from riata.store.store import PendingPrediction
 
 _forget, _keep, _tell = SqliteStore.forget, SqliteStore.remember, Service.remember
 
@@ -30,7 +30,7 @@ def forget(self: SqliteStore, model: str, keys: Sequence[bytes]) -> int:
     return _forget(self, model, keys)
 
 
-def remember(self: SqliteStore, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
+def remember(self: SqliteStore, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
     """Remember, unless these are marks and it dies."""
     if rows[0].row[:1] == b"L":
         _die_at("mark")

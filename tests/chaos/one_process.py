@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.chaos import inv
+from tests.chaos import invariants
 from tests.chaos.cluster import Cluster, Member
 from tests.chaos.stored import SqliteSource
 
@@ -17,7 +17,7 @@ def one(cluster: Cluster, **settings: object) -> Member:
     return member
 
 
-def require(cluster: Cluster, tmp_path: Path) -> inv.Left:
+def require(cluster: Cluster, tmp_path: Path) -> invariants.Left:
     """INV over what is left when all is over."""
     cluster.end()
-    return inv.require(SqliteSource(cluster["one"].data, tmp_path), cluster.history())
+    return invariants.require(SqliteSource(cluster["one"].data, tmp_path), cluster.history())

@@ -21,9 +21,9 @@ from typing import Self
 
 import redis
 
+from tests.chaos.assertions import histogram, say, summary, table
 from tests.chaos.cluster import until
 from tests.chaos.fleet import Fleet
-from tests.chaos.saying import histogram, say, summary, table
 from tests.redis_server import RedisServer
 
 

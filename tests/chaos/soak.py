@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.chaos.assertions import say, summary, table
 from tests.chaos.cluster import Load, Member
 from tests.chaos.fleet import Fleet
 from tests.chaos.redis_kills import Rewriting
-from tests.chaos.saying import say, summary, table
 from tests.redis_server import RedisServer
 
 PAUSE_S = 5.0  # longer than the lease

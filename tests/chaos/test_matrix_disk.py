@@ -19,7 +19,7 @@ import pytest
 
 from riata.base.errors import RiataError
 from riata.store.sqlite.store import SqliteSettings, open_sqlite, read_sqlite
-from tests.chaos import inv, power
+from tests.chaos import invariants, power
 from tests.chaos.cluster import Cluster, until
 from tests.chaos.history import Fault
 from tests.chaos.one_process import one, require
@@ -68,7 +68,7 @@ def test_row_25_a_full_disk_refuses_and_recovers(options: list[str], small_disk:
         history = cluster.history()
         refused = history.statuses[507]
         history.faults.append(Fault("full disk", 0, refused))
-        inv.require(SqliteSource(member.data, tmp_path), history)
+        invariants.require(SqliteSource(member.data, tmp_path), history)
 
 
 class Asked:

@@ -20,7 +20,7 @@ from tests.chaos import rows
 from tests.chaos.cluster import Cluster, Load, Member, until
 from tests.chaos.fleet import EXIT_LOST, Fleet
 from tests.chaos.history import Fault
-from tests.chaos.inv import falling
+from tests.chaos.invariants import falling
 from tests.chaos.repeats import slow
 from tests.chaos.stored import RedisSource
 from tests.chaos.wall_clock import WallClock

@@ -21,7 +21,7 @@ import httpx
 import psutil
 import pytest
 
-from riata.maths.kernel_folder import cache_folder
+from riata.jit.cache_folder import cache_folder
 from riata.run.compile_part import ABANDONED
 from riata.run.recovery import DEATHS_MAX
 from tests.running import ROOT, Running, free_port

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from riata.cli.demo_view import LineView, LiveView, make_view
-from riata.cli.reading import Moment, Reading, read_metrics
+from riata.cli.metrics_view import Moment, Reading, read_metrics
 from riata.cli.weights_table import read_weights
 
 

@@ -18,7 +18,7 @@ from riata.store.records import decode_document
 from riata.store.sqlite.repairs import RepairStore
 from riata.store.sqlite.store import open_sqlite, read_sqlite
 from tests import damaging
-from tests.run.house import House, events
+from tests.run.node import Node, events
 from tests.run.test_damage import (
     BATCHES,
     LONG_ROWS,
@@ -71,11 +71,11 @@ def margins(directory: Path, models: tuple[str, ...]) -> dict[str, bytes]:
     """What the models are, bit for bit, after a start; which learns some more, and saves."""
     found: dict[str, bytes] = {}
 
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         for name in models:
-            found[name] = house.service.published(name).model.weights.beta.tobytes()
-            await observe(house, name, seed=77)
-        assert house.service.health().damaged == {}
+            found[name] = node.service.published(name).model.weights.beta.tobytes()
+            await observe(node, name, seed=77)
+        assert node.service.health().damaged == {}
 
     serve(directory, work)
     return found
@@ -136,18 +136,18 @@ def margins_of_a_copy(directory: Path, models: tuple[str, ...]) -> dict[str, byt
     """What the models are that are sound."""
     found: dict[str, bytes] = {}
 
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         for name in models:
-            found[name] = house.service.published(name).model.weights.beta.tobytes()
+            found[name] = node.service.published(name).model.weights.beta.tobytes()
 
     serve(directory, work)
     return found
 
 
 def test_ids_of_events_that_are_cut_may_come_again_and_those_before_may_not(directory: Path) -> None:
-    async def before(house: House) -> None:
-        await house.observe(events(ROWS, 1, first_id=0), "b")
-        await house.observe(events(LONG_ROWS, 2, first_id=ROWS), "b")
+    async def before(node: Node) -> None:
+        await node.observe(events(ROWS, 1, first_id=0), "b")
+        await node.observe(events(LONG_ROWS, 2, first_id=ROWS), "b")
 
     serve(directory, before)
     for table in ("generations", "chunks"):
@@ -155,10 +155,10 @@ def test_ids_of_events_that_are_cut_may_come_again_and_those_before_may_not(dire
     damaging.flip_payload(directory, "b", damaging.firsts(directory, "b")[-1])
     assert repair(directory, "--yes").exit_code == 0
 
-    async def after(house: House) -> None:
-        again = await house.observe(events(ROWS, 1, first_id=0), "b")
+    async def after(node: Node) -> None:
+        again = await node.observe(events(ROWS, 1, first_id=0), "b")
         assert (again.accepted, again.duplicate) == (0, ROWS)
-        lost = await house.observe(events(LONG_ROWS, 2, first_id=ROWS), "b")
+        lost = await node.observe(events(LONG_ROWS, 2, first_id=ROWS), "b")
         assert (lost.accepted, lost.duplicate) == (LONG_ROWS, 0)
 
     serve(directory, after)
@@ -209,9 +209,9 @@ def test_a_model_that_is_set_aside_is_whole_there_and_gone_here(directory: Path)
     assert verify(aside).exit_code == 0
     assert margins(directory, ("b", "default")) == others
 
-    async def anew(house: House) -> None:
-        await house.admin.put_model("a", {"encoder": {"bits": 12}})
-        await observe(house, "a")
+    async def anew(node: Node) -> None:
+        await node.admin.put_model("a", {"encoder": {"bits": 12}})
+        await observe(node, "a")
 
     serve(directory, anew)
     done = verify(directory)

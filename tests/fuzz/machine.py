@@ -23,7 +23,7 @@ import httpx
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.chaos.inv import key_of
+from tests.chaos.invariants import key_of
 from tests.chaos.stored import rows_of
 from tests.fuzz.worlds import WAIT_S, World
 

@@ -29,10 +29,10 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "state": ("riata.run", "riata.learn", "riata.watch", "riata.base.document", "riata.store.layout"),
     "bodies": ("riata.wire", "tests.twins.json_text"),
     "query": ("riata.wire",),
-    "editions": ("riata.run.sharing.editions", "riata.base.document", "riata.run.config", "riata.predict", "riata.store.layout"),
+    "editions": ("riata.run.cluster.editions", "riata.base.document", "riata.run.config", "riata.predict", "riata.store.layout"),
     "replies": ("riata.store",),
     "keys": ("riata.web.keys",),
-    "remembered": ("riata.wire", "riata.run.labels.remembered_rows", "riata.store.records"),
+    "remembered": ("riata.wire", "riata.run.labels.pending_rows", "riata.store.records"),
     "exports": ("riata.run", "riata.learn", "riata.watch", "riata.wire.names", "riata.store.layout"),
 }
 

@@ -22,7 +22,7 @@ from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
-from tests.run.house import House, events
+from tests.run.node import Node, events
 
 CONFIG = {"encoder": {"bits": 12}, "checkpoint_every_s": 3600}
 INTO = Path(__file__).parent / "carried_curve.db.gz"
@@ -39,7 +39,7 @@ async def fill(directory: Path) -> None:
         lambda size: next(numbers).to_bytes(size, "big"),
         lambda _reason: None,
     )
-    house = House(engine, Service(engine), Admin(engine), None, [])  # type: ignore[arg-type]
+    house = Node(engine, Service(engine), Admin(engine), None, [])  # type: ignore[arg-type]
     await house.service.start()
     await house.admin.put_model("source", CONFIG)
     await house.observe(events(60), "source")

@@ -13,10 +13,12 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Corrupt
-from riata.learn.ftrl_proximal import FtrlProximal, FtrlProximalConfig
+from riata.learn.ftrl_proximal import row as ftrl_row
+from riata.learn.ftrl_proximal import step as ftrl_step
+from riata.learn.ftrl_proximal.learner import FtrlProximal, FtrlProximalConfig
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner, warm_up
-from riata.maths import ftrl_row, ftrl_step, slots
+from riata.maths import slots
 from tests.learn.contract import Build, LearnerContract, same, served
 from tests.learn.streams import cut, sparse_events, to_batch
 from tests.twins.ftrl_step import Eager, collect, intercept_of, learn_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from riata.learn.registry import LearnerConfig, machine_code, one_of_each
-from riata.learn.truncated_gradient import TruncatedGradientConfig
+from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
 
 
 def test_each_machine_code_has_one_configuration() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner
-from riata.learn.taylor_sketch import TaylorSketchConfig
-from riata.learn.taylor_sketch_config import FeatureGamma
+from riata.learn.taylor_sketch.config import FeatureGamma
+from riata.learn.taylor_sketch.learner import TaylorSketchConfig
 from tests.learn.contract import Build, LearnerContract
 
 BITS = 8  # 40 names in 256 slots: a few share one

@@ -13,10 +13,11 @@ from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner, warm_up
-from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
-from riata.maths import losses, slots, truncated_row
-from riata.maths.row_lines import SPREAD_MAX
-from riata.maths.truncated_step import learn_batches
+from riata.learn.table_rows import SPREAD_MAX
+from riata.learn.truncated_gradient import row
+from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_gradient.step import learn_batches
+from riata.maths import losses, slots
 from tests.learn.contract import Build, LearnerContract, same, served
 from tests.learn.streams import cut, sparse_events, to_batch
 from tests.twins.truncated_row import collect
@@ -183,7 +184,7 @@ def test_whole_numbers_in_a_config_do_not_have_the_kernels_compiled_again() -> N
     "config", [TruncatedGradientConfig(), _config(), _config(rule="round", ceiling=1.0)], ids=["defaults", "constant", "round"]
 )
 def test_warm_up_leaves_nothing_to_compile(config: TruncatedGradientConfig) -> None:
-    kernels: list[Any] = [learn_batches, truncated_row.collect, slots.merge_tail, slots.pick]
+    kernels: list[Any] = [learn_batches, row.collect, slots.merge_tail, slots.pick]
     warm_up(config, to_batch([Event([(1, 1.0)], 1.0)]))
     before = [_compiled(kernel) for kernel in kernels]
     assert min(before) > 0

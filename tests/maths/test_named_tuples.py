@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import riata
-from riata.maths.kernel_folder import sources
+from riata.jit.cache_folder import sources
 
 
 def named_tuples() -> set[type]:

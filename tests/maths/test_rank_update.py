@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riata.base.arrays import F64
+from riata.jit.simd.fma import TILE_COLUMNS, TILE_ROWS
 from riata.maths import rank_update as fast
 from riata.maths.block_arrays import new_block
-from riata.maths.fused import TILE_COLUMNS, TILE_ROWS
 from riata.maths.rank_update import Rows
 from tests.twins import rank_update as slow
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from riata.maths.truncation import GRID, ROUND, SUBGRADIENT, TRUNCATE, after_gap, shrink, swing
+from riata.maths.truncation import GRID, ROUND, SUBGRADIENT, TRUNCATE, after_gap, gap_shrinkage, shrink
 from tests.twins import truncation as twin
 
 INFINITE = math.inf
@@ -55,20 +55,20 @@ def test_shrink_equals_its_twin(beta: float, unit: float, amount: float) -> None
 
 
 def test_swing_jumps_from_side_to_side_around_zero() -> None:
-    assert [swing(0.75, 0.5, float(m)) for m in range(6)] == [0.75, 0.25, -0.25, 0.25, -0.25, 0.25]
-    assert [swing(-0.75, 0.5, float(m)) for m in range(3)] == [-0.75, -0.25, 0.25]
+    assert [gap_shrinkage(0.75, 0.5, float(m)) for m in range(6)] == [0.75, 0.25, -0.25, 0.25, -0.25, 0.25]
+    assert [gap_shrinkage(-0.75, 0.5, float(m)) for m in range(3)] == [-0.75, -0.25, 0.25]
 
 
 def test_swing_stays_at_zero_once_it_is_exactly_there() -> None:
-    assert [swing(1.0, 0.5, float(m)) for m in range(5)] == [1.0, 0.5, 0.0, 0.0, 0.0]
+    assert [gap_shrinkage(1.0, 0.5, float(m)) for m in range(5)] == [1.0, 0.5, 0.0, 0.0, 0.0]
 
 
 def test_swing_takes_steps_that_are_minute_beside_the_weight() -> None:
-    assert swing(1.0, 1e-300, 5.0) == 1.0
+    assert gap_shrinkage(1.0, 1e-300, 5.0) == 1.0
 
 
 def test_swing_equals_its_twin_on_the_grid() -> None:
     rng = np.random.default_rng(8)
     for _ in range(2000):
         beta, unit, gap = _dyadic(rng, 1.0), abs(_dyadic(rng, 0.2)), float(rng.integers(0, 40))
-        assert swing(beta, unit, gap) == twin.swing(beta, unit, gap)
+        assert gap_shrinkage(beta, unit, gap) == twin.gap_shrinkage(beta, unit, gap)

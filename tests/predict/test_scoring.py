@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from riata.learn.learner import Weights
-from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.maths.links import sigma
 from riata.predict.scoring import LARGEST, Scores, score, warm_up, weights_of
 from riata.wire.batch import select_rows

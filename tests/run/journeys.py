@@ -26,7 +26,7 @@ from riata.run.fit import Block, Fit
 from riata.run.replay import replay
 from riata.run.service import Service
 from riata.store.sqlite.store import SqliteSettings, open_sqlite, read_sqlite
-from tests.run.house import House
+from tests.run.node import Node
 
 SKETCH: Final[dict[str, Any]] = {"kind": "taylor_sketch", "gamma": 0.3, "block": 9, "warm_up": 20}
 LEARNERS: Final[dict[str, dict[str, Any]]] = {
@@ -50,7 +50,7 @@ ROWS: Final = (0, 1, 9, 41, 60, 130)  # the first points of a learning curve are
 SMALL: Final = SqliteSettings(ballast_bytes=2**14, reserve_bytes=0, wal_bytes_max=2**18, long_bytes=2**15)
 
 
-def house_on(directory: Path) -> House:
+def house_on(directory: Path) -> Node:
     """A service on a directory, which keeps no more of the log than its checkpoints need."""
     fatal: list[str] = []
     engine = Engine(
@@ -60,7 +60,7 @@ def house_on(directory: Path) -> House:
         random.Random(str(directory)).randbytes,
         fatal.append,
     )
-    return House(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]  # the store is on the disk
+    return Node(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]  # the store is on the disk
 
 
 def document_of(learner: str, labels: str) -> dict[str, Any]:
@@ -111,40 +111,40 @@ class Journey:
         self, directory: Path, steps: list[str], rng: random.Random, before: dict[str, object]
     ) -> tuple[Path, dict[str, object]]:
         """One process: start, compare what is served with what was, go some steps, be killed. Returns what is left."""
-        house = house_on(directory)
-        await house.service.start()
+        node = house_on(directory)
+        await node.service.start()
         try:
-            assert {name: self._served(house, name) for name in before} == before
+            assert {name: self._served(node, name) for name in before} == before
             if not before:
-                await house.admin.put_model(self.model, document_of(self.learner, self.labels))
-                await self._learn_and_save(house, rng)
+                await node.admin.put_model(self.model, document_of(self.learner, self.labels))
+                await self._learn_and_save(node, rng)
             for step in steps:
-                await self._go(house, step, rng)
-                await self._learn_and_save(house, rng)
+                await self._go(node, step, rng)
+                await self._learn_and_save(node, rng)
             if not steps:
-                await self._learn_and_save(house, rng)
-            assert not house.fatal, house.fatal
-            assert house.engine.common.tally.checkpoints_failed == house.engine.common.tally.generations_corrupt == 0
-            served = {name: self._served(house, name) for name in house.engine.desks}
+                await self._learn_and_save(node, rng)
+            assert not node.fatal, node.fatal
+            assert node.engine.context.tally.checkpoints_failed == node.engine.context.tally.generations_corrupt == 0
+            served = {name: self._served(node, name) for name in node.engine.served_models}
             left = self._new_directory()
-            await house.engine.call(lambda _store: _copy(directory, left))
+            await node.engine.call(lambda _store: _copy(directory, left))
             self.told.append("killed")
             return left, served
         finally:
-            await house.service.stop()
+            await node.service.stop()
 
-    async def _go(self, house: House, step: str, rng: random.Random) -> None:
+    async def _go(self, node: Node, step: str, rng: random.Random) -> None:
         self.told.append(step)
-        admin, model = house.admin, self.model
+        admin, model = node.admin, self.model
         if step == "export":
             self.carried.append(await admin.export(model))
-            weights = self._weights(house, model)
+            weights = self._weights(node, model)
             self.model = f"m{next(self.names)}"
             await admin.import_model(self.model, self.carried[-1])
-            assert self._weights(house, self.model) == weights
+            assert self._weights(node, self.model) == weights
         elif step == "return":  # into a model that is there, perhaps the one it came from
             self.carried.append(await admin.export(model))
-            await house.observe(self._rows(rng, 13), model)
+            await node.observe(self._rows(rng, 13), model)
             await admin.import_model(model, rng.choice(self.carried))
         elif step == "restore":
             kept = await admin.snapshots(model)
@@ -158,24 +158,24 @@ class Journey:
             await admin.drop_model(model)
             await admin.put_model(model, document_of(self.learner, self.labels))
         else:
-            free = may_change(house.service.published(model).config)
+            free = may_change(node.service.published(model).config)
             changes: dict[str, Any] = {"gamma": rng.choice([0.05, 1.0, 9.0])} if "gamma" in free else {}
             await admin.change(model, {**changes, "label_ttl_s": rng.randint(1, 10**6)})
 
-    async def _learn_and_save(self, house: House, rng: random.Random) -> None:
+    async def _learn_and_save(self, node: Node, rng: random.Random) -> None:
         """Some rows, in one request or two; then so many checkpoints that the log before them goes."""
         count, saves = rng.choice(ROWS), rng.choice([1, SAVES_MAX])
         self.told.append(f"{count} rows and {saves} checkpoints of {self.model}")
         for part in (count // 3, count - count // 3):
             if part:
                 with contextlib.suppress(Exception) if self.learner == "exact, full" else contextlib.nullcontext():
-                    await house.observe(self._rows(rng, part), self.model)
+                    await node.observe(self._rows(rng, part), self.model)
         for _ in range(saves):
-            assert (await house.admin.snapshot_now(self.model))["verified"]
-        kept = await house.engine.call(lambda store: store.generations(self.model))
+            assert (await node.admin.snapshot_now(self.model))["verified"]
+        kept = await node.engine.call(lambda store: store.generations(self.model))
         assert all(one.verified for one in kept)
         if saves == SAVES_MAX:
-            assert (await house.engine.call(lambda store: store.head(self.model))).first_seq > 1
+            assert (await node.engine.call(lambda store: store.head(self.model))).first_seq > 1
 
     def _rows(self, rng: random.Random, count: int) -> list[dict[str, Any]]:
         rows = []
@@ -191,17 +191,17 @@ class Journey:
         fit.run([Block("".join(json.dumps(row) + "\n" for row in self._rows(rng, rng.choice(ROWS[1:]))).encode())])
         return fit.export()
 
-    def _weights(self, house: House, model: str) -> tuple[bytes, bytes, float]:
-        weights = house.service.published(model).model.weights
+    def _weights(self, node: Node, model: str) -> tuple[bytes, bytes, float]:
+        weights = node.service.published(model).model.weights
         return weights.slot.tobytes(), weights.beta.tobytes(), weights.intercept
 
-    def _served(self, house: House, model: str) -> object:
+    def _served(self, node: Node, model: str) -> object:
         """What is said of a model, whichever process says it."""
-        published = house.service.published(model)
+        published = node.service.published(model)
         positions = [point["seq"] for point in published.history]
         assert positions == sorted(positions)
         assert all(0 < seq <= published.applied for seq in positions)
-        return self._weights(house, model), published.applied, published.figures, published.history, published.skipped
+        return self._weights(node, model), published.applied, published.figures, published.history, published.skipped
 
     def _replay(self, directory: Path) -> None:
         """What `riata replay --verify` does."""

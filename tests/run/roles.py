@@ -21,7 +21,7 @@ from riata.run.service import Service
 from riata.store.memory_shared import SharedMemoryStore
 from riata.wire.parse import parse_examples
 from riata.wire.parsed import Parsed
-from tests.run.house import SMALL
+from tests.run.node import SMALL
 
 WAIT_S = 900.0
 _nonces = itertools.count(1)
@@ -50,12 +50,12 @@ class Process:
         return await self.service.observe(model, self.parse(rows, model), **{"wait_applied": True, **how})
 
     def applied(self, model: str = "m") -> int:
-        desk = self.engine.desks.get(model)
-        return desk.published.applied if desk is not None and desk.published is not None else 0
+        served_model = self.engine.served_models.get(model)
+        return served_model.published.applied if served_model is not None and served_model.published is not None else 0
 
     def has(self, model: str = "m") -> bool:
-        desk = self.engine.desks.get(model)
-        return desk is not None and desk.published is not None
+        served_model = self.engine.served_models.get(model)
+        return served_model is not None and served_model.published is not None
 
 
 async def until(what: Callable[[], object], wait_s: float = WAIT_S) -> None:

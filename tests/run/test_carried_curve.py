@@ -16,25 +16,25 @@ from riata.run.replay import replay
 from riata.store import layout
 from riata.store.memory import MemoryStore
 from riata.store.sqlite.store import read_sqlite
-from tests.run.house import House, events, run_with
 from tests.run.journeys import house_on
+from tests.run.node import Node, events, run_with
 
 STORED = Path(__file__).parents[1] / "golden" / "carried_curve.db.gz"  # made by `make_carried_curve` beside it
 
 
-def positions(house: House, model: str) -> list[tuple[int, int]]:
+def positions(node: Node, model: str) -> list[tuple[int, int]]:
     """Log position and number of examples of every point of the learning curve."""
-    return [(point["seq"], point["examples"]) for point in house.service.published(model).history]
+    return [(point["seq"], point["examples"]) for point in node.service.published(model).history]
 
 
 def test_an_imported_model_learns_on_and_its_checkpoints_are_read_back() -> None:
     store = MemoryStore()
 
-    async def work(house: House) -> None:
-        await house.observe(events(60))
-        await house.admin.import_model("b", await house.admin.export("m"))
-        await house.observe(events(50, seed=1), "b")
-        assert (await house.admin.snapshot_now("b"))["verified"]
+    async def work(node: Node) -> None:
+        await node.observe(events(60))
+        await node.admin.import_model("b", await node.admin.export("m"))
+        await node.observe(events(50, seed=1), "b")
+        assert (await node.admin.snapshot_now("b"))["verified"]
 
     run_with(store, work)
     store = store.crash()
@@ -42,31 +42,31 @@ def test_an_imported_model_learns_on_and_its_checkpoints_are_read_back() -> None
     assert report.compared
     assert report.equal, report.compared
 
-    async def again(house: House) -> None:
-        assert house.engine.common.tally.generations_corrupt == 0
-        assert house.service.published("b").applied == 52
-        await house.admin.restore("b", 1)
+    async def again(node: Node) -> None:
+        assert node.engine.context.tally.generations_corrupt == 0
+        assert node.service.published("b").applied == 52
+        await node.admin.restore("b", 1)
 
     run_with(store, again)
 
 
 def test_points_from_another_log_stand_at_the_event_that_brought_them() -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(60))
-        assert positions(house, "m") == [(11, 10), (21, 20), (51, 50)]
-        content = await house.admin.export("m")
-        await house.admin.import_model("b", content)
-        assert positions(house, "b") == [(2, 10), (2, 20), (2, 50)]
-        await house.observe(events(50, seed=1), "b")
-        assert positions(house, "b") == [(2, 10), (2, 20), (2, 50), (42, 100)]
-        await house.admin.snapshot_now("b")
-        await house.observe(events(100, seed=2), "b")
-        await house.admin.restore("b", 1)  # of this log: nothing more is carried
-        assert positions(house, "b") == [(2, 10), (2, 20), (2, 50), (42, 100)]
-        await house.admin.import_model("b", content)
-        assert positions(house, "b") == [(154, 10), (154, 20), (154, 50)]
-        await house.admin.import_model("c", await house.admin.export("b"))
-        assert positions(house, "c") == [(2, 10), (2, 20), (2, 50)]
+    async def work(node: Node) -> None:
+        await node.observe(events(60))
+        assert positions(node, "m") == [(11, 10), (21, 20), (51, 50)]
+        content = await node.admin.export("m")
+        await node.admin.import_model("b", content)
+        assert positions(node, "b") == [(2, 10), (2, 20), (2, 50)]
+        await node.observe(events(50, seed=1), "b")
+        assert positions(node, "b") == [(2, 10), (2, 20), (2, 50), (42, 100)]
+        await node.admin.snapshot_now("b")
+        await node.observe(events(100, seed=2), "b")
+        await node.admin.restore("b", 1)  # of this log: nothing more is carried
+        assert positions(node, "b") == [(2, 10), (2, 20), (2, 50), (42, 100)]
+        await node.admin.import_model("b", content)
+        assert positions(node, "b") == [(154, 10), (154, 20), (154, 50)]
+        await node.admin.import_model("c", await node.admin.export("b"))
+        assert positions(node, "c") == [(2, 10), (2, 20), (2, 50)]
 
     run_with(MemoryStore(), work)
 
@@ -75,14 +75,14 @@ def test_where_points_came_from_survives_a_start() -> None:
     store = MemoryStore()
     before: list[list[tuple[int, int]]] = []
 
-    async def work(house: House) -> None:
-        await house.observe(events(60))
-        await house.admin.import_model("b", await house.admin.export("m"))
-        await house.observe(events(50, seed=1), "b")
-        before.append(positions(house, "b"))
+    async def work(node: Node) -> None:
+        await node.observe(events(60))
+        await node.admin.import_model("b", await node.admin.export("m"))
+        await node.observe(events(50, seed=1), "b")
+        before.append(positions(node, "b"))
 
-    async def again(house: House) -> None:
-        assert [positions(house, "b")] == before
+    async def again(node: Node) -> None:
+        assert [positions(node, "b")] == before
 
     run_with(store, work)
     run_with(store.crash(), again)
@@ -97,17 +97,17 @@ def directory(tmp_path: Path) -> Path:
     return made
 
 
-def run_on(directory: Path, work: Callable[[House], Awaitable[None]]) -> None:
+def run_on(directory: Path, work: Callable[[Node], Awaitable[None]]) -> None:
     """Start a service on a directory, and stop it after `work`."""
 
     async def whole() -> None:
-        house = house_on(directory)
-        await house.service.start()
+        node = house_on(directory)
+        await node.service.start()
         try:
-            await work(house)
-            assert not house.fatal
+            await work(node)
+            assert not node.fatal
         finally:
-            await house.service.stop()
+            await node.service.stop()
 
     asyncio.run(whole())
 
@@ -131,16 +131,16 @@ def test_checkpoints_that_an_older_release_could_not_read_are_equal_to_a_replay(
 
 
 def test_a_service_goes_on_from_checkpoints_that_an_older_release_could_not_read(directory: Path) -> None:
-    async def work(house: House) -> None:
-        assert house.engine.common.tally.generations_corrupt == 0
+    async def work(node: Node) -> None:
+        assert node.engine.context.tally.generations_corrupt == 0
         for model, applied in (("whole", 52), ("trimmed", 152)):
-            assert house.service.published(model).applied == applied
-            shown = [seq for seq, _ in positions(house, model)]
+            assert node.service.published(model).applied == applied
+            shown = [seq for seq, _ in positions(node, model)]
             assert shown[:4] == [41, 41, 41, 42]  # which event brought them is not known any more, but that it was before 42
-            await house.admin.restore(model, house.service.published(model).model.gen)
-            await house.observe(events(120, seed=9), model)
-            assert (await house.admin.snapshot_now(model))["verified"]
-            await house.admin.import_model(f"{model}-copy", await house.admin.export(model))
+            await node.admin.restore(model, node.service.published(model).model.gen)
+            await node.observe(events(120, seed=9), model)
+            assert (await node.admin.snapshot_now(model))["verified"]
+            await node.admin.import_model(f"{model}-copy", await node.admin.export(model))
 
     run_on(directory, work)
     done = CliRunner().invoke(app, ["replay", "--data", str(directory), "--verify"])

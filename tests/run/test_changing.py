@@ -11,11 +11,11 @@ import pytest
 from riata.base.errors import BadInput, Conflict, NotFound, Unavailable
 from riata.learn.registry import adjust, build_learner
 from riata.run.config import read_config
-from riata.run.looking import PathQuestion
 from riata.run.model_state import ModelState
 from riata.run.replay import replay
+from riata.run.sketch_copy import PathQuestion
 from riata.store.memory import MemoryStore
-from tests.run.house import SMALL, House, events, run_with
+from tests.run.node import SMALL, Node, events, run_with
 
 EXACT: dict[str, Any] = {"kind": "taylor_sketch", "mode": "exact", "gamma": 0.5, "block": 10, "features_max": 32}
 HYBRID: dict[str, Any] = {"kind": "taylor_sketch", "mode": "hybrid", "k": 3, "gamma": 0.5, "block": 10, "rounds": 1}
@@ -26,9 +26,9 @@ def document(learner: dict[str, Any]) -> dict[str, Any]:
     return {**SMALL, "learner": learner}
 
 
-def served(house: House, model: str = "m") -> tuple[float, bytes, float]:
+def served(node: Node, model: str = "m") -> tuple[float, bytes, float]:
     """Penalty, weights and intercept that are served."""
-    published = house.service.published(model)
+    published = node.service.published(model)
     weights = published.model.weights
     gamma = getattr(published.config.learner, "gamma", -1.0)
     return gamma, weights.slot.tobytes() + weights.beta.tobytes(), weights.intercept
@@ -36,28 +36,28 @@ def served(house: House, model: str = "m") -> tuple[float, bytes, float]:
 
 @LEARNERS
 def test_a_model_moves_to_another_penalty_without_learning_anew(learner: dict[str, Any]) -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(95))
-        before = house.service.published("m")
-        config, seq = await house.admin.change("m", {"gamma": 30.0})
-        after = house.service.published("m")
+    async def work(node: Node) -> None:
+        await node.observe(events(95))
+        before = node.service.published("m")
+        config, seq = await node.admin.change("m", {"gamma": 30.0})
+        after = node.service.published("m")
         assert (seq, after.applied, after.config) == (97, 97, config)
         assert after.figures["cumulative"]["examples"] == before.figures["cumulative"]["examples"] == 95
         alone = build_learner(read_config(document(learner)).learner, 12)
-        alone.step(house.parse(events(95)).batch)
+        alone.step(node.parse(events(95)).batch)
         adjust(alone, read_config(document({**learner, "gamma": 30.0})).learner)
         expected = alone.weights()
-        assert served(house) == (30.0, expected.slot.tobytes() + expected.beta.tobytes(), expected.intercept)
+        assert served(node) == (30.0, expected.slot.tobytes() + expected.beta.tobytes(), expected.intercept)
         assert after.model.non_zeros < before.model.non_zeros
 
     run_with(MemoryStore(), work, document(learner))
 
 
 def test_a_model_that_is_asked_for_twice_at_once_is_made_once() -> None:
-    async def work(house: House) -> None:
-        asked = await asyncio.gather(*(house.admin.put_model("twin", document(HYBRID)) for _ in range(3)))
+    async def work(node: Node) -> None:
+        asked = await asyncio.gather(*(node.admin.put_model("twin", document(HYBRID)) for _ in range(3)))
         assert sorted(created for created, _ in asked) == [False, False, True]
-        assert [model["seq_logged"] for model in house.service.models() if model["name"] == "twin"] == [1]
+        assert [model["seq_logged"] for model in node.service.models() if model["name"] == "twin"] == [1]
 
     run_with(MemoryStore(), work)
 
@@ -66,19 +66,19 @@ def test_a_model_that_is_asked_for_twice_at_once_is_made_once() -> None:
 def test_after_a_kill_the_log_leads_to_the_same_bits_with_the_change_in_it(learner: dict[str, Any]) -> None:
     store, digests = MemoryStore(), []
 
-    async def learn(house: House) -> None:
-        await house.observe(events(60))
-        await house.admin.snapshot_now("m")
-        await house.admin.change("m", {"gamma": 0.05})
-        await house.observe(events(60, seed=1))
-        digests.append((await house.admin.snapshot_now("m"))["state_digest"])
-        await house.admin.change("m", {"gamma": 2.0, "checkpoint_every_s": 77})
-        await house.observe(events(30, seed=2))
+    async def learn(node: Node) -> None:
+        await node.observe(events(60))
+        await node.admin.snapshot_now("m")
+        await node.admin.change("m", {"gamma": 0.05})
+        await node.observe(events(60, seed=1))
+        digests.append((await node.admin.snapshot_now("m"))["state_digest"])
+        await node.admin.change("m", {"gamma": 2.0, "checkpoint_every_s": 77})
+        await node.observe(events(30, seed=2))
 
-    async def look(house: House) -> None:
-        gamma, _, _ = served(house)
-        assert (gamma, house.service.published("m").config.checkpoint_every_s) == (2.0, 77)
-        digests.append((await house.admin.snapshot_now("m"))["state_digest"])
+    async def look(node: Node) -> None:
+        gamma, _, _ = served(node)
+        assert (gamma, node.service.published("m").config.checkpoint_every_s) == (2.0, 77)
+        digests.append((await node.admin.snapshot_now("m"))["state_digest"])
 
     run_with(store, learn, document(learner))
     run_with(store.crash(), look)
@@ -90,70 +90,70 @@ def test_after_a_kill_the_log_leads_to_the_same_bits_with_the_change_in_it(learn
 
 @LEARNERS
 def test_a_generation_from_before_the_change_brings_its_penalty_back(learner: dict[str, Any]) -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(60))
-        saved, before = await house.admin.snapshot_now("m"), served(house)
-        await house.admin.change("m", {"gamma": 3.0})
-        await house.observe(events(20, seed=1))
-        assert served(house) != before
-        await house.admin.restore("m", saved["generation"])
-        assert served(house) == before
-        again = await house.admin.snapshot_now("m")
+    async def work(node: Node) -> None:
+        await node.observe(events(60))
+        saved, before = await node.admin.snapshot_now("m"), served(node)
+        await node.admin.change("m", {"gamma": 3.0})
+        await node.observe(events(20, seed=1))
+        assert served(node) != before
+        await node.admin.restore("m", saved["generation"])
+        assert served(node) == before
+        again = await node.admin.snapshot_now("m")
         assert again["state_digest"] == saved["state_digest"]
-        await house.observe(events(20, seed=1))
-        assert served(house)[0] == 0.5
-        assert replay(house.store, "m").equal
+        await node.observe(events(20, seed=1))
+        assert served(node)[0] == 0.5
+        assert replay(node.store, "m").equal
 
     run_with(MemoryStore(), work, document(learner))
 
 
 def test_an_export_carries_the_penalty_in_force() -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(60))
-        await house.admin.change("m", {"gamma": 3.0})
-        await house.admin.import_model("copy", await house.admin.export("m"))
-        assert served(house, "copy") == served(house)
-        assert set(house.service.names("copy").slots_with("colour=red", 32))
+    async def work(node: Node) -> None:
+        await node.observe(events(60))
+        await node.admin.change("m", {"gamma": 3.0})
+        await node.admin.import_model("copy", await node.admin.export("m"))
+        assert served(node, "copy") == served(node)
+        assert set(node.service.names("copy").slots_with("colour=red", 32))
 
     run_with(MemoryStore(), work, document(EXACT))
 
 
 def test_an_import_of_another_learner_is_served_as_what_it_is() -> None:
-    async def work(house: House) -> None:
-        await house.admin.put_model("plain", SMALL)
-        await house.observe(events(60))
-        await house.observe(events(60), model="plain")
-        content = await house.admin.export("plain")
-        await house.admin.import_model("m", content)
-        assert served(house)[1:] == served(house, "plain")[1:]
-        assert house.service.models()[1]["learner"] == "truncated_gradient"
-        assert house.service.describe("m")["std_error"]["why_not"] == "the learner keeps no curvature"
+    async def work(node: Node) -> None:
+        await node.admin.put_model("plain", SMALL)
+        await node.observe(events(60))
+        await node.observe(events(60), model="plain")
+        content = await node.admin.export("plain")
+        await node.admin.import_model("m", content)
+        assert served(node)[1:] == served(node, "plain")[1:]
+        assert node.service.models()[1]["learner"] == "truncated_gradient"
+        assert node.service.describe("m")["std_error"]["why_not"] == "the learner keeps no curvature"
         with pytest.raises(BadInput, match="gamma: unknown key"):
-            await house.admin.change("m", {"gamma": 3.0})
+            await node.admin.change("m", {"gamma": 3.0})
 
     run_with(MemoryStore(), work, document(EXACT))
 
 
 def test_what_is_so_already_is_not_logged() -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(5))
-        _, seq = await house.admin.change("m", {"gamma": 0.5})
-        assert seq == house.engine.desk("m").logged == 6
-        assert await house.admin.change("m", {}) == (house.service.published("m").config, 6)
+    async def work(node: Node) -> None:
+        await node.observe(events(5))
+        _, seq = await node.admin.change("m", {"gamma": 0.5})
+        assert seq == node.engine.served_model("m").logged == 6
+        assert await node.admin.change("m", {}) == (node.service.published("m").config, 6)
 
     run_with(MemoryStore(), work, document(EXACT))
 
 
 def test_of_changes_at_the_same_moment_none_is_lost() -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         changes: list[dict[str, Any]] = [
             {"gamma": 3.0},
             {"publish_every_ms": 5},
             {"checkpoint_every_s": 9},
             {"checkpoint_every_events": 77},
         ]
-        await asyncio.gather(*(house.admin.change("m", change) for change in changes))
-        config = house.service.published("m").config
+        await asyncio.gather(*(node.admin.change("m", change) for change in changes))
+        config = node.service.published("m").config
         assert getattr(config.learner, "gamma", None) == 3.0
         assert (config.publish_every_ms, config.checkpoint_every_s, config.checkpoint_every_events) == (5, 9, 77)
 
@@ -161,74 +161,74 @@ def test_of_changes_at_the_same_moment_none_is_lost() -> None:
 
 
 def test_what_is_fixed_and_what_is_not_there_is_refused_and_changes_nothing() -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         with pytest.raises(Conflict, match="mode cannot change"):
-            await house.admin.change("m", {"gamma": 1.0, "mode": "strict"})
+            await node.admin.change("m", {"gamma": 1.0, "mode": "strict"})
         with pytest.raises(BadInput, match="did you mean 'gamma'"):
-            await house.admin.change("m", {"gama": 1.0})
+            await node.admin.change("m", {"gama": 1.0})
         with pytest.raises(NotFound):
-            await house.admin.change("none", {"gamma": 1.0})
-        assert house.engine.desk("m").logged == 1
+            await node.admin.change("none", {"gamma": 1.0})
+        assert node.engine.served_model("m").logged == 1
 
     run_with(MemoryStore(), work, document(EXACT))
 
 
 @LEARNERS
 def test_looking_along_the_path_changes_nothing_and_goes_on_beside_learning(learner: dict[str, Any]) -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(80))
-        before = (await house.admin.snapshot_now("m"))["state_digest"]
-        first = await house.service.path("m", PathQuestion(gammas=8))
-        again = await house.service.path("m", PathQuestion(gammas=8))
+    async def work(node: Node) -> None:
+        await node.observe(events(80))
+        before = (await node.admin.snapshot_now("m"))["state_digest"]
+        first = await node.service.path("m", PathQuestion(gammas=8))
+        again = await node.service.path("m", PathQuestion(gammas=8))
         # Standard errors that were late may have been served meanwhile: another version of the same state.
         assert again["model"].pop("version") >= first["model"].pop("version")
         assert again == first
-        assert (await house.admin.snapshot_now("m"))["state_digest"] == before
+        assert (await node.admin.snapshot_now("m"))["state_digest"] == before
         assert first["model"]["seq"] == 81
         assert (first["gamma"], first["points"][0]["non_zeros"]) == (0.5, 0)
         assert first["points"][-1]["non_zeros"] == 4
-        await asyncio.gather(house.service.path("m", PathQuestion()), house.observe(events(20, seed=1)))
+        await asyncio.gather(node.service.path("m", PathQuestion()), node.observe(events(20, seed=1)))
 
     run_with(MemoryStore(), work, document(learner))
 
 
 def test_the_point_of_the_path_at_the_penalty_in_force_has_the_weights_that_are_served() -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(80))  # a whole number of blocks: the learner has just solved
-        path = await house.service.path("m", PathQuestion())
+    async def work(node: Node) -> None:
+        await node.observe(events(80))  # a whole number of blocks: the learner has just solved
+        path = await node.service.path("m", PathQuestion())
         [point] = [point for point in path["points"] if point["in_force"]]
-        assert point["non_zeros"] == house.service.published("m").model.non_zeros
-        await house.admin.change("m", {"gamma": path["points"][5]["gamma"]})
-        assert house.service.published("m").model.non_zeros == path["points"][5]["non_zeros"]
+        assert point["non_zeros"] == node.service.published("m").model.non_zeros
+        await node.admin.change("m", {"gamma": path["points"][5]["gamma"]})
+        assert node.service.published("m").model.non_zeros == path["points"][5]["non_zeros"]
 
     run_with(MemoryStore(), work, document(EXACT))
 
 
 def test_a_path_of_a_model_that_keeps_none_or_is_not_there_is_refused() -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         with pytest.raises(Conflict, match="taylor_sketch does") as refused:
-            await house.service.path("m", PathQuestion())
+            await node.service.path("m", PathQuestion())
         assert refused.value.code == "no_sketch"
         with pytest.raises(NotFound):
-            await house.service.path("none", PathQuestion())
-        await house.admin.put_model("other", document(EXACT))
-        looking = asyncio.create_task(house.service.path("other", PathQuestion()))
+            await node.service.path("none", PathQuestion())
+        await node.admin.put_model("other", document(EXACT))
+        looking = asyncio.create_task(node.service.path("other", PathQuestion()))
         await asyncio.sleep(0)
-        await house.admin.drop_model("other")
+        await node.admin.drop_model("other")
         await asyncio.gather(looking, return_exceptions=True)
-        assert house.service.health().alive
+        assert node.service.health().alive
 
     run_with(MemoryStore(), work)
 
 
 def test_shadows_are_points_of_the_path_with_their_losses() -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(80))
-        path = await house.service.path("m", PathQuestion(gammas=2))
+    async def work(node: Node) -> None:
+        await node.observe(events(80))
+        path = await node.service.path("m", PathQuestion(gammas=2))
         tried = {point["gamma"]: point["log_loss"] for point in path["points"]}
         assert 0.0 < tried[0.1] < tried[40.0]
         assert tried[0.5] is None
-        assert path["log_loss"] == house.service.published("m").figures["cumulative"]["log_loss"]
+        assert path["log_loss"] == node.service.published("m").figures["cumulative"]["log_loss"]
         assert [shadow["weight"] for shadow in path["shadows"]] == [80.0, 80.0]
         assert np.isfinite([shadow["faded_log_loss"] for shadow in path["shadows"]]).all()
 
@@ -239,16 +239,16 @@ def test_nobody_waits_to_look_once_learning_has_ended(monkeypatch: pytest.Monkey
     def broken(*_arguments: object) -> None:
         raise RuntimeError("broken")
 
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(ModelState, "apply", broken)
-            await house.observe(events(1), wait_applied=False)
-            while house.service.health().alive:
+            await node.observe(events(1), wait_applied=False)
+            while node.service.health().alive:
                 await asyncio.sleep(0.01)
         with pytest.raises(Unavailable, match="learning has stopped"):
-            await house.service.path("m", PathQuestion())
+            await node.service.path("m", PathQuestion())
         with pytest.raises(Unavailable):
-            await house.admin.change("m", {"gamma": 1.0})
-        assert house.service.published("m").model.seq == 0  # predictions go on
+            await node.admin.change("m", {"gamma": 1.0})
+        assert node.service.published("m").model.seq == 0  # predictions go on
 
     run_with(MemoryStore(), work, document(EXACT))

@@ -17,12 +17,12 @@ from riata.run import recovery
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
 from riata.run.damage import Damage, ModelDamaged
-from riata.run.desk import Board
 from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings
 from riata.run.health import Health
 from riata.run.learning import Learning
 from riata.run.scrubbing import LogScrub
+from riata.run.served_model import Catalogue
 from riata.run.service import Service
 from riata.store import records
 from riata.store.memory_shared import SharedMemoryStore
@@ -30,7 +30,7 @@ from riata.store.records import coded_digest
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Record
 from tests import damaging
-from tests.run.house import SMALL, House, events
+from tests.run.node import SMALL, Node, events
 from tests.run.roles import run, running, until, with_model
 
 SETTINGS = SqliteSettings(ballast_bytes=0, reserve_bytes=0, long_bytes=4096)
@@ -39,43 +39,43 @@ BATCHES, ROWS = 6, 20
 LONG_ROWS = 600  # whose payload lies in a file
 
 
-def serve(directory: Path, work: Callable[[House], Awaitable[None]], **settings: Any) -> None:
+def serve(directory: Path, work: Callable[[Node], Awaitable[None]], **settings: Any) -> None:
     """Run a service on `directory` for as long as `work` takes."""
 
     async def whole() -> None:
         fatal: list[str] = []
         told = EngineSettings("test", Retention(3, settings.pop("keep_events", 10**6)), "fsync", **settings)
         engine = Engine(lambda: open_sqlite(directory, SETTINGS), told, SystemClock(), os.urandom, fatal.append)
-        house = House(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]
-        await house.service.start()
+        node = Node(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]
+        await node.service.start()
         try:
-            await work(house)
+            await work(node)
         finally:
-            await house.service.stop()
+            await node.service.stop()
         assert fatal == []
 
     asyncio.run(whole())
 
 
-async def observe(house: House, model: str, rows: int = ROWS, seed: int = 0) -> None:
-    await house.observe(events(rows, seed), model)
+async def observe(node: Node, model: str, rows: int = ROWS, seed: int = 0) -> None:
+    await node.observe(events(rows, seed), model)
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """Three models, each with a checkpoint in the middle of its log, left by a process that was killed: none is at the end."""
 
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         for name in MODELS[:2]:
-            await house.admin.put_model(name, {**SMALL, "checkpoint_every_s": 3600})
-        await house.admin.change("default", {"publish_every_ms": 1, "checkpoint_every_s": 3600})
-        await observe(house, "a", LONG_ROWS)
+            await node.admin.put_model(name, {**SMALL, "checkpoint_every_s": 3600})
+        await node.admin.change("default", {"publish_every_ms": 1, "checkpoint_every_s": 3600})
+        await observe(node, "a", LONG_ROWS)
         for i in range(BATCHES):
             for k, name in enumerate(MODELS):
-                await observe(house, name, seed=10 * i + k)
+                await observe(node, name, seed=10 * i + k)
                 if i == BATCHES // 2 - 1:
-                    await house.admin.snapshot_now(name)
-        await observe(house, "a", LONG_ROWS)
+                    await node.admin.snapshot_now(name)
+        await observe(node, "a", LONG_ROWS)
 
     serve(tmp_path / "data", work)
     for name in MODELS:  # what a stop saves
@@ -89,12 +89,12 @@ def looked_at(directory: Path, model: str = "a") -> Health:
     """Serve: `model` is refused by name, whatever is asked; the others answer and learn. Return the health."""
     seen: list[Health] = []
 
-    async def work(house: House) -> None:
-        service, admin = house.service, house.admin
+    async def work(node: Node) -> None:
+        service, admin = node.service, node.admin
         for other in MODELS:
             if other != model:
                 before = service.published(other).applied
-                await observe(house, other, seed=99)
+                await observe(node, other, seed=99)
                 assert service.published(other).applied == before + ROWS
                 assert (await admin.snapshot_now(other))["verified"]
         refused: list[Callable[[], Any]] = [
@@ -176,10 +176,10 @@ def test_a_damaged_record_harms_one_model(spoil: Callable[[Path], int], director
 
 
 def test_checkpoints_none_of_which_verifies_harm_one_model_where_the_log_is_trimmed(directory: Path) -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         for _ in range(2):
-            await observe(house, "a")
-            await house.admin.snapshot_now("a")
+            await observe(node, "a")
+            await node.admin.snapshot_now("a")
 
     serve(directory, work, keep_events=0)
     assert damaging.firsts(directory, "a")[:1] != [1]
@@ -209,10 +209,10 @@ def test_a_record_of_a_newer_program_is_no_damage_and_nothing_starts(directory: 
 def test_damaged_names_harm_nothing_but_names(directory: Path) -> None:
     damaging.change(directory, "UPDATE names SET digest = zeroblob(16)")
 
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         for name in MODELS:
-            await observe(house, name, seed=7)
-            assert house.service.published(name).model.non_zeros
+            await observe(node, name, seed=7)
+            assert node.service.published(name).model.non_zeros
 
     serve(directory, work)
 
@@ -221,22 +221,22 @@ def test_damaged_names_harm_nothing_but_names(directory: Path) -> None:
 def test_a_damaged_model_may_be_dropped(model: str, directory: Path) -> None:
     damaging.flip_payload(directory, model, damaging.firsts(directory, model)[BATCHES - 1])
 
-    async def work(house: House) -> None:
-        await house.admin.drop_model(model)
-        assert house.service.health().damaged == {}
+    async def work(node: Node) -> None:
+        await node.admin.drop_model(model)
+        assert node.service.health().damaged == {}
         if model != "default":
-            await house.admin.put_model(model, SMALL)
-        await observe(house, model)
-        assert house.service.published(model).applied == ROWS + 1
+            await node.admin.put_model(model, SMALL)
+        await observe(node, model)
+        assert node.service.published(model).applied == ROWS + 1
 
     serve(directory, work)
-    serve(directory, lambda house: observe(house, model))
+    serve(directory, lambda node: observe(node, model))
 
 
-def scrubbed(house: House) -> LogScrub:
-    learning = house.engine.learning
+def scrubbed(node: Node) -> LogScrub:
+    learning = node.engine.learning
     assert isinstance(learning, Learning)
-    return LogScrub(house.engine.common, learning)
+    return LogScrub(node.engine.context, learning)
 
 
 @pytest.mark.parametrize("spoil", [spoil_row, spoil_file, spoil_kind])
@@ -249,36 +249,36 @@ def test_damage_behind_the_newest_checkpoint_is_found_by_the_running_service(
 def found_while_running(directory: Path, event: int) -> None:
     """The scrub finds that the log of `a` is damaged at `event`, which is behind its checkpoint; nobody is harmed."""
 
-    async def work(house: House) -> None:
-        scrub = scrubbed(house)
-        generations = len(await house.admin.snapshots("a"))
+    async def work(node: Node) -> None:
+        scrub = scrubbed(node)
+        generations = len(await node.admin.snapshots("a"))
         assert await scrub.scrub() == ["a"]
-        assert house.engine.tally.log_scrubbed_bytes > 0
-        health = house.service.health()
+        assert node.engine.tally.log_scrubbed_bytes > 0
+        health = node.service.health()
         assert health.log_damaged == {"a": event}
         assert health.damaged == {}
         assert [warning for warning in health.warnings if f"damaged at event {event}" in warning and "riata repair" in warning]
-        newest = (await house.admin.snapshots("a"))[0]
+        newest = (await node.admin.snapshots("a"))[0]
         assert newest["verified"]
-        assert newest["seq"] == house.engine.desk("a").logged
-        assert len(await house.admin.snapshots("a")) >= min(3, generations + 1)
-        await observe(house, "a", seed=5)  # it serves and learns on
+        assert newest["seq"] == node.engine.served_model("a").logged
+        assert len(await node.admin.snapshots("a")) >= min(3, generations + 1)
+        await observe(node, "a", seed=5)  # it serves and learns on
         assert await scrub.scrub() == []  # and is told once
 
-    async def again(house: House) -> None:
-        assert house.service.health().damaged == {}
-        await observe(house, "a", seed=6)
+    async def again(node: Node) -> None:
+        assert node.service.health().damaged == {}
+        await observe(node, "a", seed=6)
 
     serve(directory, work, scrub_bytes_per_s=2**30)
     serve(directory, again)
 
 
 def test_a_log_without_damage_is_read_and_nothing_is_said(directory: Path) -> None:
-    async def work(house: House) -> None:
-        assert await scrubbed(house).scrub() == []
-        assert house.engine.tally.log_scrubbed_bytes > 10_000
-        assert house.service.health().log_damaged == {}
-        assert not [warning for warning in house.service.health().warnings if "damaged" in warning]
+    async def work(node: Node) -> None:
+        assert await scrubbed(node).scrub() == []
+        assert node.engine.tally.log_scrubbed_bytes > 10_000
+        assert node.service.health().log_damaged == {}
+        assert not [warning for warning in node.service.health().warnings if "damaged" in warning]
 
     serve(directory, work, scrub_bytes_per_s=2**30)
 
@@ -286,20 +286,20 @@ def test_a_log_without_damage_is_read_and_nothing_is_said(directory: Path) -> No
 def test_damage_that_is_trimmed_is_no_longer_reported(directory: Path) -> None:
     spoil_file(directory, behind=True)
 
-    async def work(house: House) -> None:
-        scrub = scrubbed(house)
+    async def work(node: Node) -> None:
+        scrub = scrubbed(node)
         assert await scrub.scrub() == ["a"]
         for _ in range(3):
-            await observe(house, "a")
-            await house.admin.snapshot_now("a")
+            await observe(node, "a")
+            await node.admin.snapshot_now("a")
         assert await scrub.scrub() == []
-        assert house.service.health().log_damaged == {}
+        assert node.service.health().log_damaged == {}
 
     serve(directory, work, keep_events=0, scrub_bytes_per_s=2**30)
 
 
 def test_the_log_is_read_at_a_bounded_pace_and_after_whoever_waits(directory: Path) -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         waits: list[float] = []
         sleep = asyncio.sleep
 
@@ -309,10 +309,10 @@ def test_the_log_is_read_at_a_bounded_pace_and_after_whoever_waits(directory: Pa
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(asyncio, "sleep", counted)
-            await scrubbed(house).scrub()
-        read = house.engine.tally.log_scrubbed_bytes
+            await scrubbed(node).scrub()
+        read = node.engine.tally.log_scrubbed_bytes
         assert read > 0
-        assert sum(waits) >= read / house.engine.settings.scrub_bytes_per_s
+        assert sum(waits) >= read / node.engine.settings.scrub_bytes_per_s
 
     serve(directory, work, scrub_bytes_per_s=10_000)
 
@@ -320,12 +320,12 @@ def test_the_log_is_read_at_a_bounded_pace_and_after_whoever_waits(directory: Pa
 def test_a_service_scrubs_by_itself(directory: Path) -> None:
     damaging.flip_payload(directory, "b", damaging.firsts(directory, "b")[2])
 
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         for _ in range(600):
-            if house.service.health().log_damaged:
+            if node.service.health().log_damaged:
                 break
             await asyncio.sleep(0.1)
-        assert list(house.service.health().log_damaged) == ["b"]
+        assert list(node.service.health().log_damaged) == ["b"]
 
     serve(directory, work, scrub_every_s=0.05, scrub_bytes_per_s=2**30)
 
@@ -342,15 +342,15 @@ def chain_alone(found: Any, after_seq: int, chain: bytes) -> tuple[int, bytes]:
 
 
 async def say_nothing_and_save_nothing(self: LogScrub, damage: Damage) -> None:
-    self._common.tally.log_damaged.setdefault(damage.model, damage)
+    self._context.tally.log_damaged.setdefault(damage.model, damage)
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "instead"),
     [
         (recovery, "harms_one_model", raise_for_all),
-        (Board, "require_sound", lambda *_: None),
-        (Board, "set_damaged", lambda *_: None),
+        (Catalogue, "require_sound", lambda *_: None),
+        (Catalogue, "set_damaged", lambda *_: None),
     ],
 )
 def test_a_start_without_its_safeguards_is_noticed(

@@ -16,11 +16,11 @@ from riata.base.clock import ManualClock
 from riata.base.errors import Corrupt
 from riata.predict.scoring import score
 from riata.predict.uncertainty import Covariance
+from riata.run.cluster.editions import decode_as, decode_edition, edition_of, encode_edition
 from riata.run.config import read_config
 from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.run.publishing import publish
-from riata.run.sharing.editions import decode_as, decode_edition, edition_of, encode_edition
 from riata.store import layout
 from riata.store.memory import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch
@@ -95,7 +95,7 @@ def test_its_age_goes_on_from_the_moment_it_was_published() -> None:
 @pytest.mark.usefixtures("learners_compiled")
 def test_standard_errors_that_are_too_large_to_send_stay_behind_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     published = served(LEARNERS["sketch"], 300)
-    monkeypatch.setattr("riata.run.sharing.editions.CURVATURE_CARRIED_BYTES_MAX", 1000)
+    monkeypatch.setattr("riata.run.cluster.editions.CURVATURE_CARRIED_BYTES_MAX", 1000)
     decoded = decode_edition(encode_edition(published), ManualClock())
     assert decoded.model.uncertainty is None
     assert "too much to send" in decoded.no_std_error

@@ -15,55 +15,55 @@ from riata.run.outcome import RowsRefused
 from riata.run.service import Service
 from riata.store.memory import Faults, MemoryStore
 from riata.store.store import Store
-from tests.run.house import SMALL, House, build, events, run_with
+from tests.run.node import SMALL, Node, build, events, run_with
 
 
 def test_events_are_learnt_and_served() -> None:
-    async def work(house: House) -> None:
-        observed = await house.observe(events(50))
+    async def work(node: Node) -> None:
+        observed = await node.observe(events(50))
         assert (observed.accepted, observed.rejected, observed.applied) == (50, 0, True)
-        published = house.service.published("m")
+        published = node.service.published("m")
         assert published.model.seq == observed.seq == 51
         assert published.figures["cumulative"]["examples"] == 50
         assert published.model.non_zeros >= 3
-        assert set(house.service.names("m").slots_with("colour=red", 12))
+        assert set(node.service.names("m").slots_with("colour=red", 12))
 
     run_with(MemoryStore(), work)
 
 
 def test_a_model_that_has_learnt_nothing_serves_its_prior_at_seq_0() -> None:
-    async def work(house: House) -> None:
-        assert house.service.published("m").model.seq == 0
-        assert house.service.published("default").model.seq == 0
+    async def work(node: Node) -> None:
+        assert node.service.published("m").model.seq == 0
+        assert node.service.published("default").model.seq == 0
 
     run_with(MemoryStore(), work)
 
 
 def test_the_same_id_is_counted_once_and_with_other_content_refused() -> None:
-    async def work(house: House) -> None:
-        first = await house.observe(events(3, first_id=0))
-        again = await house.observe([*events(3, first_id=0), *events(1, seed=5, first_id=7)])
+    async def work(node: Node) -> None:
+        first = await node.observe(events(3, first_id=0))
+        again = await node.observe([*events(3, first_id=0), *events(1, seed=5, first_id=7)])
         assert (again.accepted, again.duplicate, again.seq) == (1, 3, first.seq + 1)
         changed = {**events(1, first_id=0)[0], "label": 1 - events(1, first_id=0)[0]["label"]}
         with pytest.raises(RowsRefused) as refused:
-            await house.observe([changed])
+            await node.observe([changed])
         assert refused.value.code == "nothing_accepted"
         assert [error.code for error in refused.value.observed.errors] == ["id_reused"]
-        assert house.service.published("m").figures["cumulative"]["examples"] == 4
+        assert node.service.published("m").figures["cumulative"]["examples"] == 4
 
     run_with(MemoryStore(), work)
 
 
 def test_bad_rows_do_not_stop_good_ones_unless_atomic() -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         rows = [*events(2), {"features": {"size": 1e9}, "label": 1}, *events(1)]
-        observed = await house.observe(rows)
+        observed = await node.observe(rows)
         assert (observed.accepted, observed.rejected) == (3, 1)
         assert [(error.index, error.code) for error in observed.errors] == [(2, "out_of_range")]
         with pytest.raises(RowsRefused) as refused:
-            await house.observe(rows, atomic=True)
+            await node.observe(rows, atomic=True)
         assert refused.value.code == "atomic_refused"
-        assert house.engine.desk("m").logged == observed.seq
+        assert node.engine.served_model("m").logged == observed.seq
 
     run_with(MemoryStore(), work)
 
@@ -72,14 +72,14 @@ def test_what_was_logged_is_there_after_a_crash_and_after_a_stop() -> None:
     store = MemoryStore()
     digests: list[str] = []
 
-    async def learn(house: House) -> None:
-        await house.observe(events(40))
-        digests.append((await house.admin.snapshot_now("m"))["state_digest"])
+    async def learn(node: Node) -> None:
+        await node.observe(events(40))
+        digests.append((await node.admin.snapshot_now("m"))["state_digest"])
 
-    async def look(house: House) -> None:
-        assert house.service.published("m").figures["cumulative"]["examples"] == 40
-        digests.append((await house.admin.snapshot_now("m"))["state_digest"])
-        assert set(house.service.names("m").slots_with("size", 12))
+    async def look(node: Node) -> None:
+        assert node.service.published("m").figures["cumulative"]["examples"] == 40
+        digests.append((await node.admin.snapshot_now("m"))["state_digest"])
+        assert set(node.service.names("m").slots_with("size", 12))
 
     run_with(store, learn)
     run_with(store.crash(), look)
@@ -96,27 +96,27 @@ def killed_now(store: MemoryStore) -> MemoryStore:
 def test_what_a_start_has_replayed_is_saved_at_once() -> None:
     left: list[MemoryStore] = []
 
-    async def saved(house: House) -> list[int]:
+    async def saved(node: Node) -> list[int]:
         await asyncio.sleep(0.2)  # for what should not be written
-        return [snapshot["seq"] for snapshot in await house.admin.snapshots("m")]
+        return [snapshot["seq"] for snapshot in await node.admin.snapshots("m")]
 
-    async def learn(house: House) -> None:
-        left.append(killed_now(house.store))
-        await house.observe(events(40))
-        assert await saved(house) == []  # the schedule says an hour
-        left.append(killed_now(house.store))
+    async def learn(node: Node) -> None:
+        left.append(killed_now(node.store))
+        await node.observe(events(40))
+        assert await saved(node) == []  # the schedule says an hour
+        left.append(killed_now(node.store))
 
-    async def look(house: House) -> None:
-        while not (found := await saved(house)):
+    async def look(node: Node) -> None:
+        while not (found := await saved(node)):
             await asyncio.sleep(0.01)
         assert found == [41]
-        left.append(killed_now(house.store))
+        left.append(killed_now(node.store))
 
-    async def look_again(house: House) -> None:
-        assert await saved(house) == [41]  # nothing was replayed
+    async def look_again(node: Node) -> None:
+        assert await saved(node) == [41]  # nothing was replayed
 
-    async def look_at_nothing(house: House) -> None:
-        assert await saved(house) == []  # a model that has learnt nothing is not worth it
+    async def look_at_nothing(node: Node) -> None:
+        assert await saved(node) == []  # a model that has learnt nothing is not worth it
 
     run_with(MemoryStore(), learn, {**SMALL, "checkpoint_every_s": 3600})
     run_with(left[0], look_at_nothing)
@@ -125,17 +125,17 @@ def test_what_a_start_has_replayed_is_saved_at_once() -> None:
 
 
 def test_restore_puts_the_content_back_while_the_log_goes_on() -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(20))
-        saved = await house.admin.snapshot_now("m")
-        await house.observe(events(20, seed=1))
-        restored = await house.admin.restore("m", saved["generation"])
+    async def work(node: Node) -> None:
+        await node.observe(events(20))
+        saved = await node.admin.snapshot_now("m")
+        await node.observe(events(20, seed=1))
+        restored = await node.admin.restore("m", saved["generation"])
         assert restored["seq"] == 42
-        assert house.service.published("m").figures["cumulative"]["examples"] == 20
-        again = await house.admin.snapshot_now("m")
+        assert node.service.published("m").figures["cumulative"]["examples"] == 20
+        again = await node.admin.snapshot_now("m")
         assert (again["state_digest"], again["verified"]) == (saved["state_digest"], True)
         with pytest.raises(NotFound, match="kept: 2, 1"):
-            await house.admin.restore("m", 99)
+            await node.admin.restore("m", 99)
 
     run_with(MemoryStore(), work)
 
@@ -145,29 +145,29 @@ def test_checkpoints_that_callers_ask_for_never_push_out_those_of_the_schedule()
     document = {**SMALL, "checkpoint_every_events": 10}
     store = MemoryStore()
 
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         async def kept() -> dict[str, list[int]]:
-            found = await house.admin.snapshots("m")
+            found = await node.admin.snapshots("m")
             return {cause: [one["generation"] for one in found if one["cause"] == cause] for cause in ("schedule", "request")}
 
         for seed in range(4):
-            await house.observe(events(10, seed=seed))
-            await house.engine.save("m")  # as a start, a repair and the schedule do: it is the service's own
+            await node.observe(events(10, seed=seed))
+            await node.engine.save("m")  # as a start, a repair and the schedule do: it is the service's own
         before = await kept()
         assert len(before["schedule"]) == 3
         assert before["request"] == []
         for _ in range(5):
-            saved = await house.admin.snapshot_now("m")
+            saved = await node.admin.snapshot_now("m")
             assert (saved["cause"], "cause" in saved["metrics"]) == ("request", False)
-            assert len(await house.admin.export("m")) > 0
+            assert len(await node.admin.export("m")) > 0
         after = await kept()
         assert after["schedule"] == before["schedule"]
         assert len(after["request"]) == 3
         assert after["request"][0] == before["schedule"][0] + 10
-        assert (await house.admin.restore("m", before["schedule"][-1]))["generation"] == before["schedule"][-1]
+        assert (await node.admin.restore("m", before["schedule"][-1]))["generation"] == before["schedule"][-1]
         for seed in range(4):
-            await house.observe(events(10, seed=9 + seed))
-            await house.engine.save("m")
+            await node.observe(events(10, seed=9 + seed))
+            await node.engine.save("m")
         assert len((await kept())["schedule"]) == 3
         assert (await kept())["request"] == [], "the log is kept from the oldest of the schedule on, and no longer"
 
@@ -175,34 +175,34 @@ def test_checkpoints_that_callers_ask_for_never_push_out_those_of_the_schedule()
 
 
 def test_an_export_becomes_the_same_model_under_another_name() -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(30))
-        content = await house.admin.export("m")
-        imported = await house.admin.import_model("copy", content)
+    async def work(node: Node) -> None:
+        await node.observe(events(30))
+        content = await node.admin.export("m")
+        imported = await node.admin.import_model("copy", content)
         assert imported["created"]
-        mine, theirs = house.service.published("m").model.weights, house.service.published("copy").model.weights
+        mine, theirs = node.service.published("m").model.weights, node.service.published("copy").model.weights
         assert mine.slot.tolist() == theirs.slot.tolist()
         assert mine.beta.tobytes() == theirs.beta.tobytes()
-        assert set(house.service.names("copy").slots_with("colour=red", 12))
+        assert set(node.service.names("copy").slots_with("colour=red", 12))
         with pytest.raises(Malformed, match="not an export"):
-            await house.admin.import_model("copy", content[:-1])
+            await node.admin.import_model("copy", content[:-1])
         with pytest.raises(Conflict, match="another way"):
-            await house.admin.import_model("default", content)
+            await node.admin.import_model("default", content)
 
     run_with(MemoryStore(), work)
 
 
 def test_only_the_schedule_of_a_model_may_change() -> None:
-    async def work(house: House) -> None:
-        assert await house.admin.put_model("m", SMALL) == (False, house.service.published("m").config)
-        await house.admin.put_model("m", {**SMALL, "publish_every_ms": 50})
-        assert house.service.published("m").config.publish_every_ms == 50
+    async def work(node: Node) -> None:
+        assert await node.admin.put_model("m", SMALL) == (False, node.service.published("m").config)
+        await node.admin.put_model("m", {**SMALL, "publish_every_ms": 50})
+        assert node.service.published("m").config.publish_every_ms == 50
         with pytest.raises(Conflict, match=r"encoder\.bits, learner\.eta cannot change"):
-            await house.admin.put_model("m", {"encoder": {"bits": 13}, "learner": {"kind": "truncated_gradient", "eta": 0.1}})
+            await node.admin.put_model("m", {"encoder": {"bits": 13}, "learner": {"kind": "truncated_gradient", "eta": 0.1}})
         with pytest.raises(BadInput, match="did you mean 'encoder'"):
-            await house.admin.put_model("other", {"encodr": {}})
+            await node.admin.put_model("other", {"encodr": {}})
         with pytest.raises(BadInput, match="cannot name a model"):
-            await house.admin.put_model("Other!", {})
+            await node.admin.put_model("Other!", {})
 
     run_with(MemoryStore(), work)
 
@@ -210,15 +210,15 @@ def test_only_the_schedule_of_a_model_may_change() -> None:
 def test_a_dropped_model_is_gone_and_the_default_stays() -> None:
     store = MemoryStore()
 
-    async def work(house: House) -> None:
-        await house.observe(events(5))
-        await house.admin.drop_model("m")
+    async def work(node: Node) -> None:
+        await node.observe(events(5))
+        await node.admin.drop_model("m")
         with pytest.raises(NotFound, match="no model named 'm'"):
-            house.service.published("m")
+            node.service.published("m")
         with pytest.raises(Conflict, match="cannot be dropped"):
-            await house.admin.drop_model("default")
-        await house.admin.put_model("m", SMALL)
-        assert house.service.published("m").model.seq == 0
+            await node.admin.drop_model("default")
+        await node.admin.put_model("m", SMALL)
+        assert node.service.published("m").model.seq == 0
 
     run_with(store, work)
 
@@ -226,13 +226,13 @@ def test_a_dropped_model_is_gone_and_the_default_stays() -> None:
 def test_a_log_without_room_refuses_and_takes_events_again_later() -> None:
     faults = Faults()
 
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         faults.appends_refused = 1
         with pytest.raises(Unavailable) as refused:
-            await house.observe(events(1))
+            await node.observe(events(1))
         assert (refused.value.code, refused.value.outcome) == ("disk_reserve", "not_accepted")
-        assert (await house.observe(events(1))).accepted == 1
-        assert house.fatal == []
+        assert (await node.observe(events(1))).accepted == 1
+        assert node.fatal == []
 
     run_with(MemoryStore(faults=faults), work)
 
@@ -240,65 +240,65 @@ def test_a_log_without_room_refuses_and_takes_events_again_later() -> None:
 def test_an_error_at_commit_is_an_unknown_outcome_and_the_end() -> None:
     faults = Faults()
 
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         faults.appends_written = 1
         with pytest.raises(Unavailable) as failed:
-            await house.observe(events(1))
+            await node.observe(events(1))
         assert failed.value.outcome == "unknown"
-        assert len(house.fatal) == 1
-        health = house.service.health()
+        assert len(node.fatal) == 1
+        health = node.service.health()
         assert not health.alive
         with pytest.raises(Unavailable):
-            await house.observe(events(1))
-        assert house.service.published("m").model.seq == 0  # prediction goes on
+            await node.observe(events(1))
+        assert node.service.published("m").model.seq == 0  # prediction goes on
 
     run_with(MemoryStore(faults=faults), work)
 
 
 def test_too_many_events_not_learnt_yet_are_refused() -> None:
-    async def work(house: House) -> None:
-        house.engine.desk("m").logged += 11
+    async def work(node: Node) -> None:
+        node.engine.served_model("m").logged += 11
         with pytest.raises(Busy, match="not learnt yet") as busy:
-            await house.observe(events(1))
+            await node.observe(events(1))
         assert busy.value.code == "lag"
-        house.engine.desk("m").logged -= 11
-        assert (await house.observe(events(1))).accepted == 1
+        node.engine.served_model("m").logged -= 11
+        assert (await node.observe(events(1))).accepted == 1
 
     run_with(MemoryStore(), work, lag_events_max=10)
 
 
 def test_waiting_for_an_event_beyond_the_log_is_a_mistake_of_the_caller() -> None:
-    async def work(house: House) -> None:
-        observed = await house.observe(events(2), wait_applied=False)
-        assert (await house.service.wait_for("m", observed.seq)).applied >= observed.seq
+    async def work(node: Node) -> None:
+        observed = await node.observe(events(2), wait_applied=False)
+        assert (await node.service.wait_for("m", observed.seq)).applied >= observed.seq
         with pytest.raises(BadInput, match="beyond the log"):
-            await house.service.wait_for("m", observed.seq + 1)
+            await node.service.wait_for("m", observed.seq + 1)
 
     run_with(MemoryStore(), work)
 
 
 def test_a_rotten_checkpoint_is_noticed_and_written_anew() -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(5))
-        await house.admin.snapshot_now("m")
-        assert await house.engine.scrub() == []
-        chunks = house.store._kept.models["m"].chunks
+    async def work(node: Node) -> None:
+        await node.observe(events(5))
+        await node.admin.snapshot_now("m")
+        assert await node.engine.scrub() == []
+        chunks = node.store._kept.models["m"].chunks
         epoch, digest, content = chunks[1, 0]
         chunks[1, 0] = (epoch, digest, content[:-1] + bytes([content[-1] ^ 1]))
-        assert await house.engine.scrub() == ["m"]
-        assert [snapshot["generation"] for snapshot in await house.admin.snapshots("m")] == [2, 1]
-        assert await house.engine.scrub() == []
+        assert await node.engine.scrub() == ["m"]
+        assert [snapshot["generation"] for snapshot in await node.admin.snapshots("m")] == [2, 1]
+        assert await node.engine.scrub() == []
 
     run_with(MemoryStore(), work)
 
 
 def test_a_service_that_is_not_started_says_so() -> None:
-    house = build(MemoryStore())
-    health = house.service.health()
+    node = build(MemoryStore())
+    health = node.service.health()
     assert (health.alive, health.started, health.ready) == (True, False, False)
     assert health.reasons == ["loading kernels; a first start compiles them, which takes about a minute"]
     with pytest.raises(Busy) as busy:
-        house.service.published("default")
+        node.service.published("default")
     assert busy.value.code == "not_ready"
 
 
@@ -306,8 +306,8 @@ def test_models_whose_creation_was_never_acknowledged_are_removed_at_start() -> 
     store = MemoryStore()
     store.create("unborn", bytes(16))
 
-    async def work(house: House) -> None:
-        assert "unborn" not in house.engine.desks
+    async def work(node: Node) -> None:
+        assert "unborn" not in node.engine.served_models
         assert "unborn" not in store.models()
 
     run_with(store, work)
@@ -328,35 +328,35 @@ def test_a_store_that_cannot_be_opened_keeps_the_service_from_starting() -> None
 
 
 def test_a_model_dropped_under_its_checkpoint_harms_nobody() -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         for _ in range(20):
-            await house.observe(events(3))
-            saving = asyncio.create_task(house.admin.snapshot_now("m"))
+            await node.observe(events(3))
+            saving = asyncio.create_task(node.admin.snapshot_now("m"))
             await asyncio.sleep(0)
-            await house.admin.drop_model("m")
-            await house.admin.put_model("m", SMALL)
+            await node.admin.drop_model("m")
+            await node.admin.put_model("m", SMALL)
             await asyncio.gather(saving, return_exceptions=True)
-            await house.observe(events(2))
-            assert (await house.admin.snapshot_now("m"))["metrics"]["examples"] == 2
-        assert house.service.health().alive
+            await node.observe(events(2))
+            assert (await node.admin.snapshot_now("m"))["metrics"]["examples"] == 2
+        assert node.service.health().alive
 
     run_with(MemoryStore(), work)
 
 
 def test_somebody_who_stops_waiting_harms_nobody() -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         held = threading.Event()
-        blocking = asyncio.create_task(house.engine.call(lambda _store: held.wait(10)))
-        waiting = [asyncio.create_task(house.admin.snapshots("m")), asyncio.create_task(house.admin.snapshot_now("m"))]
-        waiting.append(asyncio.create_task(house.observe(events(1))))
+        blocking = asyncio.create_task(node.engine.call(lambda _store: held.wait(10)))
+        waiting = [asyncio.create_task(node.admin.snapshots("m")), asyncio.create_task(node.admin.snapshot_now("m"))]
+        waiting.append(asyncio.create_task(node.observe(events(1))))
         await asyncio.sleep(0.05)
-        assert house.service.published("m").model.seq == 0  # predictions never wait for the store
+        assert node.service.published("m").model.seq == 0  # predictions never wait for the store
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         held.set()
         await blocking
-        assert (await house.observe(events(1))).accepted == 1
-        assert house.service.health().alive
+        assert (await node.observe(events(1))).accepted == 1
+        assert node.service.health().alive
 
     run_with(MemoryStore(), work)

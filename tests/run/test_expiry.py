@@ -14,16 +14,16 @@ import pytest
 from riata.base.errors import BadInput, Unavailable
 from riata.run.labels.expiry import SLICE_ROWS, Swept, Terms, sweep
 from riata.run.labels.joining import event_id, labelled
-from riata.run.labels.remembered_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
+from riata.run.labels.pending_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
 from riata.run.replay import replay
 from riata.store.memory import MemoryStore
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
-from riata.store.store import Append, Appended, Remembered, Store
+from riata.store.store import Append, Appended, PendingPrediction, Store
 from riata.wire.batch import take_rows
 from riata.wire.names import NOTHING_NAMED, NamesSeen
 from tests.run.events import create_model, random_batch
-from tests.run.house import events
-from tests.run.remembering_house import LabelHouse, labels, logged, run_house
+from tests.run.node import events
+from tests.run.remembering_node import LabelHouse, labels, logged, run_house
 
 T = TypeVar("T")
 DAY_MS = 86_400_000
@@ -69,7 +69,7 @@ def waiting_store(n: int = 5, due_ms: int = DUE_MS) -> tuple[MemoryStore, list[b
 def remember(store: Store, n: int, due_ms: int = DUE_MS, first: int = 0) -> list[bytes]:
     rows = encode_waiting(random_batch(np.random.default_rng(first), n), NOTHING_NAMED)
     keys = [(first + i).to_bytes(16, "big") for i in range(n)]
-    store.remember("m", [Remembered(key, due_ms, row) for key, row in zip(keys, rows, strict=True)], 2**30)
+    store.remember("m", [PendingPrediction(key, due_ms, row) for key, row in zip(keys, rows, strict=True)], 2**30)
     return keys
 
 
@@ -101,7 +101,7 @@ def test_a_label_that_came_keeps_the_default_away() -> None:
     assert isinstance(row, Waiting)
     store.append([Append("m", "observe", 1, labelled(row, keys[0], 1.0, 2.0).batch)])
     marked = encode_labelled(Labelled(1.0, 1.0, 2))
-    store.remember("m", [Remembered(keys[1], DUE_MS, marked)], 2**30)
+    store.remember("m", [PendingPrediction(keys[1], DUE_MS, marked)], 2**30)
     # The first has its label in the log and no mark, the second a mark: both count as labelled, and neither is labelled again.
     assert sweep(Direct(store), "m", DUE_MS, ZERO) == Swept(5, 3, 0)
     assert labels(store) == [1.0, 0.0, 0.0, 0.0]
@@ -198,20 +198,20 @@ def test_it_is_the_same_in_sqlite(tmp_path: Any) -> None:
 def test_the_service_gives_default_labels_by_itself_and_they_are_learnt() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
+    async def work(node: LabelHouse) -> None:
         rows = events(250)
-        ids = await house.remember([row["features"] for row in rows])
-        assert (await house.label(ids[0], 1)).accepted == 1
-        house.clock.ahead_ms += 59_000
-        await house.remember([RED])
-        house.clock.ahead_ms += 2_000
-        await house.until(lambda: house.tally().defaulted == 249)
-        assert (house.tally().expired, house.tally().joined) == (0, 1)
-        await house.service.wait_for("m", 251)
-        assert house.service.published("m").figures["cumulative"]["examples"] == 250
-        assert house.service.published("m").figures["cumulative"]["base_rate"] == 1 / 250
-        assert await house.refusal(ids[1], 1) == "prediction_late"
-        await house.until(lambda: house.tally().rows == 1)
+        ids = await node.remember([row["features"] for row in rows])
+        assert (await node.label(ids[0], 1)).accepted == 1
+        node.clock.ahead_ms += 59_000
+        await node.remember([RED])
+        node.clock.ahead_ms += 2_000
+        await node.until(lambda: node.tally().defaulted == 249)
+        assert (node.tally().expired, node.tally().joined) == (0, 1)
+        await node.service.wait_for("m", 251)
+        assert node.service.published("m").figures["cumulative"]["examples"] == 250
+        assert node.service.published("m").figures["cumulative"]["base_rate"] == 1 / 250
+        assert await node.refusal(ids[1], 1) == "prediction_late"
+        await node.until(lambda: node.tally().rows == 1)
 
     run_house(store, work, {"label_ttl_s": 60, "default_label": 0})
     assert labels(store) == [1.0] + [0.0] * 249
@@ -223,18 +223,18 @@ def test_the_service_gives_default_labels_by_itself_and_they_are_learnt() -> Non
 def test_a_default_label_can_be_changed_while_the_model_learns() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        await house.remember([RED])
-        await house.admin.change("m", {"default_label": 1, "label_ttl_s": 5})
-        [later] = await house.remember([RED])
-        house.clock.ahead_ms += 6_000
-        await house.until(lambda: store.remembered("m")[0] == 1)  # the first keeps the time that it was given
-        await house.admin.change("m", {"default_label": None})
-        house.clock.ahead_ms += 7 * DAY_MS
-        await house.until(lambda: (house.tally().defaulted, house.tally().expired) == (1, 1))
-        assert await house.refusal(later, 1) == "prediction_late"
+    async def work(node: LabelHouse) -> None:
+        await node.remember([RED])
+        await node.admin.change("m", {"default_label": 1, "label_ttl_s": 5})
+        [later] = await node.remember([RED])
+        node.clock.ahead_ms += 6_000
+        await node.until(lambda: store.remembered("m")[0] == 1)  # the first keeps the time that it was given
+        await node.admin.change("m", {"default_label": None})
+        node.clock.ahead_ms += 7 * DAY_MS
+        await node.until(lambda: (node.tally().defaulted, node.tally().expired) == (1, 1))
+        assert await node.refusal(later, 1) == "prediction_late"
         with pytest.raises(BadInput):
-            await house.admin.change("m", {"default_label": 2})
+            await node.admin.change("m", {"default_label": 2})
 
     run_house(store, work)
     assert labels(store) == [1.0]
@@ -243,10 +243,10 @@ def test_a_default_label_can_be_changed_while_the_model_learns() -> None:
 def test_labels_of_minus_and_plus_one_have_such_a_default() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        await house.remember([RED])
-        house.clock.ahead_ms += 8 * DAY_MS
-        await house.until(lambda: house.tally().defaulted == 1)
+    async def work(node: LabelHouse) -> None:
+        await node.remember([RED])
+        node.clock.ahead_ms += 8 * DAY_MS
+        await node.until(lambda: node.tally().defaulted == 1)
 
     run_house(store, work, {"labels": "-1/+1", "default_label": -1})
     assert labels(store) == [0.0]
@@ -257,7 +257,7 @@ def test_a_store_outage_is_survived() -> None:
         away = False
         asked = 0
 
-        def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
+        def due(self, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
             if self.away:
                 self.asked += 1
                 raise Unavailable("the store does not answer", "store_unreachable")
@@ -265,13 +265,13 @@ def test_a_store_outage_is_survived() -> None:
 
     store = Away()
 
-    async def work(house: LabelHouse) -> None:
-        await house.remember([RED])
+    async def work(node: LabelHouse) -> None:
+        await node.remember([RED])
         store.away = True
-        house.clock.ahead_ms += 8 * DAY_MS
-        await house.until(lambda: store.asked > 1)
+        node.clock.ahead_ms += 8 * DAY_MS
+        await node.until(lambda: store.asked > 1)
         store.away = False
-        await house.until(lambda: house.tally().defaulted == 1)
+        await node.until(lambda: node.tally().defaulted == 1)
 
     run_house(store, work, {"default_label": 0})
     assert labels(store) == [0.0]
@@ -281,15 +281,15 @@ def test_what_brings_new_features_to_a_full_vocabulary_is_only_forgotten(learner
     store = MemoryStore()
     learner = {"kind": "taylor_sketch", "mode": "exact", "features_max": 3, "warm_up": 0, "ramp": 0.0, "block": 1}
 
-    async def work(house: LabelHouse) -> None:
-        await house.observe([{"features": {"a": 1.0, "b": 1.0}, "label": 1}] * 5)
-        await house.until(lambda: house.service.published("m").closed_vocabulary is not None)
-        one, _, _ = await house.remember([{"c": 1.0}, {"a": 1.0}, {"d": 1.0}])
-        assert await house.refusal(one, 1) == "vocabulary_full"
-        house.clock.ahead_ms += 8 * DAY_MS
-        await house.until(lambda: house.tally().expired == 2)
-        assert (house.tally().defaulted, house.tally().joined) == (1, 0)
-        assert house.service.published("m").skipped == 0
+    async def work(node: LabelHouse) -> None:
+        await node.observe([{"features": {"a": 1.0, "b": 1.0}, "label": 1}] * 5)
+        await node.until(lambda: node.service.published("m").closed_vocabulary is not None)
+        one, _, _ = await node.remember([{"c": 1.0}, {"a": 1.0}, {"d": 1.0}])
+        assert await node.refusal(one, 1) == "vocabulary_full"
+        node.clock.ahead_ms += 8 * DAY_MS
+        await node.until(lambda: node.tally().expired == 2)
+        assert (node.tally().defaulted, node.tally().joined) == (1, 0)
+        assert node.service.published("m").skipped == 0
 
     run_house(store, work, {"learner": learner, "default_label": 0})
     assert labels(store) == [1.0] * 5 + [0.0]
@@ -298,14 +298,14 @@ def test_what_brings_new_features_to_a_full_vocabulary_is_only_forgotten(learner
 def test_a_dropped_model_does_not_stop_the_others() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
+    async def work(node: LabelHouse) -> None:
         for name in ("a", "b", "z"):
-            await house.admin.put_model(name, {"default_label": 1})
-            await house.remember([RED] * 150, name)
-        house.clock.ahead_ms += 8 * DAY_MS
-        await house.admin.drop_model("b")
-        await house.until(lambda: house.tally("z").defaulted == 150 == house.tally("a").defaulted)
-        assert "b" not in house.service.remembered()
+            await node.admin.put_model(name, {"default_label": 1})
+            await node.remember([RED] * 150, name)
+        node.clock.ahead_ms += 8 * DAY_MS
+        await node.admin.drop_model("b")
+        await node.until(lambda: node.tally("z").defaulted == 150 == node.tally("a").defaulted)
+        assert "b" not in node.service.remembered()
 
     run_house(store, work)
 
@@ -313,15 +313,15 @@ def test_a_dropped_model_does_not_stop_the_others() -> None:
 def test_nothing_is_swept_by_who_does_not_own_the_store() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        await house.remember([RED])
-        await house.until(lambda: house.tally().rows == 1)
-        house.engine.fatal = "learning has ended"
-        house.clock.ahead_ms += 8 * DAY_MS
-        await house.until(lambda: house.tally().rows is None)
+    async def work(node: LabelHouse) -> None:
+        await node.remember([RED])
+        await node.until(lambda: node.tally().rows == 1)
+        node.engine.fatal = "learning has ended"
+        node.clock.ahead_ms += 8 * DAY_MS
+        await node.until(lambda: node.tally().rows is None)
         await asyncio.sleep(0.1)
         assert store.remembered("m")[0] == 1
-        house.engine.fatal = None
-        await house.until(lambda: house.tally().expired == 1)
+        node.engine.fatal = None
+        await node.until(lambda: node.tally().expired == 1)
 
     run_house(store, work)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Malformed, TooLarge
-from riata.learn import pages
+from riata.learn import huge_pages
 from riata.run.config import read_config
 from riata.run.exports import read_export
 from riata.run.fit import Block, Fit
 from riata.store.memory import MemoryStore
-from tests.run.house import House, run_with
+from tests.run.node import Node, run_with
 
 NDJSON = "application/x-ndjson"
 DOCUMENTS: dict[str, dict[str, Any]] = {
@@ -64,11 +64,11 @@ def test_the_state_is_the_one_a_service_has_after_the_same_rows(learner: str, th
     if learner == "taylor sketch":
         rows = [{**row, "features": {k: v for k, v in row["features"].items() if k in ("w1", "w2", "w5")}} for row in rows]
 
-    async def work(house: House) -> None:
-        await house.admin.put_model("other", document)
+    async def work(node: Node) -> None:
+        await node.admin.put_model("other", document)
         for start in range(0, len(rows), 170):
-            await house.observe(rows[start : start + 170], "other")
-        saved = await house.admin.snapshot_now("other")
+            await node.observe(rows[start : start + 170], "other")
+        saved = await node.admin.snapshot_now("other")
         fit = fitted(lines_of(rows), document, lines=333, threads=threads)
         assert (fit.rows, fit.learnt, fit.rejected, fit.refused) == (1300, 1300, 0, 0)
         assert fit.digest == saved["state_digest"]
@@ -90,12 +90,12 @@ def test_an_export_holds_the_state_and_the_names_of_its_weights_and_a_service_ta
     assert {name for _, name in names} == {b"colour=red", b"colour=blue", *(f"w{j}".encode() for j in range(40))}
     assert fit.export() == fitted(lines_of(some_rows(500)), lines=11).export()
 
-    async def work(house: House) -> None:
-        imported = await house.admin.import_model("copy", fit.export())
+    async def work(node: Node) -> None:
+        imported = await node.admin.import_model("copy", fit.export())
         assert imported["created"]
-        theirs = house.service.published("copy").model.weights
+        theirs = node.service.published("copy").model.weights
         assert theirs.beta.tobytes() == fit.state.learner.weights().beta.tobytes()
-        assert house.service.names("copy").slots_with("colour=red", 12)
+        assert node.service.names("copy").slots_with("colour=red", 12)
 
     run_with(MemoryStore(), work)
 
@@ -186,13 +186,13 @@ def test_a_block_that_reaches_many_pages_of_the_table_finds_them_large_at_once(m
         asked.append(advice)
         return True
 
-    monkeypatch.setattr(pages, "_advise", advise)
+    monkeypatch.setattr(huge_pages, "_advise", advise)
     body, document = lines_of(some_rows(1000, names=5000)), {"encoder": {"bits": 20}}
     whole = fitted(body, document, lines=1000)
     assert asked == [mmap.MADV_NOHUGEPAGE, mmap.MADV_HUGEPAGE]  # nothing was there to be moved
     asked.clear()
     assert fitted(body, document, lines=10).digest == whole.digest
-    assert pages.COLLAPSE in asked
+    assert huge_pages.COLLAPSE in asked
     asked.clear()
     told = Fit(whole.state.config, NDJSON)
     told.expect_many()

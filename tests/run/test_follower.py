@@ -10,15 +10,15 @@ import pytest
 
 from riata.base.clock import ManualClock
 from riata.base.errors import Conflict, LogFork, Unavailable
+from riata.run.cluster.copies import Copies, read_copy
+from riata.run.cluster.follower import FETCHING_MS, Fetched, Follower
+from riata.run.cluster.ledger import Ledger
+from riata.run.cluster.publisher import Publisher
+from riata.run.cluster.store_identity import StoreIdentityFile
 from riata.run.config import config_payload
-from riata.run.desk import Board, Desk
 from riata.run.model_state import ModelState
 from riata.run.publishing import publish
-from riata.run.sharing.copies import Copies, read_copy
-from riata.run.sharing.follower import FETCHING_MS, Fetched, Follower
-from riata.run.sharing.ledger import Ledger
-from riata.run.sharing.note import Note
-from riata.run.sharing.publisher import Publisher
+from riata.run.served_model import Catalogue, ServedModel
 from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import Append, Owner
 from riata.wire.names import Names
@@ -32,8 +32,8 @@ class Writer:
         self.clock = clock
         self.store = store or SharedMemoryStore(clock=clock)
         self.owner: Owner = self.store.acquire(bytes(15) + b"w", 1, "w", 0, 10**9)
-        self.board = Board()
-        self.publisher = Publisher(self.board, self.owner, 200, clock)
+        self.catalogue = Catalogue()
+        self.publisher = Publisher(self.catalogue, self.owner, 200, clock)
         self.states: dict[str, ModelState] = {}
         self._rng = np.random.default_rng(0)
 
@@ -41,12 +41,12 @@ class Writer:
         self.store.create(name, bytes([lineage]) * 16)
         self.store.append([Append(name, "config", 0, payload=config_payload(CONFIG))])
         self.states[name] = ModelState(name, bytes([lineage]) * 16)
-        self.board.put(Desk.open(name, CONFIG.encoder, 1, bytes([lineage]) * 16))
+        self.catalogue.put(ServedModel.open(name, CONFIG.encoder, 1, bytes([lineage]) * 16))
 
     def drop(self, name: str) -> None:
         self.store.drop(self.owner, name)
         del self.states[name]
-        self.board.remove(name)
+        self.catalogue.remove(name)
 
     def learn(self, name: str, events: int = 5) -> None:
         named = Names.of([(int(self._rng.integers(1, 2**63)), f"n{self.states[name].applied}".encode())])
@@ -57,27 +57,27 @@ class Writer:
         state = self.states[name]
         for record in self.store.read(name, state.applied):
             state.apply(record)
-        self.board.desks[name].published = publish(state, 0, state.applied, self.clock)
+        self.catalogue.served_models[name].published = publish(state, 0, state.applied, self.clock)
 
     def step(self) -> None:
         self.clock.now_ms += 1000
         self.publisher.step(self.store)
 
 
-def setting() -> tuple[ManualClock, Writer, Follower, Board]:
+def setting() -> tuple[ManualClock, Writer, Follower, Catalogue]:
     clock = ManualClock(10_000)
     writer = Writer(clock)
     writer.create("default")
-    board = Board()
-    return clock, writer, Follower(board, clock, ledger=Ledger(Note(None), 100)), board
+    catalogue = Catalogue()
+    return clock, writer, Follower(catalogue, clock, ledger=Ledger(StoreIdentityFile(None), 100)), catalogue
 
 
 def test_new_models_appear_are_replaced_and_vanish() -> None:
-    _clock, writer, follower, board = setting()
+    _clock, writer, follower, catalogue = setting()
     store = writer.store.another()
     assert follower.may_come("m")  # the store was not asked yet
     assert follower.step(store) is False
-    assert dict(board.desks) == {}
+    assert dict(catalogue.served_models) == {}
     assert (follower.may_come("default"), follower.may_come("m")) == (True, False)
     writer.learn("default")
     writer.step()
@@ -88,27 +88,27 @@ def test_new_models_appear_are_replaced_and_vanish() -> None:
     writer.step()
     follower.step(store)
     assert not follower.may_come("m")  # it has come
-    assert {name: desk.served for name, desk in board.desks.items()} == {"default": 6, "m": 6}
-    assert board.desks["m"].names.slots_with("n", 12)
-    desk = board.desks["m"]
+    assert {name: served_model.served for name, served_model in catalogue.served_models.items()} == {"default": 6, "m": 6}
+    assert catalogue.served_models["m"].names.slots_with("n", 12)
+    served_model = catalogue.served_models["m"]
     writer.learn("m", 3)
     writer.step()
     follower.step(store)
-    assert (board.desks["m"] is desk, desk.served, desk.logged) == (True, 9, 9)
-    assert len(desk.names) == 2
+    assert (catalogue.served_models["m"] is served_model, served_model.served, served_model.logged) == (True, 9, 9)
+    assert len(served_model.names) == 2
     writer.drop("m")
     follower.step(store)
-    assert list(board.desks) == ["default"]
+    assert list(catalogue.served_models) == ["default"]
     writer.create("m", 3)
     writer.learn("m", 1)
     writer.step()
     follower.step(store)
-    assert (board.desks["m"].lineage, board.desks["m"].served) == (bytes([3]) * 16, 2)
+    assert (catalogue.served_models["m"].lineage, catalogue.served_models["m"].served) == (bytes([3]) * 16, 2)
     assert follower.counts.editions == 4
 
 
 def test_as_long_as_editions_of_the_first_answer_are_fetched_any_model_may_still_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, writer, follower, board = setting()
+    clock, writer, follower, catalogue = setting()
     writer.create("m", 2)
     for name in ("default", "m"):
         writer.learn(name)
@@ -122,28 +122,28 @@ def test_as_long_as_editions_of_the_first_answer_are_fetched_any_model_may_still
 
     monkeypatch.setattr(store, "open_edition", slowly)
     assert follower.step(store) is True
-    assert (len(board.desks), follower.heard_ms) == (1, None)
+    assert (len(catalogue.served_models), follower.heard_ms) == (1, None)
     assert all(map(follower.may_come, ("default", "m")))
     assert follower.step(store) is False
-    assert len(board.desks) == 2
+    assert len(catalogue.served_models) == 2
     assert not follower.may_come("another")
 
 
 def test_what_is_served_is_known_to_be_the_newest_when_the_store_last_said_so() -> None:
-    clock, writer, follower, board = setting()
+    clock, writer, follower, catalogue = setting()
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
-    assert board.desks["default"].confirmed_ms == clock.now_ms
+    assert catalogue.served_models["default"].confirmed_ms == clock.now_ms
     clock.now_ms += 5
     follower.step(writer.store)
-    assert board.desks["default"].confirmed_ms == clock.now_ms
+    assert catalogue.served_models["default"].confirmed_ms == clock.now_ms
     at = clock.now_ms
     clock.now_ms += 100
     writer.store.gone = "cut"
     with pytest.raises(Unavailable):
         follower.step(writer.store)
-    assert board.desks["default"].confirmed_ms == at
+    assert catalogue.served_models["default"].confirmed_ms == at
     writer.store.gone = ""
     writer.learn("default")
     writer.step()
@@ -152,15 +152,15 @@ def test_what_is_served_is_known_to_be_the_newest_when_the_store_last_said_so() 
     entry.editions[0] = (edition, content[:-1] + b"x")
     follower.step(writer.store)
     follower.step(writer.store)
-    assert board.desks["default"].confirmed_ms == at  # there is a newer one, though it cannot be read
+    assert catalogue.served_models["default"].confirmed_ms == at  # there is a newer one, though it cannot be read
 
 
 def test_an_edition_that_does_not_verify_is_counted_once_and_the_old_one_stays() -> None:
-    _clock, writer, follower, board = setting()
+    _clock, writer, follower, catalogue = setting()
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
-    before = board.desks["default"].published
+    before = catalogue.served_models["default"].published
     writer.learn("default")
     writer.step()
     entry = writer.store._kept.models["default"]
@@ -168,16 +168,16 @@ def test_an_edition_that_does_not_verify_is_counted_once_and_the_old_one_stays()
     entry.editions[0] = (edition, content[:-1] + b"x")
     for _ in range(3):
         follower.step(writer.store)
-    assert board.desks["default"].published is before
+    assert catalogue.served_models["default"].published is before
     assert follower.counts.corrupt == 1
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
-    assert board.desks["default"].served == 16
+    assert catalogue.served_models["default"].served == 16
 
 
 def test_a_lower_edition_of_the_same_lineage_is_never_taken_up() -> None:
-    _clock, writer, follower, board = setting()
+    _clock, writer, follower, catalogue = setting()
     writer.learn("default")
     writer.step()
     old = writer.store.open_edition("default")
@@ -188,11 +188,11 @@ def test_a_lower_edition_of_the_same_lineage_is_never_taken_up() -> None:
     entry = writer.store._kept.models["default"]
     entry.editions = [(dataclasses.replace(old[0], number=99), old[1])]
     follower.step(writer.store)
-    assert board.desks["default"].served == 11
+    assert catalogue.served_models["default"].served == 11
 
 
 def test_a_log_that_was_rolled_back_is_counted_and_what_is_served_stays_until_the_log_has_come_as_far() -> None:
-    _clock, writer, follower, board = setting()
+    _clock, writer, follower, catalogue = setting()
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
@@ -203,33 +203,33 @@ def test_a_log_that_was_rolled_back_is_counted_and_what_is_served_stays_until_th
     writer.serve("default")
     writer.step()
     follower.step(writer.store)
-    desk = board.desks["default"]
-    desk.on_logged(Append("default", "observe", 0), appended)
-    assert desk.served == 10
+    served_model = catalogue.served_models["default"]
+    served_model.on_logged(Append("default", "observe", 0), appended)
+    assert served_model.served == 10
     entry.head, entry.log, entry.editions = early
     follower.step(writer.store)
     follower.step(writer.store)
     assert (follower.counts.rolled_back, follower.ledger.lost()) == (1, {"default": 4})
-    assert desk.published is not None
-    assert (desk.published.applied, desk.served, desk.logged) == (10, 0, 6)
-    assert "rolled back" in desk.another
+    assert served_model.published is not None
+    assert (served_model.published.applied, served_model.served, served_model.logged) == (10, 0, 6)
+    assert "rolled back" in served_model.another
     writer.states["default"] = ModelState.thaw(state.header, state.arrays)
     writer.learn("default", 2)
     writer.step()
     follower.step(writer.store)
-    assert (desk.published.applied, desk.served) == (10, 0)  # not as far yet
+    assert (served_model.published.applied, served_model.served) == (10, 0)  # not as far yet
     writer.learn("default", 4)
     writer.step()
     follower.step(writer.store)
-    assert (desk.published.applied, desk.served, desk.another) == (12, 12, "")
+    assert (served_model.published.applied, served_model.served, served_model.another) == (12, 12, "")
 
 
 def test_another_event_in_the_place_of_one_that_was_acknowledged_here_is_a_loss() -> None:
-    _clock, writer, follower, board = setting()
+    _clock, writer, follower, catalogue = setting()
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
-    board.desks["default"].acked = (6, bytes(20))
+    catalogue.served_models["default"].acked = (6, bytes(20))
     follower.step(writer.store)
     assert follower.ledger.lost() == {"default": 1}
 
@@ -237,8 +237,8 @@ def test_another_event_in_the_place_of_one_that_was_acknowledged_here_is_a_loss(
 def test_a_store_that_was_emptied_takes_nothing_away_and_a_note_of_it_outlives_the_process(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
     path = tmp_path / "d" / "store.note"
-    board = Board()
-    follower = Follower(board, clock, ledger=Ledger(Note(path)))
+    catalogue = Catalogue()
+    follower = Follower(catalogue, clock, ledger=Ledger(StoreIdentityFile(path)))
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
@@ -247,8 +247,8 @@ def test_a_store_that_was_emptied_takes_nothing_away_and_a_note_of_it_outlives_t
     follower.step(empty)
     assert (follower.strange_code, follower.counts.strange) == ("store_strange", 1)
     assert "emptied" in follower.strange
-    assert board.desks["default"].served == 6
-    reborn = Follower(Board(), clock, ledger=Ledger(Note(path)))
+    assert catalogue.served_models["default"].served == 6
+    reborn = Follower(Catalogue(), clock, ledger=Ledger(StoreIdentityFile(path)))
     reborn.step(empty)
     assert "model default: all 6 events are missing" in reborn.strange
     assert str(path) in reborn.strange
@@ -260,9 +260,9 @@ def test_a_store_that_was_emptied_takes_nothing_away_and_a_note_of_it_outlives_t
     other.step()
     reborn.step(empty)
     assert reborn.strange_code == "store_strange"
-    fresh = Board()
+    fresh = Catalogue()
     Follower(fresh, clock).step(empty)  # and another one
-    assert fresh.desks["default"].lineage == bytes([9]) * 16
+    assert fresh.served_models["default"].lineage == bytes([9]) * 16
 
 
 def test_a_model_is_published_when_it_changed_and_not_more_often_than_asked() -> None:
@@ -285,12 +285,12 @@ def test_a_model_is_published_when_it_changed_and_not_more_often_than_asked() ->
 def test_who_no_longer_owns_the_store_or_has_learnt_another_log_publishes_nothing() -> None:
     clock, writer, _follower, _board = setting()
     writer.learn("default")
-    other = Publisher(writer.board, Owner(7, bytes(16)), 200, clock)
+    other = Publisher(writer.catalogue, Owner(7, bytes(16)), 200, clock)
     with pytest.raises(Conflict, match="another process owns"):
         other.step(writer.store)
-    desk = writer.board.desks["default"]
-    assert desk.published is not None
-    desk.published = dataclasses.replace(desk.published, chain=bytes(20))
+    served_model = writer.catalogue.served_models["default"]
+    assert served_model.published is not None
+    served_model.published = dataclasses.replace(served_model.published, chain=bytes(20))
     with pytest.raises(LogFork, match="another event 6"):
         writer.publisher.step(writer.store)
     writer.store.drop(writer.owner, "default")
@@ -299,9 +299,9 @@ def test_who_no_longer_owns_the_store_or_has_learnt_another_log_publishes_nothin
 
 def test_copies_are_written_now_and_then_and_read_again_with_the_names(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
-    board = Board()
-    copies = Copies(tmp_path / "copies", board, clock)
-    follower = Follower(board, clock, copies.offer)
+    catalogue = Catalogue()
+    copies = Copies(tmp_path / "copies", catalogue, clock)
+    follower = Follower(catalogue, clock, copies.offer)
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
@@ -310,11 +310,11 @@ def test_copies_are_written_now_and_then_and_read_again_with_the_names(tmp_path:
     writer.step()
     follower.step(writer.store)
     copies.step(clock.now_ms)
-    kept = Copies(tmp_path / "copies", Board(), clock).load()
+    kept = Copies(tmp_path / "copies", Catalogue(), clock).load()
     assert [(one.edition.applied, len(one.names)) for one in kept] == [(6, 1)]
     copies.step(None)
-    kept = Copies(tmp_path / "copies", Board(), clock).load()
-    assert [(one.edition.applied, one.names) for one in kept] == [(11, board.desks["default"].names.everything())]
+    kept = Copies(tmp_path / "copies", Catalogue(), clock).load()
+    assert [(one.edition.applied, one.names) for one in kept] == [(11, catalogue.served_models["default"].names.everything())]
     assert kept[0].published.chain == writer.states["default"].chain
     writer.create("m", 2)
     writer.learn("m")
@@ -330,35 +330,35 @@ def test_copies_are_written_now_and_then_and_read_again_with_the_names(tmp_path:
 
 def test_a_copy_is_as_old_as_the_moment_it_was_last_known_to_be_the_newest(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
-    board = Board()
-    copies = Copies(tmp_path, board, clock)
-    follower = Follower(board, clock, copies.offer)
+    catalogue = Catalogue()
+    copies = Copies(tmp_path, catalogue, clock)
+    follower = Follower(catalogue, clock, copies.offer)
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
     fetched_ms = clock.now_ms
     clock.now_ms += 100
-    assert [one.confirmed_ms for one in Copies(tmp_path, Board(), clock).load()] == []
+    assert [one.confirmed_ms for one in Copies(tmp_path, Catalogue(), clock).load()] == []
     copies.step(None)
-    assert [one.confirmed_ms for one in Copies(tmp_path, Board(), clock).load()] == [fetched_ms]
+    assert [one.confirmed_ms for one in Copies(tmp_path, Catalogue(), clock).load()] == [fetched_ms]
     clock.now_ms += 60_000
     follower.step(writer.store)
     copies.step(clock.now_ms)
-    assert [one.confirmed_ms for one in Copies(tmp_path, Board(), clock).load()] == [clock.now_ms]
+    assert [one.confirmed_ms for one in Copies(tmp_path, Catalogue(), clock).load()] == [clock.now_ms]
     published_ms = fetched_ms - 1000
     for damaged in ("{", "[1]", '{"default": true}', '{"default": -5}'):
         (tmp_path / "confirmed.json").write_text(damaged)
-        assert [one.confirmed_ms for one in Copies(tmp_path, Board(), clock).load()] == [published_ms]  # as old as it is made
+        assert [one.confirmed_ms for one in Copies(tmp_path, Catalogue(), clock).load()] == [published_ms]  # as old as it is made
 
 
 def test_a_copy_with_any_byte_changed_or_missing_is_refused(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
-    board, seen = Board(), list[Fetched]()
-    follower = Follower(board, clock, seen.append)
+    catalogue, seen = Catalogue(), list[Fetched]()
+    follower = Follower(catalogue, clock, seen.append)
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
-    copies = Copies(tmp_path, board, clock)
+    copies = Copies(tmp_path, catalogue, clock)
     copies.offer(seen[0])
     copies.step(None)
     path = tmp_path / "default.edition"
@@ -367,26 +367,26 @@ def test_a_copy_with_any_byte_changed_or_missing_is_refused(tmp_path: Path) -> N
     rng = np.random.default_rng(0)
     for at in rng.integers(0, len(whole), 60).tolist():
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        counted = Copies(tmp_path, Board(), clock)
+        counted = Copies(tmp_path, Catalogue(), clock)
         assert counted.load() == []
         assert counted.corrupt == 1
     for length in (0, 10, len(whole) - 1):
         path.write_bytes(whole[:length])
-        assert Copies(tmp_path, Board(), clock).load() == []
+        assert Copies(tmp_path, Catalogue(), clock).load() == []
     path.write_bytes(whole)
     path.rename(tmp_path / "other.edition")  # a copy of one model is not one of another
-    assert Copies(tmp_path, Board(), clock).load() == []
+    assert Copies(tmp_path, Catalogue(), clock).load() == []
 
 
 def test_a_copy_that_cannot_be_written_is_said_and_stops_nobody(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
-    board, seen = Board(), list[Fetched]()
-    Follower(board, clock, seen.append).step(writer.store)
+    catalogue, seen = Catalogue(), list[Fetched]()
+    Follower(catalogue, clock, seen.append).step(writer.store)
     writer.learn("default")
     writer.step()
-    Follower(board, clock, seen.append).step(writer.store)
+    Follower(catalogue, clock, seen.append).step(writer.store)
     (tmp_path / "file").write_text("")
-    copies = Copies(tmp_path / "file", board, clock)
+    copies = Copies(tmp_path / "file", catalogue, clock)
     copies.offer(seen[0])
     copies.step(None)
     assert "file" in copies.failed

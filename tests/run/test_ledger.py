@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt
+from riata.run.cluster.accepting import accept, compare
+from riata.run.cluster.follower import missing_events
+from riata.run.cluster.ledger import LATELY, MARKS_MAX, Judgement, Ledger, acceptance, thinned
+from riata.run.cluster.store_identity import KnownLog, Noted, StoreIdentityFile, decode, encode
 from riata.run.config import ModelConfig, config_payload
 from riata.run.model_state import ModelState
-from riata.run.sharing.accepting import accept, compare
-from riata.run.sharing.follower import missing_events
-from riata.run.sharing.ledger import LATELY, MARKS_MAX, Judgement, Ledger, acceptance, thinned
-from riata.run.sharing.note import KnownLog, Note, Noted, decode, encode
 from riata.store.memory_shared import SharedMemoryStore
 from riata.store.records import decode_document, encode_document
 from riata.store.store import Append
@@ -65,7 +65,7 @@ def kept(store: SharedMemoryStore) -> SharedMemoryStore:
 
 
 def reopened(path: Path, lost_events_max: int = 0) -> Ledger:
-    return Ledger(Note(path), lost_events_max)
+    return Ledger(StoreIdentityFile(path), lost_events_max)
 
 
 def test_a_store_that_has_all_that_was_known_is_used_and_one_that_grew_meanwhile_too(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_log_that_was_put_back_is_refused_and_the_missing_events_are_counted(t
 
 def test_marks_of_this_process_alone_make_the_count_exact() -> None:
     store = begun("m")
-    ledger = Ledger(Note(None))
+    ledger = Ledger(StoreIdentityFile(None))
     look(ledger, store)
     backup = kept(store)
     lineage = store.head("m").lineage
@@ -148,7 +148,7 @@ def test_a_model_that_was_dropped_is_not_missing_and_one_that_a_rollback_took_is
 def test_a_model_dropped_and_made_again_is_another_one_and_nothing_of_it_is_missing() -> None:
     store = begun("m")
     learn(store, "m", 9)
-    ledger = Ledger(Note(None))
+    ledger = Ledger(StoreIdentityFile(None))
     look(ledger, store)
     store.drop(store.acquire(bytes(16), 1, "w", 0), "m")
     begin(store, "m")
@@ -189,7 +189,7 @@ def test_accepting_is_a_record_of_the_log_by_which_everybody_goes_on_and_which_m
     for ledger in again:
         ledger.close()
     assert [reopened(path).lost() for path in paths] == [{"m": 10}, {"m": 20}]
-    fresh = Ledger(Note(None))
+    fresh = Ledger(StoreIdentityFile(None))
     assert look(fresh, backup) == Judgement()
     assert fresh.lost() == {"m": 10}  # also who had no note
 
@@ -205,7 +205,7 @@ def test_accepting_is_a_record_of_the_log_by_which_everybody_goes_on_and_which_m
 
 def test_an_acceptance_outlives_the_trimming_of_its_record() -> None:
     store = begun("m")
-    ledger = Ledger(Note(None))
+    ledger = Ledger(StoreIdentityFile(None))
     learn(store, "m", 5)
     look(ledger, store)
     late = kept(store)
@@ -222,7 +222,7 @@ def test_an_acceptance_outlives_the_trimming_of_its_record() -> None:
 
 
 def copy_of(ledger: Ledger) -> Ledger:
-    other = Ledger(Note(None))
+    other = Ledger(StoreIdentityFile(None))
     other._noted = decode(encode(ledger._noted))
     return other
 
@@ -261,7 +261,7 @@ def test_accepting_an_emptied_store_begins_a_default_model_and_names_what_it_sta
 
 def test_nothing_is_accepted_where_nothing_is_missing() -> None:
     store = begun("m")
-    ledger = Ledger(Note(None))
+    ledger = Ledger(StoreIdentityFile(None))
     look(ledger, store)
     assert accept(store, ledger, 0, draw) == {}
     assert store.head("m").seq == store.head("default").seq == 1
@@ -292,7 +292,7 @@ def test_up_to_the_setting_a_loss_is_counted_and_whoever_leads_records_it_once(t
 
 
 def test_an_emptied_store_is_refused_whatever_the_setting() -> None:
-    ledger = Ledger(Note(None), 10**9)
+    ledger = Ledger(StoreIdentityFile(None), 10**9)
     look(ledger, begun("m"))
     assert look(ledger, SharedMemoryStore()).code == "store_strange"
     assert look(ledger, begun("m")).code == "store_strange"
@@ -318,7 +318,7 @@ def test_a_note_of_which_a_bit_was_flipped_is_never_believed(tmp_path: Path) -> 
             decode(data[:end])
     path = tmp_path / "store.note"
     path.write_bytes(data[:-2])
-    note = Note(path)
+    note = StoreIdentityFile(path)
     assert note.read() == Noted()
     assert "was not used" in note.unread
     assert (tmp_path / "store.note.damaged").read_bytes() == data[:-2]
@@ -326,7 +326,7 @@ def test_a_note_of_which_a_bit_was_flipped_is_never_believed(tmp_path: Path) -> 
 
 def test_a_note_that_cannot_be_written_says_so_and_is_tried_again(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    ledger = Ledger(Note(tmp_path / "file" / "store.note"))
+    ledger = Ledger(StoreIdentityFile(tmp_path / "file" / "store.note"))
     look(ledger, begun())
     assert "cannot be written" in ledger.note.problem
     (tmp_path / "file").unlink()
@@ -352,4 +352,4 @@ def test_what_is_no_acceptance_accepts_nothing(payload: bytes) -> None:
     store = begun("m")
     store._kept.models["m"].accepted = payload
     assert acceptance(store.standings()["m"]) is None
-    assert look(Ledger(Note(None)), store) == Judgement()
+    assert look(Ledger(StoreIdentityFile(None)), store) == Judgement()

@@ -18,7 +18,7 @@ from riata.store.redis.store import RedisSettings, open_redis
 from tests.chaos.proxy import Proxy
 from tests.redis_server import RedisServer, redis_version
 from tests.run import test_roles_redis
-from tests.run.house import events
+from tests.run.node import events
 from tests.run.test_roles_redis import Fleet, make_model, metric, observe, observe_until_taken, predict, ready
 from tests.running import ROOT, Running
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from riata.base.priority import LOWEST
-from riata.run.priority import SHARE_MIN, WINDOW_S, Pace, Shifts
+from riata.run.priority import SHARE_MIN, WINDOW_S, StarvationGauge, TwoPriorityThread
 
 
 class Used:
@@ -22,7 +22,7 @@ class Used:
 
 
 def test_work_that_gets_its_share_is_not_hurried_and_work_that_starves_is_until_nothing_waits() -> None:
-    pace, used = Pace(), Used()
+    pace, used = StarvationGauge(), Used()
     assert not pace.note(0.0, used, waiting=True)
     used.s = SHARE_MIN * WINDOW_S
     assert not pace.note(WINDOW_S, used, waiting=True)
@@ -34,7 +34,7 @@ def test_work_that_gets_its_share_is_not_hurried_and_work_that_starves_is_until_
 
 
 def test_a_pause_begins_the_window_anew() -> None:
-    pace, used = Pace(), Used()
+    pace, used = StarvationGauge(), Used()
     pace.note(0.0, used, waiting=True)
     pace.note(0.9 * WINDOW_S, used, waiting=False)
     assert not pace.note(1.1 * WINDOW_S, used, waiting=True)
@@ -66,12 +66,12 @@ class Work:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows priorities of threads")
 def test_work_that_starves_is_taken_over_at_normal_priority_and_given_back() -> None:
     work = Work()
-    shifts = Shifts("test", work.turn, lambda: work.hungry, work.ended.set)
+    shifts = TwoPriorityThread("test", work.turn, lambda: work.hungry, work.ended.set)
     shifts.start()
     work.until(2)
-    assert shifts.hurried
+    assert shifts.starving
     work.hungry = False
-    while shifts.hurried:
+    while shifts.starving:
         time.sleep(0.01)
     turns = len(work.turns)
     while len(work.turns) < turns + 3:

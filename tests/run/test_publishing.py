@@ -16,7 +16,7 @@ from riata.run.model_state import ModelState
 from riata.run.publishing import REST, Curvature
 from riata.store.memory import MemoryStore
 from tests.predict.sketches import random_sketch
-from tests.run.house import SMALL, House, events, run_with
+from tests.run.node import SMALL, Node, events, run_with
 
 HYBRID: dict[str, Any] = {**SMALL, "learner": {"kind": "taylor_sketch", "k": 4, "gamma": 0.5, "block": 10, "rounds": 1}}
 
@@ -59,11 +59,11 @@ def refresh(curvature: Curvature, state: FakeState) -> int:
 
 
 def test_what_is_served_comes_with_the_plan_that_its_rows_are_answered_by() -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(40))
-        model = house.service.published("m").model
+    async def work(node: Node) -> None:
+        await node.observe(events(40))
+        model = node.service.published("m").model
         made: Plan = model.plan
-        assert made.words.tolist() == Plan(model, house.service.context("m", labelled=False)).words.tolist()
+        assert made.words.tolist() == Plan(model, node.service.context("m", labelled=False)).words.tolist()
 
     run_with(MemoryStore(), work, {**SMALL, "encoder": {"bits": 12, "text": ["color"], "hash_key": 7, "normalise": "l2"}})
 
@@ -121,16 +121,16 @@ def test_a_learner_without_a_sketch_is_never_late() -> None:
 
 
 def test_after_a_stream_has_ended_its_last_events_get_their_standard_errors_too() -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         for seed in range(12):
-            await house.observe(events(10, seed=seed))
-        looked = await house.engine.look("m")
+            await node.observe(events(10, seed=seed))
+        looked = await node.engine.look("m")
         assert looked.sketch is not None
         expected = Covariance.of(looked.sketch)
-        batch = house.parse(events(20, seed=99)).batch
+        batch = node.parse(events(20, seed=99)).batch
 
         def as_of_now() -> bool:
-            model = house.service.published("m").model
+            model = node.service.published("m").model
             uncertainty = look_up(expected, model.weights)
             assert uncertainty is not None
             wanted = np.empty(batch.n)
@@ -143,13 +143,13 @@ def test_after_a_stream_has_ended_its_last_events_get_their_standard_errors_too(
 
 
 def test_a_restore_does_not_keep_the_curvature_of_what_was_before() -> None:
-    async def work(house: House) -> None:
-        await house.observe(events(50))
-        saved = await house.admin.snapshot_now("m")
-        await house.observe(events(50, seed=1))
-        await house.admin.restore("m", saved["generation"])
-        looked = await house.engine.look("m")
-        model = house.service.published("m").model
+    async def work(node: Node) -> None:
+        await node.observe(events(50))
+        saved = await node.admin.snapshot_now("m")
+        await node.observe(events(50, seed=1))
+        await node.admin.restore("m", saved["generation"])
+        looked = await node.engine.look("m")
+        model = node.service.published("m").model
         assert looked.sketch is not None
         assert model.uncertainty is not None
         uncertainty = look_up(Covariance.of(looked.sketch), model.weights)
@@ -160,14 +160,14 @@ def test_a_restore_does_not_keep_the_curvature_of_what_was_before() -> None:
 
 
 def test_a_model_says_whether_it_has_standard_errors_and_why_not() -> None:
-    async def work(house: House) -> None:
-        assert house.service.describe("m")["std_error"] == {"available": False, "why_not": "nothing was learnt yet"}
-        await house.observe(events(5))
-        await soon(lambda: house.service.describe("m")["std_error"] == {"available": True, "why_not": None})
-        assert house.service.describe("m")["memory_bytes"]["served"] > 0
-        plain = house.service.describe("default")
+    async def work(node: Node) -> None:
+        assert node.service.describe("m")["std_error"] == {"available": False, "why_not": "nothing was learnt yet"}
+        await node.observe(events(5))
+        await soon(lambda: node.service.describe("m")["std_error"] == {"available": True, "why_not": None})
+        assert node.service.describe("m")["memory_bytes"]["served"] > 0
+        plain = node.service.describe("default")
         assert plain["std_error"] == {"available": False, "why_not": "the learner keeps no curvature"}
-        assert [(line["learner"], line["mode"]) for line in house.service.models()] == [
+        assert [(line["learner"], line["mode"]) for line in node.service.models()] == [
             ("truncated_gradient", None),
             ("taylor_sketch", "hybrid"),
         ]

@@ -13,10 +13,10 @@ from riata.base.errors import Busy, Corrupt, Unavailable
 from riata.run.outcome import RowsRefused
 from riata.run.replay import replay
 from riata.store.memory import MemoryStore
-from riata.store.store import Remembered
+from riata.store.store import PendingPrediction
 from riata.wire.joins import make_key
-from tests.run.house import events
-from tests.run.remembering_house import LabelHouse, labels, logged, run_house
+from tests.run.node import events
+from tests.run.remembering_node import LabelHouse, labels, logged, run_house
 
 RED = {"colour": "red", "size": 3.0}
 DAY_MS = 86_400_000
@@ -28,7 +28,7 @@ class Losing(MemoryStore):
     loses = False
     calls = 0
 
-    def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
+    def remember(self, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
         self.calls += 1
         if self.loses and rows[0].row[:1] == b"L":
             raise Unavailable("the store went away", "store_unreachable")
@@ -39,16 +39,16 @@ def test_a_label_makes_the_event_that_features_and_label_would_have_made() -> No
     stores = MemoryStore(), MemoryStore()
     rows = events(40)
 
-    async def later(house: LabelHouse) -> None:
-        ids = await house.remember([row["features"] for row in rows])
-        told = await house.observe([{"prediction_id": one, "label": row["label"]} for one, row in zip(ids, rows, strict=True)])
+    async def later(node: LabelHouse) -> None:
+        ids = await node.remember([row["features"] for row in rows])
+        told = await node.observe([{"prediction_id": one, "label": row["label"]} for one, row in zip(ids, rows, strict=True)])
         assert (told.accepted, told.seq, told.applied) == (40, 41, True)
-        served.append(house.service.published("m").model)
-        assert (house.tally().remembered, house.tally().joined) == (40, 40)
+        served.append(node.service.published("m").model)
+        assert (node.tally().remembered, node.tally().joined) == (40, 40)
 
-    async def at_once(house: LabelHouse) -> None:
-        await house.observe(rows)
-        served.append(house.service.published("m").model)
+    async def at_once(node: LabelHouse) -> None:
+        await node.observe(rows)
+        served.append(node.service.published("m").model)
 
     served: list[object] = []
     run_house(stores[0], later)
@@ -64,9 +64,9 @@ def test_a_label_makes_the_event_that_features_and_label_would_have_made() -> No
 def test_joined_rows_stand_in_the_log_where_they_stood_in_the_body() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        first, second = await house.remember([{"a": 1.0}, {"b": 2.0}])
-        told = await house.observe(
+    async def work(node: LabelHouse) -> None:
+        first, second = await node.remember([{"a": 1.0}, {"b": 2.0}])
+        told = await node.observe(
             [
                 {"features": {"c": 3.0}, "label": 0, "weight": 5.0},
                 {"prediction_id": second, "label": 1, "weight": 6.0},
@@ -89,13 +89,13 @@ def test_what_is_kept_are_the_features_as_they_were() -> None:
     """Whatever the model learns, and whatever is changed of it, between the two."""
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        [one] = await house.remember([RED])
+    async def work(node: LabelHouse) -> None:
+        [one] = await node.remember([RED])
         [kept] = store.due("m", 2**50, 9)
-        await house.observe(events(50))
-        await house.admin.change("m", {"publish_every_ms": 7, "label_ttl_s": 60, "default_label": 0})
+        await node.observe(events(50))
+        await node.admin.change("m", {"publish_every_ms": 7, "label_ttl_s": 60, "default_label": 0})
         assert store.due("m", 2**50, 9) == [kept]
-        await house.label(one, 1)
+        await node.label(one, 1)
 
     run_house(store, work)
     first, *_, last = logged(store)
@@ -108,12 +108,12 @@ def test_a_model_that_was_made_anew_knows_nothing_of_what_the_old_one_predicted(
     """So no features can come in that another encoder has made."""
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        [one] = await house.remember([RED])
-        await house.admin.drop_model("m")
-        await house.admin.put_model("m", {"encoder": {"bits": 8, "hash_key": 7}})
-        assert await house.refusal(one, 1) == "prediction_unknown"
-        assert (await house.label((await house.remember([RED]))[0], 1)).accepted == 1
+    async def work(node: LabelHouse) -> None:
+        [one] = await node.remember([RED])
+        await node.admin.drop_model("m")
+        await node.admin.put_model("m", {"encoder": {"bits": 8, "hash_key": 7}})
+        assert await node.refusal(one, 1) == "prediction_unknown"
+        assert (await node.label((await node.remember([RED]))[0], 1)).accepted == 1
 
     run_house(store, work)
     assert labels(store) == [1.0]
@@ -122,17 +122,17 @@ def test_a_model_that_was_made_anew_knows_nothing_of_what_the_old_one_predicted(
 def test_the_same_label_again_is_a_duplicate_and_another_one_a_conflict() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        one, other = await house.remember([RED, RED])
-        assert (await house.label(one, 1)).seq == 2
-        again = await house.label(one, 1)
+    async def work(node: LabelHouse) -> None:
+        one, other = await node.remember([RED, RED])
+        assert (await node.label(one, 1)).seq == 2
+        again = await node.label(one, 1)
         assert (again.accepted, again.duplicate, again.seq, again.applied, again.errors) == (0, 1, 2, True, [])
-        assert await house.refusal(one, 0) == "label_conflict"
-        assert await house.refusal(one, 1, weight=2.0) == "label_conflict"
-        told = await house.observe([{"prediction_id": other, "label": label} for label in (0, 0, 1)])
+        assert await node.refusal(one, 0) == "label_conflict"
+        assert await node.refusal(one, 1, weight=2.0) == "label_conflict"
+        told = await node.observe([{"prediction_id": other, "label": label} for label in (0, 0, 1)])
         assert (told.accepted, told.duplicate, told.rejected) == (1, 1, 1)
         assert [(error.index, error.code) for error in told.errors] == [(2, "label_conflict")]
-        tally = house.tally()
+        tally = node.tally()
         assert (tally.joined, tally.repeated, tally.conflict) == (2, 2, 3)
 
     run_house(store, work)
@@ -142,10 +142,10 @@ def test_the_same_label_again_is_a_duplicate_and_another_one_a_conflict() -> Non
 def test_repeats_among_other_rows_are_counted_with_them() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        one, other = await house.remember([RED, RED])
-        await house.label(one, 1)
-        told = await house.observe(
+    async def work(node: LabelHouse) -> None:
+        one, other = await node.remember([RED, RED])
+        await node.label(one, 1)
+        told = await node.observe(
             [
                 {"prediction_id": one, "label": 1},
                 {"prediction_id": other, "label": 0},
@@ -154,9 +154,9 @@ def test_repeats_among_other_rows_are_counted_with_them() -> None:
             ]
         )
         assert (told.accepted, told.duplicate, told.rejected, told.seq) == (2, 1, 1, 4)
-        told = await house.observe([{"prediction_id": one, "label": 1}, {"prediction_id": one, "label": 0}])
+        told = await node.observe([{"prediction_id": one, "label": 1}, {"prediction_id": one, "label": 0}])
         assert (told.accepted, told.duplicate, told.rejected, told.seq, told.applied) == (0, 1, 1, 2, True)
-        told = await house.observe([{"prediction_id": one, "label": 1}, *events(1)], wait_applied=False)
+        told = await node.observe([{"prediction_id": one, "label": 1}, *events(1)], wait_applied=False)
         assert (told.accepted, told.duplicate, told.seq, told.applied) == (1, 1, 5, False)
 
     run_house(store, work)
@@ -166,19 +166,19 @@ def test_repeats_among_other_rows_are_counted_with_them() -> None:
 def test_atomic_takes_all_labels_or_none() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        one, other = await house.remember([RED, RED])
-        await house.label(other, 1)
-        stranger = {"prediction_id": make_key(house.clock.unix_ms() + DAY_MS, bytes(10)).hex(), "label": 1}
+    async def work(node: LabelHouse) -> None:
+        one, other = await node.remember([RED, RED])
+        await node.label(other, 1)
+        stranger = {"prediction_id": make_key(node.clock.unix_ms() + DAY_MS, bytes(10)).hex(), "label": 1}
         for rows in (
             [{"prediction_id": one, "label": 1}, stranger],
             [{"prediction_id": one, "label": 1}, {"prediction_id": other, "label": 0}],
             [{"prediction_id": other, "label": 1}, stranger],
         ):
             with pytest.raises(RowsRefused) as refused:
-                await house.observe(rows, atomic=True)
+                await node.observe(rows, atomic=True)
             assert (refused.value.code, refused.value.observed.accepted) == ("atomic_refused", 0)
-        told = await house.observe(
+        told = await node.observe(
             [{"prediction_id": one, "label": 0}, {"prediction_id": other, "label": 1}, *events(1)], atomic=True
         )
         assert (told.accepted, told.duplicate) == (2, 1)
@@ -190,21 +190,21 @@ def test_atomic_takes_all_labels_or_none() -> None:
 def test_unknown_and_late_predictions_are_told_apart() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        await house.admin.put_model("other", {})
-        [one] = await house.remember([RED])
-        assert await house.refusal(one, 1, "other") == "prediction_unknown"
-        assert await house.refusal(make_key(house.clock.unix_ms() + DAY_MS, bytes(10)).hex(), 1) == "prediction_unknown"
-        assert await house.refusal(make_key(house.clock.unix_ms() - 1, bytes(10)).hex(), 1) == "prediction_late"
-        assert await house.refusal("0" * 32, 1) == "prediction_late"
-        assert (house.tally().unknown, house.tally().late, house.tally("other").unknown) == (1, 2, 1)
-        assert (await house.label(one, 1)).accepted == 1
-        [gone] = await house.remember([RED])
-        house.clock.ahead_ms += 8 * DAY_MS
-        await house.until(lambda: house.tally().expired == 1)  # the other one had its label
+    async def work(node: LabelHouse) -> None:
+        await node.admin.put_model("other", {})
+        [one] = await node.remember([RED])
+        assert await node.refusal(one, 1, "other") == "prediction_unknown"
+        assert await node.refusal(make_key(node.clock.unix_ms() + DAY_MS, bytes(10)).hex(), 1) == "prediction_unknown"
+        assert await node.refusal(make_key(node.clock.unix_ms() - 1, bytes(10)).hex(), 1) == "prediction_late"
+        assert await node.refusal("0" * 32, 1) == "prediction_late"
+        assert (node.tally().unknown, node.tally().late, node.tally("other").unknown) == (1, 2, 1)
+        assert (await node.label(one, 1)).accepted == 1
+        [gone] = await node.remember([RED])
+        node.clock.ahead_ms += 8 * DAY_MS
+        await node.until(lambda: node.tally().expired == 1)  # the other one had its label
         assert store.remembered("m") == (0, 0)
-        assert await house.refusal(gone, 1) == "prediction_late"
-        assert await house.refusal(one, 1) == "prediction_late"
+        assert await node.refusal(gone, 1) == "prediction_late"
+        assert await node.refusal(one, 1) == "prediction_late"
 
     run_house(store, work)
     assert labels(store) == [1.0]
@@ -213,10 +213,10 @@ def test_unknown_and_late_predictions_are_told_apart() -> None:
 def test_a_label_that_is_too_late_is_taken_while_its_prediction_is_still_there() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        [one] = await house.remember([RED])
-        house.clock.ahead_ms += 8 * DAY_MS
-        assert (await house.label(one, 1)).accepted == 1
+    async def work(node: LabelHouse) -> None:
+        [one] = await node.remember([RED])
+        node.clock.ahead_ms += 8 * DAY_MS
+        assert (await node.label(one, 1)).accepted == 1
 
     run_house(store, work, sweeps_every_s=60.0)
     assert labels(store) == [1.0]
@@ -225,18 +225,18 @@ def test_a_label_that_is_too_late_is_taken_while_its_prediction_is_still_there()
 def test_a_label_is_known_even_when_the_index_of_ids_has_forgotten_it() -> None:
     store = MemoryStore(dedupe_events=5)
 
-    async def work(house: LabelHouse) -> None:
-        [one] = await house.remember([RED])
-        seq = (await house.label(one, 1)).seq
+    async def work(node: LabelHouse) -> None:
+        [one] = await node.remember([RED])
+        seq = (await node.label(one, 1)).seq
         for number in range(4):
-            await house.observe(events(5, number, first_id=5 * number))
-        assert (await house.label(one, 1)).duplicate == 1
-        assert await house.refusal(one, 0) == "label_conflict"
-        await house.admin.change("m", {"default_label": 0})
-        house.clock.ahead_ms += 8 * DAY_MS
-        await house.until(lambda: store.remembered("m") == (0, 0))
-        assert (house.tally().defaulted, house.tally().expired) == (0, 0)
-        assert house.engine.desk("m").logged == seq + 20 + 1  # and one for the change
+            await node.observe(events(5, number, first_id=5 * number))
+        assert (await node.label(one, 1)).duplicate == 1
+        assert await node.refusal(one, 0) == "label_conflict"
+        await node.admin.change("m", {"default_label": 0})
+        node.clock.ahead_ms += 8 * DAY_MS
+        await node.until(lambda: store.remembered("m") == (0, 0))
+        assert (node.tally().defaulted, node.tally().expired) == (0, 0)
+        assert node.engine.served_model("m").logged == seq + 20 + 1  # and one for the change
 
     run_house(store, work)
     assert len(labels(store)) == 21
@@ -245,17 +245,17 @@ def test_a_label_is_known_even_when_the_index_of_ids_has_forgotten_it() -> None:
 def test_a_lost_mark_is_made_good_by_the_index_of_ids() -> None:
     store = Losing()
 
-    async def work(house: LabelHouse) -> None:
-        [one] = await house.remember([RED])
+    async def work(node: LabelHouse) -> None:
+        [one] = await node.remember([RED])
         store.loses = True
-        assert (await house.label(one, 1)).accepted == 1
+        assert (await node.label(one, 1)).accepted == 1
         assert store.remembered("m")[1] > 60  # the features are still there
-        assert await house.refusal(one, 0) == "label_conflict"
-        assert (await house.label(one, 1)).duplicate == 1
+        assert await node.refusal(one, 0) == "label_conflict"
+        assert (await node.label(one, 1)).duplicate == 1
         store.loses = False
-        assert (await house.label(one, 1)).duplicate == 1  # which marks it
+        assert (await node.label(one, 1)).duplicate == 1  # which marks it
         assert store.remembered("m") == (1, 33)
-        assert (house.tally().joined, house.tally().repeated, house.tally().conflict) == (1, 2, 1)
+        assert (node.tally().joined, node.tally().repeated, node.tally().conflict) == (1, 2, 1)
 
     run_house(store, work)
     assert labels(store) == [1.0]
@@ -264,12 +264,12 @@ def test_a_lost_mark_is_made_good_by_the_index_of_ids() -> None:
 def test_a_hundred_equal_labels_at_once_make_one_event() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        [one] = await house.remember([RED])
-        told = await asyncio.gather(*(house.label(one, 1) for _ in range(100)))
+    async def work(node: LabelHouse) -> None:
+        [one] = await node.remember([RED])
+        told = await asyncio.gather(*(node.label(one, 1) for _ in range(100)))
         assert sorted((one.accepted, one.duplicate) for one in told) == [(0, 1)] * 99 + [(1, 0)]
         assert {one.seq for one in told} == {2}
-        assert (house.tally().joined, house.tally().repeated) == (1, 99)
+        assert (node.tally().joined, node.tally().repeated) == (1, 99)
 
     run_house(store, work)
     assert labels(store) == [1.0]
@@ -278,16 +278,16 @@ def test_a_hundred_equal_labels_at_once_make_one_event() -> None:
 def test_two_labels_at_once_one_wins_and_every_answer_says_which() -> None:
     store = MemoryStore()
 
-    async def one_label(house: LabelHouse, prediction_id: str, label: int) -> str:
+    async def one_label(node: LabelHouse, prediction_id: str, label: int) -> str:
         try:
-            told = await house.label(prediction_id, label)
+            told = await node.label(prediction_id, label)
         except RowsRefused as error:
             return error.observed.errors[0].code
         return f"{label} {'accepted' if told.accepted else 'duplicate'}"
 
-    async def work(house: LabelHouse) -> None:
-        [one] = await house.remember([RED])
-        told = await asyncio.gather(*(one_label(house, one, k % 2) for k in range(40)))
+    async def work(node: LabelHouse) -> None:
+        [one] = await node.remember([RED])
+        told = await asyncio.gather(*(one_label(node, one, k % 2) for k in range(40)))
         [won] = [int(label) for label in labels(store)]
         assert sorted(told) == sorted([f"{won} accepted"] + [f"{won} duplicate"] * 19 + ["label_conflict"] * 20)
 
@@ -297,19 +297,19 @@ def test_two_labels_at_once_one_wins_and_every_answer_says_which() -> None:
 def test_a_full_memory_is_said_and_nothing_of_the_request_is_kept() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        ids = await house.remember([RED] * 3)
+    async def work(node: LabelHouse) -> None:
+        ids = await node.remember([RED] * 3)
         size = store.remembered("m")[1]
         assert size <= 400
         with pytest.raises(Busy) as refused:
-            await house.remember([RED] * 3)
+            await node.remember([RED] * 3)
         assert (refused.value.code, refused.value.retry_after_s > 0) == ("remember_full", True)
         assert "400 bytes" in refused.value.detail
         assert store.remembered("m") == (3, size)
         for one in ids:
-            await house.label(one, 1)  # a label takes less room than the features
-        assert len(await house.remember([RED])) == 1
-        assert house.tally().remembered == 4
+            await node.label(one, 1)  # a label takes less room than the features
+        assert len(await node.remember([RED])) == 1
+        assert node.tally().remembered == 4
 
     run_house(store, work, remember_bytes_max=400)
 
@@ -317,8 +317,8 @@ def test_a_full_memory_is_said_and_nothing_of_the_request_is_kept() -> None:
 def test_of_requests_that_come_together_those_are_kept_that_find_room() -> None:
     store = Losing()
 
-    async def work(house: LabelHouse) -> None:
-        kept = await asyncio.gather(*(house.remember([RED] * n) for n in (1, 9, 1, 9, 1)), return_exceptions=True)
+    async def work(node: LabelHouse) -> None:
+        kept = await asyncio.gather(*(node.remember([RED] * n) for n in (1, 9, 1, 9, 1)), return_exceptions=True)
         assert [isinstance(ids, Busy) for ids in kept] == [False, True, False, True, False]
         assert store.remembered("m")[0] == 3
 
@@ -328,8 +328,8 @@ def test_of_requests_that_come_together_those_are_kept_that_find_room() -> None:
 def test_requests_that_come_together_are_kept_in_few_transactions() -> None:
     store = Losing()
 
-    async def work(house: LabelHouse) -> None:
-        ids = await asyncio.gather(*(house.remember([RED]) for _ in range(100)))
+    async def work(node: LabelHouse) -> None:
+        ids = await asyncio.gather(*(node.remember([RED]) for _ in range(100)))
         assert len({one for [one] in ids}) == 100
         assert store.calls < 10
         assert store.remembered("m")[0] == 100
@@ -340,8 +340,8 @@ def test_requests_that_come_together_are_kept_in_few_transactions() -> None:
 def test_whoever_goes_away_does_not_stop_those_who_wait_with_him() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        asked = [asyncio.create_task(house.remember([RED])) for _ in range(20)]
+    async def work(node: LabelHouse) -> None:
+        asked = [asyncio.create_task(node.remember([RED])) for _ in range(20)]
         await asyncio.sleep(0)
         for task in asked[::3]:
             task.cancel()
@@ -356,19 +356,19 @@ def test_a_store_that_went_away_predicts_nothing_with_an_id() -> None:
     class Away(MemoryStore):
         away = False
 
-        def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
+        def remember(self, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
             if self.away:
                 raise Unavailable("the store does not answer", "store_unreachable")
             return super().remember(model, rows, bytes_max)
 
     store = Away()
 
-    async def work(house: LabelHouse) -> None:
+    async def work(node: LabelHouse) -> None:
         store.away = True
-        told = await asyncio.gather(*(house.remember([RED]) for _ in range(5)), return_exceptions=True)
+        told = await asyncio.gather(*(node.remember([RED]) for _ in range(5)), return_exceptions=True)
         assert [getattr(error, "code", None) for error in told] == ["store_unreachable"] * 5
         store.away = False
-        assert len(await house.remember([RED])) == 1
+        assert len(await node.remember([RED])) == 1
 
     run_house(store, work)
 
@@ -376,12 +376,12 @@ def test_a_store_that_went_away_predicts_nothing_with_an_id() -> None:
 def test_a_row_that_has_rotted_is_given_up_and_said_so() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
-        [one] = await house.remember([RED])
+    async def work(node: LabelHouse) -> None:
+        [one] = await node.remember([RED])
         [kept] = store.due("m", 2**50, 9)
         store.remember("m", [dataclasses.replace(kept, row=kept.row[:-1] + bytes([kept.row[-1] ^ 1]))], 2**50)
-        assert await house.refusal(one, 1) == "prediction_damaged"
-        assert house.tally().damaged == 1
+        assert await node.refusal(one, 1) == "prediction_damaged"
+        assert node.tally().damaged == 1
 
     run_house(store, work)
     assert labels(store) == []
@@ -391,17 +391,17 @@ def test_a_store_that_finds_a_row_damaged_does_not_hold_up_the_others() -> None:
     class Checking(MemoryStore):
         damaged = b""
 
-        def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
+        def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
             if self.damaged in keys:
                 raise Corrupt("a remembered row is not what was written", "row_corrupt")
             return super().recall(model, keys)
 
     store = Checking()
 
-    async def work(house: LabelHouse) -> None:
-        one, other = await house.remember([RED, RED])
+    async def work(node: LabelHouse) -> None:
+        one, other = await node.remember([RED, RED])
         store.damaged = bytes.fromhex(one)
-        told = await house.observe([{"prediction_id": one, "label": 1}, {"prediction_id": other, "label": 0}])
+        told = await node.observe([{"prediction_id": one, "label": 1}, {"prediction_id": other, "label": 0}])
         assert (told.accepted, [(error.index, error.code) for error in told.errors]) == (1, [(0, "prediction_damaged")])
 
     run_house(store, work)
@@ -411,10 +411,10 @@ def test_a_store_that_finds_a_row_damaged_does_not_hold_up_the_others() -> None:
 def test_many_labels_at_once_are_joined_as_few_are() -> None:
     store = MemoryStore()
 
-    async def work(house: LabelHouse) -> None:
+    async def work(node: LabelHouse) -> None:
         rows = events(500)
-        ids = await house.remember([row["features"] for row in rows])
-        told = await house.observe([{"prediction_id": one, "label": row["label"]} for one, row in zip(ids, rows, strict=True)])
+        ids = await node.remember([row["features"] for row in rows])
+        told = await node.observe([{"prediction_id": one, "label": row["label"]} for one, row in zip(ids, rows, strict=True)])
         assert told.accepted == 500
         assert np.array_equal(labels(store), [row["label"] for row in rows])
 
@@ -425,14 +425,14 @@ def test_a_restart_remembers() -> None:
     store = MemoryStore()
     ids: list[str] = []
 
-    async def before(house: LabelHouse) -> None:
-        ids.extend(await house.remember([RED, {"blue": 1.0}]))
-        await house.label(ids[0], 1)
+    async def before(node: LabelHouse) -> None:
+        ids.extend(await node.remember([RED, {"blue": 1.0}]))
+        await node.label(ids[0], 1)
 
-    async def after(house: LabelHouse) -> None:
-        assert (await house.label(ids[0], 1)).duplicate == 1
-        assert await house.refusal(ids[0], 0) == "label_conflict"
-        assert (await house.label(ids[1], 0)).accepted == 1
+    async def after(node: LabelHouse) -> None:
+        assert (await node.label(ids[0], 1)).duplicate == 1
+        assert await node.refusal(ids[0], 0) == "label_conflict"
+        assert (await node.label(ids[1], 0)).accepted == 1
 
     run_house(store, before)
     reborn = store.crash()

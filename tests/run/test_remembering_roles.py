@@ -8,12 +8,12 @@ import json
 import pytest
 
 from riata.base.errors import Conflict
-from riata.run.labels.remembered_rows import encode_waiting
+from riata.run.labels.pending_rows import encode_waiting
 from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import Store
 from riata.wire.parse import parse_examples
-from tests.run.house import SMALL
-from tests.run.remembering_house import labels
+from tests.run.node import SMALL
+from tests.run.remembering_node import labels
 from tests.run.roles import Process, running, until
 
 RED = {"colour": "red", "size": 3.0}

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Busy, Conflict, NotFound, Unavailable
-from riata.run.looking import PathQuestion
 from riata.run.replay import replay
+from riata.run.sketch_copy import PathQuestion
 from riata.store.memory_shared import SharedMemoryStore
-from tests.run.house import events
+from tests.run.node import events
 from tests.run.roles import run, running, until, with_model
 from tests.upgrades.another import VERSION, being
 

@@ -16,7 +16,7 @@ import pytest
 from riata.run.replay import replay
 from riata.store.redis.store import RedisSettings, open_redis
 from tests.redis_server import RedisServer, redis_version
-from tests.run.house import events
+from tests.run.node import events
 from tests.running import Running
 
 pytestmark = pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")

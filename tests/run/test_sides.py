@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Busy, Conflict, Corrupt, RiataError, StoreFailed, Unavailable
+from riata.run.cluster.poll_thread import PollThread
+from riata.run.cluster.store_watch import StoreWatch
 from riata.run.config import config_payload, read_config
-from riata.run.keeper import Keeper
+from riata.run.log_thread import LogThread
 from riata.run.model_state import CHANGES_KEPT, ModelState, config_in
-from riata.run.sharing.looper import Looper
-from riata.run.sharing.store_watch import StoreWatch
 from riata.store import layout, records
 from riata.store.memory import MemoryStore
 from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import Append, Store
 from tests.run.events import CONFIG, create_model, random_batch
-from tests.run.house import events
+from tests.run.node import events
 from tests.run.roles import run, running, until, with_model
 
 WAIT_S = 900.0
@@ -51,7 +51,7 @@ class Closing(MemoryStore):
 
 
 def test_a_looping_thread_goes_on_through_outages_and_ends_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("riata.run.sharing.looper.RETRY_S", 0.01)
+    monkeypatch.setattr("riata.run.cluster.poll_thread.RETRY_S", 0.01)
     store, steps, failed, ended = Closing(), list[int](), list[BaseException](), list[bool]()
     wrong: list[RiataError] = []
     missing = [Unavailable("not up yet", "store_unreachable")]
@@ -67,7 +67,7 @@ def test_a_looping_thread_goes_on_through_outages_and_ends_when_told(monkeypatch
         steps.append(1)
         return 0.001
 
-    looper = Looper("test-loop", open_store, step, failed.append)
+    looper = PollThread("test-loop", open_store, step, failed.append)
     looper.at_end = lambda _store: ended.append(True)
     looper.start()
     wait_until(lambda: len(steps) > 3)
@@ -87,7 +87,7 @@ def test_every_other_error_ends_the_thread_and_is_told(error: Exception) -> None
     def step(_store: Store) -> float:
         raise error
 
-    looper = Looper("test-loop", lambda: store, step, failed.append)
+    looper = PollThread("test-loop", lambda: store, step, failed.append)
     looper.at_end = lambda _store: ended.append(True)
     looper.start()
     looper.join(WAIT_S)
@@ -101,7 +101,7 @@ def test_a_kick_brings_the_next_step_at_once() -> None:
         steps.append(1)
         return 60.0
 
-    looper = Looper("test-loop", MemoryStore, step, lambda _error: None)
+    looper = PollThread("test-loop", MemoryStore, step, lambda _error: None)
     looper.start()
     wait_until(lambda: len(steps) == 1)
     looper.kick()
@@ -110,12 +110,12 @@ def test_a_kick_brings_the_next_step_at_once() -> None:
     looper.join(WAIT_S)
 
 
-def keeper(open_store: Callable[[], Store], fatal: list[str], patient: bool = True) -> Keeper:
-    return Keeper(open_store, lambda _append, _appended: None, fatal.append, patient)
+def log_thread(open_store: Callable[[], Store], fatal: list[str], patient: bool = True) -> LogThread:
+    return LogThread(open_store, lambda _append, _appended: None, fatal.append, patient)
 
 
 def test_a_patient_keeper_refuses_until_its_store_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("riata.run.keeper.REOPEN_S", 0.05)
+    monkeypatch.setattr("riata.run.log_thread.REOPEN_S", 0.05)
     there, fatal, answers = threading.Event(), list[str](), list[Any]()
     store = MemoryStore()
     create_model(store)
@@ -125,7 +125,7 @@ def test_a_patient_keeper_refuses_until_its_store_answers(monkeypatch: pytest.Mo
             raise Unavailable("no route", "store_unreachable")
         return store
 
-    kept = keeper(open_store, fatal)
+    kept = log_thread(open_store, fatal)
     opened = kept.start()
     with pytest.raises(Unavailable, match="no route"):
         kept.call(lambda s: s.models()).result(WAIT_S)
@@ -143,7 +143,7 @@ def test_a_patient_keeper_that_never_opened_can_be_closed() -> None:
     def open_store() -> Store:
         raise Unavailable("no route", "store_unreachable")
 
-    kept = keeper(open_store, [])
+    kept = log_thread(open_store, [])
     opened = kept.start()
     kept.close()
     assert not opened.done()
@@ -155,14 +155,14 @@ def test_what_waiting_does_not_mend_is_told_to_who_starts(patient: bool) -> None
         raise Conflict("a newer format", "newer_format") if patient else Unavailable("no route", "store_unreachable")
 
     with pytest.raises((Conflict, Unavailable)):
-        keeper(open_store, [], patient).start().result(WAIT_S)
+        log_thread(open_store, [], patient).start().result(WAIT_S)
 
 
 def test_a_keeper_outlives_a_store_that_does_not_answer_for_a_while() -> None:
     fatal, answers = list[str](), list[Any]()
     store = SharedMemoryStore()
     create_model(store)
-    kept = keeper(lambda: store, fatal)
+    kept = log_thread(lambda: store, fatal)
     kept.start().result(WAIT_S)
     store.gone = "cut"
     kept.submit(Append("m", "observe", 0, random_batch(np.random.default_rng(0), 2)), answers.append)
@@ -176,8 +176,8 @@ def test_a_keeper_outlives_a_store_that_does_not_answer_for_a_while() -> None:
 
 
 def test_the_watch_tells_what_is_wrong_as_long_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("riata.run.sharing.store_watch.WRONG_EVERY_S", 0.005)
-    monkeypatch.setattr("riata.run.sharing.looper.RETRY_S", 0.005)
+    monkeypatch.setattr("riata.run.cluster.store_watch.WRONG_EVERY_S", 0.005)
+    monkeypatch.setattr("riata.run.cluster.poll_thread.RETRY_S", 0.005)
     answers: list[Any] = [[]]
     failed: list[str] = []
 

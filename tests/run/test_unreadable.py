@@ -17,7 +17,7 @@ from riata.store.memory import MemoryStore
 from riata.store.store import Generation
 from riata.watch.curves import Curve
 from riata.watch.progressive import Progressive
-from tests.run.house import SMALL, House, events, run_with
+from tests.run.node import SMALL, Node, events, run_with
 
 _thaw = Progressive.thaw
 
@@ -41,24 +41,24 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 def save_what_cannot_be_read(fault: str, patch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Learn and save with a fault, then without it. Raises `AssertionError` where something is not as it has to be."""
 
-    async def work(house: House) -> None:
-        house.engine.learning._checkpointer._retention = Retention(0, 0)  # type: ignore[union-attr]  # all may go that may
-        tally, store = house.engine.common.tally, house.store
-        await house.observe(events(30))
+    async def work(node: Node) -> None:
+        node.engine.learning._checkpointer._retention = Retention(0, 0)  # type: ignore[union-attr]  # all may go that may
+        tally, store = node.engine.context.tally, node.store
+        await node.observe(events(30))
         patch.setattr(*FAULTS[fault])
         for tries in (1, 2, 3, 4):
             with pytest.raises(Unavailable, match="the checkpoint was not written") as caught:
-                await house.admin.snapshot_now("m")
+                await node.admin.snapshot_now("m")
             assert caught.value.code == "checkpoint_failed"
             assert [one.verified for one in store.generations("m")] == [False]  # one, however often it is tried
             assert (tally.checkpoints_failed, tally.generations_corrupt) == (tries, 1)
-            await house.observe(events(5, seed=tries))
+            await node.observe(events(5, seed=tries))
         assert store.head("m").first_seq == 1
         assert "m: a checkpoint of it cannot be read back, so its log is kept" in caplog.text
-        assert not house.fatal
-        assert house.service.published("m").applied == 51
+        assert not node.fatal
+        assert node.service.published("m").applied == 51
         patch.undo()
-        assert (await house.admin.snapshot_now("m"))["verified"]
+        assert (await node.admin.snapshot_now("m"))["verified"]
         assert [one.verified for one in store.generations("m")] == [True, False]
 
     with caplog.at_level(logging.ERROR):

@@ -17,7 +17,7 @@ from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
-from tests.run.house import SMALL, House, run_with
+from tests.run.node import SMALL, Node, run_with
 from tests.run.roles import running, until
 
 FULL: dict[str, Any] = {**SMALL, "learner": {"kind": "taylor_sketch", "mode": "exact", "features_max": 4, "block": 2}}
@@ -74,33 +74,33 @@ def test_features_are_compared_by_as_many_bits_as_the_model_has() -> None:
 
 
 def test_once_the_vocabulary_is_full_other_features_are_refused_before_the_log_and_may_be_predicted() -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         first = [{"features": {"a": 1.0, "b": -1.0}, "label": 1}, {"features": {"c": 1.0}, "label": 0}]
-        assert (await house.observe(first)).accepted == 2
-        logged = house.engine.desk("m").logged
+        assert (await node.observe(first)).accepted == 2
+        logged = node.engine.served_model("m").logged
         rows = [{"features": {"a": 2.0}, "label": 1}, {"features": {"d": 1.0}, "label": 0}]
-        observed = await house.observe(rows)
+        observed = await node.observe(rows)
         assert (observed.accepted, observed.rejected, observed.seq) == (1, 1, logged + 1)
         assert [(error.index, error.code) for error in observed.errors] == [(1, "vocabulary_full")]
         assert "full with 3 features" in observed.errors[0].detail
         with pytest.raises(RowsRefused) as refused:
-            await house.observe(rows[1:])
+            await node.observe(rows[1:])
         assert refused.value.code == "nothing_accepted"
         with pytest.raises(RowsRefused) as refused:
-            await house.observe(rows, atomic=True)
+            await node.observe(rows, atomic=True)
         assert refused.value.code == "atomic_refused"
-        assert house.engine.desk("m").logged == logged + 1
-        assert house.service.published("m").skipped == 0
+        assert node.engine.served_model("m").logged == logged + 1
+        assert node.service.published("m").skipped == 0
 
     run_with(MemoryStore(), work, FULL)
 
 
 def test_a_large_request_is_looked_up_beside_the_event_loop() -> None:
-    async def work(house: House) -> None:
-        await house.observe([{"features": {"a": 1.0, "b": 1.0, "c": 1.0}, "label": 1}])
+    async def work(node: Node) -> None:
+        await node.observe([{"features": {"a": 1.0, "b": 1.0, "c": 1.0}, "label": 1}])
         rows = [{"features": {"a": 1.0, "b": 1.0, "c": float(i + 1)}, "label": i % 2} for i in range(7000)]
         rows[6000]["features"] = {"d": 1.0}
-        observed = await house.observe(rows)
+        observed = await node.observe(rows)
         assert (observed.accepted, [error.index for error in observed.errors]) == (6999, [6000])
 
     run_with(MemoryStore(), work, FULL)
@@ -109,15 +109,15 @@ def test_a_large_request_is_looked_up_beside_the_event_loop() -> None:
 def test_rows_that_slipped_through_while_it_filled_become_skip_events_with_the_true_reason() -> None:
     store = MemoryStore()
 
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         rows = [{"features": {name: 1.0}, "label": 1} for name in ("a", "b", "c", "d", "a")]
-        observed = await house.observe(rows)  # one request: the vocabulary was open when it came
+        observed = await node.observe(rows)  # one request: the vocabulary was open when it came
         assert (observed.accepted, observed.rejected, observed.seq, observed.applied) == (4, 1, 6, True)
         assert [(error.index, error.code) for error in observed.errors] == [(3, "vocabulary_full")]
         assert "logged as event 5, and not learnt" in observed.errors[0].detail
-        assert house.service.published("m").skipped == 1
-        assert house.service.published("m").figures["cumulative"]["examples"] == 4
-        await house.engine.call(lambda _store: None)  # the skip event is behind it in the queue
+        assert node.service.published("m").skipped == 1
+        assert node.service.published("m").figures["cumulative"]["examples"] == 4
+        await node.engine.call(lambda _store: None)  # the skip event is behind it in the queue
 
     run_with(store, work, FULL)
     kept = store.crash()
@@ -125,17 +125,17 @@ def test_rows_that_slipped_through_while_it_filled_become_skip_events_with_the_t
     assert [seq for seq, _ in skips] == [1 + 4]
     assert "no room" in skips[0][1]
 
-    async def again(house: House) -> None:
-        assert house.service.published("m").skipped == 1
-        assert house.service.published("m").closed_vocabulary is not None
+    async def again(node: Node) -> None:
+        assert node.service.published("m").skipped == 1
+        assert node.service.published("m").closed_vocabulary is not None
 
     run_with(kept, again)
 
 
 def test_small_requests_that_wait_are_told_which_rows_were_left_out() -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         body = b"\n".join(b'{"features":{"%c":1},"label":1}' % letter for letter in b"abcda")
-        observed = await house.service.observe_small("m", body, "application/x-ndjson", None, wait_applied=True)
+        observed = await node.service.observe_small("m", body, "application/x-ndjson", None, wait_applied=True)
         assert observed is not None
         assert (observed.accepted, observed.rejected, observed.applied) == (4, 1, True)
         assert [(error.index, error.code) for error in observed.errors] == [(3, "vocabulary_full")]
@@ -157,11 +157,11 @@ def test_a_process_that_does_not_learn_tells_it_too() -> None:
 
 
 def test_rows_that_the_log_knows_already_are_told_apart_from_those_left_out() -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         known = [{"features": {name: 1.0}, "label": 1, "event_id": name} for name in "ab"]
-        assert (await house.observe(known)).accepted == 2
+        assert (await node.observe(known)).accepted == 2
         rows = [*known, *({"features": {name: 1.0}, "label": 1, "event_id": name} for name in "cd")]
-        observed = await house.observe(rows)
+        observed = await node.observe(rows)
         assert (observed.accepted, observed.duplicate, observed.rejected) == (1, 2, 1)
         assert [(error.index, error.code) for error in observed.errors] == [(3, "vocabulary_full")]
 
@@ -169,11 +169,11 @@ def test_rows_that_the_log_knows_already_are_told_apart_from_those_left_out() ->
 
 
 def test_with_beyond_hybrid_there_is_room_for_any_number() -> None:
-    async def work(house: House) -> None:
+    async def work(node: Node) -> None:
         rows = [{"features": {name: 1.0}, "label": 1} for name in "abcdefgh"]
-        assert (await house.observe(rows)).rejected == 0
-        assert (await house.observe(rows)).rejected == 0
-        assert house.service.published("m").closed_vocabulary is None
-        assert house.service.published("m").skipped == 0
+        assert (await node.observe(rows)).rejected == 0
+        assert (await node.observe(rows)).rejected == 0
+        assert node.service.published("m").closed_vocabulary is None
+        assert node.service.published("m").skipped == 0
 
     run_with(MemoryStore(), work, {**SMALL, "learner": {**FULL["learner"], "beyond": "hybrid"}})

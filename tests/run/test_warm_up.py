@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from riata.maths.numba_code import NotCompiled
+from riata.jit.disk_cache import NotCompiled
 from riata.run import warm_up
 
 ROOT = Path(__file__).parents[2]
@@ -21,9 +21,9 @@ import numba
 from riata.run.warm_up import warm_up, warm_up_learner
 from riata.learn.registry import LearnerConfig
 from riata.run.config import read_config
-from riata.run.looking import PathQuestion
+from riata.run.sketch_copy import PathQuestion
 from riata.store.memory import MemoryStore
-from tests.run.house import SMALL, events, run_with
+from tests.run.node import SMALL, events, run_with
 
 LEARNERS = {
     "truncated_gradient": [{}],

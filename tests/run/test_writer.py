@@ -12,10 +12,10 @@ import pytest
 from riata.base.clock import ManualClock
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.config import config_payload, read_config
-from riata.run.inbox import Adopt, Logged
 from riata.run.model_state import Frozen, ModelState
 from riata.run.published import Published
 from riata.run.writer import Writer, WriterHooks
+from riata.run.writer_queue import AddModel, Logged
 from riata.store.memory import MemoryStore
 from riata.store.store import Append, Verdict
 from tests.run.events import create_model, log_batch, random_batch
@@ -55,14 +55,14 @@ class Desk:
     def __init__(self, document: dict[str, Any]) -> None:
         self.ways = 0  # how often the writer gave way
         self.clock, self.told, self.store = ManualClock(1000), Told(), MemoryStore()
-        self.writer = Writer(cast(Checkpointer, Kept()), self.clock, self.told.hooks(), self._give_way)
+        self.writer = Writer(cast(Checkpointer, Kept()), self.clock, self.told.hooks(), self._yield_to_loop)
         self._rng = np.random.default_rng(3)
         self.document = {"encoder": {"bits": 12}, "publish_every_ms": EVERY_MS, **document}
         create_model(self.store, config=read_config(self.document))
         first = self.store.read("m", 0)[0]
         state = ModelState("m", bytes(range(16)))
         state.apply(first)
-        self._do(Adopt(state))
+        self._do(AddModel(state))
         self.told.published.clear()
 
     def learn(self, after_ms: int = 0) -> int:
@@ -77,7 +77,7 @@ class Desk:
         self.store.append([Append("m", "config", 0, payload=config_payload(config))])
         return self._take_last()
 
-    def _give_way(self) -> None:
+    def _yield_to_loop(self) -> None:
         self.ways += 1
 
     def _take_last(self) -> int:
@@ -85,20 +85,20 @@ class Desk:
         self._do(Logged(record, None))
         return record.last
 
-    def _do(self, item: Adopt | Logged) -> None:
+    def _do(self, item: AddModel | Logged) -> None:
         self.writer.put(item)
         assert self.writer._turn()
 
 
 @contextmanager
-def desk(**document: Any) -> Iterator[Desk]:
+def served_model(**document: Any) -> Iterator[Desk]:
     made = Desk(document)
     yield made
     made.writer._saver.shutdown(wait=True)
 
 
 def test_a_busy_model_is_served_anew_when_it_is_due_and_not_before() -> None:
-    with desk() as at:
+    with served_model() as at:
         first = at.learn(EVERY_MS)
         for _ in range(9):
             at.learn(EVERY_MS // 10)
@@ -111,7 +111,7 @@ def test_a_busy_model_is_served_anew_when_it_is_due_and_not_before() -> None:
 
 
 def test_the_writer_gives_way_between_its_steps_and_more_often_where_it_publishes() -> None:
-    with desk() as at:
+    with served_model() as at:
         at.learn()
         before = at.ways
         at.learn()
@@ -124,7 +124,7 @@ def test_the_writer_gives_way_between_its_steps_and_more_often_where_it_publishe
 
 
 def test_who_waits_for_an_event_of_a_busy_model_is_not_kept_waiting() -> None:
-    with desk() as at:
+    with served_model() as at:
         at.learn(EVERY_MS)
         at.learn(1)
         at.told.wanted = at.learn(1) + 70
@@ -133,7 +133,7 @@ def test_who_waits_for_an_event_of_a_busy_model_is_not_kept_waiting() -> None:
 
 
 def test_another_schedule_of_a_busy_model_holds_at_once() -> None:
-    with desk() as at:
+    with served_model() as at:
         at.learn(EVERY_MS)
         at.learn(10)
         at.learn(5)
@@ -146,7 +146,7 @@ def test_another_schedule_of_a_busy_model_holds_at_once() -> None:
 
 @pytest.mark.parametrize(("setting", "turns"), [({"checkpoint_every_events": 210}, 3), ({"checkpoint_every_s": 1}, 4)])
 def test_a_busy_model_is_saved_when_it_is_due(setting: dict[str, int], turns: int) -> None:
-    with desk(publish_every_ms=60_000, **setting) as at:
+    with served_model(publish_every_ms=60_000, **setting) as at:
         for turn in range(1, turns + 1):
             at.learn(250)
             at.writer._saver.submit(lambda: None).result()  # what was begun before has ended

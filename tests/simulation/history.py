@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from riata.run import keeper
-from riata.run.sharing import note
+from riata.run import log_thread
+from riata.run.cluster import store_identity
 from riata.store.store import SharedStore
 from tests.simulation.clients import Client
+from tests.simulation.cluster import Cluster, SimulatedNode
 from tests.simulation.link import Link, SimulatedCalls, Weather
 from tests.simulation.lua_host import Scripts
 from tests.simulation.opening import open_simulated
@@ -21,7 +22,6 @@ from tests.simulation.releases import several_releases
 from tests.simulation.scribe import Scribe
 from tests.simulation.server import Mode, Server
 from tests.simulation.shims import installed, load_note, running, save_note
-from tests.simulation.town import House, Town
 from tests.simulation.toy import learning_toys
 from tests.simulation.world import Process, Stuck, World
 
@@ -54,8 +54,8 @@ class Outcome:
 @contextlib.contextmanager
 def simulating() -> Iterator[None]:
     """Everything replaced that has to be, for any number of histories."""
-    module: Any = keeper
-    notes: Any = note
+    module: Any = log_thread
+    notes: Any = store_identity
     files = notes.load, notes.save
     notes.load, notes.save = load_note, save_note
     disabled, idle_s = logging.root.manager.disable, module.IDLE_S
@@ -101,8 +101,8 @@ class History:
         self.server.fell_back = self._fell_back
         self.weather = Weather()
         self.links: list[Link] = []
-        self.town = Town(world, self._opener, self.oracle)
-        self.clients = [Client(world, i, self.town.fronts, self.oracle) for i in range(CLIENTS)]
+        self.cluster = Cluster(world, self._opener, self.oracle)
+        self.clients = [Client(world, i, self.cluster.fronts, self.oracle) for i in range(CLIENTS)]
         self.faults = Faults(self)
         self._is_well = False
 
@@ -111,7 +111,7 @@ class History:
         world = self.world
         world.calm = True
         founder = Process(world, "founder")
-        founded = founder.spawn(self.town.found)
+        founded = founder.spawn(self.cluster.found)
         world.run(stop=lambda: founded.done)
         self._check()
         self.server.floor = len(self.server.file)
@@ -126,35 +126,37 @@ class History:
         self._check()
         if not self._well():
             raise Violation(self._unwell())
-        scrubbed = self.town.scrubs + 2  # one that had begun before tells nothing
-        world.run(until=world.now + CALM_MS, stop=lambda: self._failed() or (self.town.scrubs >= scrubbed and self._well()))
+        scrubbed = self.cluster.scrubs + 2  # one that had begun before tells nothing
+        world.run(until=world.now + CALM_MS, stop=lambda: self._failed() or (self.cluster.scrubs >= scrubbed and self._well()))
         self._check()
-        if self.town.scrubs < scrubbed or not self._well():
-            raise Violation(f"{self.town.scrubs - scrubbed + 2} scrubs of 2, {self._unwell()}")
-        looks = self.town.looks()  # what was taken back last may be younger than the last look of some
-        world.run(until=world.now + CALM_MS, stop=lambda: self._failed() or self.town.looked_again(looks))
+        if self.cluster.scrubs < scrubbed or not self._well():
+            raise Violation(f"{self.cluster.scrubs - scrubbed + 2} scrubs of 2, {self._unwell()}")
+        looks = self.cluster.looks()  # what was taken back last may be younger than the last look of some
+        world.run(until=world.now + CALM_MS, stop=lambda: self._failed() or self.cluster.looked_again(looks))
         self._check()
-        self.town.check_noticed(self.scribe.first_seq())
+        self.cluster.check_noticed(self.scribe.first_seq())
         self.scribe.check_newest()
         self._empty()
 
     def _empty(self) -> None:
         """Everybody is killed and the store emptied: nobody who comes back takes it for a new one. Raises `Violation`."""
         world = self.world
-        lost = [house.lost() for house in self.town.houses]
+        lost = [node.lost() for node in self.cluster.houses]
         if max(lost) > self.oracle.taken_back:
             raise Violation(f"{max(lost)} events are said to be lost, and {self.oracle.taken_back} were taken back")
         world.run(until=world.now + 3000, stop=self._failed)  # what was learnt last is in the notes
-        self.town.kill_all()
+        self.cluster.kill_all()
         self.server.empty()
-        world.run(until=world.now + EMPTY_MS, stop=lambda: self._failed() or self.town.refused())
+        world.run(until=world.now + EMPTY_MS, stop=lambda: self._failed() or self.cluster.refused())
         self._check()
-        if not self.town.refused():
-            raise Violation(f"an emptied store is used: {[(h.process.name, h.strange(), h.leads()) for h in self.town.houses]}")
+        if not self.cluster.refused():
+            raise Violation(
+                f"an emptied store is used: {[(h.process.name, h.strange(), h.leads()) for h in self.cluster.houses]}"
+            )
 
     def end(self) -> None:
         """Throw everybody away."""
-        self.town.kill_all()
+        self.cluster.kill_all()
         for client in self.clients:
             client.process.kill()
 
@@ -166,7 +168,7 @@ class History:
         outcome.events, outcome.losses = self.oracle.seq, self.oracle.losses
         outcome.generations, outcome.editions = len(self.oracle.generations), self.scribe.editions
         outcome.upgrades = len(self.oracle.upgrades)
-        outcome.ends = Counter(reason[:60] for _, reason in self.town.ends)
+        outcome.ends = Counter(reason[:60] for _, reason in self.cluster.ends)
 
     def _failed(self) -> bool:
         return bool(self.world.failures)
@@ -181,12 +183,12 @@ class History:
     def _well(self) -> bool:
         """Looked at now and then only: it takes longer than a step."""
         if self.world.steps % 16 == 0:
-            self._is_well = all(client.done for client in self.clients) and self.town.settled()
+            self._is_well = all(client.done for client in self.clients) and self.cluster.settled()
         return self._is_well
 
     def _unwell(self) -> str:
         waiting = [client.process.name for client in self.clients if not client.done]
-        places = {house.process.name: (house.alive, house.leads(), house.applied()) for house in self.town.houses}
+        places = {node.process.name: (node.alive, node.leads(), node.applied()) for node in self.cluster.houses}
         newest = self.oracle.generations[-1] if self.oracle.generations else None
         return f"not well after the faults ended: log {self.oracle.seq}, {places}, clients waiting {waiting}, newest {newest}"
 
@@ -202,7 +204,7 @@ class History:
         gone = self.oracle.fell_back(effects)
         self.scribe.fell_back()
         if gone:
-            self.town.forgot(gone)
+            self.cluster.forgot(gone)
 
 
 class Faults:
@@ -250,8 +252,8 @@ class Faults:
         server.full = False
         for link in self.history.links:
             link.clogged_until = 0.0
-        for house in self.history.town.houses:
-            house.process.paused_until = 0.0
+        for node in self.history.cluster.houses:
+            node.process.paused_until = 0.0
 
     def _next(self) -> None:
         if self._total:
@@ -270,30 +272,30 @@ class Faults:
                 break
         self._next()
 
-    def _some(self, role: str | None = None) -> House | None:
-        houses = [house for house in self.history.town.houses if house.alive and role in (None, house.role)]
+    def _some(self, role: str | None = None) -> SimulatedNode | None:
+        houses = [node for node in self.history.cluster.houses if node.alive and role in (None, node.role)]
         return self.world.rng.choice(houses) if houses else None
 
     def _kill_writer(self) -> bool:
-        house = self.history.town.leader() if self.world.rng.random() < 0.6 else self._some("writer")
-        if house is None:
+        node = self.history.cluster.leader() if self.world.rng.random() < 0.6 else self._some("writer")
+        if node is None:
             return False
-        house.process.kill()
+        node.process.kill()
         return True
 
     def _kill_web(self) -> bool:
-        house = self._some("web")
-        if house is None:
+        node = self._some("web")
+        if node is None:
             return False
-        house.process.kill()
+        node.process.kill()
         return True
 
     def _pause(self) -> bool:
         rng = self.world.rng
-        house = self.history.town.leader() if rng.random() < 0.5 else self._some()
-        if house is None:
+        node = self.history.cluster.leader() if rng.random() < 0.5 else self._some()
+        if node is None:
             return False
-        house.process.paused_until = self.world.now + rng.choice((50, 300, 2000, 5000)) * rng.random()
+        node.process.paused_until = self.world.now + rng.choice((50, 300, 2000, 5000)) * rng.random()
         return True
 
     def _clog(self) -> bool:
@@ -323,10 +325,10 @@ class Faults:
         return True
 
     def _jump(self) -> bool:
-        house = self._some()
-        if house is None:
+        node = self._some()
+        if node is None:
             return False
-        house.process.wall_offset_ms = self.world.rng.choice((-3_600_000, 0, 3_600_000, 10 * 365 * 86_400_000))
+        node.process.wall_offset_ms = self.world.rng.choice((-3_600_000, 0, 3_600_000, 10 * 365 * 86_400_000))
         return True
 
     def _jump_server(self) -> bool:
@@ -336,7 +338,7 @@ class Faults:
     def _rot(self) -> bool:
         """A byte of the newest checkpoint changes; not a second time before a leader has looked for it since."""
         server, generations = self.history.server, self.history.oracle.generations
-        scrubs = self.history.town.scrubs
+        scrubs = self.history.cluster.scrubs
         if not server.up or not generations or scrubs == self._rotten_at:
             return False
         self._rotten_at = scrubs

@@ -15,15 +15,15 @@ import numpy as np
 
 from riata.base.errors import Unavailable
 from riata.run import generations, model_state, recovery
+from riata.run.cluster import follower, lease, tail
+from riata.run.cluster.follower import Follower
+from riata.run.cluster.ledger import Ledger
+from riata.run.cluster.publisher import Publisher
 from riata.run.core import Core
 from riata.run.learning import Learning
 from riata.run.model_state import ModelState
 from riata.run.provenance import current
 from riata.run.recovery import Recovered, Recovery
-from riata.run.sharing import follower, lead, tail
-from riata.run.sharing.follower import Follower
-from riata.run.sharing.ledger import Ledger
-from riata.run.sharing.publisher import Publisher
 from riata.run.upgrades import UpgradesSeen, append_upgrade
 from riata.store import layout, records
 from riata.store.redis import generations as redis_generations
@@ -162,10 +162,10 @@ def _tail_unchecked(self: tail.Tail, store: Any, model: str, bytes_max: int = ta
     return found
 
 
-def _same_but_for_generations(name: str, belief: lead.Belief, standing: Any) -> None:
+def _same_but_for_generations(name: str, position: lease.WriterPosition, standing: Any) -> None:
     if standing is not None:
-        standing = dataclasses.replace(standing, gen=max(standing.gen, belief.gen))
-    _require_same(name, belief, standing)
+        standing = dataclasses.replace(standing, gen=max(standing.gen, position.gen))
+    _require_same(name, position, standing)
 
 
 def _missing_by_length(_self: Follower, _store: Any, _name: str, head: Head, marks: Sequence[tuple[int, bytes]]) -> int:
@@ -208,13 +208,13 @@ def _one_more(store: Any, name: str, head: Head, marks: Sequence[tuple[int, byte
 
 _missing_events = follower.missing_events
 _mark_verified = RedisStore.mark_verified
-_require_same = lead.require_same
+_require_same = lease.require_same
 READERS: Final[list[Patch]] = [
     (records, "check_chain", _unchecked_chain),
     (records, "check_read", _nothing),
     (tail.Tail, "read", _tail_unchecked),
     (Core, "logged", _nothing),
-    (lead, "require_same", _nothing),
+    (lease, "require_same", _nothing),
 ]
 
 MUTANTS: Final[dict[str, Mutant]] = {
@@ -249,7 +249,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "no_chain": Mutant("gap + chain checks (reader side and COMMIT)", {"commit": NO_CHAIN, "publish": NO_CHAIN}, READERS),
     "no_chain_in_commit": Mutant("chain check in COMMIT only", {"commit": NO_CHAIN, "publish": NO_CHAIN}),
-    "no_generation_watch": Mutant("generation watch", patches=[(lead, "require_same", _same_but_for_generations)]),
+    "no_generation_watch": Mutant("generation watch", patches=[(lease, "require_same", _same_but_for_generations)]),
     "no_fence_no_order": Mutant(
         "fence + gen CAS + monotone",
         {name: NO_OWNER for name in FENCED_SCRIPTS if name != "commit"} | {"commit": [*NO_OWNER, NO_MONOTONE, NO_ORDER]},

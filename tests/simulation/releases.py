@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from riata.run import provenance
+from riata.run.cluster import lease
 from riata.run.provenance import Provenance
-from riata.run.sharing import lead
 from tests.simulation.shims import world
 
 BASE: Final = Provenance(2, "a")
@@ -42,7 +42,7 @@ def several_releases() -> Iterator[None]:
     """Have production code ask the process it runs in for its release."""
     undo: list[tuple[Any, str, object]] = [
         (module, name, getattr(module, name))
-        for module, name in ((provenance, "registry"), (provenance, "numerics"), (lead, "registry"))
+        for module, name in ((provenance, "registry"), (provenance, "numerics"), (lease, "registry"))
     ]
     for module, name, _ in undo:
         setattr(module, name, SimpleNamespace(fingerprint=lambda: here().numerics) if name == "numerics" else _Registry())

@@ -260,7 +260,7 @@ REPLACED: Final[list[tuple[object, object]]] = [
 
 
 def load_note(path: Path) -> bytes:
-    """What `riata.run.sharing.note.load` reads: files of the world."""
+    """What `riata.run.cluster.store_identity.load` reads: files of the world."""
     try:
         return world().disk[path]
     except KeyError:
@@ -268,7 +268,7 @@ def load_note(path: Path) -> bytes:
 
 
 def save_note(path: Path, data: bytes) -> None:
-    """What `riata.run.sharing.note.save` writes."""
+    """What `riata.run.cluster.store_identity.save` writes."""
     world().disk[path] = data
 
 

@@ -7,9 +7,9 @@ import copy
 import pytest
 
 from riata.base.clock import ManualClock
+from riata.run.cluster.follower import Follower
 from riata.run.config import config_payload, read_config
-from riata.run.desk import Board, Desk
-from riata.run.sharing.follower import Follower
+from riata.run.served_model import Catalogue, ServedModel
 from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import Append, Appended
 from riata.wire.encoder import EncoderConfig
@@ -26,16 +26,16 @@ class Followed:
         self.store = SharedMemoryStore()
         self.store.create(MODEL, LINEAGE)
         self.store.append([Append(MODEL, "config", 0, payload=config_payload(read_config({})))])
-        self.board = Board()
-        self.board.put(Desk.open(MODEL, EncoderConfig(), 1, LINEAGE))
-        self.follower = Follower(self.board, ManualClock())
+        self.catalogue = Catalogue()
+        self.catalogue.put(ServedModel.open(MODEL, EncoderConfig(), 1, LINEAGE))
+        self.follower = Follower(self.catalogue, ManualClock())
         self.follower.step(self.store)
 
     def here(self, key: int) -> Appended:
         """Append by this process, which is told that it was done."""
         append = observe(MODEL, one_row(key))
         appended = self.store.append([append])[0]
-        self.board.desks[MODEL].on_logged(append, appended)
+        self.catalogue.served_models[MODEL].on_logged(append, appended)
         return appended
 
     def elsewhere(self, *keys: int) -> None:

@@ -57,7 +57,7 @@ def test_what_was_made_ready_is_taken_as_it_is() -> None:
     request = observe("m", batch_of([ONE, TWO]))
     assert request.batch is not None
     ready = write_ahead(request.batch, request.accepted_ms)
-    (planned,) = plan(dataclasses.replace(request, written=ready))
+    (planned,) = plan(dataclasses.replace(request, encoded=ready))
     (anew,) = plan(request)
     assert planned.appended.record == anew.appended.record
     assert planned.appended.record is not None
@@ -72,12 +72,12 @@ def test_what_was_made_ready_of_other_rows_or_for_another_time_is_not_taken() ->
         write_ahead(request.batch, request.accepted_ms),  # a row is dropped
         write_ahead(other, request.accepted_ms),
     ):
-        (planned,) = plan(dataclasses.replace(request, written=ready))
+        (planned,) = plan(dataclasses.replace(request, encoded=ready))
         (anew,) = plan(request)
         assert planned.appended.record == anew.appended.record
     plain = observe("m", batch_of([ONE]))
     assert plain.batch is not None
-    (planned,) = plan(dataclasses.replace(plain, written=write_ahead(plain.batch, plain.accepted_ms + 1)))
+    (planned,) = plan(dataclasses.replace(plain, encoded=write_ahead(plain.batch, plain.accepted_ms + 1)))
     (anew,) = plan(plain)
     assert planned.appended.record == anew.appended.record
 
@@ -90,7 +90,7 @@ def test_what_ids_stand_for_is_taken_from_what_was_made_ready(monkeypatch: pytes
     (anew,) = plan(request)
     with monkeypatch.context() as patch:
         patch.setattr(append_plan, "row_digests", None)
-        (planned,) = plan(dataclasses.replace(request, written=ready))
+        (planned,) = plan(dataclasses.replace(request, encoded=ready))
     assert (planned.ids, planned.appended.record) == (anew.ids, anew.appended.record)
     assert planned.appended.duplicate.tolist() == anew.appended.duplicate.tolist() == [False, False, False, True]
     assert planned.appended.reused.tolist() == anew.appended.reused.tolist() == [False, False, True, False]
@@ -99,7 +99,7 @@ def test_what_ids_stand_for_is_taken_from_what_was_made_ready(monkeypatch: pytes
 def test_what_the_ids_of_other_rows_stand_for_is_not_taken() -> None:
     request = observe("m", batch_of([ONE, TWO], [1, 1], [A, B]))
     other = write_ahead(batch_of([TWO, TWO], [1, 1], [A, B]), request.accepted_ms)
-    assert plan(dataclasses.replace(request, written=other))[0].ids == plan(request)[0].ids
+    assert plan(dataclasses.replace(request, encoded=other))[0].ids == plan(request)[0].ids
     assert list(other.contents) != [content for _, _, content in plan(request)[0].ids]
 
 
@@ -152,7 +152,10 @@ def test_a_whole_request_is_not_done_where_an_id_is_known_and_says_which_are() -
     content = row_digests(batch_of([ONE], [1]), [0])[0]
     heads = {"m": Head(LINEAGE, 90, bytes(20), 1, 1)}
     batch = batch_of([ONE, ONE, ONE, TWO, ONE], [1, 1, 1, 1, 1], [A, B, B, A, None])
-    group = [dataclasses.replace(observe("m", batch), whole=True), dataclasses.replace(observe("m", one_row(7)), whole=True)]
+    group = [
+        dataclasses.replace(observe("m", batch), only_if_all_new=True),
+        dataclasses.replace(observe("m", one_row(7)), only_if_all_new=True),
+    ]
     not_done, done = plan_group(group, heads, lambda _m, _i, _f: {A: (40, content)}, 100)
     appended = not_done.appended
     assert (appended.record, not_done.head, not_done.ids) == (None, None, [])

@@ -18,7 +18,7 @@ from riata.store.records import encode_document, encode_skip
 from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.retention import BY_REQUEST, CAUSE
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
-from riata.store.store import Append, Appended, Generation, Owner, Record, Remembered, Store
+from riata.store.store import Append, Appended, Generation, Owner, PendingPrediction, Record, Store
 from riata.wire.batch import Batch
 from riata.wire.names import Names
 from tests.redis_server import RedisServer
@@ -185,7 +185,7 @@ class Walk:
         pairs = [(int(self.rng.integers(0, 2**64, dtype=np.uint64)), b"name"), (2**63 + int(self.rng.integers(0, 5)), b"again")]
         names = [(), pairs, Names.of(pairs)][int(self.rng.integers(0, 3))]
         asked = observe(model, batch, bool(self.rng.random() < 0.3))
-        return dataclasses.replace(asked, names=names, whole=batch.n in (1, 4))
+        return dataclasses.replace(asked, names=names, only_if_all_new=batch.n in (1, 4))
 
     def checkpoint(self) -> None:
         model, owner = self.model(), self.owner()
@@ -254,7 +254,8 @@ class Walk:
     def remember(self) -> None:
         model, bytes_max = self.model(), int(self.rng.integers(0, 400))
         rows = [
-            Remembered(self.key(), int(self.rng.integers(0, 9)), self.rng.bytes(int(self.rng.integers(0, 50)))) for _ in range(3)
+            PendingPrediction(self.key(), int(self.rng.integers(0, 9)), self.rng.bytes(int(self.rng.integers(0, 50))))
+            for _ in range(3)
         ]
         self.stores.all(lambda store: store.remember(model, rows, bytes_max))
         self.stores.all(lambda store: store.remembered(model))

@@ -20,7 +20,7 @@ from riata.store.redis import wire as redis_wire
 from riata.store.redis.link import Credentials, Link, Lost, NotSent, Refused, Reply
 from riata.store.redis.store import RedisSettings, RedisStore, open_redis
 from riata.store.redis.url import read_url
-from riata.store.store import Edition, Owner, Remembered
+from riata.store.store import Edition, Owner, PendingPrediction
 from tests.redis_server import RedisServer
 from tests.store.batches import generation, observe, one_row
 
@@ -322,7 +322,7 @@ class Recorded(Link):
 
 OWNER = Owner(1, b"n" * 16)
 EDITION = Edition(0, 1, b"", LINEAGE, 0, 1, 5, 1, checkpoint_digest(b"z"))
-ROWS = [Remembered(bytes([7] * 16), 1, b"row")]
+ROWS = [PendingPrediction(bytes([7] * 16), 1, b"row")]
 CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "open": lambda store: store.attach(),
     "acquire": lambda store: store.acquire(OWNER.nonce, 1, "here", 1, 600_000),

@@ -11,7 +11,7 @@ import pytest
 from riata.base.errors import Corrupt, LogFork, LogGap, RiataError
 from riata.store.layout import checkpoint_digest
 from riata.store.redis.store import RedisSettings, RedisStore, open_redis
-from riata.store.store import Append, Edition, Owner, Remembered
+from riata.store.store import Append, Edition, Owner, PendingPrediction
 from tests.redis_server import RedisServer
 from tests.store.batches import batch_of, observe, one_row, random_batch, save
 from tests.store.test_contract import answer_of, plain
@@ -74,7 +74,7 @@ def fill(server: RedisServer) -> None:
         for _ in range(2):
             edition = Edition(0, head.seq, head.chain, head.lineage, 0, 5, 5, 300_000, checkpoint_digest(content))
             store.publish(owner, model, edition, content)
-        store.remember(model, [Remembered(KEY, 5, b"row")], 1000)
+        store.remember(model, [PendingPrediction(KEY, 5, b"row")], 1000)
         store.mark_inflight(owner, model, 3, 1)
     store.append(known_ids())
     store.append([Append("m", "observe", 3, batch=one_row(10), names=[(4, b"four")])])
@@ -170,13 +170,13 @@ def test_every_stored_byte_string_that_is_edited_is_noticed(server: RedisServer,
 
 def test_a_remembered_row_that_rotted_is_due_and_empty_and_keeps_no_other_waiting(server: RedisServer, client: Any) -> None:
     store = open_redis(server.url, SETTINGS)
-    whole, rotten = Remembered(bytes([8] * 16), 7, b"whole"), Remembered(bytes([9] * 16), 6, b"rotten")
+    whole, rotten = PendingPrediction(bytes([8] * 16), 7, b"whole"), PendingPrediction(bytes([9] * 16), 6, b"rotten")
     store.forget("m", [KEY])
     store.remember("m", [whole, rotten], 1000)
     stored = client.hget(PREFIX + "m:1:r", rotten.key)
     for at in range(len(stored)):
         client.hset(PREFIX + "m:1:r", rotten.key, stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :])
-        assert store.due("m", 10, 10) == [Remembered(rotten.key, 10, b""), whole]
+        assert store.due("m", 10, 10) == [PendingPrediction(rotten.key, 10, b""), whole]
         with pytest.raises(Corrupt):
             store.recall("m", [rotten.key])
     assert store.forget("m", [rotten.key]) == 1

@@ -247,13 +247,13 @@ def test_a_rest_folds_what_the_next_append_would_have_to_fold_soon(tmp_path: Pat
     database = tmp_path / DATABASE_NAME
     before = database.stat().st_mtime_ns
     store.append([observe("m", one_row())])
-    store.rest()  # so little may wait
+    store.maintain()  # so little may wait
     assert database.stat().st_mtime_ns == before
     store.append([observe("m", random_batch(np.random.default_rng(2), 2000))])
     assert database.stat().st_mtime_ns == before
-    store.rest()
+    store.maintain()
     assert (folded := database.stat().st_mtime_ns) > before
-    store.rest()
+    store.maintain()
     assert database.stat().st_mtime_ns == folded
     store.close()
 

@@ -1,4 +1,4 @@
-"""JSON bodies the slow way: `wire.strict_json` reads, `tests.twins.rows` finishes."""
+"""JSON bodies the slow way: `wire.reference_json` reads, `tests.twins.rows` finishes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from riata.wire.codes import OK
 from riata.wire.json_members import EXAMPLE_KEYS
+from riata.wire.reference_json import Pairs, Record, Refused, decode, example_row, feature_records, reference_json
 from riata.wire.rows import Refusal, Rules, SlowRow
-from riata.wire.strict_json import Pairs, Record, Refused, decode, example_row, feature_records, slow_json
 from tests.twins import rows as twin_rows
 
 
@@ -65,7 +65,7 @@ def read_features(text: bytes, rules: Rules) -> list[Record] | Refusal:
 def read_member(key: bytes, text: bytes, rules: Rules) -> SlowRow | Refusal:
     """One member of an example, by itself but for the features that every example has."""
     features = b"" if key == b"features" else b'"features":{},'
-    return slow_json(b"{" + features + b'"' + key + b'":' + text + b"}", rules)
+    return reference_json(b"{" + features + b'"' + key + b'":' + text + b"}", rules)
 
 
 def read_number_member(key: bytes, text: bytes, rules: Rules) -> float | Refusal:
@@ -84,7 +84,7 @@ def read_string_member(key: bytes, text: bytes, rules: Rules) -> bytes | Refusal
 
 def read_example(line: bytes, rules: Rules) -> SlowRow | Refusal:
     """One example from its bytes."""
-    return slow_json(line, rules)
+    return reference_json(line, rules)
 
 
 def take_row(read: SlowRow | Refusal, rules: Rules) -> Outcome:

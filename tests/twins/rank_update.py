@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.maths.fused import TILE_COLUMNS, TILE_ROWS
+from riata.jit.simd.fma import TILE_COLUMNS, TILE_ROWS
 from riata.maths.rank_update import GAP, Rows
 
 Features = dict[int, float]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from riata.learn.taylor_sketch_config import TaylorSketchConfig, block_limit, key_bits, warm_up_of
+from riata.learn.taylor_sketch.config import TaylorSketchConfig, block_limit, key_bits, warm_up_of
 from riata.maths.links import LOGISTIC, PROBIT
 from riata.maths.shooting import WEIGHT_MAX
 from riata.maths.taylor import log_likelihood, taylor  # which have twins of their own

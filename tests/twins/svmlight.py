@@ -1,4 +1,4 @@
-"""SVMlight text line by line: `riata.wire.slow_lines` reads the lines, dictionaries sum them."""
+"""SVMlight text line by line: `riata.wire.reference_lines` reads the lines, dictionaries sum them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 
 from riata.base.arrays import U8
 from riata.wire.codes import BAD_INDEX, BAD_NUMBER, OK, QID_NOT_SUPPORTED, SYNTAX
+from riata.wire.reference_lines import decimal, reference_svmlight
 from riata.wire.rows import Refusal, Rules, SlowRow
-from riata.wire.slow_lines import decimal, slow_svmlight
-from tests.twins.lines import text_of
+from tests.twins.transpose import text_of
 
 
 def read_svmlight(body: bytes, rules: Rules) -> list[SlowRow | Refusal]:
     """Every line that is neither blank nor all comment, through the slow lane."""
     lines = [line.removesuffix(b"\r").lstrip(b" \t") for line in body.split(b"\n")]
-    return [slow_svmlight(line, rules) for line in lines if line and not line.startswith(b"#")]
+    return [reference_svmlight(line, rules) for line in lines if line and not line.startswith(b"#")]
 
 
 def read_pairs(line: bytes, rules: Rules) -> SlowRow | Refusal:
     """One line."""
-    return slow_svmlight(line, rules)
+    return reference_svmlight(line, rules)
 
 
 def holds_hash(data: U8, start: int, stop: int) -> bool:

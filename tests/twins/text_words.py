@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from riata.wire.text_words import slow_words
+from riata.wire.text_words import reference_words
 
 
 def read_text(string: bytes, ngrams: int) -> list[bytes]:
@@ -13,9 +13,9 @@ def read_text(string: bytes, ngrams: int) -> list[bytes]:
 
 
 def put_grams(text: str, ngrams: int) -> list[bytes]:
-    """Every gram of a text that is plain ASCII, by str.isalnum; other texts by `slow_words`."""
+    """Every gram of a text that is plain ASCII, by str.isalnum; other texts by `reference_words`."""
     if not text.isascii():
-        return slow_words(text, ngrams)
+        return reference_words(text, ngrams)
     words = "".join(c if c.isalnum() or c == "_" else " " for c in text.lower()).split()
     grams: list[bytes] = []
     for last in range(len(words)):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from riata.learn.truncated_gradient import TruncatedGradientConfig
+from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
 from tests.twins import losses, truncation
 
 LOSSES = {"logistic": losses.LOGISTIC, "squared": losses.SQUARED, "hinge": losses.HINGE}

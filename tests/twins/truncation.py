@@ -14,7 +14,7 @@ def shrink(beta: float, scale: float, amount: float, ceiling: float) -> float:
     return _sign(beta) * max(0.0, abs(beta) - amount) if abs(beta) * scale <= ceiling else beta
 
 
-def swing(beta: float, unit: float, gap: float) -> float:
+def gap_shrinkage(beta: float, unit: float, gap: float) -> float:
     """Equation 5 without its gradient, `gap` times."""
     for _ in range(int(gap)):
         beta = beta - unit * _sign(beta)
@@ -29,5 +29,5 @@ def after_gap(rule: int, beta: float, scale: float, unit: float, gap: float, cei
         elif rule == ROUND:
             beta = beta if abs(beta) * scale > ceiling else 0.0
         else:
-            beta = swing(beta, unit, 1.0)
+            beta = gap_shrinkage(beta, unit, 1.0)
     return beta

@@ -1,22 +1,22 @@
-"""VW text line by line: `riata.wire.slow_lines` reads the lines, dictionaries sum them."""
+"""VW text line by line: `riata.wire.reference_lines` reads the lines, dictionaries sum them."""
 
 from __future__ import annotations
 
+from riata.wire.reference_lines import reference_vw
 from riata.wire.rows import Refusal, Rules, SlowRow
-from riata.wire.slow_lines import slow_vw
 
 
 def read_vw(body: bytes, rules: Rules) -> list[SlowRow | Refusal]:
     """Every line that is not blank, through the slow lane."""
     lines = [line.removesuffix(b"\r").lstrip(b" \t") for line in body.split(b"\n")]
-    return [slow_vw(line, rules) for line in lines if line]
+    return [reference_vw(line, rules) for line in lines if line]
 
 
 def read_front(line: bytes, rules: Rules) -> SlowRow | Refusal:
     """The front of a line is what it says before an empty namespace."""
-    return slow_vw(line + b"|", rules)
+    return reference_vw(line + b"|", rules)
 
 
 def read_namespaces(line: bytes, rules: Rules) -> SlowRow | Refusal:
     """A line with nothing in front."""
-    return slow_vw(line, rules._replace(labelled=0))
+    return reference_vw(line, rules._replace(labelled=0))

@@ -10,9 +10,9 @@ from riata.base.arrays import U8
 from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
 from riata.maths.hashing import FIELD_EQUALS, NUMBER
 from riata.wire.codes import BAD_NAME, BAD_NUMBER, NAME_TOO_LONG, OK, OUT_OF_RANGE
-from riata.wire.slow_lines import decimal
-from riata.wire.strict_json import hash_of
-from tests.twins.lines import text_of
+from riata.wire.reference_json import hash_of
+from riata.wire.reference_lines import decimal
+from tests.twins.transpose import text_of
 
 
 def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from riata.wire.rows import Sink, make_sink
+from riata.wire.rows import BatchBuilder, make_sink
 
 
-def clear_rows(rows: int) -> Sink:
+def clear_rows(rows: int) -> BatchBuilder:
     """What a sink is like before anything was read."""
     return make_sink(0, rows, 1)

@@ -12,14 +12,15 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from riata.learn import registry, truncated_gradient
+from riata.learn import registry
+from riata.learn.truncated_gradient import learner
 from riata.maths import numerics
 
 VERSION: Final = registry.ALGO_VERSION
 NUMERICS: Final = "TEST_NUMERICS"
 ALGO_VERSION: Final = "TEST_ALGO_VERSION"
 
-_gradient: Final[Any] = truncated_gradient
+_gradient: Final[Any] = learner
 _settings: Final[Callable[..., Any]] = _gradient.kernel_settings
 _fingerprint: Final[Callable[[], str]] = numerics.fingerprint
 
@@ -48,7 +49,7 @@ def put(*values: Any) -> None:
     """Set what a release is told by."""
     module: Any
     for module, name, value in zip(
-        (registry, numerics, truncated_gradient), ("ALGO_VERSION", "fingerprint", "kernel_settings"), values, strict=True
+        (registry, numerics, learner), ("ALGO_VERSION", "fingerprint", "kernel_settings"), values, strict=True
     ):
         setattr(module, name, value)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from riata.maths.numerics import fingerprint
 from riata.run.config import config_payload, read_config
 from riata.run.model_state import ModelState
-from riata.run.together import runs
+from riata.run.turn_size import runs
 from riata.store import records
 from riata.store.payload import decode_batch, encode_batch
 from riata.store.store import Kind, Record

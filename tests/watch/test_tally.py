@@ -8,8 +8,8 @@ import pytest
 from riata.base.arrays import F64
 from riata.maths.auc import BINS, histogram_auc, ranked_auc
 from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
-from riata.watch import tally
-from tests.twins import tally as twin
+from riata.watch import accumulate
+from tests.twins import accumulate as twin
 
 LINKS = [LOGISTIC, PROBIT, IDENTITY, HINGE, REAL]
 N, WINDOW, HALF_LIFE = 300, 70, 40
@@ -33,13 +33,13 @@ class Tallied:
     def __init__(self, link: int, half_life: float = HALF_LIFE) -> None:
         self.margin, self.label, self.weight = draw(link)
         self.examples = np.zeros(1, np.int64)
-        self.sums = np.zeros((2, tally.SUMS))
-        self.sums[:, tally.SCALE] = 1.0
+        self.sums = np.zeros((2, accumulate.SUMS))
+        self.sums[:, accumulate.SCALE] = 1.0
         self.histogram = np.zeros((2, 2, BINS))
-        self.calibration = np.zeros((tally.CELLS, tally.CELL))
-        self.window = np.zeros((tally.PAST, WINDOW))
+        self.calibration = np.zeros((accumulate.CELLS, accumulate.CELL))
+        self.window = np.zeros((accumulate.PAST, WINDOW))
         state = (self.examples, self.sums, self.histogram, self.calibration, self.window)
-        tally.tally(self.margin, self.label, self.weight, link, 2.0 ** (1.0 / half_life), *state)
+        accumulate.accumulate_rows(self.margin, self.label, self.weight, link, 2.0 ** (1.0 / half_life), *state)
 
     def events(self, link: int) -> list[twin.Event]:
         bases = twin.bases(self.label.tolist(), self.weight.tolist(), link)
@@ -50,44 +50,46 @@ class Tallied:
 
 
 def assert_sums(found: F64, expected: dict[str, float]) -> None:
-    scaled = found[: tally.SCALE] / found[tally.SCALE]
+    scaled = found[: accumulate.SCALE] / found[accumulate.SCALE]
     np.testing.assert_allclose(scaled, [expected[name] for name in twin.NAMES], rtol=ROUNDINGS, atol=ROUNDINGS)
 
 
-@pytest.mark.parametrize("margin", [0.0, -tally.MARGIN_HELD, 1.001 * tally.MARGIN_HELD, -math.inf, math.nan])
+@pytest.mark.parametrize("margin", [0.0, -accumulate.MARGIN_HELD, 1.001 * accumulate.MARGIN_HELD, -math.inf, math.nan])
 @pytest.mark.parametrize("at", [0, 40, 99])
 @pytest.mark.parametrize("learnt", [True, False])
 def test_usual_are_events_that_were_learnt_with_margins_that_are_held(margin: float, at: int, learnt: bool) -> None:
     margins, refused = np.linspace(-5.0, 5.0, 100), np.zeros(100, np.bool_)
     margins[at], refused[at] = margin, not learnt
-    usual = tally.all_usual(margins, refused)
-    assert usual == twin.all_usual(margins.tolist(), refused.tolist(), tally.MARGIN_HELD)
-    assert usual == (learnt and abs(margin) <= tally.MARGIN_HELD)
-    assert tally.all_usual(margins[:0], refused[:0])
+    usual = accumulate.all_usual(margins, refused)
+    assert usual == twin.all_usual(margins.tolist(), refused.tolist(), accumulate.MARGIN_HELD)
+    assert usual == (learnt and abs(margin) <= accumulate.MARGIN_HELD)
+    assert accumulate.all_usual(margins[:0], refused[:0])
 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_tally_equals_its_twin(link: int) -> None:
     done = Tallied(link)
     events = done.events(link)
-    assert_sums(done.sums[tally.CUMULATIVE], twin.tally(events, link, math.inf))
-    assert_sums(done.sums[tally.FADED], twin.tally(events, link, HALF_LIFE))
+    assert_sums(done.sums[accumulate.CUMULATIVE], twin.accumulate_rows(events, link, math.inf))
+    assert_sums(done.sums[accumulate.FADED], twin.accumulate_rows(events, link, HALF_LIFE))
     assert done.examples.tolist() == [N]
 
 
 @pytest.mark.parametrize("half_life", [1, 3])
 def test_fading_survives_its_renormalisations(half_life: int) -> None:
     done = Tallied(LOGISTIC, half_life)  # 300 or 100 doublings: the scale passes 2^32 nine or three times
-    assert 1.0 <= done.sums[tally.FADED, tally.SCALE] <= tally.RENORMALISE_ABOVE
-    assert_sums(done.sums[tally.FADED], twin.tally(done.events(LOGISTIC), LOGISTIC, half_life))
-    np.testing.assert_allclose(done.histogram[tally.FADED].sum(), done.sums[tally.FADED, tally.WEIGHT], rtol=ROUNDINGS)
+    assert 1.0 <= done.sums[accumulate.FADED, accumulate.SCALE] <= accumulate.RENORMALISE_ABOVE
+    assert_sums(done.sums[accumulate.FADED], twin.accumulate_rows(done.events(LOGISTIC), LOGISTIC, half_life))
+    np.testing.assert_allclose(
+        done.histogram[accumulate.FADED].sum(), done.sums[accumulate.FADED, accumulate.WEIGHT], rtol=ROUNDINGS
+    )
 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_window_sums_equals_its_twin(link: int) -> None:
     done = Tallied(link)
-    sums = np.full(tally.SUMS, 99.0)
-    tally.window_sums(done.window, *done.span(), link, sums)
+    sums = np.full(accumulate.SUMS, 99.0)
+    accumulate.window_sums(done.window, *done.span(), link, sums)
     assert_sums(sums, twin.window_sums(done.events(link), link, WINDOW))
 
 
@@ -95,48 +97,48 @@ def test_window_sums_equals_its_twin(link: int) -> None:
 def test_window_loss_equals_its_twin(link: int) -> None:
     done = Tallied(link)
     expected = twin.window_loss(done.events(link), link, WINDOW)
-    assert tally.window_loss(done.window, *done.span()) == pytest.approx(expected, rel=ROUNDINGS)
+    assert accumulate.window_loss(done.window, *done.span()) == pytest.approx(expected, rel=ROUNDINGS)
 
 
 def test_window_loss_of_nothing_is_not_a_number() -> None:
-    assert math.isnan(tally.window_loss(np.zeros((tally.PAST, 5)), 0, 0))
+    assert math.isnan(accumulate.window_loss(np.zeros((accumulate.PAST, 5)), 0, 0))
 
 
 @pytest.mark.parametrize("link", [LOGISTIC, PROBIT, IDENTITY])
 def test_calibration_counts_every_event_in_the_cell_of_its_probability(link: int) -> None:
     done = Tallied(link)
-    expected = np.zeros((tally.CELLS, tally.CELL))
+    expected = np.zeros((accumulate.CELLS, accumulate.CELL))
     for event in done.events(link):
         p = twin.quantities(event, link)["predicted"]
-        cell = next(c for c in reversed(range(tally.CELLS)) if p * tally.CELLS >= c)
+        cell = next(c for c in reversed(range(accumulate.CELLS)) if p * accumulate.CELLS >= c)
         expected[cell] += (1.0, event.weight, event.weight * p, event.weight * event.label)
     np.testing.assert_allclose(done.calibration, expected, rtol=ROUNDINGS, atol=1e-300)  # sigma of -800: subnormal or 0
-    assert done.calibration[:, tally.CELL_EXAMPLES].sum() == N
+    assert done.calibration[:, accumulate.CELL_EXAMPLES].sum() == N
 
 
 @pytest.mark.parametrize("link", [LOGISTIC, PROBIT, IDENTITY, HINGE])
 def test_histogram_holds_the_weight_of_each_class(link: int) -> None:
     done = Tallied(link)
     positive = done.label == 1.0
-    held = done.histogram[tally.CUMULATIVE].sum(axis=1)
+    held = done.histogram[accumulate.CUMULATIVE].sum(axis=1)
     np.testing.assert_allclose(held, [done.weight[~positive].sum(), done.weight[positive].sum()], rtol=ROUNDINGS)
     order = np.argsort(done.margin, kind="stable")
     exact = ranked_auc(done.margin[order], done.label[order], done.weight[order])
-    from_bins = histogram_auc(done.histogram[tally.CUMULATIVE, 0], done.histogram[tally.CUMULATIVE, 1])
+    from_bins = histogram_auc(done.histogram[accumulate.CUMULATIVE, 0], done.histogram[accumulate.CUMULATIVE, 1])
     assert from_bins == pytest.approx(exact, abs=2e-3)  # 300 events: one pair in a shared bin may weigh 1e-3
 
 
 @pytest.mark.parametrize("link", [LOGISTIC, PROBIT])
 def test_a_sure_and_wrong_answer_costs_no_more_than_the_clip(link: int) -> None:
     done = Tallied(link)
-    before = done.sums[tally.CUMULATIVE, tally.LOG_LOSS]
+    before = done.sums[accumulate.CUMULATIVE, accumulate.LOG_LOSS]
     state = (done.examples, done.sums, done.histogram, done.calibration, done.window)
-    tally.tally(np.array([-1e9]), np.ones(1), np.ones(1), link, 1.0, *state)
-    cost = done.sums[tally.CUMULATIVE, tally.LOG_LOSS] - before
+    accumulate.accumulate_rows(np.array([-1e9]), np.ones(1), np.ones(1), link, 1.0, *state)
+    cost = done.sums[accumulate.CUMULATIVE, accumulate.LOG_LOSS] - before
     assert cost == pytest.approx(-math.log(1e-15), rel=1e-9)  # a difference of two sums
 
 
 def test_log_loss_of_a_probit_answer_keeps_its_digits_where_the_probability_rounds_to_one() -> None:
-    probability, cost, _, _, own, _ = tally.judge(PROBIT, 9.0, 1.0, 0.5)
+    probability, cost, _, _, own, _ = accumulate.score_event(PROBIT, 9.0, 1.0, 0.5)
     assert probability == 1.0
     assert cost == own == pytest.approx(1.1285884059538408e-19, rel=1e-12)  # -log Phi(9)

@@ -17,14 +17,14 @@ from riata.learn.learner import Shadow, Sketch, Weights
 from riata.predict.model import Model, Origin
 from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance, look_up
-from riata.run.awaited import Awaited, Told
 from riata.run.config import ModelConfig, check_change, read_config, with_changes
 from riata.run.creating import Compiling
 from riata.run.health import Health, ModelHealth, Sharing
 from riata.run.labels.remembering import RememberedTally
-from riata.run.looking import Looked, PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
+from riata.run.pending_reply import PendingReply, Told
 from riata.run.published import Published
+from riata.run.sketch_copy import PathQuestion, SketchCopy, path_answer
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NamesSeen
@@ -123,14 +123,14 @@ class FakeService:
     ) -> bool:
         return False
 
-    def awaited(self, told: Told) -> Awaited:
-        return Awaited(asyncio.get_running_loop(), told, 5.0)
+    def awaited(self, told: Told) -> PendingReply:
+        return PendingReply(asyncio.get_running_loop(), told, 5.0)
 
     def observe_read(
         self,
         model: str,  # noqa: ARG002
         read: Callable[[], Parsed],  # noqa: ARG002
-        awaited: Awaited,
+        awaited: PendingReply,
     ) -> None:
         awaited.tell(None)
 
@@ -251,7 +251,7 @@ class FakeService:
 
     async def path(self, model: str, question: PathQuestion) -> dict[str, Any]:
         m = self.model(model)
-        looked = Looked(m.version, m.learnt, copy.deepcopy(m.sketch), m.shadows)
+        looked = SketchCopy(m.version, m.learnt, copy.deepcopy(m.sketch), m.shadows)
         return path_answer(model, looked, question, self.published(model).figures)
 
     async def drop_model(self, model: str) -> None:

@@ -16,7 +16,7 @@ from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.service import Service
 from riata.web.app import create_app
-from riata.web.bounds import Front
+from riata.web.bounds import ListenerState
 from riata.web.server import build_server, run
 from riata.web.settings import WebSettings
 from riata.wiring import build_engine
@@ -25,7 +25,7 @@ START_S_MAX = 900.0
 
 
 @contextmanager
-def serving(app: ASGIApp, graceful_stop_s: int = 5, front: Front | None = None) -> Iterator[int]:
+def serving(app: ASGIApp, graceful_stop_s: int = 5, front: ListenerState | None = None) -> Iterator[int]:
     """Serve `app` on a free port of the loopback as long as the block lasts; yields the port."""
     server = build_server(app, "127.0.0.1", 0, graceful_stop_s, front)
     with socket.create_server(("127.0.0.1", 0)) as listening:

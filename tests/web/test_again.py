@@ -22,13 +22,13 @@ from fastapi import FastAPI
 from uvicorn.server import ServerState
 
 from riata.base.clock import ManualClock
-from riata.run.awaited import Told
 from riata.run.outcome import Observed
+from riata.run.pending_reply import Told
 from riata.run.published import Published
 from riata.run.warm_up import warm_up
 from riata.web.again import Again, Quick, learn
 from riata.web.app import create_app
-from riata.web.bounds import Bounds, Front
+from riata.web.bounds import Bounds, ListenerState
 from riata.web.buckets import Buckets
 from riata.web.fast_lane import FastLane, FastRequest, HotLine
 from riata.web.fast_protocol import FastProtocol
@@ -108,7 +108,7 @@ class Connection:
         config.load()
         self.state, self.wire = ServerState(), Wire()
         self.state.default_headers = [(b"date", b"today")]
-        self.protocol = self.KIND(Front(self.bounds), lane, config=config, server_state=self.state, app_state={})
+        self.protocol = self.KIND(ListenerState(self.bounds), lane, config=config, server_state=self.state, app_state={})
         self.protocol.connection_made(cast(asyncio.Transport, self.wire))
 
     async def say(self, *parts: bytes) -> bytes:

@@ -18,7 +18,7 @@ from riata.web.again import Reply
 from riata.web.answers import Answer, json_answer
 from riata.web.app import create_app
 from riata.web.body import Bodies
-from riata.web.bounds import Bounds, Front
+from riata.web.bounds import Bounds, ListenerState
 from riata.web.fast_lane import LATER, NOT_HERE, FastLane, FastRequest, HotLine, Verdict
 from riata.web.meters import Meters
 from riata.web.server import Server, build_server, run
@@ -100,7 +100,7 @@ def begin(stack: ExitStack, bounds: Bounds | None = None, stop_s: int = 5) -> Ta
     service, slow = FakeService(ManualClock(10_000)), Slow()
     app = create_app(service, service, WebSettings(), service.clock)
     app.state.fast_lane = FastLane([HotLine("POST", "/observe", slow)], app.state.meters, service, None, Bodies(2**20))
-    server = build_server(app, "127.0.0.1", 0, stop_s, Front(bounds or Bounds()))
+    server = build_server(app, "127.0.0.1", 0, stop_s, ListenerState(bounds or Bounds()))
     listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     thread = threading.Thread(target=run, args=(server, [listening]))
     thread.start()

@@ -30,7 +30,7 @@ JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class Node:
     """A service behind a socket."""
 
     port: int
@@ -47,14 +47,14 @@ def built(fast: bool) -> tuple[FastAPI, Engine]:
 
 
 @pytest.fixture(scope="module")
-def houses() -> Iterator[tuple[House, House]]:
+def houses() -> Iterator[tuple[Node, Node]]:
     """One with the fast lane, one without."""
     (fast, of_fast), (slow, of_slow) = built(True), built(False)
     with serving(fast) as one, serving(slow) as other:
         for port in (one, other):
             while httpx.get(f"http://127.0.0.1:{port}/readyz").status_code != 200:
                 time.sleep(0.01)
-        yield House(one, of_fast, fast), House(other, of_slow, slow)
+        yield Node(one, of_fast, fast), Node(other, of_slow, slow)
 
 
 def row(at: int, **more: object) -> bytes:
@@ -84,8 +84,8 @@ def answers(link: socket.socket, count: int) -> list[bytes]:
     return found
 
 
-def ask(house: House, asked: bytes, count: int = 1) -> list[bytes]:
-    with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+def ask(node: Node, asked: bytes, count: int = 1) -> list[bytes]:
+    with socket.create_connection(("127.0.0.1", node.port), 10) as link:
         link.sendall(asked)
         return answers(link, count)
 
@@ -148,48 +148,48 @@ ASKED = [
 ]
 
 
-def test_both_lanes_answer_with_the_same_bytes(houses: tuple[House, House]) -> None:
+def test_both_lanes_answer_with_the_same_bytes(houses: tuple[Node, Node]) -> None:
     fast, slow = houses
     for asked in ASKED + LONG:
         assert ask(fast, asked) == ask(slow, asked), asked[:200]
 
 
-def test_what_is_counted_is_the_same(houses: tuple[House, House]) -> None:
-    def counted(house: House) -> list[str]:
-        lines = httpx.get(f"http://127.0.0.1:{house.port}/metrics").text.splitlines()
+def test_what_is_counted_is_the_same(houses: tuple[Node, Node]) -> None:
+    def counted(node: Node) -> list[str]:
+        lines = httpx.get(f"http://127.0.0.1:{node.port}/metrics").text.splitlines()
         wanted = r"riata_rows_total|riata_requests_total\{.*observe|riata_request_duration_seconds_count\{.*observe"
         return [line for line in lines if re.match(wanted, line)]
 
     assert counted(houses[0]) == counted(houses[1]) != []
 
 
-def test_requests_sent_at_once_are_answered_in_their_order(houses: tuple[House, House]) -> None:
-    for house in houses:
-        before = house.engine.desks["default"].logged
-        found = ask(house, b"".join(request(row(at)) for at in range(10)), 10)
+def test_requests_sent_at_once_are_answered_in_their_order(houses: tuple[Node, Node]) -> None:
+    for node in houses:
+        before = node.engine.served_models["default"].logged
+        found = ask(node, b"".join(request(row(at)) for at in range(10)), 10)
         assert [json.loads(answer.partition(b"\r\n\r\n")[2])["seq"] for answer in found] == list(range(before + 1, before + 11))
 
 
-def bodies_under_way(house: House) -> int:
-    held: int = house.app.state.bodies.held
+def bodies_under_way(node: Node) -> int:
+    held: int = node.app.state.bodies.held
     return held
 
 
 def test_a_long_body_in_pieces_is_taken_by_the_fast_lane_and_counted_until_it_is_answered(
-    houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch
+    houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_body, "AT_ONCE_BYTES", 1)  # the event loop hears of every piece
     asked = request(long(20_000), NDJSON)
     found = []
-    for house in houses:
-        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+    for node in houses:
+        with socket.create_connection(("127.0.0.1", node.port), 10) as link:
             for at in range(0, len(asked), 30_000):
                 link.sendall(asked[at : at + 30_000])
                 time.sleep(0.01)
                 if at + 30_000 < len(asked):
-                    wait_until(lambda: bodies_under_way(house) > at)  # noqa: B023
+                    wait_until(lambda: bodies_under_way(node) > at)  # noqa: B023
             found += answers(link, 1)
-        assert bodies_under_way(house) == 0
+        assert bodies_under_way(node) == 0
     assert all(answer.startswith(b"HTTP/1.1 202") for answer in found)
     accepted = [json.loads(answer.partition(b"\r\n\r\n")[2])["accepted"] for answer in found]
     assert accepted == [800, 800]
@@ -212,12 +212,12 @@ def read_past(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_long_body_is_read_past_the_parser_which_then_reads_what_follows(
-    houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch
+    houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     became, asked, body = read_past(monkeypatch), request(long(26_000) * 3, NDJSON), len(long(26_000) * 3)
     ask_more = request(row(1), more="Idempotency-Key: behind\r\n")
-    for house in houses:
-        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+    for node in houses:
+        with socket.create_connection(("127.0.0.1", node.port), 10) as link:
             for _ in range(2):
                 link.sendall(asked[:-body])
                 time.sleep(0.02)
@@ -229,12 +229,12 @@ def test_a_long_body_is_read_past_the_parser_which_then_reads_what_follows(
 
 
 def test_a_long_body_that_was_read_past_the_parser_can_still_go_the_other_way(
-    houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch
+    houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     became, body = read_past(monkeypatch), len(long(29_000) * 3)
     asked = request(long(29_000) * 3, NDJSON, path="/observe?wait=applied")
-    for house in houses:
-        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+    for node in houses:
+        with socket.create_connection(("127.0.0.1", node.port), 10) as link:
             for _ in range(2):
                 link.sendall(asked[:-body])
                 time.sleep(0.02)
@@ -247,91 +247,91 @@ def test_a_long_body_that_was_read_past_the_parser_can_still_go_the_other_way(
 
 
 def test_a_long_body_that_stops_for_a_while_is_parsed_on_and_comes_to_its_end(
-    houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch
+    houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast_protocol, "BODY_WAIT_S", 0.1)
     became, asked, body = read_past(monkeypatch), request(long(27_000) * 3, NDJSON), len(long(27_000) * 3)
-    for house in houses:
-        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+    for node in houses:
+        with socket.create_connection(("127.0.0.1", node.port), 10) as link:
             link.sendall(asked[:-body])
             time.sleep(0.02)
             link.sendall(asked[-body:-40])  # less than the loop is woken for, until its time is over
-            wait_until(lambda: bodies_under_way(house) == body - 40)  # noqa: B023
+            wait_until(lambda: bodies_under_way(node) == body - 40)  # noqa: B023
             link.sendall(asked[-40:])
             assert answers(link, 1)[0].startswith(b"HTTP/1.1 202")
-        assert bodies_under_way(house) == 0
+        assert bodies_under_way(node) == 0
     assert [what.partition(" ")[0] for what in became] == ["parted"]
 
 
-def test_a_long_body_that_ends_before_its_end_is_refused(houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_body_that_ends_before_its_end_is_refused(houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
     became, asked, body = read_past(monkeypatch), request(long(28_000) * 3, NDJSON), len(long(28_000) * 3)
     found = []
-    for house in houses:
-        before = house.engine.desks["default"].logged
-        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+    for node in houses:
+        before = node.engine.served_models["default"].logged
+        with socket.create_connection(("127.0.0.1", node.port), 10) as link:
             link.sendall(asked[:-body])
             time.sleep(0.02)
             link.sendall(asked[-body:-1])
             link.shutdown(socket.SHUT_WR)
             found += answers(link, 1)
-        wait_until(lambda: bodies_under_way(house) == 0)  # noqa: B023
-        assert house.engine.desks["default"].logged == before
+        wait_until(lambda: bodies_under_way(node) == 0)  # noqa: B023
+        assert node.engine.served_models["default"].logged == before
     assert found[0] == found[1]
     assert found[0].startswith(b"HTTP/1.1 400")
     assert became == [f"parted {body - 1}"]
 
 
-def test_bodies_for_which_there_is_no_room_are_refused_in_both_lanes(houses: tuple[House, House]) -> None:
+def test_bodies_for_which_there_is_no_room_are_refused_in_both_lanes(houses: tuple[Node, Node]) -> None:
     asked = request(long(21_000), NDJSON)
-    for house in houses:
-        bodies = house.app.state.bodies
+    for node in houses:
+        bodies = node.app.state.bodies
         for room in (20_000, 60_000):  # at the first part that is counted, and at a later one
             assert bodies.take_bytes(bodies.bytes_max - room)
-            with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+            with socket.create_connection(("127.0.0.1", node.port), 10) as link:
                 for at in range(0, len(asked), 50_000):
                     link.sendall(asked[at : at + 50_000])
                     time.sleep(0.02)
                 assert b"bodies_full" in answers(link, 1)[0]
             bodies.give_bytes(bodies.bytes_max - room)
-        assert ask(house, asked)[0].startswith(b"HTTP/1.1 202")
-        assert bodies_under_way(house) == 0
+        assert ask(node, asked)[0].startswith(b"HTTP/1.1 202")
+        assert bodies_under_way(node) == 0
 
 
-def test_a_long_body_that_breaks_off_is_not_counted_any_more(houses: tuple[House, House]) -> None:
+def test_a_long_body_that_breaks_off_is_not_counted_any_more(houses: tuple[Node, Node]) -> None:
     asked = request(long(22_000), NDJSON)
-    for house in houses:
-        before = house.engine.desks["default"].logged
-        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+    for node in houses:
+        before = node.engine.served_models["default"].logged
+        with socket.create_connection(("127.0.0.1", node.port), 10) as link:
             link.sendall(asked[:-1])
-            wait_until(lambda: bodies_under_way(house) > 0)  # noqa: B023
-        wait_until(lambda: bodies_under_way(house) == 0)  # noqa: B023
-        assert house.engine.desks["default"].logged == before
+            wait_until(lambda: bodies_under_way(node) > 0)  # noqa: B023
+        wait_until(lambda: bodies_under_way(node) == 0)  # noqa: B023
+        assert node.engine.served_models["default"].logged == before
 
 
-def test_a_long_body_that_is_late_goes_the_other_way(houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_body_that_is_late_goes_the_other_way(houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_protocol, "BODY_WAIT_S", 0.0)
     asked = request(long(23_000), NDJSON)
-    for house in houses:
-        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+    for node in houses:
+        with socket.create_connection(("127.0.0.1", node.port), 10) as link:
             for at in range(0, len(asked), 30_000):
                 link.sendall(asked[at : at + 30_000])
                 time.sleep(0.01)
             assert answers(link, 1)[0].startswith(b"HTTP/1.1 202")
-        assert bodies_under_way(house) == 0
+        assert bodies_under_way(node) == 0
 
 
-def test_who_waits_for_a_log_that_is_silent_is_told_so(houses: tuple[House, House], monkeypatch: pytest.MonkeyPatch) -> None:
-    for house, first in zip(houses, (24_000, 25_000), strict=True):
-        patient = replace(house.engine.settings, observe_timeout_ms=900_000)
-        monkeypatch.setattr(house.engine, "settings", replace(patient, observe_timeout_ms=100))
-        free = held(house)
-        found = ask(house, request(long(first), NDJSON))[0]
+def test_who_waits_for_a_log_that_is_silent_is_told_so(houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
+    for node, first in zip(houses, (24_000, 25_000), strict=True):
+        patient = replace(node.engine.settings, observe_timeout_ms=900_000)
+        monkeypatch.setattr(node.engine, "settings", replace(patient, observe_timeout_ms=100))
+        free = held(node)
+        found = ask(node, request(long(first), NDJSON))[0]
         free.set()
         assert found.startswith(b"HTTP/1.1 503")
         assert b"log_timeout" in found
-        wait_until(lambda: bodies_under_way(house) == 0)  # noqa: B023
-        monkeypatch.setattr(house.engine, "settings", patient)  # a busy disk may take longer than that to answer
-        again = ask(house, request(long(first), NDJSON))[0]
+        wait_until(lambda: bodies_under_way(node) == 0)  # noqa: B023
+        monkeypatch.setattr(node.engine, "settings", patient)  # a busy disk may take longer than that to answer
+        again = ask(node, request(long(first), NDJSON))[0]
         assert json.loads(again.partition(b"\r\n\r\n")[2])["duplicate"] == 800
 
 
@@ -342,7 +342,7 @@ def wait_until(reached: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def held(house: House) -> threading.Event:
+def held(node: Node) -> threading.Event:
     """Keep the store's thread busy until the event is set."""
     begun, free = threading.Event(), threading.Event()
 
@@ -350,26 +350,26 @@ def held(house: House) -> threading.Event:
         begun.set()
         free.wait(900)
 
-    house.engine.common.keeper.call(wait)
+    node.engine.context.log_thread.call(wait)
     assert begun.wait(900)
     return free
 
 
-def until_it_waits(house: House) -> None:
+def until_it_waits(node: Node) -> None:
     """Return once a row waits for the store's thread."""
     deadline = time.monotonic() + 890.0  # the thread is held for no longer than 900 seconds
-    while not house.engine.common.keeper.waiting():
+    while not node.engine.context.log_thread.waiting():
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
 
-def test_a_prediction_waits_behind_a_row_of_its_connection_and_not_of_another(houses: tuple[House, House]) -> None:
-    for house in houses:
-        free = held(house)
+def test_a_prediction_waits_behind_a_row_of_its_connection_and_not_of_another(houses: tuple[Node, Node]) -> None:
+    for node in houses:
+        free = held(node)
         predict = b"GET /predict?size=1 HTTP/1.1\r\nHost: h\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+        with socket.create_connection(("127.0.0.1", node.port), 10) as link:
             link.sendall(request(row(1)) + predict)
-            assert b"200" in ask(house, predict)[0][:15]
+            assert b"200" in ask(node, predict)[0][:15]
             link.settimeout(0.05)
             with pytest.raises(TimeoutError):
                 link.recv(1)
@@ -380,16 +380,16 @@ def test_a_prediction_waits_behind_a_row_of_its_connection_and_not_of_another(ho
         assert second.startswith(b"HTTP/1.1 200")
 
 
-def test_a_connection_that_is_lost_while_its_row_waits_loses_its_answer_only(houses: tuple[House, House]) -> None:
-    for house in houses:
-        before = house.engine.desks["default"].logged
-        free = held(house)
-        with socket.create_connection(("127.0.0.1", house.port), 10) as link:
+def test_a_connection_that_is_lost_while_its_row_waits_loses_its_answer_only(houses: tuple[Node, Node]) -> None:
+    for node in houses:
+        before = node.engine.served_models["default"].logged
+        free = held(node)
+        with socket.create_connection(("127.0.0.1", node.port), 10) as link:
             link.sendall(request(row(1)))
-            until_it_waits(house)
+            until_it_waits(node)
         time.sleep(0.05)  # the end of the connection is noticed, or is not
         free.set()
-        told = json.loads(ask(house, request(row(2)))[0].partition(b"\r\n\r\n")[2])
+        told = json.loads(ask(node, request(row(2)))[0].partition(b"\r\n\r\n")[2])
         assert told["seq"] == before + 2
 
 
@@ -399,11 +399,11 @@ def test_a_stop_waits_for_rows_that_are_on_their_way() -> None:
     with serving(app) as port:
         while httpx.get(f"http://127.0.0.1:{port}/readyz").status_code != 200:
             time.sleep(0.01)
-        house = House(port, engine, app)
-        free = held(house)
-        asking = threading.Thread(target=lambda: found.extend(ask(house, request(row(1)))))
+        node = Node(port, engine, app)
+        free = held(node)
+        asking = threading.Thread(target=lambda: found.extend(ask(node, request(row(1)))))
         asking.start()
-        until_it_waits(house)
+        until_it_waits(node)
         threading.Timer(0.2, free.set).start()
     asking.join(10)
     assert found

@@ -10,14 +10,27 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.wire.codes import DUPLICATE_INDEX, HANDOVER, OK, OUT_OF_RANGE
+from riata.wire.delimiters import FRONT, PADDING, Text
 from riata.wire.encoder import EncoderConfig
-from riata.wire.marks import FRONT, PADDING, Text
 from riata.wire.names import EVERY_NAME, NO_NAMES
 from riata.wire.parse import Context, Labels, make_rules
-from riata.wire.rows import BEGIN, END, FOUND, ROWS, Refusal, Row, Rules, Sink, SlowRow, make_row, make_sink, row_capacity
-from tests.twins.lines import summed
+from riata.wire.rows import (
+    BEGIN,
+    END,
+    FOUND,
+    ROWS,
+    BatchBuilder,
+    RecordScratch,
+    Refusal,
+    Rules,
+    SlowRow,
+    make_row,
+    make_sink,
+    row_capacity,
+)
+from tests.twins.transpose import summed
 
-Reader = Callable[[Text, Row, Sink, Rules], int]
+Reader = Callable[[Text, RecordScratch, BatchBuilder, Rules], int]
 Slow = Callable[[bytes, Rules], list[SlowRow | Refusal]]
 
 
@@ -41,7 +54,9 @@ def bytes_of(text: str | bytes) -> U8:
     return np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8).copy()
 
 
-def run(read: Reader, body: bytes, rules: Rules, rows_max: int = 10_000, padded: bool = True) -> tuple[int, Sink, list[Out]]:
+def run(
+    read: Reader, body: bytes, rules: Rules, rows_max: int = 10_000, padded: bool = True
+) -> tuple[int, BatchBuilder, list[Out]]:
     """Call `read` on a body as `wire.parse` does; without padding behind it, no row is read as a usual one."""
     data = bytes_of(bytes(FRONT) + body + b"\n" + bytes(PADDING if padded else 0))[FRONT:]
     text = Text(data.ctypes.data, len(body), data, np.empty(len(body) + 3, np.int64))

@@ -7,10 +7,10 @@ import random
 import numpy as np
 
 from riata.wire.encoder import EncoderConfig
-from riata.wire.json_plain import read_plain
 from riata.wire.parse import Context, make_rules
 from riata.wire.rows import make_row
-from tests.twins import json_plain as twin
+from riata.wire.simple_strings import read_plain
+from tests.twins import simple_strings as twin
 from tests.wire.json_bodies import NUMBERS, mutate
 
 KEY = 9_000_000_000_000_000_000

@@ -11,9 +11,9 @@ import pytest
 from riata.base.errors import Malformed
 from riata.base.limits import BODY_BYTES_MAX
 from riata.wire.codes import BY_PREDICTION, HANDOVER, INVALID_UTF8, OK, SLUGS, SYNTAX, TOO_DEEP
+from riata.wire.delimiters import FRONT, Text
 from riata.wire.encoder import EncoderConfig
 from riata.wire.json_text import read_ndjson
-from riata.wire.marks import FRONT, Text
 from riata.wire.names import NO_NAMES
 from riata.wire.parse import Context, Labels, make_rules, parse_examples
 from riata.wire.parsed import Parsed

@@ -12,7 +12,7 @@ from riata.wire.names import NamesSeen
 from riata.wire.new_names import first_found, names_found, shown_lengths, write_shown
 from riata.wire.parse import NDJSON, Context, make_rules, read_body
 from riata.wire.parsed import new_names
-from riata.wire.rows import FOUND, GHOST, KEY, make_sink
+from riata.wire.rows import FOUND, KEY, SHADOWED, make_sink
 from tests.twins import new_names as twin
 
 SLOW = [b"", "größe=µ".encode(), b"x" * 300]
@@ -41,7 +41,7 @@ def test_names_are_written_as_the_twin_writes_them() -> None:
     for _ in range(300):
         at = sorted(rng.randrange(4000) for _ in range(4))
         spans.append((-1, rng.randrange(len(SLOW)), 0, 0) if rng.random() < 0.2 else (at[0], at[1], at[2], at[3]))
-        kinds.append(rng.randrange(4) | rng.choice((0, KEY, KEY | GHOST)))
+        kinds.append(rng.randrange(4) | rng.choice((0, KEY, KEY | SHADOWED)))
     names = [twin.shown(data, kind, span, SLOW) for kind, span in zip(kinds, spans, strict=True)]
     arrays = np.array(kinds, np.uint8), np.array(spans, np.int64), np.arange(300)
     ends = np.cumsum([0, *(len(name) for name in SLOW)])

@@ -20,7 +20,7 @@ from riata.run.warm_up import warm_up
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
-from riata.wire.own_body import OwnBody
+from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, Labels, explain_rows, parse_examples
 from riata.wire.parsed import LEFT_FROM, Parsed
 from tests.twins.hashing import hash_name
@@ -431,7 +431,7 @@ def content(batch: Batch) -> list[bytes]:
 def test_a_long_body_is_read_where_it_lies_as_it_is_read_elsewhere(kind: str, end: bytes) -> None:
     body = long_body(kind, np.random.default_rng(1)) + end
     context = Context(EncoderConfig(), "0/1" if kind == NDJSON else "-1/+1", NamesSeen())
-    own = OwnBody.of(body)
+    own = PaddedBuffer.of(body)
     found, expected = (parse_examples(given, kind, context, True) for given in (own, body))
     assert bytes(own) == body
     assert len(own) == len(body)

@@ -7,23 +7,23 @@ import random
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.maths.kernel import kernel
+from riata.jit.kernel import kernel
 from riata.wire.numbers import parse_prefix
-from riata.wire.plain_numbers import PLAIN_NUMBER_REACH, plain_number, usual_number
+from riata.wire.simple_numbers import SIMPLE_NUMBER_REACH, fast_number, simple_number
 from tests.wire.json_bodies import NUMBERS, mutate
 
 
 @kernel
 def both(data: U8, stop: int, json: bool) -> tuple[float, int, int, float, int, int, int]:
     """Read the same bytes twice. Source: the modules under test."""
-    a, b, c = usual_number(data, 0)
+    a, b, c = fast_number(data, 0)
     d, e, f = parse_prefix(data, 0, stop, json)
-    return a, b, c, d, e, f, plain_number(data, 0)[0]
+    return a, b, c, d, e, f, simple_number(data, 0)[0]
 
 
 def check(text: bytes, json: bool) -> bool:
     """Hold the two to each other; true where the usual reader took the number."""
-    data = np.array(bytearray(text + b" " * (PLAIN_NUMBER_REACH + 1)), np.uint8)
+    data = np.array(bytearray(text + b" " * (SIMPLE_NUMBER_REACH + 1)), np.uint8)
     value, status, end, expected, expected_status, expected_end, bare_end = both(data, len(text), json)
     assert bare_end < 0 or text[:1] != b"-"
     if end < 0:
@@ -65,11 +65,11 @@ def test_usual_numbers_are_taken_and_others_are_left() -> None:
 
 def test_numbers_at_the_end_of_the_body_are_left() -> None:
     data = np.array(bytearray(b"1.5"), np.uint8)
-    assert both(np.concatenate((data, np.zeros(PLAIN_NUMBER_REACH, np.uint8))), 3, True)[2] == 3
+    assert both(np.concatenate((data, np.zeros(SIMPLE_NUMBER_REACH, np.uint8))), 3, True)[2] == 3
     assert usual_end(data) == -1
 
 
 @kernel
 def usual_end(data: U8) -> int:
     """Where the usual reader ends. Source: the module under test."""
-    return usual_number(data, 0)[2]
+    return fast_number(data, 0)[2]

@@ -9,11 +9,22 @@ import numpy as np
 import pytest
 
 from riata.base.limits import FEATURES_PER_ROW_MAX
+from riata.wire.assemble import finish_row, repeated_key, sum_row
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
-from riata.wire.finish import finish_row, repeated_key, sum_row
-from riata.wire.length import normalise_l2
 from riata.wire.names import EVERY_NAME, NO_NAMES
-from riata.wire.rows import EQUALS, FEATURES, FOUND, GHOST, KEY, Row, Rules, Sink, make_row, make_sink  # fmt: skip
+from riata.wire.normalise import normalise_l2
+from riata.wire.rows import (  # fmt: skip
+    EQUALS,
+    FEATURES,
+    FOUND,
+    KEY,
+    SHADOWED,
+    BatchBuilder,
+    RecordScratch,
+    Rules,
+    make_row,
+    make_sink,
+)
 from riata.wire.sorting import heap_sort, insert_sort, sort_keys, sort_range
 from tests.twins import rows as twin
 
@@ -24,7 +35,7 @@ def rules(l2: bool = False, names: bool = False) -> Rules:
     return Rules(np.uint64(0), 0, 1, int(l2), 1, NO_NAMES, EVERY_NAME if names else NO_NAMES)
 
 
-def fill(records: list[Record]) -> Row:
+def fill(records: list[Record]) -> RecordScratch:
     row = make_row(len(records) + 1)
     for k, (fingerprint, value, kind) in enumerate(records):
         row.fingerprint[k], row.value[k], row.kind[k] = fingerprint, value, kind
@@ -111,7 +122,7 @@ def test_zero_and_subnormal_values_are_dropped_and_the_smallest_normal_is_kept()
 
 
 def test_a_key_that_comes_twice_is_refused_and_an_indicator_that_does_is_summed() -> None:
-    assert finished([(7 << 32, 1.0, KEY), (7 << 32, 0.0, KEY | GHOST)])[0] == DUPLICATE_KEY
+    assert finished([(7 << 32, 1.0, KEY), (7 << 32, 0.0, KEY | SHADOWED)])[0] == DUPLICATE_KEY
     assert finished([(7 << 32, 1.0, EQUALS), (7 << 32, 1.0, EQUALS)]) == (OK, [7], [2.0])
 
 
@@ -151,7 +162,7 @@ def test_a_row_takes_its_limit_of_features_and_not_one_more() -> None:
         assert finished([(k << 32, 1.0, 0) for k in range(n)])[0] == code
 
 
-def small_sink() -> Sink:
+def small_sink() -> BatchBuilder:
     return make_sink(0, 2, 1)  # room for 4 features
 
 

@@ -14,8 +14,8 @@ from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, Labels, parse_examples
 from riata.wire.parsed import Parsed
+from riata.wire.reference_json import hash_of
 from riata.wire.rows import Refusal, make_row, make_sink
-from riata.wire.strict_json import hash_of
 from riata.wire.svmlight import read_svmlight
 from tests.twins import svmlight as twin
 from tests.wire.lane import bytes_of, compare, mutate, rules_of, run

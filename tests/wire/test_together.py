@@ -12,7 +12,7 @@ from riata.wire.batch import Batch, slice_rows
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import NDJSON, Context, parse_examples
-from riata.wire.together import lines_of, names_in, read_together, with_keys
+from riata.wire.small_bodies import lines_of, names_in, read_together, with_keys
 
 JSON = "application/json"
 LINES = "application/x-ndjson"

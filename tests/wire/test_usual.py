@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import U8
-from riata.maths.ranks import RANK_KEYS
+from riata.jit.simd.rank import RANK_KEYS
+from riata.wire.assemble import PREFETCHED_FROM, place_row
+from riata.wire.delimiters import FRONT, JSON, PADDING, SVMLIGHT, TAKEN, VW, Text, mark_row, take_in
 from riata.wire.encoder import EncoderConfig
-from riata.wire.finish import PREFETCHED_FROM, place_row
-from riata.wire.marks import FRONT, JSON, PADDING, SVMLIGHT, TAKEN, VW, Text, mark_row, take_in
+from riata.wire.fast_lines import LEFT, fast_svmlight, fast_vw
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, parse_examples
-from riata.wire.plain_numbers import any_number
-from riata.wire.rows import PLAIN, Row, make_row, make_sink
+from riata.wire.rows import PLAIN, RecordScratch, make_row, make_sink
+from riata.wire.simple_numbers import any_number
 from riata.wire.sorting import BUCKET_KEYS, BUCKETED_MAX, BUCKETS_MAX, fill_buckets
 from riata.wire.tokens import settle, svmlight_tokens, vw_tokens
-from riata.wire.usual_lines import LEFT, usual_svmlight, usual_vw
 from riata.wire.vw_text import read_any
-from tests.twins import marks as marks_twin
+from tests.twins import delimiters as marks_twin
+from tests.twins import fast_lines as twin
 from tests.twins import numbers as numbers_twin
 from tests.twins import rows as rows_twin
-from tests.twins import usual_lines as twin
 from tests.twins.hashing import hash_name
 from tests.wire.lane import rules_of
 
@@ -54,7 +54,7 @@ def padded(body: bytes) -> U8:
     return np.frombuffer(body + b"\n" + bytes(PADDING), np.uint8).copy()
 
 
-def shown(body: bytes, row: Row, n: int) -> list[tuple[int, float, bytes]]:
+def shown(body: bytes, row: RecordScratch, n: int) -> list[tuple[int, float, bytes]]:
     """Records with their names as they are shown, but for the namespace of VW text."""
     found = []
     for i in range(n):
@@ -127,12 +127,12 @@ def test_lines_of_vw_text_that_are_taken_come_out_the_same() -> None:
         line = some_line(rng)
         data, bar = padded(line), line.index(b"|")
         assert mark_row(data, 0, len(line), VW, row.position) > 0
-        n = usual_vw(data, bar, len(line), row, rules)
+        n = fast_vw(data, bar, len(line), row, rules)
         if n == LEFT:
             left += 1
             continue
         taken += 1
-        assert shown(line, row, n) == twin.usual_vw(line, rules)
+        assert shown(line, row, n) == twin.fast_vw(line, rules)
         assert read_any(data, 0, bar, len(line), row, make_sink(1000, 1, 1), rules, 0) == n
         assert shown(line, row, n) == twin.read_any(line, rules)
     assert taken > 1000
@@ -168,7 +168,7 @@ def test_lines_of_words_that_are_taken_eight_at_a_time_come_out_the_same() -> No
             continue
         taken += 1
         settle(row)
-        assert shown(line, row, n) == twin.usual_vw(line, rules), line
+        assert shown(line, row, n) == twin.fast_vw(line, rules), line
         assert n == 0 or row.span[n - 1, 3] <= len(line)
     assert taken > 1500
     assert left > 1000
@@ -186,12 +186,12 @@ def test_lines_of_svmlight_that_are_taken_come_out_the_same() -> None:
             continue
         data = padded(line)
         assert mark_row(data, 0, len(line), SVMLIGHT, row.position) > 0
-        n = usual_svmlight(data, 0, len(line), row, 0, rules)
+        n = fast_svmlight(data, 0, len(line), row, 0, rules)
         if n == LEFT:
             left += 1
             continue
         taken += 1
-        assert shown(line, row, n) == twin.usual_svmlight(line, rules)
+        assert shown(line, row, n) == twin.fast_svmlight(line, rules)
     assert taken > 1000
     assert left > 500
 
@@ -238,7 +238,7 @@ def test_pairs_that_are_taken_eight_at_a_time_come_out_the_same() -> None:
             continue
         taken += 1
         settle(row)
-        assert shown(line, row, n) == twin.usual_svmlight(line, rules), line
+        assert shown(line, row, n) == twin.fast_svmlight(line, rules), line
     assert taken > 2000
     assert left > 500
     line = b"1" + b" 2:1" * 395

@@ -11,16 +11,16 @@ import pytest
 
 from riata.base.arrays import U8
 from riata.base.limits import NAME_BYTES_MAX
+from riata.jit.kernel import kernel
 from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, NUMBER
-from riata.maths.kernel import kernel
 from riata.wire import codes, vw_text
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, Labels, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.rows import Refusal, Rules, Sink, SlowRow, make_row, make_sink
-from riata.wire.slow_lines import slow_vw
-from riata.wire.strict_json import hash_of
+from riata.wire.reference_json import hash_of
+from riata.wire.reference_lines import reference_vw
+from riata.wire.rows import BatchBuilder, Refusal, Rules, SlowRow, make_row, make_sink
 from riata.wire.vw_text import read_vw
 from tests.twins import vw_text as twin
 from tests.wire.lane import bytes_of, compare, mutate, rules_of, run
@@ -193,7 +193,7 @@ def test_long_names_are_refused_one_byte_too_late() -> None:
 
 def test_numbers_next_to_a_tie_are_read_all_the_same() -> None:
     text = "0.50000000000000005551115123125782702118158340454101562500000001"
-    slow = slow_vw(f"| a:{text}".encode(), rules_of(labelled=False))
+    slow = reference_vw(f"| a:{text}".encode(), rules_of(labelled=False))
     assert isinstance(slow, SlowRow)
     assert slow.records == [(hash_of(b"a", 0, NUMBER), float(text), 0, b"a")]
     _, _, (out,) = run(read_vw, f"| a:{text}\n".encode(), rules_of(labelled=False))
@@ -252,7 +252,7 @@ def test_the_front_agrees_with_its_twin(front: str) -> None:
 
 
 @kernel
-def filed(data: U8, sink: Sink, rules: Rules) -> int:
+def filed(data: U8, sink: BatchBuilder, rules: Rules) -> int:
     """Where the bar is behind one digit. Source: this test."""
     return vw_text.file_digit(data, 0, sink, rules, 0)
 

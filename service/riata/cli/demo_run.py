@@ -12,12 +12,12 @@ from rich.table import Table
 from riata.base.clock import Clock
 from riata.base.errors import BadInput
 from riata.cli.connect import Refusals, observed_of
+from riata.cli.curl_hint import observe_line, predict_line
 from riata.cli.demo_stream import Stream
 from riata.cli.demo_view import View
 from riata.cli.labels import without_label
-from riata.cli.reading import Moment, Reading, read_metrics
+from riata.cli.metrics_view import Moment, Reading, read_metrics
 from riata.cli.source import CONTENT_TYPES, Chunk, chunks
-from riata.cli.try_it import observe_line, predict_line
 from riata.cli.weights_table import read_weights
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from riata.cli.metrics_view import Moment, Reading
 from riata.cli.plot import draw
 from riata.cli.plot_text import plot_text
 from riata.cli.progress import SpeedColumn
-from riata.cli.reading import Moment, Reading
 
 PLOT_LINES: Final = 12
 PLOT_COLUMNS_MAX: Final = 100

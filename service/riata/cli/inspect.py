@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.cli.kept import DATA_HELP, STORE_HELP, kept
+from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 
 if TYPE_CHECKING:
     from riata.store.store import Generation, Store

@@ -39,15 +39,15 @@ def missing_in_shared_store(store: str, data: Path | None, yes: bool) -> bool:
     from riata import wiring
     from riata.base.clock import SystemClock
     from riata.base.settings import load_settings
-    from riata.run.common import shared
-    from riata.run.sharing.accepting import accept, compare
-    from riata.run.sharing.ledger import Ledger, sentence
-    from riata.run.sharing.note import Note
+    from riata.run.cluster.accepting import accept, compare
+    from riata.run.cluster.ledger import Ledger, sentence
+    from riata.run.cluster.store_identity import StoreIdentityFile
+    from riata.run.engine_context import shared
 
     settings = load_settings({"data": data, "store": store})
     if settings.store_kind != "redis":
         raise BadInput("--store: give the Redis of the service; a directory is given with --data alone", "bad_option")
-    ledger = Ledger(Note(settings.data / wiring.NOTE, read_only=True), settings.lost_events_max)
+    ledger = Ledger(StoreIdentityFile(settings.data / wiring.NOTE, read_only=True), settings.lost_events_max)
     if ledger.note.problem:
         raise BadInput(ledger.note.problem, "bad_note")
     opened = shared(wiring.open_store(settings))

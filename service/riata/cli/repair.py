@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riata.base.errors import BadInput, nearest
-from riata.cli.kept import DATA_HELP, kept
 from riata.cli.losses import missing_in_directory, missing_in_shared_store
+from riata.cli.open_store import DATA_HELP, kept
 
 if TYPE_CHECKING:
     from riata.run.repair import Action, Diagnosis, Repairer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from riata.cli.kept import DATA_HELP, STORE_HELP, kept
+from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 
 if TYPE_CHECKING:
     from riata.run.replay import Compared, ReplayReport

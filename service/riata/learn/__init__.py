@@ -1,1 +1,1 @@
-"""Rank 3: the `Learner` protocol and one file per online algorithm."""
+"""Rank 4: the `Learner` protocol and one folder per online algorithm."""

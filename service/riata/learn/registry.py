@@ -10,10 +10,10 @@ from typing import Final, Literal
 import numpy as np
 
 from riata.base.limits import BITS_MIN
-from riata.learn.ftrl_proximal_config import FtrlProximalConfig
+from riata.learn.ftrl_proximal.config import FtrlProximalConfig
 from riata.learn.learner import Learner
-from riata.learn.taylor_sketch_config import TaylorSketchConfig, key_bits
-from riata.learn.truncated_gradient_config import TruncatedGradientConfig, kernel_settings
+from riata.learn.taylor_sketch.config import TaylorSketchConfig, key_bits
+from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
 from riata.wire.batch import Batch
 
 ALGO_VERSION: Final[int] = 2  # goes up with every change that could alter one bit of what a log replays to
@@ -30,14 +30,14 @@ def build_learner(config: LearnerConfig, bits: int, hash_key: int = 0) -> Learne
     hash_key : of the encoder, for settings that name features
     """
     if isinstance(config, TaylorSketchConfig):
-        from riata.learn.taylor_sketch import TaylorSketch
+        from riata.learn.taylor_sketch.learner import TaylorSketch
 
         return TaylorSketch(config, bits, hash_key)
     if isinstance(config, FtrlProximalConfig):
-        from riata.learn.ftrl_proximal import FtrlProximal
+        from riata.learn.ftrl_proximal.learner import FtrlProximal
 
         return FtrlProximal(config, bits)
-    from riata.learn.truncated_gradient import TruncatedGradient
+    from riata.learn.truncated_gradient.learner import TruncatedGradient
 
     return TruncatedGradient(config, bits)
 
@@ -60,7 +60,7 @@ def adjustable(config: LearnerConfig) -> frozenset[str]:
 def adjust(learner: Learner, config: LearnerConfig) -> None:
     """Have `learner` take up `config`, which differs from its own in `adjustable` settings only."""
     if isinstance(config, TaylorSketchConfig):
-        from riata.learn.taylor_sketch import TaylorSketch
+        from riata.learn.taylor_sketch.learner import TaylorSketch
 
         if isinstance(learner, TaylorSketch):
             learner.adjust(config)

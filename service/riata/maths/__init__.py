@@ -1,5 +1,1 @@
-"""Rank 1: kernels over plain arrays. No classes, no I/O."""
-
-from riata.maths import numba_import, numba_runtime  # in this order, before any module here imports numba
-
-__all__ = ["numba_import", "numba_runtime"]
+"""Rank 2: mathematics that learners and predictions share, over plain arrays. No classes, no I/O."""

@@ -11,7 +11,7 @@ import math
 from typing import Final
 
 from riata.base.arrays import F64
-from riata.maths.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel, kernel
 
 EVEN_SPAN: Final = 8.0  # bins are of equal width below this
 EVEN_EXPONENT: Final = 4  # frexp(8.0) == (0.5, 4)

@@ -20,6 +20,8 @@ alone decides, or on a copy (`grown`). A member whose numbers are all zero may b
 from __future__ import annotations
 
 from riata.base.arrays import F64, U32
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.simd.fma import fma
 from riata.maths.block_arrays import (
     COUNTS,
     MIRRORED,
@@ -35,8 +37,6 @@ from riata.maths.block_arrays import (
     thaw_lazy,
 )
 from riata.maths.block_lazy import settle
-from riata.maths.fused import fma
-from riata.maths.kernel import inline_kernel, kernel
 from riata.maths.rank_update import Rows, mirror, rank_update
 
 __all__ = [

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32, Arrays
-from riata.maths.borrow import borrow
-from riata.maths.fused import TILE_COLUMNS, TILE_ROWS
-from riata.maths.kernel import inline_kernel
+from riata.jit.kernel import inline_kernel
+from riata.jit.raw.unowned import borrow
+from riata.jit.simd.fma import TILE_COLUMNS, TILE_ROWS
 from riata.maths.rank_update import GAP
 
 ROWS: Final = 128  # rows that wait together

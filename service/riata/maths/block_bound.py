@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import F64, I64
+from riata.jit.kernel import inline_kernel
 from riata.maths.block_arrays import FOUNDED, MIRRORED, PENDING, SIZE, TRACKED, Block
-from riata.maths.kernel import inline_kernel
 
 _SAFETY: Final = 1.0 + 1e-9  # the bound is worked out in rounded numbers
 

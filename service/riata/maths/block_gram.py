@@ -5,6 +5,8 @@ See `block_lazy` for what tracking is.
 
 from __future__ import annotations
 
+from riata.jit.kernel import inline_kernel
+from riata.jit.simd.fma import add_line, dot
 from riata.maths.block_arrays import (
     BEND,
     COPIED,
@@ -18,8 +20,6 @@ from riata.maths.block_arrays import (
     WEIGHT,
     Block,
 )
-from riata.maths.fused import add_line, dot
-from riata.maths.kernel import inline_kernel
 
 
 @inline_kernel

@@ -31,11 +31,11 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import F64
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.simd.fma import fma
 from riata.maths.block_arrays import COPIED, FOUNDED, MIRRORED, PENDING, SIZE, TRACKED, Block
 from riata.maths.block_bound import doubtful, factors_now, weighed_squares
 from riata.maths.block_gram import bring_line
-from riata.maths.fused import fma
-from riata.maths.kernel import inline_kernel, kernel
 
 TRACK_ALL: Final = 128  # up to this size all members are tracked: looking which ones to track would cost more
 NEAR: Final = 0.85  # share of its penalty from which a gradient is tracked

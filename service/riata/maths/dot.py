@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32
-from riata.maths.kernel import kernel
+from riata.jit.kernel import kernel
 
 
 @kernel

@@ -23,8 +23,8 @@ from __future__ import annotations
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.words import load_word
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.simd.bytes8 import load_word
 
 M1 = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd
 M2 = np.uint64(0xD6E8FEB86659FD93)  # odd, from the same family of well-mixing multipliers

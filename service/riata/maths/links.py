@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from riata.base.arrays import F64
-from riata.maths.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel, kernel
 
 LOGISTIC: Final = 0
 IDENTITY: Final = 1

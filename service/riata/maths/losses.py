@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from riata.maths.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel, kernel
 
 LOGISTIC: Final = 0
 SQUARED: Final = 1

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.maths.kernel import kernel
+from riata.jit.kernel import kernel
 
 COLUMNS: Final = 8  # exp, expm1, log, log1p, erfc, pow, sqrt, and a product with a sum
 _VERSION: Final = b"numerics 1"  # other points or other functions are another fingerprint

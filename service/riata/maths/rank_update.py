@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32
-from riata.maths.fused import TILE_COLUMNS, TILE_ROWS, add_tile, fma
-from riata.maths.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.simd.fma import TILE_COLUMNS, TILE_ROWS, add_tile, fma
 
 LINES_AT_ONCE: Final = 512
 GAP: Final = 8  # numbers between two tiles of a panel: without them all tiles would compete for the same places of the cache

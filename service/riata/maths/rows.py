@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32
-from riata.maths.at import array_at, held_by
-from riata.maths.kernel import inline_kernel
-from riata.maths.prefetch import prefetch
+from riata.jit.kernel import inline_kernel
+from riata.jit.raw.address import array_at, held_by
+from riata.jit.raw.prefetch import prefetch
 
 ROWS_AHEAD: Final = 16  # two cache lines of numbers of which a row has one
 COLUMNS: Final = 5  # of the arrays below all but the last, which are those of a batch
@@ -34,7 +34,7 @@ class Rows(NamedTuple):
 def column_at(array_id: int, kind: Any, size: int) -> tuple[Any, bool]:
     """An array of one dimension by its `id`, and whether its elements are of `size` bytes and lie one behind the other.
 
-    Source    `maths.at`, `held_by`
+    Source    `jit.raw.address`, `held_by`
     """
     address, length, stride = held_by(array_id)
     return array_at(address, (length,), kind), length < 2 or stride == size
@@ -65,7 +65,7 @@ def rows_of(ids: I64, r: int, skip: BOOL, start: int) -> tuple[Rows, bool]:
 
 
 @inline_kernel
-def ask_row(rows: Rows, i: int) -> None:
+def prefetch_row(rows: Rows, i: int) -> None:
     """Start to fetch the numbers that row i has one of. They lie in order, but the machine does not see that by itself: it reads
     one, and then learns a row.
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.simd.fma import add_line
 from riata.maths.block import PENDING, SIZE, Block, flush, mirror_once, shift
 from riata.maths.block_arrays import BEND, FINE, PULL, TRACKED, WEIGHT
 from riata.maths.block_gram import bring_line, copy_rows, gather, scatter
 from riata.maths.block_lazy import TRACK_ALL, choose, promote, settle
-from riata.maths.fused import add_line
-from riata.maths.kernel import inline_kernel, kernel
 
 MANY_ROWS: Final = 32
 LEAST: Final = 0.25

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from riata.base.arrays import F64, U32
-from riata.maths.kernel import kernel
-from riata.maths.prefetch import AHEAD, prefetch
+from riata.jit.kernel import kernel
+from riata.jit.raw.prefetch import AHEAD, prefetch
 
 RUN: Final = 8  # slots that are moved at once where nothing comes between them
 

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numba import types
 
-from riata.maths.kernel import inline_kernel
+from riata.jit.kernel import inline_kernel
 
 _NOT_WAITING: Final = int(getattr(socket, "MSG_DONTWAIT", 0))
 CAN_HEAR: Final = _NOT_WAITING != 0 and hasattr(select, "epoll")  # whether the system can be asked so

@@ -17,7 +17,7 @@ import math
 import sys
 from typing import Final
 
-from riata.maths.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel, kernel
 from riata.maths.links import LOGISTIC, ROOT_HALF, normal_cdf
 
 _ROOT_TWO_PI: Final = math.sqrt(2.0 * math.pi)

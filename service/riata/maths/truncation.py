@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from riata.maths.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel, kernel
 
 TRUNCATE: Final = 0
 ROUND: Final = 1
@@ -50,7 +50,7 @@ def shrink(beta: float, size: float, amount: float, ceiling: float) -> float:
 
 
 @kernel
-def swing(beta: float, unit: float, gap: float) -> float:
+def gap_shrinkage(beta: float, unit: float, gap: float) -> float:
     """Take `gap` steps of size `unit`, each towards zero, without stopping there.
 
     Parameters
@@ -97,4 +97,4 @@ def after_gap(rule: int, beta: float, size: float, unit: float, gap: float, ceil
         return shrink(beta, size, unit * gap, ceiling)
     if rule == ROUND:
         return beta if size > ceiling else 0.0
-    return swing(beta, unit, gap)
+    return gap_shrinkage(beta, unit, gap)

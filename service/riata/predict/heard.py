@@ -24,9 +24,9 @@ from typing import Final, cast
 import numpy as np
 
 from riata.base.arrays import I64, U8
-from riata.maths.at import array_at
-from riata.maths.kernel import inline_kernel, kernel, quick_kernel
-from riata.maths.raw import peek, poke
+from riata.jit.kernel import inline_kernel, kernel, quick_kernel
+from riata.jit.raw.address import array_at
+from riata.jit.raw.memory import peek, poke
 from riata.maths.sockets import CAN_HEAR, READY_SOCKET, READY_WORDS, ready, receive
 from riata.predict.model import Origin, empty_model
 from riata.predict.one_row import BYTES_MAX, LEFT, OneRow, Plan, address_of, answer_row, plan_of
@@ -96,7 +96,7 @@ def row_behind(heard: U8, start: int, size: int, head: I64) -> tuple[int, int]:
 
 @kernel
 def hear_rows(epoll: int, alone: int, looks: int, seats_at: int, room_at: int, found_at: int) -> int:
-    """Take what has come on some sockets, and find the rows in it. Arrays come by addresses (`maths.at`).
+    """Take what has come on some sockets, and find the rows in it. Arrays come by addresses (`jit.raw.address`).
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def hear_rows(epoll: int, alone: int, looks: int, seats_at: int, room_at: int, f
 
 @quick_kernel
 def answer_rows(found_at: int, first: int, count: int, room_at: int, block_at: int, plan_at: int) -> int:
-    """Answer what was heard from `first` on, as far as it is of one group. Arrays come by addresses (`maths.at`).
+    """Answer what was heard from `first` on, as far as it is of one group. Arrays come by addresses (`jit.raw.address`).
 
     Parameters
     ----------

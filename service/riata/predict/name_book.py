@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from riata.base.arrays import BOOL, I64, U8, U64
 from riata.base.limits import NAMES_KEPT_MAX
-from riata.maths.kernel import kernel
+from riata.jit.kernel import kernel
 from riata.wire.names import Names, NamesSeen
 
 T = TypeVar("T", bound=np.generic)

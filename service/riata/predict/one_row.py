@@ -21,15 +21,15 @@ import numpy as np
 
 from riata.base.arrays import I64, U8
 from riata.base.limits import NAME_BYTES_MAX
-from riata.maths.at import array_at
+from riata.jit.kernel import inline_kernel, kernel, quick_kernel
+from riata.jit.raw.address import array_at
 from riata.maths.dot import margins
 from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
-from riata.maths.kernel import inline_kernel, kernel, quick_kernel
 from riata.maths.links import answers
 from riata.predict.model import Model, Origin, empty_model
+from riata.wire.assemble import finish_row
 from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
-from riata.wire.finish import finish_row
 from riata.wire.json_scan import OPEN_OBJECT, skip_space
 from riata.wire.json_text import read_json
 from riata.wire.numbers import EXACT, NOT_A_NUMBER, parse_number
@@ -38,24 +38,24 @@ from riata.wire.rows import (
     EQUALS,
     FEATURES,
     FOUND,
-    GHOST,
     KEY,
     MARKS_MAX,
     OWED,
     PLACES,
     PLAIN,
     ROWS,
+    SHADOWED,
     STARTS_MAX,
-    Row,
+    BatchBuilder,
+    RecordScratch,
     Rules,
-    Sink,
 )  # fmt: skip
 from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
 
 BYTES_MAX: Final = 16 * 2**10  # of the row; longer ones take so long that the general way costs them little more
 NGRAMS_MAX: Final = 3
 RECORDS: Final = NGRAMS_MAX * (BYTES_MAX // 2) + 4  # `row_capacity` of such a row
-POSITIONS: Final = BYTES_MAX + 128  # delimiters of such a row, and the room that wire.marks wants behind them
+POSITIONS: Final = BYTES_MAX + 128  # delimiters of such a row, and the room that wire.delimiters wants behind them
 FRONT: Final = 64  # bytes before the block, of which the reader wants some; a cache line
 DATA_BYTES: Final = 2 * (BYTES_MAX + 64)  # the row, its newline, and the side area of `wire.json_text` behind it
 RowAnswer = tuple[float, float, float, int, int]  # margin, probability, label, known and unknown features
@@ -83,9 +83,9 @@ _AT: Final = tuple(sum(-(-size // 64) * 64 for size in _SIZES[:i]) for i in rang
 
 
 @inline_kernel
-def row_in(block_at: int) -> Row:
+def row_in(block_at: int) -> RecordScratch:
     """The scratch of a row. Source: wire.rows, `make_row`."""
-    return Row(
+    return RecordScratch(
         array_at(block_at + _FINGERPRINT, (RECORDS,), np.uint64),
         array_at(block_at + _VALUE, (RECORDS,), np.float64),
         array_at(block_at + _KIND, (RECORDS,), np.uint8),
@@ -103,9 +103,9 @@ def row_in(block_at: int) -> Row:
 
 
 @inline_kernel
-def sink_in(block_at: int) -> Sink:
+def sink_in(block_at: int) -> BatchBuilder:
     """An empty sink for one row. Source: wire.rows, `make_sink`."""
-    sink = Sink(
+    sink = BatchBuilder(
         array_at(block_at + _HASH, (RECORDS,), np.uint32),
         array_at(block_at + _SUM, (RECORDS,), np.float64),
         array_at(block_at + _COUNT, (3,), np.int64),
@@ -140,7 +140,7 @@ def is_plain(c: int) -> bool:
 
 
 @kernel
-def query_records(data: U8, stop: int, row: Row, rules: Rules) -> int:
+def query_records(data: U8, stop: int, row: RecordScratch, rules: Rules) -> int:
     """Read a query `name=value&...` in plain characters into records.
 
     Parameters
@@ -153,7 +153,7 @@ def query_records(data: U8, stop: int, row: Row, rules: Rules) -> int:
     Returns            records, or -1 where something is left to `wire.parse.parse_query`: an encoded character, a name that is
                        none or begins with `_`, a text, an empty value, a long name, a number next to a tie
     Cost               two looks at each byte, one hash for each value
-    Source             the HTTP contract; wire.strict_json, `feature_records`
+    Source             the HTTP contract; wire.reference_json, `feature_records`
     """
     fingerprints, values, kinds = row.fingerprint, row.value, row.kind
     n, p = 0, 0
@@ -178,7 +178,7 @@ def query_records(data: U8, stop: int, row: Row, rules: Rules) -> int:
         elif status != NOT_A_NUMBER or len(rules.text) > 0:
             return -1
         else:
-            kinds[n] |= GHOST
+            kinds[n] |= SHADOWED
             n += 1
             field = hash_name(data, start, middle, rules.key, FIELD_EQUALS)
             fingerprints[n], values[n], kinds[n] = hash_name(data, middle + 1, p, field, NUMBER), 1.0, EQUALS
@@ -189,7 +189,7 @@ def query_records(data: U8, stop: int, row: Row, rules: Rules) -> int:
 
 @quick_kernel
 def answer_row(block_at: int, length: int, json: bool, plan_at: int) -> RowAnswer:
-    """Answer the row in the first `length` bytes of the block. Arrays come by their addresses (`maths.at`).
+    """Answer the row in the first `length` bytes of the block. Arrays come by their addresses (`jit.raw.address`).
 
     Parameters
     ----------

@@ -23,8 +23,8 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32, read_only
+from riata.jit.kernel import kernel
 from riata.learn.learner import Sketch, Weights
-from riata.maths.kernel import kernel
 from riata.wire.batch import Batch
 
 ACTIVE_MAX: Final = 2000  # weights whose curvature is inverted together: 0.8 s of one core, and 32 MB

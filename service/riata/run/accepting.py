@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from riata.base.errors import Busy, RiataError, Unavailable
 
 if TYPE_CHECKING:
-    from riata.run.desk import Desk
     from riata.run.engine import Engine
+    from riata.run.served_model import ServedModel
 
 
 def store_refusal(engine: Engine) -> RiataError | None:
@@ -32,14 +32,14 @@ def refusal(engine: Engine) -> RiataError | None:
     if not engine.started:
         return engine.not_started()
     most = engine.settings.inbox_requests_max
-    if engine.common.keeper.waiting() >= most:
+    if engine.context.log_thread.waiting() >= most:
         return Busy(f"{most} requests wait for the log already, as many as inbox_requests_max allows", "queue_full")
     return None
 
 
-def lag_refusal(engine: Engine, desk: Desk) -> RiataError | None:
-    """Why the model at `desk` can take no events now although others may; None if it can. Raises `Busy` before it is served."""
-    lag = desk.logged - (desk.published or engine.published(desk.name)).applied
+def lag_refusal(engine: Engine, served_model: ServedModel) -> RiataError | None:
+    """Why `served_model` can take no events now although others may; None if it can. Raises `Busy` before it is served."""
+    lag = served_model.logged - (served_model.published or engine.published(served_model.name)).applied
     most = engine.settings.lag_events_max
     if lag > most:
         return Busy(f"{lag} events are logged but not learnt yet, and lag_events_max allows {most}", "lag", retry_after_s=2)
@@ -51,6 +51,6 @@ def refusal_of_all(engine: Engine) -> RiataError | None:
     refused = refusal(engine)
     if refused is not None:
         return refused
-    served = [desk for desk in engine.desks.values() if desk.published is not None]
-    lags = [lag_refusal(engine, desk) for desk in served]
+    served = [served_model for served_model in engine.served_models.values() if served_model.published is not None]
+    lags = [lag_refusal(engine, served_model) for served_model in served]
     return lags[0] if lags and all(lags) else None

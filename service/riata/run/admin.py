@@ -57,9 +57,9 @@ class Admin:
     async def drop_model(self, model: str) -> None:
         """Drop `model` with its log and generations. The default model stays, `Conflict` (code `default_stays`); where it is
         damaged an empty one takes its place."""
-        damaged = model in self._engine.common.board.damaged
+        damaged = model in self._engine.context.catalogue.damaged
         if not damaged:
-            self._engine.desk(model)
+            self._engine.served_model(model)
         if model == DEFAULT_MODEL and not damaged:
             raise Conflict(
                 "the default model cannot be dropped; restore a generation of it, or use another model", "default_stays"
@@ -70,12 +70,12 @@ class Admin:
 
     async def snapshots(self, model: str) -> list[dict[str, Any]]:
         """Retained generations, newest first."""
-        self._engine.desk(model)
+        self._engine.served_model(model)
         return [_shown(generation) for generation in await self._engine.call(lambda s: s.generations(model))]
 
     async def snapshot_now(self, model: str) -> dict[str, Any]:
         """Checkpoint now; answers when it is durable and was read back."""
-        self._engine.desk(model)
+        self._engine.served_model(model)
         saved = await self._engine.save(model, requested=True)
         if saved.generation is None:
             raise Conflict("the checkpoint was not written", "checkpoint_failed")
@@ -84,7 +84,7 @@ class Admin:
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
         """Put the content of `generation` back; the log goes on, and the return is one of its events."""
         self._engine.require_role("change")
-        self._engine.desk(model)
+        self._engine.served_model(model)
         require_generation(await self._engine.call(lambda s: s.generations(model)), generation)
         content = await self._engine.call(lambda s: s.open_generation(model, generation))
         seq = await self._restore_content(model, content, {"generation": generation})
@@ -92,7 +92,7 @@ class Admin:
 
     async def export(self, model: str) -> bytes:
         """One checkpoint of the present state with the names of its weights: all that another service needs."""
-        self._engine.desk(model)
+        self._engine.served_model(model)
         saved = await self._engine.save(model, requested=True)
         if saved.generation is None:
             raise Conflict("the checkpoint was not written", "checkpoint_failed")
@@ -137,7 +137,7 @@ class Admin:
         config = await asyncio.get_running_loop().run_in_executor(None, check)
         await self._engine.warm(config.learner)
         payload = records.encode_restore(source, content)
-        async with self._engine.desk(model).changing:
+        async with self._engine.served_model(model).changing:
             return await self._append_and_serve(Append(model, "restore", self._now_ms(), payload=payload, names=names))
 
     async def _take_up(self, model: str, make: Callable[[ModelConfig], ModelConfig]) -> tuple[ModelConfig, int]:
@@ -146,10 +146,10 @@ class Admin:
         One at a time in this process; where another process changed it meanwhile, which the log decides, once more, so that
         neither change is lost. Raises `Busy` (code `changed_meanwhile`) where that goes on and on.
         """
-        desk = self._engine.desk(model)
-        async with desk.changing:
+        served_model = self._engine.served_model(model)
+        async with served_model.changing:
             for _ in range(TRIES):
-                served = await self._engine.wait_for(model, desk.changed, self._engine.settings.observe_timeout_ms)
+                served = await self._engine.wait_for(model, served_model.changed, self._engine.settings.observe_timeout_ms)
                 config = make(served.config)
                 if config == served.config:
                     return config, served.applied
@@ -163,7 +163,7 @@ class Admin:
         raise Busy(f"model {model} was changed by others meanwhile; look at what it is now, and try again", "changed_meanwhile")
 
     async def _append_and_serve(self, append: Append) -> int:
-        self._engine.require_accepting(self._engine.desk(append.model))
+        self._engine.require_accepting(self._engine.served_model(append.model))
         appended = await self._engine.append(append)
         await self._engine.wait_for(append.model, appended.seq, self._engine.settings.observe_timeout_ms)
         return appended.seq

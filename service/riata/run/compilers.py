@@ -21,7 +21,7 @@ from typing import Final
 
 from riata.base.cores import cores
 from riata.base.errors import Busy
-from riata.maths.kernel_folder import cache_folder
+from riata.jit.cache_folder import cache_folder
 
 _PACKAGES: Final = Path(__file__).parents[2]
 log = logging.getLogger("riata.run")

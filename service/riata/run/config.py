@@ -12,7 +12,7 @@ from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, nearest
 from riata.base.limits import LABEL_ABS_MAX
 from riata.learn.registry import LearnerConfig, adjustable
-from riata.learn.truncated_gradient_config import TruncatedGradientConfig
+from riata.learn.truncated_gradient.config import TruncatedGradientConfig
 from riata.store import records
 from riata.wire.encoder import EncoderConfig
 

@@ -45,13 +45,13 @@ class Creations:
                   there later; or not, where the process ends before: nothing is logged until the kernels are ready
         Raises `ModelDamaged` if there is a model of this name and nothing can be done with it.
         """
-        self._engine.common.board.require_sound(name)
-        if name in self._engine.desks:
+        self._engine.context.catalogue.require_sound(name)
+        if name in self._engine.served_models:
             return False
         found = self._tasks.get(name)
         task = found or self._begin(name, config)
         return (
-            await self._unless_compiling(task, self._engine.common.creating.get(name, config.learner), patient) and found is None
+            await self._unless_compiling(task, self._engine.context.creating.get(name, config.learner), patient) and found is None
         )
 
     async def warm(self, config: LearnerConfig, patient: bool) -> None:
@@ -63,7 +63,7 @@ class Creations:
     async def _unless_compiling(self, task: asyncio.Task[T], config: LearnerConfig, patient: bool) -> T:
         """Wait for `task`. Raises `Compiling`, and leaves it to itself, once a compiler runs for it."""
         while not task.done():
-            if not patient and (why := self._engine.common.why_not_warm(config)):
+            if not patient and (why := self._engine.context.why_not_warm(config)):
                 raise Compiling(why)
             await asyncio.wait([task], timeout=LOOKED_EVERY_S)
         return task.result()
@@ -79,12 +79,12 @@ class Creations:
         engine.require_store()
         if not engine.settings.shared:
             engine.owner  # noqa: B018  refuses while the store is being opened
-        engine.common.creating[name] = config.learner
+        engine.context.creating[name] = config.learner
         return await create(engine, name, config)
 
     def _ended(self, name: str, task: asyncio.Task[bool]) -> None:
         del self._tasks[name]
-        self._engine.common.creating.pop(name, None)
+        self._engine.context.creating.pop(name, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("model %s was not created: %s", name, error)
 
@@ -128,7 +128,7 @@ async def _appears(engine: Engine, name: str) -> None:
     """Wait until the process that learns, this one or another, has taken the model up."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + engine.settings.observe_timeout_ms / 1000
-    while (desk := engine.desks.get(name)) is None or desk.published is None:
+    while (served_model := engine.served_models.get(name)) is None or served_model.published is None:
         if loop.time() > deadline:
             raise Busy(f"model {name} is in the log, and the process that learns has not taken it up yet", "not_yet")
         if engine.following is not None:

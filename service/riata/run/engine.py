@@ -1,12 +1,12 @@
-"""The moving parts, put together: a desk for each model, the store's thread, and what the role adds to them.
+"""The moving parts, put together: a served model for each model, the store's thread, and what the role adds to them.
 
              event loop                       store's thread
-append ───► keeper.submit ───────────────►  one transaction, durable
-await  ◄──────────────────────────────────  on_logged: the desk takes note
+append ───► submit ──────────────────────►  one transaction, durable
+await  ◄──────────────────────────────────  on_logged: the served model takes note
 
 An embedded store has one process, which is all there is: the store's thread hands what it logged to the writer (`learning`), and
-the writer publishes to the desks. Of a shared store, whatever the role, the writer reads the log itself, because others write it
-too (`candidate`); and until a process leads, its desks are kept on the editions that the leader publishes (`following`).
+the writer publishes to the served models. Of a shared store, whatever the role, the writer reads the log itself, because others
+write it too (`contender`); and until a process leads, its served models are kept on the editions that the leader publishes (`following`).
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, Sto
 from riata.learn.registry import LearnerConfig
 from riata.run.accepting import lag_refusal, refusal, store_refusal
 from riata.run.checkpointer import Saved
-from riata.run.common import Common, aside, later, settle
+from riata.run.cluster.contender import Contender
+from riata.run.cluster.copies import Copies
+from riata.run.cluster.following import Following
+from riata.run.cluster.store_watch import OWN_EVERY_S, OwnStore, StoreWatch
 from riata.run.config import ModelConfig
 from riata.run.creating import CREATING_S, create
-from riata.run.desk import Desk
+from riata.run.engine_context import EngineContext, aside, later, settle
 from riata.run.engine_settings import EngineSettings
-from riata.run.giving_way import waits_at
-from riata.run.inbox import Logged, Nudge
-from riata.run.keeper import Done, Keeper
 from riata.run.learning import Learning
-from riata.run.looking import Looked
+from riata.run.log_thread import Done, LogThread
+from riata.run.loop_yield import waits_at
 from riata.run.outcome import not_in_time
 from riata.run.published import Published
 from riata.run.roles import require_role
-from riata.run.sharing.candidate import Candidate
-from riata.run.sharing.copies import Copies
-from riata.run.sharing.following import Following
-from riata.run.sharing.store_watch import OWN_EVERY_S, OwnStore, StoreWatch
+from riata.run.served_model import ServedModel
+from riata.run.sketch_copy import SketchCopy
 from riata.run.starting import start
+from riata.run.writer_queue import Logged, PublishNow
 from riata.store.store import Append, Appended, Owner, Store
 
 T = TypeVar("T")
@@ -69,12 +69,14 @@ class Engine:
         self._on_fatal = on_fatal
         self._on_lost = on_lost or on_fatal
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._keeper = Keeper(open_store, self._on_logged, self._store_failed, patient=settings.shared)
-        self.common = Common(settings, clock, draw, open_store, self._keeper, self._wake, self._learning_failed, self._lost)
-        self.tally = self.common.tally
+        self._log_thread = LogThread(open_store, self._on_logged, self._store_failed, patient=settings.shared)
+        self.context = EngineContext(
+            settings, clock, draw, open_store, self._log_thread, self._wake, self._learning_failed, self._lost
+        )
+        self.tally = self.context.tally
         self.learning: Learning | None = None
         self.following: Following | None = None
-        self.candidate: Candidate | None = None
+        self.contender: Contender | None = None
         self.watch: StoreWatch | None = None
         self.scrubbing: asyncio.Task[None] | None = None
 
@@ -83,64 +85,64 @@ class Engine:
     async def start(self) -> None:
         """Begin; see `start_alone` for an embedded store, `start_shared` for a shared one, which goes on in the background."""
         self.loop = asyncio.get_running_loop()
-        self.common.give_way.to(waits_at(self.loop))
+        self.context.yield_to_loop.to(waits_at(self.loop))
         if self.settings.shared:
             self._make_sides()
         else:
-            self.watch = StoreWatch(lambda: OwnStore(self._keeper), self._not_watched, every_s=OWN_EVERY_S)
+            self.watch = StoreWatch(lambda: OwnStore(self._log_thread), self._not_watched, every_s=OWN_EVERY_S)
         await start(self)
 
     def _make_sides(self) -> None:
-        common = self.common
-        kept = None if self.settings.copies is None else Copies(self.settings.copies, common.board, self.clock)
-        self.following = following = Following(common, kept)
-        self.watch = StoreWatch(common.open_store, self._learning_failed, self._make_room)
+        context = self.context
+        kept = None if self.settings.copies is None else Copies(self.settings.copies, context.catalogue, self.clock)
+        self.following = following = Following(context, kept)
+        self.watch = StoreWatch(context.open_store, self._learning_failed, self._make_room)
         if self.settings.may_lead:
-            self.candidate = Candidate(common, self._on_leading, following.why_not_lead, following.looked)
+            self.contender = Contender(context, self._on_leading, following.why_not_lead, following.looked)
 
     async def stop(self) -> None:
         """Learn what is logged, save it, publish it, let the store go."""
         self.stopping = True
-        self.common.compilers.stop()
+        self.context.compilers.stop()
         loop = asyncio.get_running_loop()
         if self.scrubbing is not None:
             self.scrubbing.cancel()
         sides = [side for side in (self.watch, self.following) if side is not None]
         for side in sides:
             side.stop()
-        if self.candidate is not None:
-            self.candidate.give_up()
+        if self.contender is not None:
+            self.contender.give_up()
         for side in sides:
             await loop.run_in_executor(None, side.join)
-        if self.candidate is not None:
-            await loop.run_in_executor(None, self.candidate.stop_reading)
+        if self.contender is not None:
+            await loop.run_in_executor(None, self.contender.stop_reading)
         if self.learning is not None and self.fatal is None:
             await self.learning.settle()
-            if self.candidate is None or self.candidate.answers():  # else it is replayed; who stops a process does not wait long
+            if self.contender is None or self.contender.answers():  # else it is replayed; who stops a process does not wait long
                 await self.learning.save_all()
-        if self.candidate is not None:
-            await loop.run_in_executor(None, self.candidate.stop)
+        if self.contender is not None:
+            await loop.run_in_executor(None, self.contender.stop)
         if self.learning is not None:
             await loop.run_in_executor(None, self.learning.writer.close)
             owner = self.learning.owner
             if self.fatal is None and not self.settings.shared:
                 await self.call(lambda s: s.release(owner))
-        await loop.run_in_executor(None, self.common.ledger.close)
-        await loop.run_in_executor(None, self._keeper.close)
+        await loop.run_in_executor(None, self.context.ledger.close)
+        await loop.run_in_executor(None, self._log_thread.close)
 
     # -- what everything else is made of ---------------------------------------------------------------------------
 
     @property
-    def desks(self) -> Mapping[str, Desk]:
-        """The desks by the names of their models, as they are now."""
-        return self.common.board.desks
+    def served_models(self) -> Mapping[str, ServedModel]:
+        """The served models by the names of their models, as they are now."""
+        return self.context.catalogue.served_models
 
     @property
     def started(self) -> bool:
         """Whether every log was replayed; of a shared store, whether it has answered once or there are copies of what it had."""
         if self.recovered or self.following is None:
             return self.recovered
-        return self.following.follower.heard_ms is not None or bool(self.desks)
+        return self.following.follower.heard_ms is not None or bool(self.served_models)
 
     @property
     def leads(self) -> bool:
@@ -159,7 +161,7 @@ class Engine:
             return self.learning
         if not self.settings.shared:
             raise Busy("the log is being replayed; try again", "not_ready")
-        if self.candidate is not None and self.candidate.lead.owner is not None:
+        if self.contender is not None and self.contender.lead.owner is not None:
             raise Busy("this process has just become the writer and replays the log; try again", "not_ready")
         raise Conflict(f"{what} needs the process that learns; {self.holder()}", "other_role")
 
@@ -176,17 +178,17 @@ class Engine:
         """False where the writer's thread ended although nobody asked it to."""
         return self.learning is None or self.learning.writer.alive()
 
-    def desk(self, name: str) -> Desk:
+    def served_model(self, name: str) -> ServedModel:
         """Raises `NotFound` (`model_not_found`), `ModelDamaged`, or `Busy` (`not_ready`) where it may only not have come yet."""
-        desk = self.desks.get(name)
-        if desk is not None:
-            return desk
-        self.common.board.require_sound(name)
+        served_model = self.served_models.get(name)
+        if served_model is not None:
+            return served_model
+        self.context.catalogue.require_sound(name)
         if not self.started or (self.following is not None and self.following.follower.may_come(name)):
             raise self.not_started()
-        if name in self.common.creating:
-            raise Busy(self.common.why_not_warm(self.common.creating[name]) or "it is being created", "not_ready", CREATING_S)
-        raise NotFound(f"no model named {name[:64]!r}; {nearest(name, self.desks)}", "model_not_found")
+        if name in self.context.creating:
+            raise Busy(self.context.why_not_warm(self.context.creating[name]) or "it is being created", "not_ready", CREATING_S)
+        raise NotFound(f"no model named {name[:64]!r}; {nearest(name, self.served_models)}", "model_not_found")
 
     def not_started(self) -> RiataError:
         """Why a model that is not served cannot be asked yet, as an error."""
@@ -196,15 +198,15 @@ class Engine:
         return Busy(f"{waits}; try again", "not_ready")
 
     def published(self, name: str) -> Published:
-        """What is served of a model. Raises as `desk` does."""
-        published = self.desk(name).published
+        """What is served of a model. Raises as `served_model` does."""
+        published = self.served_model(name).published
         if published is None:
             raise Busy("the model is being made ready; try again", "not_ready")
         return published
 
-    def require_accepting(self, desk: Desk) -> None:
-        """Raise `Busy` or `Unavailable` with the reason where the model at `desk` can take no events now."""
-        refused = refusal(self) or lag_refusal(self, desk)
+    def require_accepting(self, served_model: ServedModel) -> None:
+        """Raise `Busy` or `Unavailable` with the reason where the model of `served_model` can take no events now."""
+        refused = refusal(self) or lag_refusal(self, served_model)
         if refused is not None:
             raise refused
 
@@ -216,7 +218,7 @@ class Engine:
 
     async def call(self, work: Callable[[Store], T]) -> T:
         """Run `work` in the store's thread."""
-        return await asyncio.wrap_future(self._keeper.call(work))
+        return await asyncio.wrap_future(self._log_thread.call(work))
 
     async def append(self, append: Append) -> Appended:
         """Append in the next group. Raises `Unavailable` (outcome unknown) where the log does not answer in time."""
@@ -237,7 +239,7 @@ class Engine:
             else:
                 done(answer if answer.refused is None else answer.refused)
 
-        self._keeper.submit(append, told)
+        self._log_thread.submit(append, told)
 
     def why_not_logged(self, error: RiataError) -> RiataError:
         """What whoever sent events is told of an error of the store."""
@@ -249,15 +251,15 @@ class Engine:
 
     async def wait_for(self, name: str, seq: int, timeout_ms: int) -> Published:
         """Wait until what is served includes event `seq`. Raises `Busy` (code `not_yet`) after `timeout_ms`."""
-        desk = self.desk(name)
+        served_model = self.served_model(name)
         published = self.published(name)
-        if desk.served >= seq:
+        if served_model.served >= seq:
             return published
         future: asyncio.Future[Published] = asyncio.get_running_loop().create_future()
-        desk.wait(seq, future)
-        desk.wake()  # it may have been published between the look above and the entry in the list
+        served_model.wait(seq, future)
+        served_model.wake()  # it may have been published between the look above and the entry in the list
         if self.learning is not None:
-            self.learning.writer.put(Nudge(name))
+            self.learning.writer.put(PublishNow(name))
         elif self.following is not None:
             self.following.kick()
         try:
@@ -265,19 +267,19 @@ class Engine:
         except TimeoutError:
             raise Busy(f"event {seq} is not served yet", "not_yet") from None
         finally:
-            desk.wake()
+            served_model.wake()
 
     async def logged_now(self, name: str) -> int:
         """Where the log of a model ends, asked of the store: others append to it too. Raises `Unavailable`."""
-        desk = self.desk(name)
-        desk.logged = max(desk.logged, (await self.call(lambda s: s.head(name))).seq)
-        return desk.logged
+        served_model = self.served_model(name)
+        served_model.logged = max(served_model.logged, (await self.call(lambda s: s.head(name))).seq)
+        return served_model.logged
 
     async def save(self, name: str, if_ahead: bool = False, requested: bool = False) -> Saved:
         """Checkpoint the present state; answer when it is durable. Raises `Unavailable` where there is no room; as `led` does."""
         return await self.led("a checkpoint").save(name, if_ahead, requested)
 
-    async def look(self, name: str) -> Looked:
+    async def look(self, name: str) -> SketchCopy:
         """Copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`; as `led` does."""
         return await self.led("the path").look(name)
 
@@ -287,8 +289,8 @@ class Engine:
 
     async def warm(self, config: LearnerConfig) -> None:
         """Make the kernels of this kind of learner ready, once, in a thread: they may have to be compiled. Raises `Stopped`."""
-        if not self.common.is_warm(config):
-            await aside(self.common.warm, config)
+        if not self.context.is_warm(config):
+            await aside(self.context.warm, config)
 
     async def create(self, name: str, config: ModelConfig) -> bool:
         """Begin a model; see `creating.create`."""
@@ -301,9 +303,9 @@ class Engine:
     # -- called by the threads -------------------------------------------------------------------------------------
 
     def _on_logged(self, append: Append, appended: Appended) -> None:
-        desk = self.desks.get(append.model)
-        if desk is not None:
-            desk.on_logged(append, appended)
+        served_model = self.served_models.get(append.model)
+        if served_model is not None:
+            served_model.on_logged(append, appended)
         if not self.settings.shared and self.learning is not None and appended.record is not None:
             self.learning.writer.put(Logged(appended.record, appended.batch))
 
@@ -314,9 +316,9 @@ class Engine:
             self.following.join()
         self.learning = learning
 
-    def _wake(self, desk: Desk) -> None:
+    def _wake(self, served_model: ServedModel) -> None:
         if self.loop is not None:
-            later(self.loop, desk.wake)
+            later(self.loop, served_model.wake)
 
     def _make_room(self) -> None:
         if self.learning is not None and self.loop is not None:
@@ -343,6 +345,6 @@ class Engine:
         if self.fatal is None:
             log.critical("%s", reason)
             self.fatal = reason
-            self.common.ledger.keep()
+            self.context.ledger.keep()
             if not self.stopping:
                 self._on_lost(reason)

@@ -21,8 +21,8 @@ from riata.base.limits import DEDUPE_EVENTS, ERRORS_SHOWN_MAX
 from riata.predict.name_book import NameBook
 from riata.run.config import ModelConfig, config_payload
 from riata.run.exports import write_export
-from riata.run.in_order import in_order
 from riata.run.model_state import ModelState
+from riata.run.ordered_map import ordered_map
 from riata.store.store import Kind, Record
 from riata.wire.batch import Batch, select_rows
 from riata.wire.parse import Context, parse_examples
@@ -114,7 +114,7 @@ class Fit:
         set. Raises `Malformed` or `TooLarge` where the file is none of rows; the state is then after the blocks before.
         """
         ahead = 1 if threads == 1 else BLOCKS_AHEAD * threads
-        with closing(in_order(iter(blocks), self._read, threads, ahead)) as reads:
+        with closing(ordered_map(iter(blocks), self._read, threads, ahead)) as reads:
             for parts in reads:
                 for read in parts:
                     if read.parsed is not None:

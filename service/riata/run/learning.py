@@ -11,18 +11,18 @@ from typing import TypeVar
 from riata.base.errors import Corrupt, LogFork, LogGap, NotFound, RiataError, Unavailable
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.run.checkpointer import Checkpointer, Saved
-from riata.run.common import Common
+from riata.run.cluster.lease import WriterPosition
 from riata.run.damage import Damage, harms_one_model
-from riata.run.desk import Desk
+from riata.run.engine_context import EngineContext
 from riata.run.generations import verifies
-from riata.run.inbox import Adopt, Forget, Look, SaveNow
-from riata.run.looking import Looked
 from riata.run.model_state import ModelState
 from riata.run.provenance import current
 from riata.run.published import Published
 from riata.run.recovery import Recovered
-from riata.run.sharing.lead import Belief
+from riata.run.served_model import ServedModel
+from riata.run.sketch_copy import SketchCopy
 from riata.run.writer import Writer, WriterHooks
+from riata.run.writer_queue import AddModel, CopySketch, DropModel, SaveNow
 from riata.store import records
 from riata.store.store import DAMAGED, Append, Generation, Owner, Store, Verdict
 
@@ -34,15 +34,15 @@ ROOM_EVERY_MS = 30_000  # a store that is full although everything was saved is 
 LOST = frozenset({"fenced", "log_fork", "log_gap", "store_exchanged", records.RECORD_DAMAGED})
 
 
-def learning_names(common: Common, found: Recovered) -> list[tuple[int, bytes]]:
+def learning_names(context: EngineContext, found: Recovered) -> list[tuple[int, bytes]]:
     """The names of a recovered model's features that are not known here yet. Waits for the store's thread."""
     name = found.state.name
-    desk = common.board.desks.get(name)
-    named = desk.named if desk is not None and desk.lineage == found.state.lineage else 0
+    served_model = context.catalogue.served_models.get(name)
+    named = served_model.named if served_model is not None and served_model.lineage == found.state.lineage else 0
     try:
-        names: list[tuple[int, bytes]] = common.keeper.call(lambda s: list(s.names(name, named))).result()
+        names: list[tuple[int, bytes]] = context.log_thread.call(lambda s: list(s.names(name, named))).result()
     except Corrupt as error:  # they are for people; nothing that is learnt or predicted depends on them
-        if not harms_one_model(error) and not common.settings.shared:
+        if not harms_one_model(error) and not context.settings.shared:
             raise
         log.error("model %s: %s; its features are shown by their slots until their names come again", name, error.detail)
         return []
@@ -52,31 +52,31 @@ def learning_names(common: Common, found: Recovered) -> list[tuple[int, bytes]]:
 class Learning:
     """Owner of the writer. Made when the store is owned; `owner` is the token."""
 
-    def __init__(self, common: Common, owner: Owner) -> None:
+    def __init__(self, context: EngineContext, owner: Owner) -> None:
         self.owner = owner
         self._dropping: set[str] = set()
-        self._common = common
+        self._context = context
         self.on_published: Callable[[], None] = lambda: None  # called whenever something new is served
-        self._checkpointer = checkpointer = Checkpointer(common.keeper.call, owner, common.settings.retention)
+        self._checkpointer = checkpointer = Checkpointer(context.log_thread.call, owner, context.settings.retention)
         self._made_room_ms: int | None = None
         hooks = WriterHooks(self._on_published, self.log_refused, self._on_saved, self._wanted, self._writer_failed)
-        self.writer = Writer(checkpointer, common.clock, hooks, common.give_way)
+        self.writer = Writer(checkpointer, context.clock, hooks, context.yield_to_loop)
 
     def take_up(self, found: Recovered, names: list[tuple[int, bytes]]) -> None:
         """Serve and learn on from a recovered state; `names` are those of `learning_names`."""
-        state, board = found.state, self._common.board
-        desk = board.desks.get(state.name)
-        if desk is None or desk.lineage != state.lineage:
-            desk = Desk.open(state.name, state.config.encoder, state.applied, state.lineage)
-        served = desk.published
+        state, catalogue = found.state, self._context.catalogue
+        served_model = catalogue.served_models.get(state.name)
+        if served_model is None or served_model.lineage != state.lineage:
+            served_model = ServedModel.open(state.name, state.config.encoder, state.applied, state.lineage)
+        served = served_model.published
         if served is not None and served.applied > state.applied:
             raise LogFork(f"event {served.applied} of {state.name} was served, and its log ends at {state.applied}")
-        desk.logged = max(desk.logged, state.applied)
-        desk.changed = state.applied
-        desk.learn_names(names)
-        desk.named = max(desk.named, state.applied)
-        board.put(desk)
-        self._common.tally.generations_corrupt += len(found.corrupt)
+        served_model.logged = max(served_model.logged, state.applied)
+        served_model.changed = state.applied
+        served_model.learn_names(names)
+        served_model.named = max(served_model.named, state.applied)
+        catalogue.put(served_model)
+        self._context.tally.generations_corrupt += len(found.corrupt)
         at = (state.name, found.generation, found.replayed, state.applied)
         log.info("model %s: generation %d, %d events replayed, at event %d", *at)
         if found.corrupt:
@@ -84,7 +84,7 @@ class Learning:
         if found.upgraded is not None:
             before, event = found.upgraded
             log.warning("model %s: learnt under %s, from upgrade event %d on under %s", state.name, before, event, current())
-        self.writer.put(Adopt(state, found.generation, state.applied - found.replayed))
+        self.writer.put(AddModel(state, found.generation, state.applied - found.replayed))
         self.log_refused(state.name, found.refused)
         if found.corrupt or (found.replayed and state.has_learnt):
             # What was replayed has waited for its checkpoint once already. Had it to wait for the next one of the schedule, a
@@ -93,41 +93,41 @@ class Learning:
 
     def give_up(self, damage: Damage) -> None:
         """Neither serve nor learn a model of which something that is needed is damaged."""
-        self._common.board.set_damaged(damage)
+        self._context.catalogue.set_damaged(damage)
         log.error("%s", damage.sentence())
-        self.writer.put(Forget(damage.model, damage.lineage))
+        self.writer.put(DropModel(damage.model, damage.lineage))
 
     def record_damaged(self, store: Store, damage: Damage) -> None:
         """Give up a model of a shared store whose log was found damaged while it was followed; the other processes are told."""
         store.mark_inflight(self.owner, damage.model, DAMAGED, max(damage.event, 1))
-        self._common.tally.forks += 1
+        self._context.tally.forks += 1
         self.give_up(damage)
 
     def begin(self, state: ModelState) -> None:
         """Serve and learn a model that is new, and whose configuration has been applied."""
-        desk = self._common.board.desks.get(state.name)
-        if desk is None or desk.lineage != state.lineage:
-            desk = Desk.open(state.name, state.config.encoder, state.applied, state.lineage)
-            self._common.board.put(desk)
-        self.writer.put(Adopt(state))
+        served_model = self._context.catalogue.served_models.get(state.name)
+        if served_model is None or served_model.lineage != state.lineage:
+            served_model = ServedModel.open(state.name, state.config.encoder, state.applied, state.lineage)
+            self._context.catalogue.put(served_model)
+        self.writer.put(AddModel(state))
 
     async def drop(self, name: str) -> None:
         """Drop a model from the store, then learn and serve it no more. It may be made again before this returns."""
-        desk = self._common.board.desks.get(name)
-        lineage = desk.lineage if desk is not None else b""
+        served_model = self._context.catalogue.served_models.get(name)
+        lineage = served_model.lineage if served_model is not None else b""
         self._dropping.add(name)
         try:
-            await asyncio.wrap_future(self._common.keeper.call(lambda s: s.drop(self.owner, name)))
-            now = self._common.board.desks.get(name)
+            await asyncio.wrap_future(self._context.log_thread.call(lambda s: s.drop(self.owner, name)))
+            now = self._context.catalogue.served_models.get(name)
             if now is None or now.lineage == lineage:
-                self._common.board.remove(name)
-            self.writer.put(Forget(name, lineage))
+                self._context.catalogue.remove(name)
+            self.writer.put(DropModel(name, lineage))
         finally:
             self._dropping.discard(name)
 
-    def beliefs(self) -> dict[str, Belief]:
+    def positions(self) -> dict[str, WriterPosition]:
         """Where every model stands that is not being dropped, for the renewal of the lease. Any thread may ask."""
-        return {name: belief for name, belief in self.writer.beliefs().items() if name not in self._dropping}
+        return {name: position for name, position in self.writer.positions().items() if name not in self._dropping}
 
     async def save(self, name: str, if_ahead: bool = False, requested: bool = False) -> Saved:
         """Checkpoint the present state; answer when it is durable. Raises `Unavailable` where there is no room."""
@@ -138,9 +138,9 @@ class Learning:
             raise Unavailable(f"the checkpoint was not written: {saved.detail or saved.verdict}", "checkpoint_failed")
         return saved
 
-    async def look(self, name: str) -> Looked:
+    async def look(self, name: str) -> SketchCopy:
         """Copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`."""
-        request = Look(name)
+        request = CopySketch(name)
         self.writer.put(request)
         return await asyncio.wrap_future(request.future)
 
@@ -150,7 +150,9 @@ class Learning:
 
     async def save_all(self) -> None:
         """Checkpoint every model that is ahead of its newest generation; what cannot be saved is said, and replayed later."""
-        saving = asyncio.gather(*(self.save(name, if_ahead=True) for name in self._common.board.desks), return_exceptions=True)
+        saving = asyncio.gather(
+            *(self.save(name, if_ahead=True) for name in self._context.catalogue.served_models), return_exceptions=True
+        )
         try:
             failures = await asyncio.wait_for(saving, SAVING_S_MAX)
         except TimeoutError:
@@ -163,13 +165,13 @@ class Learning:
     async def make_room(self) -> None:
         """Let the log go as far as it may, where the store has no room for events: nothing else would ever checkpoint again,
         since checkpoints come after events. At most once in ROOM_EVERY_MS."""
-        now_ms = self._common.clock.monotonic_ms()
+        now_ms = self._context.clock.monotonic_ms()
         if self._made_room_ms is not None and now_ms - self._made_room_ms < ROOM_EVERY_MS:
             return
         self._made_room_ms = now_ms
         log.warning("the store has no room for events: every model is saved, and its log dropped as far as the checkpoints allow")
         with self._checkpointer.keeping_no_events():
-            for name in list(self._common.board.desks):
+            for name in list(self._context.catalogue.served_models):
                 try:
                     for _ in range(GENERATIONS_KEPT_MIN):
                         await self.save(name)
@@ -180,12 +182,12 @@ class Learning:
         """Read back the retained generations of every model. Where one has rotted it counts no longer, and a fresh one is written
         from memory, which is good. Returns the names of those models."""
         rotten = []
-        for name in list(self._common.board.desks):
+        for name in list(self._context.catalogue.served_models):
             found = [generation.gen for generation in await self._generations(name) if not await self._verifies(name, generation)]
             if not found:
                 continue
             rotten.append(name)
-            self._common.tally.generations_corrupt += len(found)
+            self._context.tally.generations_corrupt += len(found)
             log.error("model %s: generations %s have rotted; a fresh one is written now", name, found)
             for gen in found:
                 await self._call(partial(_disown, owner=self.owner, name=name, gen=gen))
@@ -209,39 +211,39 @@ class Learning:
         return await self._call(partial(verifies, name=name, generation=generation))
 
     async def _call(self, work: Callable[[Store], T]) -> T:
-        return await asyncio.wrap_future(self._common.keeper.call(work))
+        return await asyncio.wrap_future(self._context.log_thread.call(work))
 
     def log_refused(self, name: str, refused: dict[int, str]) -> None:
         """Have the log say of events that the learner refused that they are left out, and why; and who waits for them."""
-        desk = self._common.board.desks.get(name)
-        if desk is not None and refused:
-            desk.note_left_out(refused)
+        served_model = self._context.catalogue.served_models.get(name)
+        if served_model is not None and refused:
+            served_model.note_left_out(refused)
         for seq, reason in refused.items():
-            append = Append(name, "skip", self._common.clock.unix_ms(), payload=records.encode_skip(seq, reason))
-            self._common.keeper.submit(append, lambda _answer: None)
+            append = Append(name, "skip", self._context.clock.unix_ms(), payload=records.encode_skip(seq, reason))
+            self._context.log_thread.submit(append, lambda _answer: None)
 
     # -- called by the writer's thread -----------------------------------------------------------------------------
 
     def _on_published(self, published: Published) -> None:
-        desk = self._common.board.desks.get(published.model.name)
-        if desk is None or (desk.lineage and desk.lineage != published.model.origin.lineage):
+        served_model = self._context.catalogue.served_models.get(published.model.name)
+        if served_model is None or (served_model.lineage and served_model.lineage != published.model.origin.lineage):
             return
-        desk.published, desk.another = published, ""
+        served_model.published, served_model.another = published, ""
         self.on_published()
-        if desk.lowest_wanted is not None:
-            self._common.wake(desk)
+        if served_model.lowest_wanted is not None:
+            self._context.wake(served_model)
 
     def _wanted(self, name: str) -> int | None:
-        desk = self._common.board.desks.get(name)
-        return desk.lowest_wanted if desk is not None else None
+        served_model = self._context.catalogue.served_models.get(name)
+        return served_model.lowest_wanted if served_model is not None else None
 
     def _on_saved(self, saved: Saved) -> None:
         ok = saved.verdict is Verdict.OK and not saved.unreadable
         if ok and saved.generation is not None:
-            self._common.tally.saved_at[saved.model] = saved.generation.applied
-        self._common.tally.saved(ok, saved.took_ms)
+            self._context.tally.saved_at[saved.model] = saved.generation.applied
+        self._context.tally.saved(ok, saved.took_ms)
         if saved.unreadable:
-            self._common.tally.generations_corrupt += saved.generation is not None
+            self._context.tally.generations_corrupt += saved.generation is not None
             log.error("model %s: a checkpoint of it cannot be read back, so its log is kept: %s", saved.model, saved.detail)
         elif not ok:
             log.error("model %s: checkpoint not written: %s", saved.model, saved.detail or saved.verdict)
@@ -250,10 +252,10 @@ class Learning:
         """Learning ends; predictions go on from the last good model, liveness says so, a new start decides. Where the store is
         shared and another process owns it, or it was rolled back, the new start has to come soon: the process ends."""
         lost = isinstance(error, LogGap | LogFork) or (isinstance(error, RiataError) and error.code in LOST)
-        if lost and self._common.settings.shared:
-            self._common.lost(reason)
+        if lost and self._context.settings.shared:
+            self._context.lost(reason)
         else:
-            self._common.fatal(reason)
+            self._context.fatal(reason)
 
 
 def _disown(store: Store, owner: Owner, name: str, gen: int) -> None:

@@ -48,9 +48,9 @@ async def applied(engine: Engine, model: str, observed: Observed, rows: I64, ski
 
 
 async def _left_out(engine: Engine, model: str, first: int, last: int, skipped: int) -> dict[int, str]:
-    desk = engine.desk(model)
+    served_model = engine.served_model(model)
     if engine.leads:
-        return {seq: reason for seq, reason in desk.left_out.items() if first <= seq <= last}
+        return {seq: reason for seq, reason in served_model.left_out.items() if first <= seq <= last}
     found: dict[int, str] = {}
     for _ in range(LOOKS_MAX if engine.published(model).skipped > skipped else 0):
         before = len(found)

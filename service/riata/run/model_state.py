@@ -17,9 +17,9 @@ from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
 from riata.learn.registry import adjust, build_learner, takes_many
 from riata.run.config import ModelConfig, change_from_payload, read_config
-from riata.run.giving_way import nobody
+from riata.run.loop_yield import no_yield
 from riata.run.provenance import current, read_provenance
-from riata.run.together import ROWS_TOGETHER
+from riata.run.turn_size import ROWS_TOGETHER
 from riata.store import layout, records
 from riata.store.one_row import decode_batches
 from riata.store.payload import decode_batch
@@ -74,7 +74,7 @@ class ModelState:
         self.skipped = 0  # events that were refused by the learner or taken out by a skip event
         self.restored = False
         self.learnt_under = current()  # of a thawed state: what its checkpoint was written under, until an upgrade event
-        self.give_way: Callable[[], None] = nobody  # called between two steps of Python
+        self.yield_to_loop: Callable[[], None] = no_yield  # called between two steps of Python
         self.changes: tuple[int, ...] = ()  # the last events that set the configuration; empty where that is not known
 
     @property
@@ -211,9 +211,9 @@ class ModelState:
     def _learn_rows(self, rows: Sequence[Batch], skip: BOOL | None, first: int) -> dict[int, str]:
         """Test, then train; weights are counted for the learning curve right after the event of its point, so that no cut into
         batches can move it."""
-        self.give_way()
+        self.yield_to_loop()
         stepped = self.learner.step_all(rows, skip)
-        self.give_way()
+        self.yield_to_loop()
         if self.progressive.observe(stepped.margin, stepped.label, stepped.weight, stepped.refused, first):
             self.progressive.note_non_zeros(len(self.learner.weights().slot))
         if not stepped.refusals:

@@ -19,11 +19,11 @@ WINDOW_S: Final = 0.5  # work that has waited for so long without a break tells 
 SHARE_MIN: Final = 0.5  # of a processor's time over a window: with less, learning starves
 
 
-class Pace:
+class StarvationGauge:
     """Says whether work starves: it has waited through a whole window, and got less than SHARE_MIN of a processor meanwhile."""
 
     def __init__(self) -> None:
-        self.hurried = False
+        self.starving = False
         self._since_s: float | None = None
         self._used_s = 0.0
 
@@ -33,18 +33,18 @@ class Pace:
         now_s : of a monotonic clock; used_s : processor time of the thread that works; waiting : there is more to do
         """
         if not waiting:
-            self.hurried = False
+            self.starving = False
             self._since_s = None
         elif self._since_s is None:
             self._since_s, self._used_s = now_s, used_s()
-        elif not self.hurried and now_s - self._since_s >= WINDOW_S:
+        elif not self.starving and now_s - self._since_s >= WINDOW_S:
             used = used_s()
-            self.hurried = used - self._used_s < SHARE_MIN * (now_s - self._since_s)
+            self.starving = used - self._used_s < SHARE_MIN * (now_s - self._since_s)
             self._since_s, self._used_s = now_s, used
-        return self.hurried
+        return self.starving
 
 
-class Shifts:
+class TwoPriorityThread:
     """Calls `turn` again and again until it returns false, in one of two threads; then `end`, in the same.
 
     waiting : whether there is more to do already. The first thread has the lowest priority, the second that of whoever calls
@@ -53,19 +53,19 @@ class Shifts:
 
     def __init__(self, name: str, turn: Callable[[], bool], waiting: Callable[[], bool], end: Callable[[], None]) -> None:
         self._turn, self._waiting, self._end = turn, waiting, end
-        self._pace = Pace()
+        self._pace = StarvationGauge()
         self._changed = threading.Condition()
-        self._hurried = False
+        self._starving = False
         self._ended = False
         self._threads = [
-            threading.Thread(target=self._run, args=(hurried,), name=name + suffix, daemon=True)
-            for hurried, suffix in ((False, ""), (True, "-hurried"))
+            threading.Thread(target=self._run, args=(starving,), name=name + suffix, daemon=True)
+            for starving, suffix in ((False, ""), (True, "-starving"))
         ]
 
     @property
-    def hurried(self) -> bool:
+    def starving(self) -> bool:
         """Whether the thread of normal priority is at work."""
-        return self._hurried
+        return self._starving
 
     def start(self) -> None:
         for thread in self._threads:
@@ -75,25 +75,25 @@ class Shifts:
         for thread in self._threads:
             thread.join()
 
-    def _run(self, hurried: bool) -> None:
-        if not hurried:
+    def _run(self, starving: bool) -> None:
+        if not starving:
             lower_priority()
         while True:
             with self._changed:
-                while self._hurried != hurried and not self._ended:
+                while self._starving != starving and not self._ended:
                     self._changed.wait()
                 if self._ended:
                     return
-            going_on = self._work(hurried)
+            going_on = self._work(starving)
             if not going_on:
                 self._end()
             with self._changed:
-                self._hurried, self._ended = not hurried, not going_on
+                self._starving, self._ended = not starving, not going_on
                 self._changed.notify_all()
 
-    def _work(self, hurried: bool) -> bool:
+    def _work(self, starving: bool) -> bool:
         """Work until it is the other's turn: then true; false at the end of all work."""
         while self._turn():
-            if self._pace.note(time.monotonic(), time.thread_time, self._waiting()) != hurried:
+            if self._pace.note(time.monotonic(), time.thread_time, self._waiting()) != starving:
                 return True
         return False

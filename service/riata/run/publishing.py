@@ -50,7 +50,7 @@ def schedule_of(state: ModelState) -> Schedule:
 def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None) -> Published:
     """Make what will be served of `state`, without changing a bit of it. `covariance` may be of an earlier event."""
     weights = state.learner.weights()
-    state.give_way()
+    state.yield_to_loop()
     model = Model(
         origin=Origin(state.name, state.lineage, fingerprint(state.config.encoder), state.config.labels),
         weights=weights,
@@ -61,9 +61,9 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         uncertainty=None if covariance is None else look_up(covariance, weights),
     )
     plan_of(model, Context(state.config.encoder, state.config.labels))  # here, or the first prediction would have to
-    state.give_way()
+    state.yield_to_loop()
     figures = state.progressive.figures()
-    state.give_way()
+    state.yield_to_loop()
     return Published(
         model=model,
         config=state.config,

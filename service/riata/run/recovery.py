@@ -25,7 +25,7 @@ from riata.run.engine_settings import Tally
 from riata.run.generations import Warm, already_warm, thaw_generation
 from riata.run.model_state import ModelState, config_in
 from riata.run.provenance import Provenance, current
-from riata.run.together import runs
+from riata.run.turn_size import runs
 from riata.run.upgrades import Upgrade, UpgradesSeen, append_upgrade, carried_state
 from riata.store import records
 from riata.store.payload import decode_batch

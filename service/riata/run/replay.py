@@ -18,7 +18,7 @@ from riata.run.generations import thaw_generation
 from riata.run.model_state import ModelState
 from riata.run.provenance import Provenance, current
 from riata.run.recovery import read_log
-from riata.run.together import runs
+from riata.run.turn_size import runs
 from riata.run.upgrades import Upgrade, UpgradesSeen, carried_state
 from riata.store import records
 from riata.store.payload import decode_batch

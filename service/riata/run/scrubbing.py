@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from riata.base.errors import Corrupt, NotFound, RiataError
-from riata.run.common import Common
 from riata.run.damage import Damage, event_of, harms_one_model, log_sentence
+from riata.run.engine_context import EngineContext
 from riata.run.learning import Learning
 from riata.store.store import Head, Record, Store
 
@@ -30,15 +30,15 @@ GIVE_WAY_MOST: Final = 100  # times: a store that is never idle is read in spite
 class LogScrub:
     """Reads the logs of all models again and again. Used by one task."""
 
-    def __init__(self, common: Common, learning: Learning) -> None:
-        self._common = common
+    def __init__(self, context: EngineContext, learning: Learning) -> None:
+        self._context = context
         self._learning = learning
         self._resume: dict[str, int] = {}  # of models with known damage: the event of the checkpoint that was written then
 
     async def scrub(self) -> list[str]:
         """Read every log once; return the names of models in which damage was found that was not known. Raises `Unavailable`."""
         found = []
-        for name in list(self._common.board.desks):
+        for name in list(self._context.catalogue.served_models):
             try:
                 damage = await self._scrub(name)
             except NotFound:  # dropped meanwhile
@@ -53,7 +53,7 @@ class LogScrub:
         head = await self._head(name)
         after, lineage = self._begin(name, head), head.lineage
         while after < head.seq:
-            await self._give_way()
+            await self._yield_to_loop()
             try:
                 records = await self._read(name, after)
             except Corrupt as error:
@@ -68,26 +68,26 @@ class LogScrub:
                 break
             after = records[-1].last
             size = sum(len(record.payload) for record in records)
-            self._common.tally.log_scrubbed_bytes += size
-            await asyncio.sleep((size + RECORD_BYTES * len(records)) / self._common.settings.scrub_bytes_per_s)
+            self._context.tally.log_scrubbed_bytes += size
+            await asyncio.sleep((size + RECORD_BYTES * len(records)) / self._context.settings.scrub_bytes_per_s)
         return None
 
     def _begin(self, name: str, head: Head) -> int:
         """The event after which to read: what is known to be damaged is not found again."""
-        known = self._common.tally.log_damaged.get(name)
+        known = self._context.tally.log_damaged.get(name)
         if known is None or known.lineage != head.lineage or known.event < head.first_seq:
             self._forget(name)  # what was damaged is trimmed
             return head.first_seq - 1
         return max(head.first_seq - 1, self._resume.get(name, 0))
 
     def _forget(self, name: str) -> None:
-        self._common.tally.log_damaged.pop(name, None)
+        self._context.tally.log_damaged.pop(name, None)
         self._resume.pop(name, None)
 
     async def _deal_with(self, damage: Damage) -> None:
         """Make starts independent of the damaged record, and say what was found."""
         log.error("%s", log_sentence(damage))
-        self._common.tally.log_damaged.setdefault(damage.model, damage)
+        self._context.tally.log_damaged.setdefault(damage.model, damage)
         try:
             await self._learning.settle()  # nothing that is saved now lacks the damaged event
             saved = await self._learning.save(damage.model)
@@ -99,10 +99,10 @@ class LogScrub:
             at = (damage.model, saved.generation.gen, saved.generation.applied)
             log.info("model %s: saved as generation %d at event %d, from which it can be started", *at)
 
-    async def _give_way(self) -> None:
+    async def _yield_to_loop(self) -> None:
         """Let others have the store's thread first, for a while."""
         for _ in range(GIVE_WAY_MOST):
-            if not self._common.keeper.waiting():
+            if not self._context.log_thread.waiting():
                 return
             await asyncio.sleep(GIVE_WAY_S)
 
@@ -113,4 +113,4 @@ class LogScrub:
         return await self._call(lambda s: s.read(name, after, SLICE_BYTES))
 
     async def _call(self, work: Callable[[Store], T]) -> T:
-        return await asyncio.wrap_future(self._common.keeper.call(work))
+        return await asyncio.wrap_future(self._context.log_thread.call(work))

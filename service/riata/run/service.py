@@ -14,19 +14,19 @@ from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.predict.name_book import NameBook
-from riata.run.arena import Arena, Settle
-from riata.run.awaited import Awaited
-from riata.run.common import settle
-from riata.run.desk import Desk
 from riata.run.engine import Engine
+from riata.run.engine_context import settle
 from riata.run.health import Health
-from riata.run.how import health_of, stale_for_s
+from riata.run.health_report import health_of, stale_for_s
 from riata.run.labels.expiry import Expiry
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.left_out import applied
-from riata.run.looking import PathQuestion, path_answer
 from riata.run.outcome import Observed, RowsRefused
+from riata.run.pending_reply import PendingReply
 from riata.run.published import Published
+from riata.run.served_model import ServedModel
+from riata.run.sketch_copy import PathQuestion, path_answer
+from riata.run.small_body_batcher import Settle, SmallBodyBatcher
 from riata.run.starting import give_up_start
 from riata.run.vocabulary import LARGE, within
 from riata.store.store import Append, Appended
@@ -41,7 +41,7 @@ class Service:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._arena = Arena(engine)
+        self._arena = SmallBodyBatcher(engine)
         way = Way(self.observe, self._require, self._served)
         self._remembering = Remembering(engine, way, engine.settings.remember_bytes_max)
         self._expiry = Expiry(engine, self._remembering, self._owns_store)
@@ -70,21 +70,21 @@ class Service:
     def now(self, model: str) -> tuple[Published, float]:
         """What is served of `model` now, and `stale_s` of it. Raises as both do."""
         engine = self._engine
-        desk = engine.common.board.desks.get(model)
-        published = None if desk is None else desk.published
-        if published is not None and engine.learning is not None and engine.candidate is None:
+        served_model = engine.context.catalogue.served_models.get(model)
+        published = None if served_model is None else served_model.published
+        if published is not None and engine.learning is not None and engine.contender is None:
             return published, 0.0  # who learns alone has the newest; said by the shortest way, since every prediction asks
         return self.published(model), self.stale_s(model)
 
     def context(self, model: str, labelled: bool) -> Context:
         """How to read a body for `model`; only labelled rows bring names into the log."""
-        desk = self._engine.desk(model)
+        served_model = self._engine.served_model(model)
         labels = self.published(model).config.labels
-        return Context(desk.encoder, labels, desk.seen if labelled else None)
+        return Context(served_model.encoder, labels, served_model.seen if labelled else None)
 
     def names(self, model: str) -> NameBook:
         """The feature names `model` has met."""
-        return self._engine.desk(model).names
+        return self._engine.served_model(model).names
 
     async def observe(self, model: str, parsed: Parsed, *, atomic: bool = False, wait_applied: bool = False) -> Observed:
         """Append the rows, durable on return; with `wait_applied`, served on return. Rows that a full vocabulary has no room for
@@ -106,11 +106,11 @@ class Service:
         rows = parsed.row[appended.accepted] if appended.record is not None else parsed.row[:0]
         return await applied(self._engine, model, observed, rows, skipped)
 
-    def awaited(self, told: Settle) -> Awaited:
+    def awaited(self, told: Settle) -> PendingReply:
         """One who waits for an answer of the log for as long as one waits here. Called in the event loop."""
-        return Awaited(asyncio.get_running_loop(), told, self._engine.settings.observe_timeout_ms / 1000)
+        return PendingReply(asyncio.get_running_loop(), told, self._engine.settings.observe_timeout_ms / 1000)
 
-    def observe_read(self, model: str, read: Callable[[], Parsed], awaited: Awaited) -> None:
+    def observe_read(self, model: str, read: Callable[[], Parsed], awaited: PendingReply) -> None:
         """`observe` what `read` reads, in the thread that calls this and then in the store's: the event loop hears of it once it
         is durable. `awaited` is told what became of it, the error, or None where that takes `observe`."""
         try:
@@ -128,7 +128,7 @@ class Service:
         else:
             self._engine.append_soon(append, partial(self._landed, parsed, awaited))
 
-    def _landed(self, parsed: Parsed, awaited: Awaited, answer: Appended | RiataError) -> None:
+    def _landed(self, parsed: Parsed, awaited: PendingReply, answer: Appended | RiataError) -> None:
         try:
             awaited.tell(answer if isinstance(answer, RiataError) else self._observed(parsed, answer, False))
         except RowsRefused as error:
@@ -139,10 +139,10 @@ class Service:
         be parsed and given to `observe` by itself. `told` is called in the event loop with what became of it once it is
         durable, the error, or None where it has to go by itself after all. Raises as `context` and `observe` do before anything
         is logged."""
-        desk = self._engine.desk(model)
-        published = desk.published or self.published(model)
+        served_model = self._engine.served_model(model)
+        published = served_model.published or self.published(model)
         self._engine.require_role("observe")
-        self._engine.require_accepting(desk)
+        self._engine.require_accepting(served_model)
         return published.closed_vocabulary is None and self._arena.put(model, body, content_type, key, told)
 
     async def observe_small(
@@ -169,12 +169,12 @@ class Service:
     def remembered(self) -> Mapping[str, RememberedTally]:
         """What became of remembered predictions and of their labels, by model."""
         tallies = self._remembering.tallies
-        return {model: tallies[model] for model in sorted(tallies.keys() & self._engine.desks.keys())}
+        return {model: tallies[model] for model in sorted(tallies.keys() & self._engine.served_models.keys())}
 
     async def wait_for(self, model: str, seq: int) -> Published:
         """Wait a little until what is served includes event `seq`. Raises `BadInput` (code `min_seq_ahead`) where the log
         does not have it yet, `Busy` (code `not_yet`) where it is not served in time."""
-        logged = self._engine.desk(model).logged
+        logged = self._engine.served_model(model).logged
         if seq > logged and self._engine.settings.shared:
             logged = await self._engine.logged_now(model)
         if seq > logged:
@@ -185,8 +185,12 @@ class Service:
 
     def models(self) -> list[dict[str, Any]]:
         """One line for each model, by name. Of one that is damaged it says only that."""
-        desks, damaged = self._engine.desks, self._engine.common.board.damaged
-        lines = [self._line(desk, desk.published) for desk in desks.values() if desk.published is not None]
+        served_models, damaged = self._engine.served_models, self._engine.context.catalogue.damaged
+        lines = [
+            self._line(served_model, served_model.published)
+            for served_model in served_models.values()
+            if served_model.published is not None
+        ]
         lines += [{"name": name, "damaged": damage.sentence()} for name, damage in damaged.items()]
         return sorted(lines, key=lambda line: str(line["name"]))
 
@@ -194,17 +198,17 @@ class Service:
         """Configuration, counters, metrics, memory by part, whether predictions carry standard errors and, if not, why not,
         whether a closed vocabulary is full, and what the store keeps of `model`."""
         published = self.published(model)
-        desk = self._engine.desk(model)
-        memory = {**published.memory, "served": sum(published.model.memory().values()), "names": desk.names.memory()}
+        served_model = self._engine.served_model(model)
+        memory = {**published.memory, "served": sum(published.model.memory().values()), "names": served_model.names.memory()}
         return {
-            **self._line(desk, published),
+            **self._line(served_model, published),
             "config": write_document(published.config),
             "metrics": {key: published.figures[key] for key in ("cumulative", "faded", "window")},
             "memory_bytes": {**memory, "total": sum(memory.values())},
             "std_error": {"available": not published.no_std_error, "why_not": published.no_std_error or None},
             "vocabulary_full": published.closed_vocabulary is not None,
-            "names": {"kept": len(desk.names), "kept_max": desk.names.capacity},
-            "log": {"last_seq": desk.logged, "lineage": published.model.origin.lineage.hex()},
+            "names": {"kept": len(served_model.names), "kept_max": served_model.names.capacity},
+            "log": {"last_seq": served_model.logged, "lineage": published.model.origin.lineage.hex()},
         }
 
     async def path(self, model: str, question: PathQuestion) -> dict[str, Any]:
@@ -219,7 +223,7 @@ class Service:
         """For how long it is not known whether what is served of `model` is still the newest; 0.0 where this process learns.
 
         Raises `Unavailable` (code `too_stale`) beyond the bound: such an answer would be of another time."""
-        stale_s = stale_for_s(self._engine, self._engine.desk(model))
+        stale_s = stale_for_s(self._engine, self._engine.served_model(model))
         bound = self._engine.settings.max_staleness_s
         if stale_s > bound:
             raise Unavailable(
@@ -234,7 +238,7 @@ class Service:
 
     def _require(self, what: str, model: str) -> None:
         self._engine.require_role(what)
-        self._engine.require_accepting(self._engine.desk(model))
+        self._engine.require_accepting(self._engine.served_model(model))
 
     def _owns_store(self) -> bool:
         """Whether it is for this process to deal with what is due. Two at once do no harm."""
@@ -257,15 +261,15 @@ class Service:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _line(self, desk: Desk, published: Published) -> dict[str, Any]:
+    def _line(self, served_model: ServedModel, published: Published) -> dict[str, Any]:
         return {
-            "name": desk.name,
+            "name": served_model.name,
             "learner": published.config.learner.kind,
             "mode": getattr(published.config.learner, "mode", None),
             "examples": published.figures["cumulative"]["examples"],
             "skipped": published.skipped,
             "non_zeros": published.model.non_zeros,
-            "seq_logged": desk.logged,
+            "seq_logged": served_model.logged,
             "seq_applied": published.applied,
             "served": {
                 "version": published.version,
@@ -283,9 +287,9 @@ class Service:
         """What the log is asked for rows that were read. Raises `RowsRefused`."""
         if parsed.batch.n == 0 or (atomic and parsed.errors):
             raise self._refused(parsed, parsed.errors, atomic)
-        written = parsed.written
+        written = parsed.encoded
         accepted_ms = self._engine.clock.unix_ms() if written is None else written.accepted_ms
-        return Append(model, "observe", accepted_ms, parsed.batch, names=parsed.names, atomic=atomic, written=written)
+        return Append(model, "observe", accepted_ms, parsed.batch, names=parsed.names, atomic=atomic, encoded=written)
 
     def _observed(self, parsed: Parsed, appended: Appended, atomic: bool) -> Observed:
         """What became of rows that were read. Raises `RowsRefused`."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from riata.base.errors import Conflict, RiataError, Unavailable
 from riata.learn import registry
 from riata.learn.registry import LearnerConfig
-from riata.run.common import aside
 from riata.run.compilers import Stopped
 from riata.run.config import ModelConfig
 from riata.run.damage import Damage
+from riata.run.engine_context import aside
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.learning import Learning, learning_names
 from riata.run.recovery import Recovered, clear_marks, recover_all
@@ -41,12 +41,12 @@ async def start(engine: Engine) -> None:
 def give_up_start(engine: Engine) -> None:
     """Have a start that is not done end soon, without an error. Nothing but `Engine.stop` may follow."""
     engine.stopping = True
-    engine.common.compilers.stop()
+    engine.context.compilers.stop()
 
 
 async def start_alone(engine: Engine) -> None:
     """Own the store, recover every model, begin to learn. Raises what the store or the recovery raises."""
-    await asyncio.wrap_future(engine.common.keeper.start())
+    await asyncio.wrap_future(engine.context.log_thread.start())
     nonce, now_ms = engine.draw(16), engine.clock.unix_ms()
     owner = await engine.call(lambda s: s.acquire(nonce, registry.ALGO_VERSION, engine.settings.host, now_ms))
     try:
@@ -57,31 +57,31 @@ async def start_alone(engine: Engine) -> None:
 
 
 async def _lead_alone(engine: Engine, owner: Owner) -> None:
-    common, loop = engine.common, asyncio.get_running_loop()
+    context, loop = engine.context, asyncio.get_running_loop()
     await engine.call(lambda s: s.drop_stale_stages(owner))
     if engine.watch is not None:
         engine.watch.start()
     await _warm(engine)
     recovered, damaged = await aside(_recover, engine, owner)
-    learning = Learning(common, owner)
+    learning = Learning(context, owner)
     learning.writer.start()
     engine.learning = learning
     for damage in damaged:
         learning.give_up(damage)
     for found in recovered:
-        names = await loop.run_in_executor(None, learning_names, common, found)
+        names = await loop.run_in_executor(None, learning_names, context, found)
         learning.take_up(found, names)
-    if DEFAULT_MODEL not in engine.desks and DEFAULT_MODEL not in common.board.damaged:
+    if DEFAULT_MODEL not in engine.served_models and DEFAULT_MODEL not in context.catalogue.damaged:
         await engine.create(DEFAULT_MODEL, ModelConfig())
     await learning.settle()
     engine.recovered = True
-    log.info("ready: %d model%s", len(engine.desks), "" if len(engine.desks) == 1 else "s")
+    log.info("ready: %d model%s", len(engine.served_models), "" if len(engine.served_models) == 1 else "s")
     engine.scrubbing = asyncio.create_task(_look_after(engine))
 
 
 def _recover(engine: Engine, owner: Owner) -> tuple[list[Recovered], list[Damage]]:
     """Recover every model, in a thread. Raises `Stopped` soon after the engine is told to stop."""
-    common, tally = engine.common, engine.tally
+    context, tally = engine.context, engine.tally
 
     def go_on() -> None:
         if engine.stopping:
@@ -90,14 +90,14 @@ def _recover(engine: Engine, owner: Owner) -> tuple[list[Recovered], list[Damage
     def warm(config: LearnerConfig) -> None:
         go_on()
         tally.compiled = False  # which is what a probe is told
-        common.warm(config)
+        context.warm(config)
         tally.compiled = True
 
     tally.on_progress = go_on
     try:
-        return recover_all(common.keeper.call, owner, engine.clock.unix_ms, tally, warm=warm)
+        return recover_all(context.log_thread.call, owner, engine.clock.unix_ms, tally, warm=warm)
     except Stopped:
-        common.keeper.call(lambda s: clear_marks(s, owner)).result()  # no event is to blame for the end of this start
+        context.log_thread.call(lambda s: clear_marks(s, owner)).result()  # no event is to blame for the end of this start
         raise
     finally:
         tally.on_progress = lambda: None
@@ -109,8 +109,8 @@ async def start_shared(engine: Engine) -> None:
     Raises `Conflict` (code `store_refuses`) with everything that is wrong with the store. One that does not answer is no reason
     not to start: it is asked again in the background.
     """
-    common, loop = engine.common, asyncio.get_running_loop()
-    opened = common.keeper.start()
+    context, loop = engine.context, asyncio.get_running_loop()
+    opened = context.log_thread.start()
     try:
         await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(opened)), ANSWER_S)
         if refusals := await engine.call(lambda s: s.refusals()):
@@ -121,17 +121,17 @@ async def start_shared(engine: Engine) -> None:
     await _warm(engine)
     if engine.watch is not None:
         engine.watch.start()
-    common.ledger.start()
+    context.ledger.start()
     if engine.following is not None:
         await loop.run_in_executor(None, engine.following.start)
-    if engine.candidate is not None:
-        engine.candidate.start()
+    if engine.contender is not None:
+        engine.contender.start()
     engine.scrubbing = asyncio.create_task(_look_after(engine))
 
 
 async def _warm(engine: Engine) -> None:
     log.info(LOADING)
-    await aside(warm_up, engine.common.compilers)
+    await aside(warm_up, engine.context.compilers)
     await engine.warm(ModelConfig().learner)
     engine.tally.compiled = True
 
@@ -161,7 +161,7 @@ async def _scrub_log(engine: Engine) -> None:
         await asyncio.sleep(engine.settings.scrub_every_s)
         if engine.learning is None:
             continue
-        scrub = scrub or LogScrub(engine.common, engine.learning)
+        scrub = scrub or LogScrub(engine.context, engine.learning)
         try:
             await scrub.scrub()
         except RiataError as error:
@@ -170,11 +170,11 @@ async def _scrub_log(engine: Engine) -> None:
 
 async def _settle_in(engine: Engine) -> None:
     """Make the default model where this process is the first that ever led."""
-    if engine.candidate is None:
+    if engine.contender is None:
         return
     while engine.learning is None:
         await asyncio.sleep(SETTLED_EVERY_S)
-    while DEFAULT_MODEL not in engine.desks and DEFAULT_MODEL not in engine.common.board.damaged:
+    while DEFAULT_MODEL not in engine.served_models and DEFAULT_MODEL not in engine.context.catalogue.damaged:
         try:
             await engine.create(DEFAULT_MODEL, ModelConfig())
         except RiataError as error:

@@ -10,7 +10,7 @@ import numpy as np
 from riata.base.arrays import BOOL, U32
 from riata.wire.batch import Batch, select_rows
 from riata.wire.parsed import Parsed, RowError
-from riata.wire.together import names_in
+from riata.wire.small_bodies import names_in
 
 CODE: Final = "vocabulary_full"
 LARGE: Final = 20_000  # features of a request that take longer to look up than the event loop should be held: about a millisecond

@@ -17,12 +17,12 @@ from typing import Final
 
 import numpy as np
 
+from riata.jit.disk_cache import NotCompiled, only_from_disk
 from riata.learn import registry
 from riata.learn.registry import LearnerConfig, machine_code, one_of_each
-from riata.learn.taylor_sketch_config import TaylorSketchConfig
-from riata.learn.truncated_gradient_config import TruncatedGradientConfig
+from riata.learn.taylor_sketch.config import TaylorSketchConfig
+from riata.learn.truncated_gradient.config import TruncatedGradientConfig
 from riata.maths import numerics
-from riata.maths.numba_code import NotCompiled, only_from_disk
 from riata.predict import heard, one_row, scoring
 from riata.predict.model import Model, Origin
 from riata.predict.path import regularisation_path

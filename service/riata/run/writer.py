@@ -15,16 +15,28 @@ from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
 from riata.base.priority import lower_priority
 from riata.run.checkpointer import Checkpointer, Saved
+from riata.run.cluster.lease import WriterPosition
 from riata.run.core import Action, Core
-from riata.run.giving_way import nobody
-from riata.run.inbox import Adopt, Finished, Forget, Inbox, Item, Logged, Look, Nudge, SaveNow, Settle, Sweep
-from riata.run.looking import Looked
+from riata.run.loop_yield import no_yield
 from riata.run.model_state import Frozen, ModelState
-from riata.run.priority import Shifts
+from riata.run.priority import TwoPriorityThread
 from riata.run.published import Published
 from riata.run.publishing import Curvature, generation_info, publish, schedule_of
-from riata.run.sharing.lead import Belief
-from riata.run.together import Turn
+from riata.run.sketch_copy import SketchCopy
+from riata.run.turn_size import Turn
+from riata.run.writer_queue import (
+    AddModel,
+    CopySketch,
+    Drain,
+    DropModel,
+    Finished,
+    Item,
+    Logged,
+    PublishNow,
+    SaveNow,
+    Tick,
+    WriterQueue,
+)
 from riata.store.retention import BY_REQUEST, CAUSE
 from riata.store.store import Verdict
 
@@ -39,7 +51,7 @@ class _Cell:
     core: Core
     gen: int  # newest durable generation
     version: int = 0
-    belief: Belief | None = None  # replaced after every record: another thread reads it
+    position: WriterPosition | None = None  # replaced after every record: another thread reads it
     curvature: Curvature = field(default_factory=Curvature)
     turn: Turn = field(default_factory=Turn)
     waiting: list[SaveNow] = field(default_factory=list)  # who waits for the next checkpoint
@@ -61,13 +73,13 @@ class Writer:
     """Owner of the learners."""
 
     def __init__(
-        self, checkpointer: Checkpointer, clock: Clock, hooks: WriterHooks, give_way: Callable[[], None] = nobody
+        self, checkpointer: Checkpointer, clock: Clock, hooks: WriterHooks, yield_to_loop: Callable[[], None] = no_yield
     ) -> None:
         self._checkpointer = checkpointer
         self._clock = clock
         self._hooks = hooks
-        self._give_way = give_way  # called between two steps of Python, none of which should take more than some 50 µs
-        self._inbox = Inbox()
+        self._yield_to_loop = yield_to_loop  # called between two steps of Python, none of which should take more than some 50 µs
+        self._inbox = WriterQueue()
         self._cells: dict[str, _Cell] = {}
         self._due_ms: dict[str, int] = {}  # when to look after a model again; one that is not in it costs nothing
         self._swept_ms = 0
@@ -75,7 +87,7 @@ class Writer:
         self._busy_since_ms: int | None = None  # since when one item has been dealt with; None while it waits for one
         self.taken_bytes = 0  # of the payloads of records that were dealt with
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="riata-checkpoint", initializer=lower_priority)
-        self._shifts = Shifts("riata-writer", self._guarded_turn, self._inbox.presses, self._ended)
+        self._shifts = TwoPriorityThread("riata-writer", self._guarded_turn, self._inbox.presses, self._ended)
 
     def start(self) -> None:
         self._shifts.start()
@@ -86,7 +98,7 @@ class Writer:
 
     def settle(self) -> Future[None]:
         """A future that is set when everything handed over so far was learnt and is served."""
-        settle = Settle()
+        settle = Drain()
         self._inbox.put(settle)
         return settle.future
 
@@ -99,9 +111,9 @@ class Writer:
         since_ms = self._busy_since_ms
         return 0 if since_ms is None else self._clock.monotonic_ms() - since_ms
 
-    def beliefs(self) -> dict[str, Belief]:
+    def positions(self) -> dict[str, WriterPosition]:
         """Where every model stands, for the renewal of the lease. Any thread may ask."""
-        return {name: cell.belief for name, cell in list(self._cells.items()) if cell.belief is not None}
+        return {name: cell.position for name, cell in list(self._cells.items()) if cell.position is not None}
 
     def close(self) -> None:
         """Learn what waits, then end the thread. A checkpoint under way is waited for."""
@@ -128,7 +140,7 @@ class Writer:
             for asked in [*cell.waiting, *cell.being_saved]:
                 asked.future.set_exception(error)
         while (item := self._inbox.get()) is not None:
-            if isinstance(item, SaveNow | Look | Settle) and item.future.set_running_or_notify_cancel():
+            if isinstance(item, SaveNow | CopySketch | Drain) and item.future.set_running_or_notify_cancel():
                 item.future.set_exception(error)
 
     def _turn(self) -> bool:
@@ -137,9 +149,9 @@ class Writer:
         if item is None:
             return False
         self._take(item)
-        self._give_way()
+        self._yield_to_loop()
         self._sweep()
-        self._give_way()
+        self._yield_to_loop()
         return True
 
     def _await_item(self) -> Item | None:
@@ -151,7 +163,7 @@ class Writer:
         try:
             self._inbox.wait(wait_s)
         except queue.Empty:
-            return Sweep()
+            return Tick()
         self._inbox.gather()
         return self._inbox.get()
 
@@ -159,27 +171,27 @@ class Writer:
         if isinstance(item, Logged):
             cell = self._cells.get(item.record.model)
             run = self._inbox.run_of(item) if cell is None else self._inbox.run_of(item, cell.turn.rows_max)
-            self._give_way()
+            self._yield_to_loop()
             self._learn(run)
             self.taken_bytes += sum([len(logged.record.payload) for logged in run])
-        elif isinstance(item, Adopt):
+        elif isinstance(item, AddModel):
             self._adopt(item)
         elif isinstance(item, SaveNow):
             self._save_now(item)
-        elif isinstance(item, Nudge):
+        elif isinstance(item, PublishNow):
             if item.model in self._cells:
                 self._look_after(item.model)
-        elif isinstance(item, Look):
+        elif isinstance(item, CopySketch):
             self._look(item)
         elif isinstance(item, Finished):
             self._finished(item.saved)
-        elif isinstance(item, Settle):
+        elif isinstance(item, Drain):
             for cell in [cell for cell in self._cells.values() if cell.core.unpublished]:
                 self._publish(cell)
             if item.future.set_running_or_notify_cancel():
                 item.future.set_result(None)
-        elif isinstance(item, Forget):
-            self._forget(item)  # and after a `Sweep` there is nothing to do but what follows every item
+        elif isinstance(item, DropModel):
+            self._forget(item)  # and after a `Tick` there is nothing to do but what follows every item
 
     def _learn(self, run: list[Logged]) -> None:
         model = run[0].record.model
@@ -189,14 +201,14 @@ class Writer:
         records = [item.record for item in run]
         ahead = cell.core.unpublished
         cell.core.logged_all(records)
-        self._give_way()
+        self._yield_to_loop()
         begun_ms = self._clock.monotonic_ms()
         refused = cell.state.apply_all(records, [item.batch for item in run])
-        self._give_way()
+        self._yield_to_loop()
         now_ms = self._clock.monotonic_ms()
         cell.turn.took(records[-1].last - records[0].first + 1, now_ms - begun_ms)
         cell.core.advanced(records[-1])
-        cell.belief = Belief(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
+        cell.position = WriterPosition(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
         if records[0].kind in ("config", "restore"):
             ahead = False  # what is noted may not hold any more
             cell.core.reschedule(schedule_of(cell.state))
@@ -214,16 +226,16 @@ class Writer:
         is_quiet = not cell.waiting and not cell.core.full and self._hooks.wanted(name) is None
         return is_quiet and now_ms < self._due_ms.get(name, now_ms)
 
-    def _adopt(self, item: Adopt) -> None:
+    def _adopt(self, item: AddModel) -> None:
         state = item.state
         core = Core(state.applied, state.chain, schedule_of(state), self._clock.monotonic_ms(), item.saved)
-        cell = _Cell(item.state, core, item.gen, belief=Belief(state.lineage, state.applied, state.chain, item.gen))
-        state.give_way = self._give_way
+        cell = _Cell(item.state, core, item.gen, position=WriterPosition(state.lineage, state.applied, state.chain, item.gen))
+        state.yield_to_loop = self._yield_to_loop
         self._cells[state.name] = cell
         self._publish(cell)
         self._look_after(state.name)
 
-    def _forget(self, item: Forget) -> None:
+    def _forget(self, item: DropModel) -> None:
         cell = self._cells.get(item.model)
         if cell is None or (item.lineage and cell.state.lineage != item.lineage):
             return
@@ -244,7 +256,7 @@ class Writer:
             cell.waiting.append(item)
             self._look_after(item.model)
 
-    def _look(self, item: Look) -> None:
+    def _look(self, item: CopySketch) -> None:
         cell = self._cells.get(item.model)
         if not item.future.set_running_or_notify_cancel():
             return
@@ -253,7 +265,7 @@ class Writer:
             return
         learner = cell.state.learner
         seq = cell.state.applied if cell.state.has_learnt else 0
-        item.future.set_result(Looked(cell.version, seq, learner.sketch(), learner.shadows()))
+        item.future.set_result(SketchCopy(cell.version, seq, learner.sketch(), learner.shadows()))
 
     def _sweep(self) -> None:
         """Look after models of which something is due; not at every turn, and idle ones not at all: there may be a thousand."""
@@ -295,7 +307,7 @@ class Writer:
     def _publish(self, cell: _Cell) -> None:
         cell.version += 1
         cell.curvature.refresh(cell.state, self._clock)
-        self._give_way()
+        self._yield_to_loop()
         self._hooks.published(publish(cell.state, cell.gen, cell.version, self._clock, cell.curvature.covariance))
         cell.core.published(self._clock.monotonic_ms())
 
@@ -327,7 +339,7 @@ class Writer:
             cell.core.committed(saved.verdict)
         if saved.verdict is Verdict.OK and saved.generation is not None:
             cell.gen = saved.generation.gen
-            cell.belief = Belief(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
+            cell.position = WriterPosition(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
         while cell.being_saved:
             cell.being_saved.pop().future.set_result(saved)
         if saved.verdict not in (None, Verdict.OK):

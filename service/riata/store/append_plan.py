@@ -129,9 +129,11 @@ def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]
             repeated += [i] if key in here else []
         else:
             reused[i] = True
-    if (request.atomic and reused.any()) or (request.whole and not accepted.all()):
+    if (request.atomic and reused.any()) or (request.only_if_all_new and not accepted.all()):
         accepted[:] = False
-        duplicate[repeated] = request.whole  # what they repeat was not accepted, which in a whole request is worth telling
+        duplicate[repeated] = (
+            request.only_if_all_new
+        )  # what they repeat was not accepted, which in a whole request is worth telling
         highest = max((stored.get(key, _NOWHERE)[0] for i, key in zip(with_id, keys, strict=True) if duplicate[i]), default=0)
         return _Rows(accepted, duplicate, reused, highest, [])
     return _Rows(accepted, duplicate, reused, highest, [(key, at, content) for key, (at, content) in here.items()])
@@ -149,19 +151,19 @@ def _nothing(request: Append, rows: _Rows, refused: BadInput | None) -> Planned:
 
 def _has_no_id(request: Append, batch: Batch) -> bool:
     """Whether it is known already that no row carries an id."""
-    ready = request.written
+    ready = request.encoded
     return ready is not None and ready.batch is batch and not ready.contents
 
 
 def _contents(request: Append, batch: Batch, with_id: list[int]) -> Sequence[bytes]:
     """Return what the ids of these rows stand for: what came with the request, where that is of these rows."""
-    ready = request.written
+    ready = request.encoded
     return ready.contents if ready is not None and ready.batch is batch else row_digests(batch, with_id)
 
 
 def _payload(request: Append, kept: Batch) -> tuple[bytes, bytes]:
     """Return payload and digest of `kept`: what came with the request, where that is of these rows and this time."""
-    ready = request.written
+    ready = request.encoded
     if ready is not None and ready.batch is kept and ready.accepted_ms == request.accepted_ms:
         return ready.payload, ready.digest
     return observe_record(kept, request.accepted_ms)

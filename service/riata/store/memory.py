@@ -15,7 +15,7 @@ from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.owning import older_algorithm
 from riata.store.records import accepts_loss, check_read
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, surplus, trim_bound
-from riata.store.store import Append, Appended, Edition, Generation, Head, Owner, Record, Remembered, Verdict
+from riata.store.store import Append, Appended, Edition, Generation, Head, Owner, PendingPrediction, Record, Verdict
 from riata.wire.names import Names
 
 
@@ -40,7 +40,7 @@ class _Model:
     generations: list[Generation] = field(default_factory=list)  # newest first
     chunks: dict[tuple[int, int], tuple[int, bytes, bytes]] = field(default_factory=dict)  # (gen, index): epoch, digest, bytes
     inflight: tuple[int, int] = (0, 0)  # seq, deaths
-    remembered: dict[bytes, Remembered] = field(default_factory=dict)
+    remembered: dict[bytes, PendingPrediction] = field(default_factory=dict)
     remembered_bytes: int = 0
     editions: list[tuple[Edition, bytes]] = field(default_factory=list)  # newest first
     accepted: bytes = b""  # payload of the last repair by which a loss was accepted
@@ -251,7 +251,7 @@ class MemoryStore:
             dropped += len(stale)
         return dropped
 
-    def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
+    def remember(self, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
         entry = self._model(model)
         fresh = {row.key: row for row in rows}
         replaced = sum(len(entry.remembered[key].row) for key in fresh if key in entry.remembered)
@@ -262,7 +262,7 @@ class MemoryStore:
         entry.remembered_bytes = total
         return True
 
-    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
+    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
         kept = self._model(model).remembered
         return {key: kept[key] for key in keys if key in kept}
 
@@ -270,7 +270,7 @@ class MemoryStore:
         entry = self._model(model)
         return len(entry.remembered), entry.remembered_bytes
 
-    def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
+    def due(self, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
         late = [row for row in self._model(model).remembered.values() if row.due_ms <= now_ms]
         return sorted(late, key=lambda row: (row.due_ms, row.key))[:rows_max]
 
@@ -280,7 +280,7 @@ class MemoryStore:
         entry.remembered_bytes -= sum(len(row.row) for row in gone)
         return len(gone)
 
-    def rest(self) -> None:
+    def maintain(self) -> None:
         return  # nothing waits here to be written
 
     def idle(self) -> None:

@@ -36,7 +36,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U8, U32
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
-from riata.maths.kernel import kernel
+from riata.jit.kernel import kernel
 from riata.store.values import (
     FORMS,
     POWERS,

@@ -28,7 +28,7 @@ import numpy as np
 from riata.base.errors import Corrupt, LogFork, LogGap
 from riata.store.payload import ID_BYTES, IDS, encode_batch
 from riata.store.store import Head, Kind, Record
-from riata.wire.batch import Batch, Written
+from riata.wire.batch import Batch, Encoded
 
 DOCUMENT_VERSION: Final = 1  # of every payload but `observe`
 KIND_CODES: Final[Mapping[Kind, int]] = {"observe": 1, "config": 2, "skip": 3, "restore": 4, "upgrade": 5, "repair": 6}
@@ -160,7 +160,7 @@ def observe_record(batch: Batch, accepted_ms: int) -> tuple[bytes, bytes]:
     return payload, record_digest("observe", batch.n, accepted_ms, payload)
 
 
-def write_ahead(batch: Batch, accepted_ms: int) -> Written:
+def write_ahead(batch: Batch, accepted_ms: int) -> Encoded:
     """Make what the log will hold of `batch`, should every row be accepted, and what its ids stand for: so that the one thread
     of the store need not.
 
@@ -168,7 +168,7 @@ def write_ahead(batch: Batch, accepted_ms: int) -> Written:
     """
     payload, digest = observe_record(batch, accepted_ms)
     with_id = np.flatnonzero(batch.has_id).tolist() if payload[_FLAGS_AT] & IDS else []
-    return Written(batch, accepted_ms, payload, digest, row_digests(batch, with_id))
+    return Encoded(batch, accepted_ms, payload, digest, row_digests(batch, with_id))
 
 
 def names_digest(names: bytes) -> bytes:

@@ -16,7 +16,7 @@ from typing import Final, Literal, Protocol
 
 from riata.base.arrays import BOOL
 from riata.base.errors import BadInput
-from riata.wire.batch import Batch, Written
+from riata.wire.batch import Batch, Encoded
 
 Kind = Literal["config", "observe", "skip", "restore", "upgrade", "repair"]
 Digest = bytes  # in `Generation`, where a field is called `bytes`
@@ -70,8 +70,8 @@ class Append:
     payload: bytes = b""
     names: Sequence[tuple[int, bytes]] = ()  # (64-bit fingerprint, name in UTF-8) new with this request; best a `Names`
     atomic: bool = False  # any row that cannot be accepted refuses the whole request
-    whole: bool = False  # any row whose id is known leaves the whole request undone; which these are is still told
-    written: Written | None = None  # used where it is of this very batch and time and every row is accepted
+    only_if_all_new: bool = False  # any row whose id is known leaves the whole request undone; which these are is still told
+    encoded: Encoded | None = None  # used where it is of this very batch and time and every row is accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +122,12 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class PendingPrediction:
     """The features of a prediction whose label is still to come.
 
     key    : 16 bytes, of the prediction's id
     due_ms : unix time after which the label counts as late
-    row    : the event but for its label, as `run.labels.remembered_rows` writes it; means nothing to a store
+    row    : the event but for its label, as `run.labels.pending_rows` writes it; means nothing to a store
     """
 
     key: bytes
@@ -294,23 +294,23 @@ class Store(Protocol):
         """Delete chunks staged by earlier owners, or for generations that can no longer be committed; return how many."""
         ...
 
-    def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
+    def remember(self, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
         """Keep `rows` until they are forgotten; all or, where their `row` bytes and those kept already exceed `bytes_max`,
         none: false. A key that is kept already is replaced. Durable on return. Raises `Unavailable` as `append` does."""
 
-    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
+    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
         """Those of `keys` that are kept."""
 
     def remembered(self, model: str) -> tuple[int, int]:
         """How many rows are kept, and their bytes."""
 
-    def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
+    def due(self, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
         """The rows with due_ms <= now_ms, by (due_ms, key), at most `rows_max`; one that rotted may come with an empty `row`."""
 
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
         """Keep these no longer; return how many were kept."""
 
-    def rest(self) -> None:
+    def maintain(self) -> None:
         """What is better done before the next append comes than while it waits: milliseconds of work, and mostly none."""
 
     def idle(self) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riata.base.arrays import F64, I64, U8
-from riata.maths.kernel import kernel
+from riata.jit.kernel import kernel
 
 FORMS: Final = ("<f8", "<f4", "", "u1", "i1", "<u2", "<i2", "<i4")
 """Types of the stored values, by the number that a payload says. The third stores nothing: every value is 1. Those behind it

@@ -7,8 +7,8 @@ from typing import Any
 
 from riata.base.arrays import F64
 from riata.maths.links import IDENTITY, LOGISTIC, PROBIT, REAL
-from riata.watch import tally
-from riata.watch.tally import SCALE, WEIGHT
+from riata.watch import accumulate
+from riata.watch.accumulate import SCALE, WEIGHT
 
 Figures = dict[str, Any]
 
@@ -43,15 +43,15 @@ def horizon_figures(sums: F64, auc: float, link: int) -> Figures:
 
     return {
         "weight": weight / total[SCALE],
-        "log_loss": mean(tally.LOG_LOSS, probability),
-        "base_log_loss": mean(tally.BASE_LOG_LOSS, probability),
-        "normalised_entropy": ratio(total[tally.LOG_LOSS], total[tally.BASE_LOG_LOSS]) if probability else None,
+        "log_loss": mean(accumulate.LOG_LOSS, probability),
+        "base_log_loss": mean(accumulate.BASE_LOG_LOSS, probability),
+        "normalised_entropy": ratio(total[accumulate.LOG_LOSS], total[accumulate.BASE_LOG_LOSS]) if probability else None,
         "auc": auc if classes and math.isfinite(auc) else None,
-        "accuracy": mean(tally.CORRECT, classes),
-        "base_rate": mean(tally.OBSERVED, classes),
-        "calibration_ratio": ratio(total[tally.PREDICTED], total[tally.OBSERVED]) if probability else None,
-        "loss": mean(tally.LOSS),
-        "base_loss": mean(tally.BASE_LOSS),
+        "accuracy": mean(accumulate.CORRECT, classes),
+        "base_rate": mean(accumulate.OBSERVED, classes),
+        "calibration_ratio": ratio(total[accumulate.PREDICTED], total[accumulate.OBSERVED]) if probability else None,
+        "loss": mean(accumulate.LOSS),
+        "base_loss": mean(accumulate.BASE_LOSS),
     }
 
 
@@ -61,11 +61,11 @@ def calibration_cells(calibration: F64, link: int) -> list[Figures]:
         return []
     return [
         {
-            "from": cell / tally.CELLS,
-            "to": (cell + 1) / tally.CELLS,
-            "examples": int(row[tally.CELL_EXAMPLES]),
-            "mean_predicted": ratio(row[tally.CELL_PREDICTED], row[tally.CELL_WEIGHT]),
-            "mean_observed": ratio(row[tally.CELL_OBSERVED], row[tally.CELL_WEIGHT]),
+            "from": cell / accumulate.CELLS,
+            "to": (cell + 1) / accumulate.CELLS,
+            "examples": int(row[accumulate.CELL_EXAMPLES]),
+            "mean_predicted": ratio(row[accumulate.CELL_PREDICTED], row[accumulate.CELL_WEIGHT]),
+            "mean_observed": ratio(row[accumulate.CELL_OBSERVED], row[accumulate.CELL_WEIGHT]),
         }
         for cell, row in enumerate(calibration.tolist())
     ]

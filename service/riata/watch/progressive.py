@@ -13,10 +13,10 @@ from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import Corrupt
 from riata.maths.auc import BINS, histogram_auc, ranked_auc
 from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
-from riata.watch import curves, tally
+from riata.watch import accumulate, curves
+from riata.watch.accumulate import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT, SCALE, SUMS, WEIGHT
 from riata.watch.curves import NOTHING_CARRIED, Carried, Curve
 from riata.watch.figures import Figures, calibration_cells, has_probability, horizon_figures
-from riata.watch.tally import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT, SCALE, SUMS, WEIGHT
 
 Answers = Literal["logistic", "probit", "identity", "hinge", "real"]
 
@@ -55,7 +55,7 @@ class Progressive:
         self._sums: F64 = np.zeros((2, SUMS))
         self._sums[:, SCALE] = 1.0
         self._histogram: F64 = np.zeros((2, 2, BINS))
-        self._calibration: F64 = np.zeros((tally.CELLS, tally.CELL))
+        self._calibration: F64 = np.zeros((accumulate.CELLS, accumulate.CELL))
         self._window: F64 = np.zeros((PAST, config.window))
         self._curve = Curve()
         # What `history` was last made of: a curve, its changes and `since`; its points; and what it returned.
@@ -69,7 +69,7 @@ class Progressive:
     @property
     def log_loss(self) -> float:
         """Mean log loss of all events so far, or the learner's own where there is no probability; NaN before the first."""
-        loss = tally.LOG_LOSS if has_probability(self._link) else tally.LOSS
+        loss = accumulate.LOG_LOSS if has_probability(self._link) else accumulate.LOSS
         weight = float(self._sums[CUMULATIVE, WEIGHT])
         return float(self._sums[CUMULATIVE, loss]) / weight if weight > 0.0 else math.nan
 
@@ -95,7 +95,7 @@ class Progressive:
         Returns whether the learning curve grew and awaits `note_non_zeros`.
         """
         kept: I64 | None = None  # which of them were learnt; None for all, as mostly
-        if not tally.all_usual(margin, refused):
+        if not accumulate.all_usual(margin, refused):
             kept = np.flatnonzero(~refused)
             self._refused += len(refused) - len(kept)
             margin, label, weight = margin[kept], label[kept], weight[kept]
@@ -118,7 +118,7 @@ class Progressive:
         """Return `cumulative`, `faded`, `window` and `calibration`, as the HTTP contract has them; None where undefined."""
         start, count = self._span()
         sums = np.zeros(SUMS)
-        tally.window_sums(self._window, start, count, self._link, sums)
+        accumulate.window_sums(self._window, start, count, self._link, sums)
         past = self._window[:, :count]
         order = np.argsort(past[PAST_MARGIN], kind="stable")
         exact = ranked_auc(past[PAST_MARGIN][order], past[PAST_LABEL][order], past[PAST_WEIGHT][order])
@@ -199,12 +199,12 @@ class Progressive:
         real = np.dtype(np.float64)
         sums = _require(arrays, "sums", real, (2, SUMS))
         histogram = _require(arrays, "histogram", real, (2, 2, BINS))
-        calibration = _require(arrays, "calibration", real, (tally.CELLS, tally.CELL))
+        calibration = _require(arrays, "calibration", real, (accumulate.CELLS, accumulate.CELL))
         window = _require(arrays, "window", real, (PAST, count))
         for name, array in (("sums", sums), ("histogram", histogram), ("calibration", calibration), ("window", window)):
             if not np.isfinite(array).all():
                 raise Corrupt(f"watch: {name} has a number that is not finite")
-        if sums[CUMULATIVE, SCALE] != 1.0 or not 1.0 <= sums[FADED, SCALE] <= tally.RENORMALISE_ABOVE:
+        if sums[CUMULATIVE, SCALE] != 1.0 or not 1.0 <= sums[FADED, SCALE] <= accumulate.RENORMALISE_ABOVE:
             raise Corrupt("watch: the scale of the sums is out of range")
         if (sums[:, WEIGHT] < 0.0).any() or (histogram < 0.0).any() or (window[PAST_WEIGHT] <= 0.0).any():
             raise Corrupt("watch: a weight is negative")
@@ -219,7 +219,7 @@ class Progressive:
         self._window[:, :count] = window
 
     def _tally(self, margin: F64, label: F64, weight: F64) -> None:
-        tally.tally(
+        accumulate.accumulate_rows(
             margin,
             label,
             weight,
@@ -245,14 +245,14 @@ class Progressive:
     def _point(self, seq: int) -> F64:
         """Return the point of the learning curve at this moment."""
         probability = has_probability(self._link)
-        loss = tally.LOG_LOSS if probability else tally.LOSS
-        base = tally.BASE_LOG_LOSS if probability else tally.BASE_LOSS
+        loss = accumulate.LOG_LOSS if probability else accumulate.LOSS
+        base = accumulate.BASE_LOG_LOSS if probability else accumulate.BASE_LOSS
         point = np.full(curves.POINT, np.nan)
         point[curves.SEQ] = seq
         point[curves.EXAMPLES] = self.examples
         point[curves.LOSS] = self._sums[CUMULATIVE, loss] / self._sums[CUMULATIVE, WEIGHT]
         point[curves.FADED_LOSS] = self._sums[FADED, loss] / self._sums[FADED, WEIGHT]
-        point[curves.WINDOW_LOSS] = tally.window_loss(self._window, *self._span())
+        point[curves.WINDOW_LOSS] = accumulate.window_loss(self._window, *self._span())
         point[curves.BASE_LOSS] = self._sums[CUMULATIVE, base] / self._sums[CUMULATIVE, WEIGHT]
         if self._link != REAL:
             point[curves.AUC] = histogram_auc(self._histogram[CUMULATIVE, 0], self._histogram[CUMULATIVE, 1])

@@ -27,9 +27,9 @@ from riata.web.meters import Meters
 from riata.web.models import model_routes
 from riata.web.observe import Observe
 from riata.web.openapi import openapi_document, operations
+from riata.web.pending_predictions import RememberedCollector
 from riata.web.predict import Predict
 from riata.web.problems import Problem, answer_error, internal
-from riata.web.remembered import RememberedCollector
 from riata.web.responses import respond
 from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import WebSettings

@@ -120,7 +120,7 @@ class Refused(Exception):
 
 
 @dataclass(slots=True)
-class Front:
+class ListenerState:
     """What the connections of one listener share.
 
     refused  : how often each refusal was given, by its code; `slow_reader` are clients that did not take their answer

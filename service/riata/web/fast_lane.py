@@ -34,7 +34,7 @@ from riata.web.problems import answer_error
 from riata.web.scopes import DEFAULT_MODEL
 from riata.web.service import ServiceProtocol
 from riata.web.settings import INLINE_BYTES_MAX
-from riata.wire.own_body import OwnBody
+from riata.wire.padded_buffer import PaddedBuffer
 
 log = logging.getLogger("riata.web")
 Headers = list[tuple[bytes, bytes]]
@@ -81,7 +81,7 @@ class FastRequest:
     admitted: bool = False
     more: list[bytes] | None = None
     is_plain: bool = False
-    past: OwnBody | None = None
+    past: PaddedBuffer | None = None
 
     def add(self, part: bytes) -> None:
         """Take the next part of the body."""
@@ -98,7 +98,7 @@ class FastRequest:
         return len(self.whole) > INLINE_BYTES_MAX
 
     @property
-    def whole(self) -> bytes | OwnBody:
+    def whole(self) -> bytes | PaddedBuffer:
         """The body, once all of it has come."""
         return self.body if self.past is None else self.past
 

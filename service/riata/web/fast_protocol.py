@@ -23,13 +23,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from riata.web.again import Again
 from riata.web.answers import Answer
 from riata.web.body import counted_bytes
-from riata.web.bounds import Front
+from riata.web.bounds import ListenerState
 from riata.web.fast_lane import CLOSE_HEADER, NOT_HERE, FastLane, FastRequest
 from riata.web.gate import ADMITTED, KEY, Caller
 from riata.web.heads import CODING_SEEN, NO_TRAILERS, UPGRADE_SEEN
 from riata.web.long_body import WORTH_BYTES, LongBody
 from riata.web.protocol import BoundedProtocol
-from riata.wire.own_body import OwnBody
+from riata.wire.padded_buffer import PaddedBuffer
 
 BODY_WAIT_S: Final = 1.0  # for a body that comes after its head; what takes longer goes to a route, which has a deadline for it
 OK: Final = 200
@@ -66,7 +66,7 @@ class StandIn:
 class FastProtocol(BoundedProtocol):
     """One connection with a fast lane. `fast` is shared by all of a listener."""
 
-    def __init__(self, front: Front, fast: FastLane, **named: Any) -> None:
+    def __init__(self, front: ListenerState, fast: FastLane, **named: Any) -> None:
         super().__init__(front, **named)
         self.fast = fast
         self.hot: FastRequest | None = None  # its head has come, and not all of its body
@@ -149,7 +149,7 @@ class FastProtocol(BoundedProtocol):
         self._write(request, answer, self._stand_aside())
         self.on_response_complete()
 
-    def whole(self, body: OwnBody) -> None:
+    def whole(self, body: PaddedBuffer) -> None:
         """A long body has come to its end, unseen by the parser, which would wait for it: another one goes on behind it."""
         hot, self.long_body = cast(FastRequest, self.hot), None
         hot.past = body

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from riata.base.errors import RiataError
 from riata.base.hosts import read_hosts
 from riata.web.answers import send_answer
-from riata.web.bounds import Bounds, Front
+from riata.web.bounds import Bounds, ListenerState
 from riata.web.health import health_routes, not_now
 from riata.web.meters import Meters
 from riata.web.problems import Problem, answer_error
@@ -67,7 +67,7 @@ def health_listener(app: ASGIApp, host: str, port: int, allowed_hosts: str = "")
     """
     listener = listen(host, port, "--health-host and --health-port")
     hosts = read_hosts(allowed_hosts, host, any_address=True)
-    front = Front(Bounds(connections_max=CONNECTIONS_MAX), reserved=0, hosts=hosts)
+    front = ListenerState(Bounds(connections_max=CONNECTIONS_MAX), reserved=0, hosts=hosts)
     server = build_server(app, host, port, STOP_S, front)
     thread = threading.Thread(target=run, args=(server, [listener]), name="riata-health")
     thread.start()

@@ -16,11 +16,11 @@ import contextlib
 import socket
 from typing import Any, Final, Protocol, cast
 
-from riata.wire.own_body import OwnBody
+from riata.wire.padded_buffer import PaddedBuffer
 
 WORTH_BYTES: Final = 64 * 2**10  # what is still to come of a shorter body is as well parsed
 AT_ONCE_BYTES: Final = 256 * 2**10  # the loop is woken when so much has come; the system's memory has to hold it
-_NO_BODY: Final = OwnBody(0)
+_NO_BODY: Final = PaddedBuffer(0)
 _NO_MEMORY: Final = memoryview(b"")
 
 
@@ -30,7 +30,7 @@ class Reader(Protocol):
     loop: asyncio.AbstractEventLoop
     deaf: bool  # nothing that comes is read any more
 
-    def whole(self, body: OwnBody) -> None:
+    def whole(self, body: PaddedBuffer) -> None:
         """Take the whole body."""
 
     def parted(self, came: bytes) -> None:
@@ -51,7 +51,7 @@ class LongBody(asyncio.BufferedProtocol):
     def __init__(self, reader: Reader, transport: asyncio.Transport, first: bytes, length: int, until: float) -> None:
         self._reader = reader
         self._transport = transport
-        self._body = OwnBody(length)
+        self._body = PaddedBuffer(length)
         self._memory = memoryview(cast(Any, self._body.bytes))
         self._memory[: len(first)] = first
         self._parsed = self._there = len(first)
@@ -99,7 +99,7 @@ class LongBody(asyncio.BufferedProtocol):
         self._end()  # frees the memory before the parser copies what came
         self._reader.parted(came)
 
-    def _end(self) -> OwnBody:
+    def _end(self) -> PaddedBuffer:
         """Give the transport its protocol back and return the body.
 
         The body is kept here no longer: uvloop keeps the methods of the last buffered protocol, and with them this object, until

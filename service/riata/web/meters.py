@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 from riata.base.errors import RiataError
 from riata.run.health import Health, Sharing
 from riata.run.outcome import Observed
+from riata.web.request_counters import RequestCounters, RowTally
 from riata.web.service import ServiceProtocol
-from riata.web.tally import RequestTally, RowTally
 
 log = logging.getLogger("riata.access")
 PROMETHEUS_TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -53,7 +53,7 @@ class Meters:
 
     def __init__(self, service: ServiceProtocol) -> None:
         self.registry = CollectorRegistry()
-        self._tally = RequestTally()
+        self._tally = RequestCounters()
         self.registry.register(self._tally)
         self._rows = RowTally()
         self.registry.register(self._rows)

@@ -24,10 +24,10 @@ from riata.web.meters import Meters
 from riata.web.options import flag, model_in_path, read_options
 from riata.web.problems import answer_error, counts, internal, shown
 from riata.web.settings import INLINE_BYTES_MAX
-from riata.wire.own_body import OwnBody
+from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.together import id_of
+from riata.wire.small_bodies import id_of
 
 log = logging.getLogger("riata.web")
 OPTIONS: Final = ("wait", "atomic")
@@ -90,7 +90,7 @@ class Observe:
         return self.tools.service.observe_soon(request.model, row, kind_of(request), key, told)
 
     def _told(
-        self, request: FastRequest, body: bytes | OwnBody, reply: Reply, key: str | None, told: Observed | RiataError | None
+        self, request: FastRequest, body: bytes | PaddedBuffer, reply: Reply, key: str | None, told: Observed | RiataError | None
     ) -> None:
         """Answer a request of the fast lane with what became of its rows; None: it has to go by itself."""
         if isinstance(told, Observed):
@@ -105,7 +105,7 @@ class Observe:
             self.under_way.add(task)
             task.add_done_callback(self.under_way.discard)
 
-    async def _by_itself(self, request: FastRequest, body: bytes | OwnBody, reply: Reply, key: str | None) -> None:
+    async def _by_itself(self, request: FastRequest, body: bytes | PaddedBuffer, reply: Reply, key: str | None) -> None:
         """Answer a request of the fast lane that could not go the short way."""
         model = request.model
         try:
@@ -123,7 +123,7 @@ class Observe:
         self.meters.rows(model, observed)
         return answer_of(observed, waited)
 
-    async def _parse(self, body: bytes | OwnBody, kind: str, context: Context, key: str | None) -> Parsed:
+    async def _parse(self, body: bytes | PaddedBuffer, kind: str, context: Context, key: str | None) -> Parsed:
         if len(body) <= INLINE_BYTES_MAX:
             return parse_with_ids(body, kind, context, key)
         loop = asyncio.get_running_loop()
@@ -151,16 +151,16 @@ def wants_applied(options: dict[str, str]) -> bool:
     return wait is not None
 
 
-def parse_with_ids(body: bytes | OwnBody, kind: str, context: Context, key: str | None) -> Parsed:
+def parse_with_ids(body: bytes | PaddedBuffer, kind: str, context: Context, key: str | None) -> Parsed:
     """Parse a body of labelled rows; rows without an id get `key/index` where the request carries a key."""
     parsed = parse_examples(body, kind, context, labelled=True)
     return parsed if key is None else with_ids(parsed, key)
 
 
-def parse_and_write(body: bytes | OwnBody, kind: str, context: Context, key: str | None, accepted_ms: int) -> Parsed:
+def parse_and_write(body: bytes | PaddedBuffer, kind: str, context: Context, key: str | None, accepted_ms: int) -> Parsed:
     """`parse_with_ids`, and the record that the log is to hold of the rows with it: many threads may do what one need not."""
     parsed = parse_with_ids(body, kind, context, key)
-    return replace(parsed, written=write_ahead(parsed.batch, accepted_ms)) if parsed.batch.n else parsed
+    return replace(parsed, encoded=write_ahead(parsed.batch, accepted_ms)) if parsed.batch.n else parsed
 
 
 def with_ids(parsed: Parsed, key: str) -> Parsed:

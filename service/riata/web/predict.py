@@ -15,7 +15,7 @@ from riata.predict.explain import explain
 from riata.predict.name_book import NameBook
 from riata.predict.one_row import BYTES_MAX, OneRow
 from riata.predict.scoring import score
-from riata.run.labels.remembered_rows import TOO_LARGE, encode_waiting
+from riata.run.labels.pending_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
 from riata.web.again import Quick, Reply
 from riata.web.answers import ARROW, JSON, Answer

@@ -15,14 +15,14 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from riata.web import bounds
-from riata.web.bounds import Front, Refusal, Refused
+from riata.web.bounds import ListenerState, Refusal, Refused
 from riata.web.heads import NO_TRAILERS, CheckedHeads
 
 FRAMING_BYTES_MAX: Final = 64 * 2**10  # bytes of chunk heads and extensions for nothing
 FRAMING_RATIO_MAX: Final = 8  # and for every byte of body: chunks of one byte take five
 
 
-class Line:
+class GuardedTransport:
     """The transport as uvicorn sees it: `close` is ours, everything else is the transport's own."""
 
     __slots__ = ("_close", "_is_closing", "closed", "get_extra_info", "pause_reading", "resume_reading", "write")
@@ -48,11 +48,11 @@ class Line:
 class BoundedProtocol(CheckedHeads):
     """One connection. `front` is shared by all of a listener."""
 
-    def __init__(self, front: Front, **named: Any) -> None:
+    def __init__(self, front: ListenerState, **named: Any) -> None:
         super().__init__(front.bounds, front.hosts, **named)
         self.front = front
         self.wire: asyncio.Transport = None  # type: ignore[assignment]
-        self.line: Line = None  # type: ignore[assignment]
+        self.line: GuardedTransport = None  # type: ignore[assignment]
         self.in_head = False
         self.in_body = False
         self.open_for = -1  # bytes that came since the head, or the body, was left open; -1 where it was not
@@ -75,7 +75,7 @@ class BoundedProtocol(CheckedHeads):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, or refuse at once where there are too many."""
         self.wire = transport
-        self.line = Line(transport, self.leave)
+        self.line = GuardedTransport(transport, self.leave)
         super().connection_made(cast(asyncio.Transport, self.line))
         self.deadline = self.loop.time() + self.bounds.head_s
         if transport.get_extra_info("socket").fileno() >= self.front.files_max:

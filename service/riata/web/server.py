@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from riata.base.errors import Unavailable
-from riata.web.bounds import Front
+from riata.web.bounds import ListenerState
 from riata.web.fast_lane import FastLane
 from riata.web.fast_protocol import FastProtocol
 from riata.web.protocol import BoundedProtocol
@@ -39,7 +39,7 @@ class Server(uvicorn.Server):
     A second signal ends the process at once: what was acknowledged is in the log. `stopping` is set from the first on.
     """
 
-    def __init__(self, config: uvicorn.Config, front: Front) -> None:
+    def __init__(self, config: uvicorn.Config, front: ListenerState) -> None:
         super().__init__(config)
         self.front = front
         self.stopping = threading.Event()
@@ -88,12 +88,12 @@ class Server(uvicorn.Server):
                 act(connection)
 
 
-def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int, front: Front | None = None) -> Server:
+def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int, front: ListenerState | None = None) -> Server:
     """Build the server, with the fast lane of an application that has one.
 
     Setting its `should_exit`, from any thread, makes it stop in good order.
     """
-    front = front or Front()
+    front = front or ListenerState()
     fast: FastLane | None = getattr(getattr(app, "state", None), "fast_lane", None)
     protocol = functools.partial(BoundedProtocol, front) if fast is None else functools.partial(FastProtocol, front, fast)
     config = uvicorn.Config(

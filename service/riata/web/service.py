@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from riata.predict.name_book import NameBook
-from riata.run.awaited import Awaited, Told
 from riata.run.config import ModelConfig
 from riata.run.health import Health
 from riata.run.labels.remembering import RememberedTally
-from riata.run.looking import PathQuestion
 from riata.run.outcome import Observed
+from riata.run.pending_reply import PendingReply, Told
 from riata.run.published import Published
+from riata.run.sketch_copy import PathQuestion
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed
 
@@ -59,11 +59,11 @@ class ServiceProtocol(Protocol):
         """Begin what `observe_small` does; `told` is called with what became of it. False where nothing was begun."""
         ...
 
-    def awaited(self, told: Told) -> Awaited:
+    def awaited(self, told: Told) -> PendingReply:
         """Return one who waits for an answer of the log for as long as one waits here; called in the event loop."""
         ...
 
-    def observe_read(self, model: str, read: Callable[[], Parsed], awaited: Awaited) -> None:
+    def observe_read(self, model: str, read: Callable[[], Parsed], awaited: PendingReply) -> None:
         """Read rows and append them, in any thread; `awaited` is told what became of them, or None for `observe` to find out."""
         ...
 

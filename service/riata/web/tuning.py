@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from riata.base.document import write_document
 from riata.base.errors import BadInput
-from riata.run.looking import PathQuestion
+from riata.run.sketch_copy import PathQuestion
 from riata.web.answers import json_answer
 from riata.web.models import asked, json_body
 from riata.web.options import positive, whole

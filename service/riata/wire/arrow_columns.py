@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from riata.base.arrays import BOOL, F64, I64, U64, read_only
 from riata.base.errors import Malformed, TooLarge, nearest
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.maths.kernel import inline_kernel, quick_kernel
+from riata.jit.kernel import inline_kernel, quick_kernel
 from riata.wire.arrow_message import Field, Frame, bad, read_stream
 
 COLUMNS: Final = ("names", "indices", "values", "label", "weight", "event_id")

@@ -6,14 +6,14 @@ import numpy as np
 
 from riata.base.arrays import I64, U8, U64
 from riata.base.limits import NAME_BYTES_MAX
-from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.lanes import WIDTH
-from riata.maths.raw import peek, poke
-from riata.maths.words import ONES, TOPS, load_word
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.memory import peek, poke
+from riata.jit.simd.bytes8 import ONES, TOPS, load_word
+from riata.jit.simd.f64x8 import WIDTH
 from riata.wire.arrow_columns import NamesAt
 from riata.wire.codes import BAD_NAME, HANDOVER, NAME_TOO_LONG, OK
 from riata.wire.json_scan import DELETE, SPACE
-from riata.wire.rows import KEY, PLAIN, Row
+from riata.wire.rows import KEY, PLAIN, RecordScratch
 from riata.wire.tokens import hash_tokens, owe_spans
 
 _10 = np.uint64(10)
@@ -76,7 +76,7 @@ def name_code(data: U8, start: int, stop: int) -> int:
 
 @inline_kernel
 def _outside(word: np.uint64) -> np.uint64:
-    """Not 0 where a byte of the word is below a space, or 0x7F and above. Source: as `maths.words.not_plain`."""
+    """Not 0 where a byte of the word is below a space, or 0x7F and above. Source: as `jit.simd.bytes8.not_plain`."""
     return (((word - _SPACES) & ~word) | (word + ONES) | word) & TOPS
 
 
@@ -94,7 +94,7 @@ def _are_plain(data: U8, start: int, stop: int) -> bool:
 
 
 @inline_kernel
-def hash_plain(data: U8, names: NamesAt, first: int, n: int, row: Row, key: np.uint64) -> bool:
+def hash_plain(data: U8, names: NamesAt, first: int, n: int, row: RecordScratch, key: np.uint64) -> bool:
     """Hash name `first` and the n - 1 behind it; their spans are owed.
 
     False, and nothing is owed, where one of them is not plain, empty or too long. Source: wire.tokens, theory of operation.

@@ -6,7 +6,7 @@ Theory of operation
     name. They are written into the side area behind the body first, and from there on they are names.
 
     A row is refused for its label, its weight or its event id, in this order, before its features are looked at. Rows
-    with a name that is not plain ASCII are left to `slow_row`.
+    with a name that is not plain ASCII are left to `reference_row`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U8, read_only
 from riata.base.errors import Malformed, TooLarge
 from riata.base.limits import BODY_BYTES_MAX, EVENT_ID_BYTES_MAX, FEATURES_PER_REQUEST_MAX
-from riata.maths.borrow import borrow
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.memory import peek, poke
+from riata.jit.raw.unowned import borrow
 from riata.maths.hashing import NUMBER, hash_usual
-from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.raw import peek, poke
 from riata.wire.arrow_columns import (  # fmt: skip
     NOTHING,
     Columns,
@@ -35,6 +35,7 @@ from riata.wire.arrow_columns import (  # fmt: skip
     warm_up_columns,
 )
 from riata.wire.arrow_names import hash_plain, name_code, write_digits
+from riata.wire.assemble import finish_row
 from riata.wire.codes import (
     BAD_EVENT_ID,
     BAD_INDEX,
@@ -50,10 +51,10 @@ from riata.wire.codes import (
     TOO_MANY_FEATURES,
     TOO_MANY_IN_ROW,
 )  # fmt: skip
-from riata.wire.finish import finish_row
+from riata.wire.delimiters import FRONT, PADDING
 from riata.wire.labels import is_weight, label_of
-from riata.wire.marks import FRONT, PADDING
 from riata.wire.parsed import Reading
+from riata.wire.reference_json import Record, Refused, feature_records
 from riata.wire.rows import (  # fmt: skip
     FIELD_START,
     FIELD_STOP,
@@ -63,10 +64,10 @@ from riata.wire.rows import (  # fmt: skip
     KEY,
     PLAIN,
     ROWS,
+    BatchBuilder,
+    RecordScratch,
     Refusal,
-    Row,
     Rules,
-    Sink,
     SlowRow,
     borrow_row,
     borrow_rules,
@@ -74,7 +75,6 @@ from riata.wire.rows import (  # fmt: skip
     make_row,
     make_sink,
 )
-from riata.wire.strict_json import Record, Refused, feature_records
 from riata.wire.tokens import settle
 from riata.wire.workspace import workspace
 
@@ -88,7 +88,7 @@ _HIGH = 0x80
 
 
 @inline_kernel
-def _judge(label: float, weight: float, sink: Sink, rules: Rules, number: int) -> int:
+def _judge(label: float, weight: float, sink: BatchBuilder, rules: Rules, number: int) -> int:
     """Take a row's label and weight, NaN where it has none: OK, or why the row is refused. Source: the contract of events."""
     if label == label:
         if not rules.labelled:
@@ -107,7 +107,15 @@ def _judge(label: float, weight: float, sink: Sink, rules: Rules, number: int) -
 
 @kernel
 def read_lists(
-    data: U8, lists: Lists, names: NamesAt, values: F64, marks: Marks, indexed: bool, row: Row, sink: Sink, rules: Rules
+    data: U8,
+    lists: Lists,
+    names: NamesAt,
+    values: F64,
+    marks: Marks,
+    indexed: bool,
+    row: RecordScratch,
+    sink: BatchBuilder,
+    rules: Rules,
 ) -> int:
     """Read the features of every row that is not refused yet.
 
@@ -173,7 +181,7 @@ def read_lists(
     return OK
 
 
-def read_arrow(body: memoryview, rules: Rules) -> tuple[Reading, Row, Callable[[int], SlowRow | Refusal]]:
+def read_arrow(body: memoryview, rules: Rules) -> tuple[Reading, RecordScratch, Callable[[int], SlowRow | Refusal]]:
     """Read a body: what became of it, the scratch of rows, and the slow lane of the rows that are left at HANDOVER.
 
     Raises `Malformed` and `TooLarge`.
@@ -206,7 +214,7 @@ def read_arrow(body: memoryview, rules: Rules) -> tuple[Reading, Row, Callable[[
         raise bad_offsets("names")
     if code == TOO_MANY_FEATURES:
         raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
-    return reading, work.row, lambda number: slow_row(columns, names, number, reading)
+    return reading, work.row, lambda number: reference_row(columns, names, number, reading)
 
 
 def _find_wrong(reading: Reading, columns: Columns) -> None:
@@ -240,7 +248,7 @@ def _is_text(held: bytes) -> bool:
         return False
 
 
-def slow_row(columns: Columns, names: NamesAt, number: int, reading: Reading) -> SlowRow | Refusal:
+def reference_row(columns: Columns, names: NamesAt, number: int, reading: Reading) -> SlowRow | Refusal:
     """Read one row in plain Python; any UTF-8."""
     records: list[Record] = []
     first, value_first = int(columns.name_list[number]), int(columns.value_list[number])

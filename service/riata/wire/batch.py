@@ -47,7 +47,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Encoded:
     """What the log is to hold of `batch`, made by the thread that has read it; good for that very object and that time only.
 
     accepted_ms : unix time, part of what `digest` covers

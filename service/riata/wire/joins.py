@@ -25,8 +25,8 @@ from riata.base.errors import nearest
 from riata.wire.codes import BAD_LABEL, BY_PREDICTION, DUPLICATE_KEY, LABEL_HINTS, MISSING_LABEL, SLUGS, UNKNOWN_KEY
 from riata.wire.json_members import EXAMPLE_KEYS
 from riata.wire.parsed import NO_JOINS, Joins, Reading, RowError
+from riata.wire.reference_json import Pairs, Refused, decode, member
 from riata.wire.rows import ROW_START, ROW_STOP, Rules
-from riata.wire.strict_json import Pairs, Refused, decode, member
 
 KEY_BYTES: Final = 16
 DUE_BYTES: Final = 6

@@ -9,11 +9,10 @@ import numpy as np
 
 from riata.base.arrays import I64, U8
 from riata.base.limits import NAME_BYTES_MAX
-from riata.maths.borrow import borrow
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.unowned import borrow
 from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
-from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.codes import BAD_FEATURE, BAD_NAME, HANDOVER, MISSING_FEATURES, NAME_TOO_LONG, OK, SYNTAX, TOO_MANY_IN_ROW
-from riata.wire.json_plain import read_plain
 from riata.wire.json_scan import (
     CLOSE_LIST,
     CLOSE_OBJECT,
@@ -32,13 +31,14 @@ from riata.wire.json_scan import (
     ZERO,
     literal_end,
     number_end,
-    plain_end,
     scan_string,
     short_number,
+    simple_end,
     skip_space,
 )
 from riata.wire.numbers import EXACT, HAND_OVER, parse_number
-from riata.wire.rows import EQUALS, GHOST, KEY, PLAIN, Row, Rules, borrow_row
+from riata.wire.rows import EQUALS, KEY, PLAIN, SHADOWED, RecordScratch, Rules, borrow_row
+from riata.wire.simple_strings import read_plain
 from riata.wire.text_words import BLAME_INSIDE, BLAME_START, BLAME_STOP, COUNT, fail, read_text
 
 
@@ -53,7 +53,7 @@ def name_fault(start: int, stop: int, holds: int) -> int:
 
 
 @inline_kernel
-def put_record(row: Row, mark: I64, fingerprint: np.uint64, value: float, kind: int, at: tuple[int, int]) -> bool:
+def put_record(row: RecordScratch, mark: I64, fingerprint: np.uint64, value: float, kind: int, at: tuple[int, int]) -> bool:
     """Append one record of the field mark[BLAME_START:BLAME_STOP]; false where there is no room.
 
     `at` are the bytes of the second part of the name, and not used where the name is plain. Source: wire.rows.
@@ -74,14 +74,14 @@ def put_record(row: Row, mark: I64, fingerprint: np.uint64, value: float, kind: 
 
 
 @inline_kernel
-def last_field(row: Row, n: int) -> tuple[int, int]:
+def last_field(row: RecordScratch, n: int) -> tuple[int, int]:
     """The bytes of the field of the last of n records. Source: wire.rows, what a span is."""
     at = 2 if row.kind[n - 1] & 3 == PLAIN else 0
     return row.span[n - 1, at], row.span[n - 1, at + 1]
 
 
 @kernel
-def read_words(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64) -> int:
+def read_words(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, mark: I64) -> int:
     """Read a string, or a list of strings, as indicators or as words of a text.
 
     Parameters
@@ -100,7 +100,7 @@ def read_words(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64) -
     split = False
     for known in rules.text:
         split = split or known == field
-    if not put_record(row, mark, field, 0.0, PLAIN | KEY | GHOST, (0, 0)):
+    if not put_record(row, mark, field, 0.0, PLAIN | KEY | SHADOWED, (0, 0)):
         return -TOO_MANY_IN_ROW
     listed = data[p] == OPEN_LIST
     if listed:
@@ -165,12 +165,12 @@ def read_scalar(data: U8, p: int, stop: int, mark: I64) -> tuple[int, float, int
         end = literal_end(data, p, stop)
         if end < 0:
             return fail(mark, SYNTAX, p), 0.0, 0
-        return end, 1.0 if c == LETTER_T else 0.0, PLAIN | KEY | (GHOST if c == LETTER_N else 0)
+        return end, 1.0 if c == LETTER_T else 0.0, PLAIN | KEY | (SHADOWED if c == LETTER_N else 0)
     return fail(mark, BAD_FEATURE if c == OPEN_OBJECT else SYNTAX, p), 0.0, 0
 
 
 @kernel
-def read_features(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64) -> int:
+def read_features(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, mark: I64) -> int:
     """Read the object of features.
 
     Parameters
@@ -207,7 +207,7 @@ def read_features(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64
         if p >= stop or data[p] != QUOTE:
             return fail(mark, SYNTAX, p)
         start = p + 1
-        p, holds = plain_end(data, start, stop), 0
+        p, holds = simple_end(data, start, stop), 0
         if p >= stop or data[p] != QUOTE:
             p, holds = scan_string(data, p, stop)
         if p < 0:

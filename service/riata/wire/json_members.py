@@ -11,7 +11,7 @@ import numpy as np
 
 from riata.base.arrays import F64, I64, U8
 from riata.base.limits import EVENT_ID_BYTES_MAX
-from riata.maths.kernel import kernel
+from riata.jit.kernel import kernel
 from riata.wire.codes import BAD_EVENT_ID, BAD_LABEL, BAD_TS, BAD_WEIGHT, HANDOVER, LABEL_NOT_ALLOWED, SYNTAX
 from riata.wire.json_scan import (
     COLON,

@@ -3,7 +3,7 @@
 Such a member has three delimiters: the quotes around its name, and the comma or the brace behind its number. So eight members
 are every third of 24 positions, and what has to stand there is compared for all of them at once: a quote and a colon, perhaps a
 space, and behind a comma, perhaps a space again, the quote that is the next position. Names are hashed and numbers put together
-as in `wire.tokens`. The first eight of which one is anything else are left, with all that follow, to `wire.usual_json`.
+as in `wire.tokens`. The first eight of which one is anything else are left, with all that follow, to `wire.fast_json`.
 
 Eight bytes must be there before the body, and PADDING behind it.
 """
@@ -16,16 +16,16 @@ import numpy as np
 
 from riata.base.arrays import U8, U32
 from riata.base.limits import NAME_BYTES_MAX
-from riata.maths.borrow import borrow
+from riata.jit.kernel import inline_kernel
+from riata.jit.raw.memory import peek, poke
+from riata.jit.raw.unowned import borrow
+from riata.jit.simd.f64x8 import WIDTH, flags, store
+from riata.jit.simd.u64x8 import Words, either, positions, put, words_at
 from riata.maths.hashing import NUMBER, hash_usual
-from riata.maths.kernel import inline_kernel
-from riata.maths.lanes import WIDTH, flags, store
-from riata.maths.raw import peek, poke
-from riata.maths.word_lanes import Words, either, positions, put, words_at
+from riata.wire.delimiters import position
 from riata.wire.json_scan import CLOSE_OBJECT, COLON, COMMA, QUOTE, SPACE
-from riata.wire.marks import position
-from riata.wire.plain_numbers import number_between
-from riata.wire.rows import KEY, PLAIN, Row
+from riata.wire.rows import KEY, PLAIN, RecordScratch
+from riata.wire.simple_numbers import number_between
 from riata.wire.tokens import hash_of_words, number_of_words, owe_spans
 
 PAIR_MARKS: Final = 3
@@ -62,10 +62,10 @@ def members_there(data: U8, at: U32, k: int, head: Words) -> int:
 
 
 @inline_kernel
-def pair_group(data: U8, k: int, row: Row, n: int, key: np.uint64) -> int:
+def pair_group(data: U8, k: int, row: RecordScratch, n: int, key: np.uint64) -> int:
     """Read up to WIDTH members from position k on, as records from n on: how many, or -1 where one of them is left.
 
-    Source: as `members_there`, and maths.hashing, wire.plain_numbers.
+    Source: as `members_there`, and maths.hashing, wire.simple_numbers.
     """
     at, fingerprints, values = borrow(row.position), borrow(row.fingerprint), borrow(row.value)
     head = words_at(data, at, k + 1, PAIR_MARKS, 0)
@@ -99,7 +99,7 @@ def pair_group(data: U8, k: int, row: Row, n: int, key: np.uint64) -> int:
 
 
 @inline_kernel
-def json_pairs(data: U8, k: int, row: Row, key: np.uint64) -> tuple[int, int, int]:
+def json_pairs(data: U8, k: int, row: RecordScratch, key: np.uint64) -> tuple[int, int, int]:
     """Read the members of an object that is not empty, as long as they are as this module has it.
 
     Parameters

@@ -10,7 +10,7 @@ from typing import Final
 
 from riata.base.arrays import U8
 from riata.base.limits import JSON_DEPTH_MAX
-from riata.maths.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel, kernel
 from riata.wire.codes import OK, SYNTAX, TOO_DEEP
 from riata.wire.numbers import NOT_A_NUMBER, parse_number
 
@@ -156,7 +156,7 @@ def scan_string(data: U8, p: int, stop: int) -> tuple[int, int]:
 
 
 @inline_kernel
-def plain_end(data: U8, p: int, stop: int) -> int:
+def simple_end(data: U8, p: int, stop: int) -> int:
     """First position from `p` whose byte is not plain ASCII inside a string. Source: RFC 8259, section 7."""
     while p < stop and SPACE <= data[p] < DELETE and data[p] != QUOTE and data[p] != BACKSLASH:
         p += 1

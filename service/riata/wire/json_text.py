@@ -3,7 +3,7 @@
 Theory of operation
     Every row is read by `read_example` from its bytes straight into records (`wire.rows`). It ends in one of three ways:
     accepted; refused, with a code and the name to blame; or handed over (HANDOVER) because it holds something that this
-    lane leaves to `wire.strict_json`: an escape or a byte above 0x7F in a string (in a text: a \\u escape), or a number
+    lane leaves to `wire.reference_json`: an escape or a byte above 0x7F in a string (in a text: a \\u escape), or a number
     too close to a tie. Refused and handed-over rows are passed once more by `skip_value`, which finds their end and lets
     a syntax error win over any other reason, as a decoder that parses before it judges would.
 
@@ -17,8 +17,9 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import F64, I64, U8
-from riata.maths.borrow import borrow
-from riata.maths.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.unowned import borrow
+from riata.wire.assemble import finish_row
 from riata.wire.codes import (
     BY_PREDICTION,
     DUPLICATE_KEY,
@@ -33,7 +34,8 @@ from riata.wire.codes import (
     TOO_MANY_ROWS,
     UNKNOWN_KEY,
 )
-from riata.wire.finish import finish_row
+from riata.wire.delimiters import JSON, Text, mark_row, take_in
+from riata.wire.fast_json import fast_example
 from riata.wire.json_features import read_features
 from riata.wire.json_members import (
     FEATURES,
@@ -59,7 +61,6 @@ from riata.wire.json_scan import (
     skip_space,
     skip_value,
 )
-from riata.wire.marks import JSON, Text, mark_row, take_in
 from riata.wire.rows import (
     AT,
     FIELD_START,
@@ -71,9 +72,9 @@ from riata.wire.rows import (
     ROW_START,
     ROW_STOP,
     ROWS,
-    Row,
+    BatchBuilder,
+    RecordScratch,
     Rules,
-    Sink,
     borrow_row,
     borrow_rules,
     borrow_sink,
@@ -92,13 +93,12 @@ from riata.wire.text_words import (
     fail,
 )
 from riata.wire.tokens import settle
-from riata.wire.usual_json import usual_example
 
 _WINDOW_MIN: Final = 4096
 
 
 @kernel
-def read_member(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64, out: F64, which: int) -> int:
+def read_member(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, mark: I64, out: F64, which: int) -> int:
     """Read the value of one key of an example.
 
     Parameters
@@ -122,7 +122,7 @@ def read_member(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64, 
 
 
 @kernel
-def read_example(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64, out: F64) -> int:
+def read_example(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, mark: I64, out: F64) -> int:
     """Read one example object into records.
 
     Parameters
@@ -186,7 +186,7 @@ def read_example(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64,
 
 @inline_kernel
 def take_row(
-    data: U8, start: int, stop: int, row: Row, sink: Sink, rules: Rules, mark: I64, number: int, depth: int
+    data: U8, start: int, stop: int, row: RecordScratch, sink: BatchBuilder, rules: Rules, mark: I64, number: int, depth: int
 ) -> int:  # fmt: skip
     """Read, finish and file one row, whatever becomes of it.
 
@@ -210,7 +210,7 @@ def take_row(
     out[0], out[1] = np.nan, 1.0
     end = -1
     if mark_row(data, start, stop if depth == 0 else min(stop, start + mark[WINDOW]), JSON, row.position) > 0:
-        end = usual_example(data, start, row, rules, mark)
+        end = fast_example(data, start, row, rules, mark)
     if end < 0:
         row.owed[0] = 0
         mark[COUNT] = 0
@@ -250,7 +250,7 @@ def take_row(
 
 
 @kernel
-def read_ndjson(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
+def read_ndjson(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
     """Read one example a line; lines of white space are no rows.
 
     Parameters
@@ -288,7 +288,7 @@ def read_ndjson(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
 
 
 @kernel
-def read_json(data: U8, ends: I64, row: Row, sink: Sink, rules: Rules) -> int:
+def read_json(data: U8, ends: I64, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
     """Read one example, or an array of them.
 
     Parameters

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.limits import LABEL_ABS_MAX, WEIGHT_MAX
-from riata.maths.kernel import inline_kernel
+from riata.jit.kernel import inline_kernel
 from riata.wire.rows import Rules
 
 _ZERO_OR_ONE: Final = 0  # Rules.labels

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import I64, U8
-from riata.maths.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel, kernel
+from riata.wire.assemble import finish_row
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK
-from riata.wire.finish import finish_row
 from riata.wire.labels import label_of
 from riata.wire.numbers import EXACT, HAND_OVER, NOT_A_NUMBER, parse_number
 from riata.wire.rows import (
@@ -22,9 +22,9 @@ from riata.wire.rows import (
     PLAIN,
     ROW_START,
     ROW_STOP,
-    Row,
+    BatchBuilder,
+    RecordScratch,
     Rules,
-    Sink,
 )
 from riata.wire.tokens import settle
 
@@ -133,7 +133,7 @@ def blame(place: I64, start: int, stop: int, code: int) -> int:
 
 
 @inline_kernel
-def open_row(sink: Sink, number: int, start: int, stop: int) -> None:
+def open_row(sink: BatchBuilder, number: int, start: int, stop: int) -> None:
     """Note where row `number` is, nobody to blame yet, and what holds where nothing is said. Source: columns of Sink.place."""
     place = sink.place[number]
     place[ROW_START] = start
@@ -146,7 +146,7 @@ def open_row(sink: Sink, number: int, start: int, stop: int) -> None:
 
 
 @inline_kernel
-def close_row(row: Row, n: int, sink: Sink, rules: Rules, number: int) -> int:
+def close_row(row: RecordScratch, n: int, sink: BatchBuilder, rules: Rules, number: int) -> int:
     """Finish and file row `number`, whatever became of its reading.
 
     Parameters

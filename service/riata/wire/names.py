@@ -22,8 +22,8 @@ import numpy as np
 from riata.base.arrays import U8, U32, U64, aligned
 from riata.base.errors import Corrupt
 from riata.base.limits import NAMES_KEPT_MAX
-from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.raw import LINE_WORDS, peek, poke
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.memory import LINE_WORDS, peek, poke
 
 PROBE_MAX: Final = 64
 _COUNT_BYTES: Final = 4  # u32

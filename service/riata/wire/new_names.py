@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import I64, U8, U32, U64
-from riata.maths.borrow import borrow
-from riata.maths.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.unowned import borrow
 from riata.wire.names import NOTHING_NAMED, PROBE_MAX, Names
-from riata.wire.rows import EQUALS, FOUND, NAMESPACE, PLAIN, WORD, Sink
+from riata.wire.rows import EQUALS, FOUND, NAMESPACE, PLAIN, WORD, BatchBuilder
 
 _SPARE: Final = 4  # places of the table for each record
 _KIND_SHOWN: Final = 3  # the bits of a kind that say how it is shown
@@ -130,7 +130,7 @@ def write_shown(data: U8, kinds: U8, spans: I64, chosen: I64, slow: tuple[U8, I6
         at = _copy(data, spans[i, 2], spans[i, 3], text, at)
 
 
-def names_found(data: U8, sink: Sink, slow_names: list[bytes]) -> Names:
+def names_found(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> Names:
     """Every name the readers listed in `sink`, once, in the order of its first appearance.
 
     data       : u8[...]      the body

@@ -15,9 +15,9 @@ import math
 import numpy as np
 
 from riata.base.arrays import U8, U64
-from riata.maths.borrow import borrow
-from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.words import leading_digits, load_word
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.unowned import borrow
+from riata.jit.simd.bytes8 import leading_digits, load_word
 
 EXACT = 0
 NOT_A_NUMBER = 1

@@ -20,6 +20,7 @@ from riata.base.errors import Malformed, TooLarge, Unsupported
 from riata.base.limits import BODY_BYTES_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.maths.hashing import NUMBER
 from riata.wire.arrow_rows import read_arrow, warm_up_arrow
+from riata.wire.assemble import finish_row
 from riata.wire.codes import (
     DUPLICATE_KEY,
     INVALID_UTF8,
@@ -27,15 +28,15 @@ from riata.wire.codes import (
     TOO_MANY_FEATURES,
     TOO_MANY_IN_ROW,
 )  # fmt: skip
+from riata.wire.delimiters import FRONT, NEWLINE, PADDING, Text
 from riata.wire.encoder import EncoderConfig
-from riata.wire.finish import finish_row
 from riata.wire.joins import read_joins
 from riata.wire.json_text import read_json, read_ndjson
-from riata.wire.marks import FRONT, NEWLINE, PADDING, Text
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.numbers import NOT_A_NUMBER, parse_number
-from riata.wire.own_body import OwnBody
+from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
+from riata.wire.reference_json import Record, Refused, feature_records, hash_of, reference_json
 from riata.wire.refusals import check_utf8, raise_for
 from riata.wire.rows import (  # fmt: skip
     FOUND,
@@ -44,18 +45,17 @@ from riata.wire.rows import (  # fmt: skip
     ROW_START,
     ROW_STOP,
     ROWS,
+    BatchBuilder,
+    RecordScratch,
     Refusal,
-    Row,
     Rules,
-    Sink,
     SlowRow,
     make_row,
     make_sink,
     row_capacity,
 )
-from riata.wire.strict_json import Record, Refused, feature_records, hash_of, slow_json
-from riata.wire.svmlight import read_svmlight, slow_svmlight
-from riata.wire.vw_text import read_vw, slow_vw
+from riata.wire.svmlight import read_svmlight, reference_svmlight
+from riata.wire.vw_text import read_vw, reference_vw
 from riata.wire.workspace import Workspace, workspace
 
 Labels = Literal["0/1", "-1/+1", "real"]
@@ -76,22 +76,22 @@ class Context:
 class Format(NamedTuple):
     """One content type: a kernel for the body, a slow lane for single rows, and whether newlines part the rows."""
 
-    read: Callable[[Text, Row, Sink, Rules], int]
+    read: Callable[[Text, RecordScratch, BatchBuilder, Rules], int]
     slow: Callable[[bytes, Rules], SlowRow | Refusal]
     by_line: bool
 
 
-def _read_document(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
+def _read_document(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
     """Read JSON, which has to be there as a whole."""
     text.ends[0], text.ends[1] = 0, text.size + 1
     return read_json(text.data, text.ends, row, sink, rules)
 
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
-_JSON: Final = Format(_read_document, slow_json, by_line=False)
-NDJSON: Final = Format(read_ndjson, slow_json, by_line=True)
-_VW: Final = Format(read_vw, slow_vw, by_line=True)
-_SVMLIGHT: Final = Format(read_svmlight, slow_svmlight, by_line=True)
+_JSON: Final = Format(_read_document, reference_json, by_line=False)
+NDJSON: Final = Format(read_ndjson, reference_json, by_line=True)
+_VW: Final = Format(read_vw, reference_vw, by_line=True)
+_SVMLIGHT: Final = Format(read_svmlight, reference_svmlight, by_line=True)
 FORMATS: Final[dict[str, Format | None]] = {  # None: Arrow, whose rows are columns
     "application/json": _JSON,
     "application/x-ndjson": NDJSON,
@@ -131,7 +131,7 @@ def format_of(content_type: str) -> Format | None:
 
 
 def parse_examples(
-    body: bytes | OwnBody | U8, content_type: str, context: Context, labelled: bool, scratch: Workspace | None = None
+    body: bytes | PaddedBuffer | U8, content_type: str, context: Context, labelled: bool, scratch: Workspace | None = None
 ) -> Parsed:
     """Read a body of examples; rows that are at fault become row errors, the others a `Batch`.
 
@@ -193,10 +193,10 @@ def _space_end(body: bytes) -> int:
     return found.end() if found else 0
 
 
-def read_body(body: bytes | OwnBody | U8, form: Format | None, rules: Rules, scratch: Workspace | None = None) -> Reading:
+def read_body(body: bytes | PaddedBuffer | U8, form: Format | None, rules: Rules, scratch: Workspace | None = None) -> Reading:
     """Let the readers of `form` walk the whole body; every row then has its code. Raises as `parse_examples` does."""
     if form is None:
-        reading, row, slow = read_arrow(memoryview(cast(Any, body.bytes if isinstance(body, OwnBody) else body)), rules)
+        reading, row, slow = read_arrow(memoryview(cast(Any, body.bytes if isinstance(body, PaddedBuffer) else body)), rules)
     else:
         reading, row, slow = _read_text(body, form, rules, scratch)
     for number in reading.left():
@@ -205,11 +205,11 @@ def read_body(body: bytes | OwnBody | U8, form: Format | None, rules: Rules, scr
 
 
 def _read_text(
-    body: bytes | OwnBody | U8, form: Format, rules: Rules, scratch: Workspace | None
-) -> tuple[Reading, Row, Callable[[int], SlowRow | Refusal]]:
+    body: bytes | PaddedBuffer | U8, form: Format, rules: Rules, scratch: Workspace | None
+) -> tuple[Reading, RecordScratch, Callable[[int], SlowRow | Refusal]]:
     if len(body) > BODY_BYTES_MAX:
         raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
-    given = body.bytes if isinstance(body, OwnBody) else np.frombuffer(cast(Any, body), np.uint8)
+    given = body.bytes if isinstance(body, PaddedBuffer) else np.frombuffer(cast(Any, body), np.uint8)
     if given[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK:
         raise Malformed("the body begins with a byte order mark; send UTF-8 without one", "byte_order_mark")
     if form is _JSON and not (whole := bytes(body)).isascii():
@@ -218,7 +218,7 @@ def _read_text(
     # The side area takes the lower-case words of texts; they are never longer than what they were read from.
     side = len(body) + 1 if len(rules.text) else 0
     data, row = work.data[FRONT : FRONT + len(body) + 1 + side + PADDING], work.row
-    if isinstance(body, OwnBody) and form.by_line and scratch is None and not side:
+    if isinstance(body, PaddedBuffer) and form.by_line and scratch is None and not side:
         data = body.room
     text = Text(given.ctypes.data, len(body), data, work.ends)
     if form.by_line:
@@ -239,7 +239,7 @@ def _read_text(
     return reading, row, slow
 
 
-def _take_slow(reading: Reading, row: Row, number: int, result: SlowRow | Refusal) -> Row:
+def _take_slow(reading: Reading, row: RecordScratch, number: int, result: SlowRow | Refusal) -> RecordScratch:
     """Finish a row that a slow lane has read; returns the scratch, larger where the row needed that."""
     sink = reading.sink
     if isinstance(result, Refusal):

@@ -13,8 +13,8 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U8
 from riata.base.errors import nearest
 from riata.base.limits import ERRORS_SHOWN_MAX
-from riata.maths.kernel import quick_kernel
-from riata.wire.batch import Batch, Written
+from riata.jit.kernel import quick_kernel
+from riata.wire.batch import Batch, Encoded
 from riata.wire.codes import BAD_LABEL, HANDOVER, LABEL_HINTS, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
 from riata.wire.names import Names
 from riata.wire.new_names import BETWEEN, names_found
@@ -29,8 +29,8 @@ from riata.wire.rows import (
     IN_FEATURES,
     ROW_START,
     ROWS,
+    BatchBuilder,
     Rules,
-    Sink,
 )  # fmt: skip
 from riata.wire.workspace import leave_features
 
@@ -99,7 +99,7 @@ class Parsed:
     single: bool
     joins: Joins = NO_JOINS
     lines: int = 0
-    written: Written | None = None
+    encoded: Encoded | None = None
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Reading:
     """A body between the readers and `Parsed`: the kernels' arrays, and what slow lanes added to them."""
 
     data: U8
-    sink: Sink
+    sink: BatchBuilder
     rules: Rules
     lines: int = 0
     fields: dict[int, str] = field(default_factory=dict)  # row -> name to blame, where a slow lane refused it

@@ -1,21 +1,21 @@
 """From the records of one row to sorted, summed, bounded features: shared by every format the wire reads.
 
 Theory of operation
-    A reader (JSON, VW, svmlight) walks the bytes of one row and leaves one record per value in `Row`: the 64-bit
+    A reader (JSON, VW, svmlight) walks the bytes of one row and leaves one record per value in `RecordScratch`: the 64-bit
     fingerprint of the name, the value as written, what kind of name it is, and where its bytes are. `finish_row` then
 
         1  orders the records by feature hash (the top 32 bits), equal hashes in the order they came
         2  sums equal hashes, in that order; refuses a JSON key that came twice, and a sum beyond VALUE_ABS_MAX
         3  drops sums that are zero or subnormal
         4  divides by the row's 2-norm where the encoder asks for it
-        5  appends to `Sink`, and lists there the names that are not in the table of names seen
+        5  appends to `BatchBuilder`, and lists there the names that are not in the table of names seen
 
-    Nothing of a row reaches `Sink` before the row is known to be good, so a refused row leaves no trace.
+    Nothing of a row reaches `BatchBuilder` before the row is known to be good, so a refused row leaves no trace.
 
     A line reader offers two functions, which `wire.parse` calls:
 
-        read_FORMAT(text: Text, row: Row, sink: Sink, rules: Rules) -> int
-            a kernel over the whole body, which it takes in part by part (`wire.marks.take_in`). Sets sink.code, place, label,
+        read_FORMAT(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int
+            a kernel over the whole body, which it takes in part by part (`delimiters.take_in`). Sets sink.code, place, label,
             weight for every row and count[ROWS]; calls `finish_row` for good ones. It begins with  row, sink, rules =
             borrow_row(row), …, which takes reference counting out of the loops (three times faster). Returns OK, or
             TOO_MANY_FEATURES or TOO_MANY_ROWS, which end the reading.
@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 
 from riata.base.arrays import F64, I64, U8, U32, U64, T, aligned
 from riata.base.limits import FEATURES_PER_REQUEST_MAX, FEATURES_PER_ROW_MAX
-from riata.maths.borrow import borrow
-from riata.maths.kernel import inline_kernel
-from riata.maths.ranks import RANKED_MAX
+from riata.jit.kernel import inline_kernel
+from riata.jit.raw.unowned import borrow
+from riata.jit.simd.rank import RANKED_MAX
 from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
 
 STARTS_MAX: Final = max(BUCKETS_MAX, RANKED_MAX)
@@ -58,7 +58,7 @@ EQUALS: Final = 1  # prefix=name
 WORD: Final = 2  # prefix:name
 NAMESPACE: Final = 3  # prefix^name
 KEY: Final = 4  # a JSON key: its fingerprint must not come twice among records of this kind
-GHOST: Final = 8  # no feature, value 0: there only so that a key of a string, list or null is seen
+SHADOWED: Final = 8  # no feature, value 0: there only so that a key of a string, list or null is seen
 
 # Places in Sink.count
 FEATURES: Final = 0
@@ -79,25 +79,25 @@ IN_FEATURES: Final = 9  # 1 where the field to blame is a key of a JSON "feature
 PLACES: Final = 10
 
 
-class Row(NamedTuple):
+class RecordScratch(NamedTuple):
     """Records of the row being read; reused for every row. m = capacity, `row_capacity(body bytes, ngrams)`."""
 
     fingerprint: U64  # u64[m]
     value: F64  # f64[m] as written, not yet checked; may be infinite
-    kind: U8  # u8[m]  PLAIN, EQUALS, WORD or NAMESPACE, with KEY and GHOST
+    kind: U8  # u8[m]  PLAIN, EQUALS, WORD or NAMESPACE, with KEY and SHADOWED
     span: I64  # i64[m, 4] prefix start, prefix stop, name start, name stop in the body; start == stop: empty
     order: U64  # u64[m] scratch
     bucket: U64  # u64[m] scratch
     mark: I64  # i64[MARKS_MAX] small scratch of the reader, whose own module names its places
     pair: F64  # f64[2] label and weight of the row being read
-    position: U32  # u32[...] delimiters of the row (wire.marks)
+    position: U32  # u32[...] delimiters of the row (wire.delimiters)
     named: U32  # u32[...] as long as `position`: where the names of words end (wire.tokens)
     owed: I64  # i64[OWED] records whose spans are to be had from tokens.settle, and their prefix
     keys: U32  # u32[BUCKETS_MAX * BUCKET_KEYS] keys of a short row, two in each; of a longer one hashes, in buckets
     starts: U32  # u32[STARTS_MAX] their ranks; or how many are in each bucket, and then where it begins
 
 
-class Sink(NamedTuple):
+class BatchBuilder(NamedTuple):
     """What the whole body became. c = feature capacity, r = row capacity.
 
     A reader sets for its row number i: code[i], place[i], label[i], weight[i]; `count[ROWS]` is set when it ends.
@@ -136,10 +136,10 @@ def row_capacity(body_bytes: int, ngrams: int) -> int:
     return min(RECORDS_PER_ROW_MAX, ngrams * (body_bytes // 2) + 4)
 
 
-def make_row(capacity: int) -> Row:
-    """Allocate a `Row`; pages that are not reached are never touched."""
+def make_row(capacity: int) -> RecordScratch:
+    """Allocate a `RecordScratch`; pages that are not reached are never touched."""
     positions = min(2 * capacity, _POSITIONS_MAX) + _POSITIONS_SPARE
-    return Row(
+    return RecordScratch(
         fingerprint=_in_page(0, capacity, np.uint64),
         value=_in_page(1, capacity, np.float64),
         kind=np.empty(capacity, np.uint8),
@@ -160,8 +160,8 @@ def _in_page(part: int, count: int, kind: type[T]) -> NDArray[T]:
     """So many elements, from one of four parts of a page on.
 
     What of a short row is read and written in whole registers is then on one page each. Registers that go beyond a short row, as
-    those of `maths.ranks` do, would else reach now and then into a page that nobody has touched, and to find out that nothing is
-    wanted from there takes the machine hundreds of cycles, for every row. In different parts, because a core takes equal places
+    those of `jit.simd.rank` do, would else reach now and then into a page that nobody has touched, and to find out that nothing
+    is wanted from there takes the machine hundreds of cycles, for every row. In different parts, because a core takes equal places
     of two pages for one at first.
     """
     skipped = part * _APART * _LINE_BYTES // np.dtype(kind).itemsize
@@ -174,10 +174,10 @@ def _on_lines(count: int) -> U32:
     return aligned(np.empty(count + _LINE_BYTES // 4, np.uint32), count, _LINE_BYTES)
 
 
-def make_sink(body_bytes: int, rows: int, ngrams: int) -> Sink:
-    """Allocate a `Sink` for at most `rows` rows of a body of `body_bytes`."""
+def make_sink(body_bytes: int, rows: int, ngrams: int) -> BatchBuilder:
+    """Allocate a `BatchBuilder` for at most `rows` rows of a body of `body_bytes`."""
     c = min(FEATURES_PER_REQUEST_MAX, ngrams * (body_bytes // 2) + 4)
-    return Sink(
+    return BatchBuilder(
         hash=np.empty(c, np.uint32),
         value=np.empty(c, np.float64),
         count=np.zeros(3, np.int64),
@@ -195,9 +195,9 @@ def make_sink(body_bytes: int, rows: int, ngrams: int) -> Sink:
 
 
 @inline_kernel
-def borrow_row(row: Row) -> Row:
-    """The same row without reference counts; for the first lines of a reader. Source: maths.borrow."""
-    return Row(
+def borrow_row(row: RecordScratch) -> RecordScratch:
+    """The same row without reference counts; for the first lines of a reader. Source: jit.raw.unowned."""
+    return RecordScratch(
         borrow(row.fingerprint),
         borrow(row.value),
         borrow(row.kind),
@@ -215,9 +215,9 @@ def borrow_row(row: Row) -> Row:
 
 
 @inline_kernel
-def borrow_sink(sink: Sink) -> Sink:
-    """The same sink without reference counts; for the first lines of a reader. Source: maths.borrow."""
-    return Sink(
+def borrow_sink(sink: BatchBuilder) -> BatchBuilder:
+    """The same sink without reference counts; for the first lines of a reader. Source: jit.raw.unowned."""
+    return BatchBuilder(
         borrow(sink.hash),
         borrow(sink.value),
         borrow(sink.count),
@@ -236,7 +236,7 @@ def borrow_sink(sink: Sink) -> Sink:
 
 @inline_kernel
 def borrow_rules(rules: Rules) -> Rules:
-    """The same rules without reference counts; for the first lines of a reader. Source: maths.borrow."""
+    """The same rules without reference counts; for the first lines of a reader. Source: jit.raw.unowned."""
     return Rules(rules.key, rules.labels, rules.labelled, rules.l2, rules.ngrams, borrow(rules.text), borrow(rules.seen))
 
 

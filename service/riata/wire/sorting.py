@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import U32, U64
-from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.ranks import RANK_KEYS, make_keys, rank_keys
-from riata.maths.raw import LINE_KEYS, peek, poke
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.memory import LINE_KEYS, peek, poke
+from riata.jit.simd.rank import RANK_KEYS, make_keys, rank_keys
 
 BUCKET_KEYS: Final = LINE_KEYS  # of a bucket, compared all at once
 BUCKETS_MAX: Final = 64

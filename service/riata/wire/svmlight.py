@@ -9,7 +9,7 @@ Theory of operation
     none of them twice. Query ids are refused: to drop them in silence would lose what ranking needs. A blank line, or one
     of comment alone, is no row; a carriage return before the newline is dropped.
 
-    Lines with a number next to a tie are left to `slow_svmlight`.
+    Lines with a number next to a tie are left to `reference_svmlight`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.maths.borrow import borrow
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.unowned import borrow
+from riata.jit.simd.bytes8 import leading_digits, load_word
 from riata.maths.hashing import NUMBER, hash_name
-from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.words import leading_digits, load_word
 from riata.wire.codes import (
     BAD_INDEX,
     BAD_NUMBER,
@@ -37,14 +37,14 @@ from riata.wire.codes import (
     TOO_MANY_IN_ROW,
     TOO_MANY_ROWS,
 )  # fmt: skip
+from riata.wire.delimiters import SVMLIGHT, Text, mark_row, position, take_in
+from riata.wire.fast_lines import LEFT, fast_svmlight
 from riata.wire.lines import COLON, SPACE, blame, close_row, is_space, line_span, open_row, read_label, skip_spaces, word_end
-from riata.wire.marks import SVMLIGHT, Text, mark_row, position, take_in
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_prefix, take_digits
-from riata.wire.plain_numbers import usual_number
-from riata.wire.rows import AT, KEY, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
-from riata.wire.slow_lines import slow_svmlight as slow_svmlight
+from riata.wire.reference_lines import reference_svmlight as reference_svmlight
+from riata.wire.rows import AT, KEY, PLAIN, ROWS, BatchBuilder, RecordScratch, Rules, borrow_row, borrow_rules, borrow_sink
+from riata.wire.simple_numbers import fast_number
 from riata.wire.tokens import svmlight_tokens
-from riata.wire.usual_lines import LEFT, usual_svmlight
 
 HASH: Final = 35
 _WORD_BYTES: Final = 8
@@ -54,7 +54,7 @@ _NOTHING = np.uint64(0)
 
 
 @kernel
-def read_svmlight(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
+def read_svmlight(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
     """Read a body of SVMlight text.
 
     Parameters
@@ -106,34 +106,34 @@ def read_svmlight(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
 
 
 @inline_kernel
-def read_usual(data: U8, start: int, stop: int, row: Row, sink: Sink, rules: Rules, number: int) -> int:
+def read_usual(data: U8, start: int, stop: int, row: RecordScratch, sink: BatchBuilder, rules: Rules, number: int) -> int:
     """Read the label and the features of a usual line.
 
     Parameters
     ----------
     data : u8[...]     the body
     start, stop : int  first byte that is no space; end of the line
-    row : Row          `position` as for `usual_svmlight`; records are written
+    row : Row          `position` as for `fast_svmlight`; records are written
     sink : Sink        label[number] is written
     rules : Rules      key, labels and labelled
     number : int
 
     Returns            how many records, or LEFT
-    Cost               as `usual_svmlight`
+    Cost               as `fast_svmlight`
     Source             this module's theory of operation
     """
     end = position(row.position, 0)
     if end < stop and data[end] == COLON:
-        return LEFT if rules.labelled else usual_svmlight(data, start, stop, row, 0, rules)
+        return LEFT if rules.labelled else fast_svmlight(data, start, stop, row, 0, rules)
     if end < stop and data[end] != SPACE:
         return LEFT
     if file_label(data, start, end, sink, rules, number) != OK:
         return LEFT
-    return usual_svmlight(data, end + 1, stop, row, 1, rules)
+    return fast_svmlight(data, end + 1, stop, row, 1, rules)
 
 
 @inline_kernel
-def file_label(data: U8, start: int, end: int, sink: Sink, rules: Rules, number: int) -> int:
+def file_label(data: U8, start: int, end: int, sink: BatchBuilder, rules: Rules, number: int) -> int:
     """Read the label start:end of row `number`, if it is asked for: OK, or why it is refused. Source: as `read_label`."""
     fault = OK
     if rules.labelled:
@@ -161,7 +161,7 @@ def holds_hash(data: U8, start: int, stop: int) -> bool:
 
 
 @kernel
-def read_pairs(data: U8, start: int, stop: int, row: Row, sink: Sink, rules: Rules, number: int) -> int:
+def read_pairs(data: U8, start: int, stop: int, row: RecordScratch, sink: BatchBuilder, rules: Rules, number: int) -> int:
     """Read the label and the features of one line.
 
     Parameters
@@ -248,7 +248,7 @@ def read_pair(data: U8, start: int, stop: int) -> tuple[int, int, float, int]:
         if colon - start == 3 and data[start] == 0x71 and data[start + 1] == 0x69 and data[start + 2] == 0x64:  # qid
             code = QID_NOT_SUPPORTED
     else:
-        value, status, after = usual_number(data, colon + 1)
+        value, status, after = fast_number(data, colon + 1)
         if after < 0 or after > stop:
             value, status, after = parse_prefix(data, colon + 1, stop, False)
         if status == NOT_A_NUMBER or (after < stop and not is_space(data[after])):

@@ -1,6 +1,6 @@
 """Words of a text: lower case, maximal runs of letters, digits and `_`, counted; n-grams join neighbours with a space.
 
-One rule in two hands: `slow_words` says it for any Unicode text; `read_text` does the same for ASCII inside a JSON
+One rule in two hands: `reference_words` says it for any Unicode text; `read_text` does the same for ASCII inside a JSON
 string, where the short escapes can only separate words and anything else is handed over. Every other character separates
 words, control characters and NUL among them: mail holds them, and to refuse it would bias the model. A gram longer than
 NAME_BYTES_MAX is dropped: it is noise (an encoded attachment, say) and would fail as a name.
@@ -14,11 +14,11 @@ from typing import Final
 
 from riata.base.arrays import I64, U8
 from riata.base.limits import NAME_BYTES_MAX, TEXT_BYTES_MAX
+from riata.jit.kernel import inline_kernel, kernel
 from riata.maths.hashing import FIELD_WORD, NUMBER, hash_name
-from riata.maths.kernel import inline_kernel, kernel
 from riata.wire.codes import BAD_TEXT, HANDOVER, SYNTAX, TOO_MANY_IN_ROW
 from riata.wire.json_scan import BACKSLASH, DELETE, LETTER_U, QUOTE, SPACE, scan_escape
-from riata.wire.rows import WORD, Row, Rules
+from riata.wire.rows import WORD, RecordScratch, Rules
 
 # Places of the `mark` array, through which the JSON kernels tell where they are
 COUNT: Final = 0  # records of the row so far
@@ -43,7 +43,7 @@ def fail(mark: I64, code: int, at: int) -> int:
 _WORD = re.compile(r"\w+")  # for text, \w is exactly str.isalnum() or `_`
 
 
-def slow_words(text: str, ngrams: int) -> list[bytes]:
+def reference_words(text: str, ngrams: int) -> list[bytes]:
     """Return every gram of `text` of 1 to `ngrams` words as UTF-8, in the order in which its last word ends."""
     words = [word.encode() for word in _WORD.findall(unicodedata.normalize("NFC", text).lower())]
     grams = [
@@ -66,7 +66,9 @@ def lower_word_byte(c: int) -> int:
 
 
 @kernel
-def put_grams(data: U8, starts: tuple[int, int, int], stop: int, prefix: tuple[int, int], row: Row, rules: Rules, n: int) -> int:
+def put_grams(
+    data: U8, starts: tuple[int, int, int], stop: int, prefix: tuple[int, int], row: RecordScratch, rules: Rules, n: int
+) -> int:
     """Add the grams that end with the word just read as records.
 
     Parameters
@@ -102,7 +104,7 @@ def put_grams(data: U8, starts: tuple[int, int, int], stop: int, prefix: tuple[i
 
 
 @kernel
-def read_text(data: U8, p: int, stop: int, row: Row, rules: Rules, mark: I64) -> int:
+def read_text(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, mark: I64) -> int:
     """Split a JSON string into words and add their grams as records.
 
     Parameters

@@ -8,8 +8,8 @@ Theory of operation
         ends of names                   are colons, and spaces that are not behind a colon
 
     and a delimiter behind a colon that is a colon itself means that the line is not of this kind. What follows has no branch for
-    each word: names are hashed and numbers put together eight side by side (`maths.word_lanes`). A name above 16 bytes, or a
-    number above 8, is read by itself. What is anything else leaves the line to the readers of `wire.usual_lines`, and those leave
+    each word: names are hashed and numbers put together eight side by side (`jit.simd.u64x8`). A name above 16 bytes, or a
+    number above 8, is read by itself. What is anything else leaves the line to the readers of `wire.fast_lines`, and those leave
     it to the ones that know the grammar.
 
     Where names lie in the body is asked for a name that is new, or at fault. So `span` is not written until then (`settle`).
@@ -25,16 +25,16 @@ import numpy as np
 
 from riata.base.arrays import F64, U8, U32, U64
 from riata.base.limits import NAME_BYTES_MAX
-from riata.maths.borrow import borrow
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.memory import BLOCK, SPILLED, colon_marks, poke, space_marks
+from riata.jit.raw.unowned import borrow
+from riata.jit.simd.bytes8 import ONES, TOPS
+from riata.jit.simd.f64x8 import WIDTH, Lanes, Mask, flags, spread, store, where
+from riata.jit.simd.u64x8 import Words, either, numbers, ones_of, positions, put, tens, words_at
 from riata.maths.hashing import FIELD_NAMESPACE, M1, M2, NUMBER, hash_usual
-from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.lanes import WIDTH, Lanes, Mask, flags, spread, store, where
-from riata.maths.raw import BLOCK, SPILLED, colon_marks, poke, space_marks
-from riata.maths.word_lanes import Words, either, numbers, ones_of, positions, put, tens, words_at
-from riata.maths.words import ONES, TOPS
-from riata.wire.marks import PADDING, SVMLIGHT, list_marks, marks_of, position
-from riata.wire.plain_numbers import join_digits, number_between
-from riata.wire.rows import KEY, NAMESPACE, PLAIN, Row
+from riata.wire.delimiters import PADDING, SVMLIGHT, list_marks, marks_of, position
+from riata.wire.rows import KEY, NAMESPACE, PLAIN, RecordScratch
+from riata.wire.simple_numbers import join_digits, number_between
 
 _ROOM: Final = BLOCK + SPILLED + WIDTH
 _EVERY_LANE: Final = 2**WIDTH - 1
@@ -117,7 +117,7 @@ def hash_of_words(size: Words, first: Words, second: Words, key: np.uint64) -> W
 def digits_of_words(head: Words, last: Words, size: Words) -> tuple[Lanes, Mask]:
     """Numbers of up to 8 bytes without a sign: (values, whether each is that), as `number_of_8` has it.
 
-    head : what they begin with;   last : the eight bytes that end them;   size : their bytes. Source: wire.plain_numbers.
+    head : what they begin with;   last : the eight bytes that end them;   size : their bytes. Source: wire.simple_numbers.
     """
     good = (size - _1) < _8
     word = (last ^ _ZEROS) & (_ALL << either(good, (_8 - size) << _3, _0))
@@ -185,7 +185,7 @@ def token_values(data: U8, ends: U32, named: U32, n: int, values: F64) -> bool:
 
     Returns                    whether every number is one, and exact
     Cost                       about ten operations for each number of up to 8 bytes
-    Source                     wire.plain_numbers
+    Source                     wire.simple_numbers
     """
     for g in range(0, n, WIDTH):
         start, stop = positions(named, g + 1, 1), positions(ends, g + 1, 1)
@@ -232,7 +232,7 @@ def are_indices(data: U8, ends: U32, named: U32, n: int) -> bool:
 
 
 @inline_kernel
-def owe_spans(row: Row, n: int, kind: int, start: int, stop: int) -> None:
+def owe_spans(row: RecordScratch, n: int, kind: int, start: int, stop: int) -> None:
     """Note that the spans of the n records, all of one kind, are to be had from `settle`: of words under the prefix start:stop;
     or, where `stop` is -1, of members of JSON, the first of which has its first quote at position[start].
 
@@ -245,7 +245,7 @@ def owe_spans(row: Row, n: int, kind: int, start: int, stop: int) -> None:
 
 
 @kernel
-def settle(row: Row) -> None:
+def settle(row: RecordScratch) -> None:
     """Write the spans that are owed.
 
     Parameters
@@ -269,7 +269,7 @@ def settle(row: Row) -> None:
 
 
 @inline_kernel
-def svmlight_tokens(data: U8, start: int, stop: int, row: Row, key: np.uint64) -> int:
+def svmlight_tokens(data: U8, start: int, stop: int, row: RecordScratch, key: np.uint64) -> int:
     """Read the pairs of a line of SVMlight text behind its first word, which is no pair and ends at position[0]: how many records
     were written; their spans are owed. -1: left.
 
@@ -288,7 +288,7 @@ def svmlight_tokens(data: U8, start: int, stop: int, row: Row, key: np.uint64) -
 
 
 @inline_kernel
-def vw_tokens(data: U8, bar: int, stop: int, row: Row, form: int, top: np.uint64) -> int:
+def vw_tokens(data: U8, bar: int, stop: int, row: RecordScratch, form: int, top: np.uint64) -> int:
     """Read a line of VW text with one bar, the one at `bar`: how many records were written; their spans are owed. -1: left.
 
     top : u64      the model's key. Source: wire.vw_text, theory of operation

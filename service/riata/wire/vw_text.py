@@ -21,7 +21,7 @@ Theory of operation
     than taken for a word. Features that come twice are summed. A carriage return before the newline is dropped and a blank
     line is no row. Other control characters are in no name; the only quoting there is is the tag's.
 
-    Lines with a byte above 0x7F, nameless features, and numbers next to a tie are left to `slow_vw`.
+    Lines with a byte above 0x7F, nameless features, and numbers next to a tie are left to `reference_vw`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ import numpy as np
 
 from riata.base.arrays import I64, U8
 from riata.base.limits import WEIGHT_MAX
-from riata.maths.borrow import borrow
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.memory import peek
+from riata.jit.raw.unowned import borrow
+from riata.jit.simd.bytes8 import load_word
 from riata.maths.hashing import FIELD_NAMESPACE, hash_name
-from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.raw import peek
-from riata.maths.words import load_word
 from riata.wire.codes import (
     BAD_WEIGHT,
     BASE_NOT_SUPPORTED,
@@ -48,6 +48,8 @@ from riata.wire.codes import (
     TOO_MANY_IN_ROW,
     TOO_MANY_ROWS,
 )  # fmt: skip
+from riata.wire.delimiters import VW, Text, mark_row, take_in
+from riata.wire.fast_lines import LEFT, fast_vw
 from riata.wire.labels import label_of
 from riata.wire.lines import (
     DELETE,
@@ -62,12 +64,22 @@ from riata.wire.lines import (
     skip_spaces,
     word_end,
 )
-from riata.wire.marks import VW, Text, mark_row, take_in
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
-from riata.wire.rows import AT, EQUALS, NAMESPACE, PLAIN, ROWS, Row, Rules, Sink, borrow_row, borrow_rules, borrow_sink
-from riata.wire.slow_lines import slow_vw as slow_vw
+from riata.wire.reference_lines import reference_vw as reference_vw
+from riata.wire.rows import (
+    AT,
+    EQUALS,
+    NAMESPACE,
+    PLAIN,
+    ROWS,
+    BatchBuilder,
+    RecordScratch,
+    Rules,
+    borrow_row,
+    borrow_rules,
+    borrow_sink,
+)
 from riata.wire.tokens import vw_tokens
-from riata.wire.usual_lines import LEFT, usual_vw
 from riata.wire.vw_tokens import BAR, read_feature, read_namespace
 
 QUOTE: Final = 39
@@ -79,7 +91,7 @@ _TWO_BEHIND, _SPACE_AND_BAR = np.uint64(0xFFFF00), np.uint64(0x7C2000)
 
 
 @kernel
-def read_vw(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
+def read_vw(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
     """Read a body of VW text.
 
     Parameters
@@ -116,7 +128,7 @@ def read_vw(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
                 bar += 1
         n = vw_tokens(data, bar, stop, row, VW, rules.key) if plain and bar < stop else LEFT
         if n < 0:
-            n = usual_vw(data, bar, stop, row, rules) if mark_row(data, start, stop, VW, row.position) > 0 else LEFT
+            n = fast_vw(data, bar, stop, row, rules) if mark_row(data, start, stop, VW, row.position) > 0 else LEFT
         if n >= 0 and not is_filed:
             code = read_front(data, start, bar, sink, rules, number)
             n = code if code < 0 else n
@@ -129,7 +141,7 @@ def read_vw(text: Text, row: Row, sink: Sink, rules: Rules) -> int:
 
 
 @kernel
-def read_any(data: U8, start: int, bar: int, stop: int, row: Row, sink: Sink, rules: Rules, number: int) -> int:
+def read_any(data: U8, start: int, bar: int, stop: int, row: RecordScratch, sink: BatchBuilder, rules: Rules, number: int) -> int:
     """Read one line, whatever it is.
 
     Parameters
@@ -152,7 +164,7 @@ def read_any(data: U8, start: int, bar: int, stop: int, row: Row, sink: Sink, ru
 
 
 @inline_kernel
-def file_digit(data: U8, start: int, sink: Sink, rules: Rules, number: int) -> int:
+def file_digit(data: U8, start: int, sink: BatchBuilder, rules: Rules, number: int) -> int:
     """Read what stands before the first bar where that is one digit, perhaps with a minus, and a space: where the bar is.
 
     `start` where it is anything else, or no label. Without a branch for the sign, which is a coin's toss in many a file.
@@ -176,7 +188,7 @@ def file_digit(data: U8, start: int, sink: Sink, rules: Rules, number: int) -> i
 
 
 @inline_kernel
-def read_front(data: U8, start: int, bar: int, sink: Sink, rules: Rules, number: int) -> int:
+def read_front(data: U8, start: int, bar: int, sink: BatchBuilder, rules: Rules, number: int) -> int:
     """Read what stands before the first bar.
 
     Parameters
@@ -232,7 +244,7 @@ def read_front(data: U8, start: int, bar: int, sink: Sink, rules: Rules, number:
 
 
 @kernel
-def read_namespaces(data: U8, p: int, stop: int, row: Row, rules: Rules, place: I64) -> int:
+def read_namespaces(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, place: I64) -> int:
     """Read everything from the first bar on.
 
     Parameters

@@ -8,14 +8,14 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
-from riata.maths.borrow import borrow
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.unowned import borrow
+from riata.jit.simd.bytes8 import ONES, TOPS, first_byte, load_word
 from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
-from riata.maths.kernel import inline_kernel, kernel
-from riata.maths.words import ONES, TOPS, first_byte, load_word
 from riata.wire.codes import BAD_NAME, BAD_NUMBER, HANDOVER, NAME_TOO_LONG, OK, OUT_OF_RANGE
 from riata.wire.lines import COLON, DELETE, SPACE, TAB
 from riata.wire.numbers import HAND_OVER, NOT_A_NUMBER, parse_number, parse_prefix
-from riata.wire.plain_numbers import usual_number
+from riata.wire.simple_numbers import fast_number
 
 BAR: Final = 124
 _NOT_FINITE_BYTES = tuple(np.frombuffer(word, np.uint8) for word in (b"nan", b"inf", b"infinity"))
@@ -36,7 +36,7 @@ def is_end(c: int) -> bool:
 def in_no_name(word: np.uint64, other: np.uint64) -> np.uint64:
     """Mask of the bytes of `word` that are a bar, a space or below, 0x7F or above, or those of `other`.
 
-    Only its lowest bit is exact. Source: as for `riata.maths.words.not_plain`.
+    Only its lowest bit is exact. Source: as for `riata.jit.simd.bytes8.not_plain`.
     """
     bar, same = word ^ _BARS, word ^ other
     below = ((bar - ONES) & ~bar) | ((same - ONES) & ~same) | ((word - _ABOVE_SPACES) & ~word)
@@ -186,7 +186,7 @@ def read_feature(data: U8, start: int, stop: int, key: np.uint64) -> tuple[int, 
     p, code = take_name(data, start, stop, True)
     after, number, fingerprint = p, 1.0, key
     if code == OK and p < stop and data[p] == COLON:
-        number, status, after = usual_number(data, p + 1)
+        number, status, after = fast_number(data, p + 1)
         if after < 0 or after > stop:
             number, status, after = parse_prefix(data, p + 1, stop, False)
         fault = OK

@@ -19,9 +19,9 @@ import numpy as np
 
 from riata.base.arrays import F64, I64, U8, U32
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.maths.kernel import quick_kernel
-from riata.wire.marks import FRONT, PADDING
-from riata.wire.rows import PLACES, Row, Sink, make_row, make_sink, row_capacity
+from riata.jit.kernel import quick_kernel
+from riata.wire.delimiters import FRONT, PADDING
+from riata.wire.rows import PLACES, BatchBuilder, RecordScratch, make_row, make_sink, row_capacity
 
 KEPT_BYTES_MAX: Final = 4 * 2**20
 _BYTES_MIN: Final = 2**14
@@ -37,15 +37,15 @@ class Workspace:
     ngrams: int
     data: U8  # FRONT bytes, the body, a newline, as much again for the words of texts, and PADDING
     ends: I64
-    row: Row
-    sink: Sink
+    row: RecordScratch
+    sink: BatchBuilder
 
-    def emptied(self) -> Sink:
+    def emptied(self) -> BatchBuilder:
         """The sink, empty, for a reader of lines, which sets all there is to say of a row."""
         self.sink.count[:] = 0
         return self.sink
 
-    def cleared(self, rows: int) -> Sink:
+    def cleared(self, rows: int) -> BatchBuilder:
         """The sink, empty, with room for exactly `rows` rows."""
         sink = self.sink
         clear_rows(sink.count, sink.code, sink.place, sink.label, sink.weight, rows)
@@ -112,7 +112,7 @@ def workspace(size: int, ngrams: int) -> Workspace:
     return made
 
 
-def leave_features(sink: Sink) -> bool:
+def leave_features(sink: BatchBuilder) -> bool:
     """Whether the features in `sink`, of scratch of this thread, may stay where they are, and the next body has other memory.
 
     Memory is free again when nobody has an array in it any more.

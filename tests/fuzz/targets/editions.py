@@ -12,10 +12,10 @@ from riata.base.clock import ManualClock
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.predict.scoring import score
+from riata.run.cluster.editions import decode_edition, encode_edition
 from riata.run.config import read_config
 from riata.run.model_state import ModelState
 from riata.run.publishing import Curvature, publish
-from riata.run.sharing.editions import decode_edition, encode_edition
 from riata.store import layout
 from tests.fuzz.draw import Draw
 from tests.fuzz.targets import state

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.errors import BadInput, Corrupt
-from riata.run.labels.remembered_rows import Labelled, decode_row, encode_labelled, encode_waiting
+from riata.run.labels.pending_rows import Labelled, decode_row, encode_labelled, encode_waiting
 from riata.wire.names import Names
 from riata.wire.parse import parse_examples
 from tests.fuzz.targets import records

@@ -24,7 +24,7 @@ from riata.store.redis.session import Chance
 from riata.store.redis.store import RedisSettings, RedisStore
 from riata.store.redis.url import read_url
 from riata.store.redis.wire import Answers, Patience
-from riata.store.store import Append, Edition, Generation, Owner, Remembered
+from riata.store.store import Append, Edition, Generation, Owner, PendingPrediction
 from riata.wire.batch import Batch
 from tests.fuzz.draw import Draw
 
@@ -191,7 +191,7 @@ def session(store: RedisStore, do: Callable[[Callable[[], object]], None]) -> No
         1, 0, 0, head, LINEAGE, 1, 1, 5, 1, len(content), checkpoint_digest(content), bytes(32), False, {"a": 1}
     )
     edition = Edition(0, 0, head, LINEAGE, 1, 1, 5, len(content), checkpoint_digest(content))
-    row = Remembered(bytes(16), 9, b"row")
+    row = PendingPrediction(bytes(16), 9, b"row")
     do(store.attach)
     do(lambda: store.acquire(bytes(16), 1, "here", 0, 60_000))
     do(lambda: store.create("m", LINEAGE))

@@ -11,7 +11,7 @@ import pytest
 from riata.base.clock import ManualClock
 from riata.run.config import ModelConfig
 from riata.web.app import create_app
-from riata.web.bounds import Bounds, Front
+from riata.web.bounds import Bounds, ListenerState
 from riata.web.gate import Gate
 from riata.web.settings import WebSettings
 from riata.wire.parse import parse_examples
@@ -27,7 +27,7 @@ class Target:
     """A server: its port, what it counts, and the service behind it."""
 
     port: int
-    front: Front
+    front: ListenerState
     service: FakeService
 
     @property
@@ -55,7 +55,7 @@ def begin(
     bodies_bytes_max: int = 512 * 2**20,
 ) -> Target:
     """Start a server that lives as long as `stack`."""
-    front, service = Front(bounds), FakeService(ManualClock(10_000))
+    front, service = ListenerState(bounds), FakeService(ManualClock(10_000))
     settings = WebSettings(body_bytes_max=BODY_BYTES_MAX, bodies_bytes_max=bodies_bytes_max, body_deadline_s=body_s)
     app = create_app(service, service, settings, service.clock, gate=gate)
     return Target(stack.enter_context(serving(app, front=front)), front, service)

@@ -21,7 +21,7 @@ from riata.base.clock import ManualClock
 from riata.base.hosts import read_hosts
 from riata.run.config import ModelConfig
 from riata.web.app import create_app
-from riata.web.bounds import Front
+from riata.web.bounds import ListenerState
 from riata.web.settings import WebSettings
 from tests.web.attack.chromium import Chromium, missing_programs, until
 from tests.web.fake_service import FakeModel, FakeService
@@ -114,7 +114,7 @@ class Target:
     """A service under attack."""
 
     port: int
-    front: Front
+    front: ListenerState
     service: FakeService
 
     @property
@@ -147,7 +147,7 @@ class Page(BaseHTTPRequestHandler):
 
 def begin(stack: ExitStack, hosts: bool) -> Target:
     service = FakeService(ManualClock(10_000))
-    front = Front(hosts=read_hosts("", "127.0.0.1") if hosts else None)
+    front = ListenerState(hosts=read_hosts("", "127.0.0.1") if hosts else None)
     app = create_app(service, service, WebSettings(), service.clock)
     return Target(stack.enter_context(serving(app, front=front)), front, service)
 

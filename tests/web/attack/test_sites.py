@@ -23,7 +23,7 @@ from riata.base.hosts import read_hosts
 from riata.base.settings import load_settings
 from riata.run.config import ModelConfig
 from riata.web.app import create_app
-from riata.web.bounds import Front
+from riata.web.bounds import ListenerState
 from riata.web.gate import Gate, KeysFile
 from riata.web.keys import entry_text
 from riata.web.scopes import SAVING, SCOPES_OF
@@ -72,7 +72,7 @@ class Served:
     """A server, and the service behind it."""
 
     port: int
-    front: Front
+    front: ListenerState
     service: FakeService
 
     def state(self) -> list[Any]:
@@ -131,7 +131,7 @@ def whole(heard: bytes) -> bool:
 def begin(stack: ExitStack, allowed: str | None, fast: bool) -> Served:
     service = FakeService(ManualClock(10_000))
     renew(service)
-    front = Front(hosts=None if allowed is None else read_hosts(allowed, "127.0.0.1"))
+    front = ListenerState(hosts=None if allowed is None else read_hosts(allowed, "127.0.0.1"))
     app = create_app(service, service, WebSettings(fast_lane=fast), service.clock)
     return Served(stack.enter_context(serving(app, front=front)), front, service)
 

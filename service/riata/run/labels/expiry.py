@@ -18,10 +18,10 @@ import numpy as np
 from riata.base.errors import Busy, Corrupt, NotFound, RiataError, Unavailable
 from riata.run.engine import Engine
 from riata.run.labels.joining import labelled, new_names
-from riata.run.labels.remembered_rows import Waiting, decode_row
+from riata.run.labels.pending_rows import Waiting, decode_row
 from riata.run.labels.remembering import Remembering
 from riata.run.vocabulary import within
-from riata.store.store import Append, Appended, Remembered, Store
+from riata.store.store import Append, Appended, PendingPrediction, Store
 from riata.wire.batch import join_batches
 from riata.wire.names import NamesSeen
 from riata.wire.parsed import Parsed
@@ -100,7 +100,7 @@ def default_events(model: str, now_ms: int, waiting: Sequence[tuple[bytes, Waiti
     return Append(model, "observe", now_ms, parsed.batch, names=parsed.names) if parsed.batch.n else None
 
 
-def _waiting(due: Sequence[Remembered]) -> tuple[list[tuple[bytes, Waiting]], int]:
+def _waiting(due: Sequence[PendingPrediction]) -> tuple[list[tuple[bytes, Waiting]], int]:
     """The rows that have no label, by their keys, and how many are damaged."""
     found, damaged = [], 0
     for row in due:
@@ -151,7 +151,7 @@ class Expiry:
         if not self._owns():
             self._forget_sizes()
             return False
-        names = sorted(self._engine.desks)
+        names = sorted(self._engine.served_models)
         visited = (names[self._next :] + names[: self._next])[:MODELS_A_TURN]
         self._next = (self._next + len(visited)) % max(len(names), 1)
         doors = _EngineDoors(self._engine, loop)
@@ -185,13 +185,13 @@ class Expiry:
 
     def _lags(self, model: str) -> bool:
         """Whether learning is so far behind that nobody may send events; then the default labels wait as well."""
-        behind = self._engine.desk(model).logged - self._engine.published(model).applied
+        behind = self._engine.served_model(model).logged - self._engine.published(model).applied
         return behind > self._engine.settings.lag_events_max
 
     def _terms(self, model: str) -> Terms:
         published = self._engine.published(model)
         vocabulary, bits = published.closed_vocabulary, published.model.weights.bits
-        seen = self._engine.desk(model).seen
+        seen = self._engine.served_model(model).seen
         if vocabulary is None:
             return Terms(published.config.default_target, seen)
         return Terms(published.config.default_target, seen, lambda parsed: within(parsed, vocabulary, bits))

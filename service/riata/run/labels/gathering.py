@@ -8,14 +8,14 @@ from typing import Final
 
 from riata.base.errors import RiataError, Unavailable
 from riata.run.engine import Engine
-from riata.store.store import Remembered
+from riata.store.store import PendingPrediction
 
 GROUP_MAX: Final = 256  # requests in one transaction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    rows: list[Remembered]
+    rows: list[PendingPrediction]
     answer: asyncio.Future[bool]
 
 
@@ -33,7 +33,7 @@ class Gathering:
         self._waiting: list[_Request] = []
         self._turn = asyncio.Lock()
 
-    async def keep(self, rows: list[Remembered]) -> bool:
+    async def keep(self, rows: list[PendingPrediction]) -> bool:
         """Keep `rows`, durable on return, or none of them where there is no room: false. Raises what the store raises;
         `Unavailable` (code `store_timeout`) where it does not answer."""
         mine = _Request(rows, asyncio.get_running_loop().create_future())

@@ -13,8 +13,8 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.base.errors import Corrupt
-from riata.run.labels.remembered_rows import Labelled, Waiting, decode_row
-from riata.store.store import Remembered, Store
+from riata.run.labels.pending_rows import Labelled, Waiting, decode_row
+from riata.store.store import PendingPrediction, Store
 from riata.wire.batch import join_batches, take_rows
 from riata.wire.joins import KEY_BYTES, due_of
 from riata.wire.names import Names, NamesSeen
@@ -73,7 +73,7 @@ def new_names(names: Iterable[Names], seen: NamesSeen) -> Names:
     return Names.of((fingerprint, name) for fingerprint, name in found.items() if fingerprint not in seen)
 
 
-def recall(store: Store, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
+def recall(store: Store, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
     """`Store.recall`; where a store finds one of the rows damaged, that one comes back empty and the others as they are."""
     try:
         return store.recall(model, keys)
@@ -83,11 +83,11 @@ def recall(store: Store, model: str, keys: Sequence[bytes]) -> dict[bytes, Remem
             try:
                 found.update(store.recall(model, [key]))
             except Corrupt:
-                found[key] = Remembered(key, due_of(key), b"")
+                found[key] = PendingPrediction(key, due_of(key), b"")
         return found
 
 
-def join(parsed: Parsed, recalled: Mapping[bytes, Remembered], now_ms: int, seen: NamesSeen) -> Joined:
+def join(parsed: Parsed, recalled: Mapping[bytes, PendingPrediction], now_ms: int, seen: NamesSeen) -> Joined:
     """Put the labels of `parsed` to the predictions they are for; `recalled` are those that the store still has."""
     joins, errors, events = parsed.joins, list(parsed.errors), []
     waiting: dict[int, tuple[bytes, float, float, int]] = {}
@@ -108,7 +108,7 @@ def join(parsed: Parsed, recalled: Mapping[bytes, Remembered], now_ms: int, seen
     return Joined(_with_events(whole, list(waiting), events, seen), waiting, repeated, refused)
 
 
-def _find(key: bytes, recalled: Mapping[bytes, Remembered], now_ms: int) -> Waiting | Labelled | tuple[str, str]:
+def _find(key: bytes, recalled: Mapping[bytes, PendingPrediction], now_ms: int) -> Waiting | Labelled | tuple[str, str]:
     if key not in recalled:
         return LATE if due_of(key) <= now_ms else UNKNOWN
     try:

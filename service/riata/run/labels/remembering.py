@@ -28,9 +28,9 @@ from riata.base.errors import Busy, RiataError
 from riata.run.engine import Engine
 from riata.run.labels.gathering import Gathering
 from riata.run.labels.joining import CONFLICT, DAMAGED, LATE, UNKNOWN, Joined, join, recall
-from riata.run.labels.remembered_rows import Labelled, encode_labelled
+from riata.run.labels.pending_rows import Labelled, encode_labelled
 from riata.run.outcome import Observed, RowsRefused
-from riata.store.store import Remembered
+from riata.store.store import PendingPrediction
 from riata.wire.joins import make_key
 from riata.wire.parsed import Parsed, RowError
 
@@ -110,7 +110,7 @@ class Remembering:
         self._way.require("remember", model)
         engine = self._engine
         due_ms = engine.clock.unix_ms() + 1000 * engine.published(model).config.label_ttl_s
-        kept = [Remembered(make_key(due_ms, engine.draw(CHANCE_BYTES)), due_ms, row) for row in rows]
+        kept = [PendingPrediction(make_key(due_ms, engine.draw(CHANCE_BYTES)), due_ms, row) for row in rows]
         gathering = self._gatherings.get(model)
         if gathering is None:
             gathering = self._gatherings[model] = Gathering(engine, model, self._bytes_max)
@@ -151,7 +151,7 @@ class Remembering:
     async def _join(self, model: str, parsed: Parsed) -> Joined:
         keys = list(dict.fromkeys(parsed.joins.key))
         recalled = await self._engine.call(partial(recall, model=model, keys=keys))
-        arguments = (parsed, recalled, self._engine.clock.unix_ms(), self._engine.desk(model).seen)
+        arguments = (parsed, recalled, self._engine.clock.unix_ms(), self._engine.served_model(model).seen)
         if parsed.joins.n <= LARGE:
             return join(*arguments)
         return await asyncio.get_running_loop().run_in_executor(None, join, *arguments)
@@ -185,7 +185,7 @@ class Remembering:
         """Replace features by the label they got. The event is in the log: where this fails, the index of ids still knows it."""
         refused = {error.index for error in observed.errors}
         marks = [
-            Remembered(key, due_ms, encode_labelled(Labelled(label, weight, observed.seq)))
+            PendingPrediction(key, due_ms, encode_labelled(Labelled(label, weight, observed.seq)))
             for row, (key, label, weight, due_ms) in joined.waiting.items()
             if row not in refused
         ]

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 from riata.base.errors import Corrupt, LogFork
 from riata.store.records import KIND_CODES, RECORD_DAMAGED, canonical_json, read_json
 from riata.store.redis.link import Reply
-from riata.store.store import DAMAGED, Edition, Generation, Head, Record, Remembered, Standing
+from riata.store.store import DAMAGED, Edition, Generation, Head, PendingPrediction, Record, Standing
 
 DIGEST_BYTES: Final = 32  # before each chunk and piece
 ROW_BYTES: Final = 24  # before each remembered row: digest, due_ms
@@ -187,18 +187,18 @@ def _unpack(stored: bytes, what: str, code: str) -> dict[str, Any]:
         raise Corrupt(f"{what}: the description is not one", code) from None
 
 
-def pack_row(row: Remembered) -> bytes:
+def pack_row(row: PendingPrediction) -> bytes:
     """A remembered row as it is stored."""
     due = row.due_ms.to_bytes(8, "big", signed=True)
     return hashlib.blake2b(row.key + due + row.row, digest_size=16).digest() + due + row.row
 
 
-def unpack_row(key: bytes, stored: bytes) -> Remembered:
+def unpack_row(key: bytes, stored: bytes) -> PendingPrediction:
     """Raises `Corrupt` (code `row_corrupt`)."""
     due, row = stored[16:ROW_BYTES], stored[ROW_BYTES:]
     if len(due) != 8 or hashlib.blake2b(key + due + row, digest_size=16).digest() != stored[:16]:
         raise Corrupt("a remembered row is not what was written", "row_corrupt")
-    return Remembered(key, int.from_bytes(due, "big", signed=True), row)
+    return PendingPrediction(key, int.from_bytes(due, "big", signed=True), row)
 
 
 def pairs(answer: Answer) -> Iterator[tuple[bytes, bytes]]:

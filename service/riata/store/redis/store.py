@@ -17,7 +17,7 @@ from riata.base.limits import DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import new_head
 from riata.store.owning import older_algorithm
 from riata.store.records import check_read, names_digest
-from riata.store.redis import conditions, editions, generations, housekeeping, remembered
+from riata.store.redis import conditions, editions, generations, housekeeping, pending_predictions
 from riata.store.redis.append import TICKET_MS, Appender
 from riata.store.redis.codec import Answer, read_head, read_record
 from riata.store.redis.generations import token
@@ -34,8 +34,8 @@ from riata.store.store import (
     Head,
     Holder,
     Owner,
+    PendingPrediction,
     Record,
-    Remembered,
     Standing,
     Verdict,
 )
@@ -279,20 +279,20 @@ class RedisStore:
         self._run("require", [], token(owner), changes=False)
         return generations.drop_stale_stages(self._models, owner)
 
-    def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
-        return remembered.remember(self._models, model, rows, bytes_max)
+    def remember(self, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
+        return pending_predictions.remember(self._models, model, rows, bytes_max)
 
-    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
-        return remembered.recall(self._models, model, keys)
+    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
+        return pending_predictions.recall(self._models, model, keys)
 
     def remembered(self, model: str) -> tuple[int, int]:
-        return remembered.remembered(self._models, model)
+        return pending_predictions.remembered(self._models, model)
 
-    def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
-        return remembered.due(self._models, model, now_ms, rows_max)
+    def due(self, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
+        return pending_predictions.due(self._models, model, now_ms, rows_max)
 
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
-        return remembered.forget(self._models, model, keys)
+        return pending_predictions.forget(self._models, model, keys)
 
     def publish(self, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
         return editions.publish(self._models, owner, model, edition, content)
@@ -300,7 +300,7 @@ class RedisStore:
     def open_edition(self, model: str) -> tuple[Edition, bytes] | None:
         return editions.open_edition(self._models, model)
 
-    def rest(self) -> None:
+    def maintain(self) -> None:
         return  # the server does by itself what it has to do
 
     def idle(self) -> None:

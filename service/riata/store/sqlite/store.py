@@ -17,7 +17,7 @@ from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.sqlite import generations as generations_sql
 from riata.store.sqlite import log as log_sql
-from riata.store.sqlite import remembered as remembered_sql
+from riata.store.sqlite import pending_predictions as remembered_sql
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.directory import Ballast, DirectoryLock, make_directory
 from riata.store.sqlite.losses import Examined, Loss, examine, is_on_log, require_whole
@@ -25,7 +25,7 @@ from riata.store.sqlite.payload_files import PayloadFiles
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect, version_warning
 from riata.store.sqlite.session import DiskFull, Session
 from riata.store.sqlite.witness import Witness
-from riata.store.store import Append, Appended, Generation, Head, Owner, Record, Remembered, Verdict
+from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,26 +310,26 @@ class SqliteStore:
 
         return self._session.write(write)
 
-    def remember(self, model: str, rows: Sequence[Remembered], bytes_max: int) -> bool:
+    def remember(self, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
         self._require_room()
         self._session.fold_long_wal()
         kept = self._session.write(lambda c: remembered_sql.put(c, log_sql.find_model(c, model).id, rows, bytes_max))
         self._session.count_wal(remembered_sql.written_bytes(rows))
         return kept
 
-    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, Remembered]:
+    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
         return self._session.read(lambda c: remembered_sql.find(c, log_sql.find_model(c, model).id, keys))
 
     def remembered(self, model: str) -> tuple[int, int]:
         return self._session.read(lambda c: remembered_sql.size(c, log_sql.find_model(c, model).id))
 
-    def due(self, model: str, now_ms: int, rows_max: int) -> list[Remembered]:
+    def due(self, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
         return self._session.read(lambda c: remembered_sql.due(c, log_sql.find_model(c, model).id, now_ms, rows_max))
 
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
         return self._session.write(lambda c: remembered_sql.delete(c, log_sql.find_model(c, model).id, keys))
 
-    def rest(self) -> None:
+    def maintain(self) -> None:
         """Fold what the next append would have to, if as much came again."""
         self._session.fold_new_wal()
 

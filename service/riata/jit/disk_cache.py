@@ -1,0 +1,161 @@
+"""How machine code is found on the disk and kept there, in place of what numba does for `cache=True`.
+
+What of numba is replaced here, or called though it is not meant for others, and what would happen in a version without it:
+
+`FunctionCache`, `IndexDataCacheFile`   keep what was compiled; the methods with an underscore are called by name, so the first
+                                        kernel that is called raises AttributeError
+`JITCodeLibrary`, `_library_class`      load it; `take_place` refuses to import this module, or to load the first kernel
+`environment._rebuild_env`              what the files on the disk call as they are read; `take_place` refuses
+`rtsys`                                 the functions that machine code calls; importing this module fails
+
+Nothing of this changes what is compiled. A version of numba is taken over by running the tests, those of starts among them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, Final
+
+from numba.core import environment
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.codegen import JITCodeLibrary, ll
+from numba.core.runtime.nrt import rtsys
+
+from riata.jit.numba_import import take_place
+
+_DIGEST_BYTES: Final = 8
+
+
+class NotCompiled(Exception):
+    """A kernel was called whose machine code is not on the disk, where nothing is to be compiled."""
+
+
+_here: Final = threading.local()
+
+
+@contextlib.contextmanager
+def only_from_disk() -> Iterator[None]:
+    """Within this, this thread compiles nothing: a kernel that it would have to compile raises `NotCompiled`."""
+    _here.only_from_disk = True
+    try:
+        yield
+    finally:
+        _here.only_from_disk = False
+
+
+def _environment(module: str, constants: tuple[Any, ...], name: str) -> Any:
+    """What a function of numba's own had around it when it was compiled, without importing the module for its names.
+
+    Code that does without the interpreter looks at none of them; the module is a tenth of what a start imports.
+    """
+    found = environment.lookup_environment(name)
+    if found is None:
+        around = sys.modules.get(module)
+        found = environment.Environment({"__name__": module} if around is None else around.__dict__)
+        found.consts[:] = constants
+        found.env_name = name
+        environment.Environment._memo[name] = found
+    return found
+
+
+take_place(environment, "_rebuild_env", _environment)  # by its own name, which is what is kept on the disk
+
+
+class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
+    """Code from the disk. The compiler's own form of it is read when another kernel that calls this one is compiled, and not
+    before: reading it and listing its symbols, as numba's class does at once, takes longer than linking the machine code.
+    """
+
+    _bitcode = b""
+    _is_read = False
+
+    @classmethod
+    def _unserialize(cls, codegen: Any, state: Any) -> _Library:
+        name, _kind, (machine_code, bitcode) = state
+        library: _Library = codegen.create_library(name)
+        library._bitcode = bitcode
+        library.enable_object_caching()
+        library._set_compiled_object(machine_code)
+        library._finalize_final_module()
+        return library
+
+    def _get_module_for_linking(self) -> Any:
+        if self._bitcode and not self._is_read:
+            self._shared_module, self._is_read = ll.parse_bitcode(self._bitcode), True
+            self._codegen._engine._load_defined_symbols(self._shared_module)
+        return super()._get_module_for_linking()
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """The address of a function; numba asks for those that are there."""
+        if not self._bitcode:
+            return int(super().get_pointer_to_function(name))
+        return int(self._codegen._engine.get_function_address(name))
+
+
+class Files(IndexDataCacheFile):  # type: ignore[misc]  # numba has no types
+    """The files of one kernel, each named after what is in it.
+
+    numba's own class takes the next number, and lists the file before it writes it. Of two processes that compile a kernel at
+    the same moment, for two kinds of arguments, one would then list under its own what the other has written; and one that is
+    killed in between leaves the name of a file which may hold what older sources were compiled to. Nor does it see to it that
+    one who reads the list and writes it does so alone: of two entries one would be lost, and compiled again.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep the machine code for one kind of arguments."""
+        name = self._data_name(int.from_bytes(hashlib.blake2b(self._dump(data), digest_size=_DIGEST_BYTES).digest(), "little"))
+        self._save_data(name, data)
+        folder = os.open(self._cache_path, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError):  # a disk that knows no locks
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            self._save_index({**self._load_index(), key: name})
+        finally:
+            os.close(folder)
+
+
+class MachineCode:
+    """The machine code of one kernel on the disk: looked for when it is called, and not before.
+
+    numba's own class opens its files for every kernel there is, of which most are only ever inlined into others; and it
+    loads the compiler's libraries before it looks. Together that is more than half of a start. What found code needs is
+    numba's runtime, which it calls; where none is found, the compiler loads its libraries by itself.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @cached_property
+    def _files(self) -> FunctionCache:
+        found = FunctionCache(self._function)
+        found._cache_file = Files(found.cache_path, found._impl.filename_base, found._cache_file._source_stamp)
+        return found
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return what was compiled for a signature, None where nothing was; numba calls this before it compiles.
+
+        Raises `NotCompiled` within `only_from_disk`, instead of returning None.
+        """
+        rtsys.initialize(target)
+        take_place(target.codegen(), "_library_class", _Library)
+        with self._files._guard_against_spurious_io_errors():
+            found = self._files._load_overload(signature, target)
+            if found is not None:
+                return found
+        if getattr(_here, "only_from_disk", False):
+            raise NotCompiled(self._function.__qualname__)
+        from riata.jit.inlining import inline_quickly  # no start that finds everything loads what compiles
+
+        inline_quickly()
+        return None  # nothing is there, or the guard has swallowed an error of the disk
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep what was compiled for a signature; numba calls this after it has."""
+        self._files.save_overload(signature, compiled)

@@ -1,0 +1,1 @@
+"""Memory by address: reads and writes that numba does not check."""

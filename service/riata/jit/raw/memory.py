@@ -1,0 +1,253 @@
+"""Memory without questions: elements by plain address, and 64 bytes compared at once.
+
+An index of an array is checked by numba for being negative, and that costs more than the access itself in a loop that does
+little else. `peek` and `poke` check nothing: the caller knows that the element is there.
+
+Masks of 64 bytes have one bit for each byte, the lowest for the first in memory. The comparison is written for a vector of
+64 bytes, and the compiler makes of it what the machine has.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numba
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
+from numba.extending import intrinsic
+
+from riata.base.arrays import U8, U32, U64
+from riata.jit.simd.f64x8 import everywhere
+
+BLOCK: Final = 64  # bytes that are compared at once
+SPILLED: Final = 16  # positions written at once
+LINE_KEYS: Final = 16  # u32 of a cache line
+LINE_WORDS: Final = 8  # u64 of a cache line
+_OUTSIDE_SPACES, _ABOVE = 0x5E, 0x7F  # c - 32 > 94, unsigned: below a space, or 0x7F and above
+_SPACE, _QUOTE, _COMMA, _COLON, _HASH, _BACKSLASH, _BAR, _CLOSE, _NEWLINE = 32, 34, 44, 58, 35, 92, 124, 125, 10
+
+
+def _slow_peek(array: Any, at: int) -> Any:
+    return array[at]
+
+
+def _slow_poke(array: Any, at: int, value: Any) -> None:
+    array[at] = value
+
+
+def _slow_ones(word: np.uint64) -> int:
+    return int(word).bit_count()
+
+
+def _slow_spill(positions: U32, at: int, base: int, mask: np.uint64) -> np.uint64:
+    rest = int(mask)
+    for k in range(SPILLED):
+        if not rest:
+            break
+        positions[at + k] = base + (rest & -rest).bit_length() - 1
+        rest &= rest - 1
+    return np.uint64(rest)
+
+
+def _slow_below_16(keys: U32, at: int, key: np.uint32) -> int:
+    return int((keys[at : at + LINE_KEYS] < key).sum())
+
+
+def _slow_in_line(table: U64, at: int, word: np.uint64) -> bool:
+    return bool((table[at : at + LINE_WORDS] == word).any())
+
+
+def _slow_marks(meant: Callable[[int], bool]) -> Callable[[U8, int], np.uint64]:
+    def marks(data: U8, at: int) -> np.uint64:
+        return np.uint64(sum(1 << i for i in range(BLOCK) if meant(int(data[at + i]))))
+
+    return marks
+
+
+def element(context: Any, builder: Any, array: Any, value: Any, index: Any) -> Any:
+    """Where an element is: of an array, or of what `jit.raw.unowned.bare` made of one."""
+    if isinstance(array, types.CPointer):
+        return builder.gep(value, [index])
+    if not (isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"):
+        raise numba.TypingError("plain access is for contiguous arrays of one dimension")
+    return builder.gep(context.make_array(array)(context, builder, value).data, [index])
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _peek(_typing_context: Any, array: Any, _at: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.load(element(context, builder, array, args[0], args[1]))
+
+    return array.dtype(array, types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _poke(_typing_context: Any, array: Any, _at: Any, value: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        item = context.cast(builder, args[2], value, array.dtype)
+        builder.store(context.get_value_as_data(builder, array.dtype, item), element(context, builder, array, args[0], args[1]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, value), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _ones(_typing_context: Any, _word: Any) -> Any:
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), codegen
+
+
+def _spill_by_bits(builder: Any, first: Any, base: Any, mask: Any) -> Any:
+    """Half of the positions, and then the other half where there are so many."""
+    wide, narrow = cgutils.ir.IntType(64), cgutils.ir.IntType(32)
+    left = cgutils.alloca_once_value(builder, mask)
+
+    def some(begin: int) -> None:
+        rest = builder.load(left)
+        for k in range(begin, begin + SPILLED // 2):
+            low = builder.trunc(builder.cttz(rest, cgutils.false_bit), narrow)
+            builder.store(builder.add(base, low), builder.gep(first, [wide(k)]))
+            rest = builder.and_(rest, builder.sub(rest, wide(1)))
+        builder.store(rest, left)
+
+    some(0)
+    with builder.if_then(builder.icmp_unsigned("!=", builder.load(left), wide(0))):
+        some(SPILLED // 2)
+    return builder.load(left)
+
+
+def _spill_by_bytes(builder: Any, first: Any, base: Any, mask: Any) -> Any:
+    """The numbers of the bytes that are set are moved together by one instruction."""
+    ir, wide, narrow = cgutils.ir, cgutils.ir.IntType(64), cgutils.ir.IntType(32)
+    block, flags = ir.VectorType(ir.IntType(8), BLOCK), ir.VectorType(ir.IntType(1), BLOCK)
+    compress = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(block, [block, flags, block]), "llvm.experimental.vector.compress.v64i8"
+    )
+    every = ir.Constant(block, list(range(BLOCK)))
+    moved = builder.call(compress, [every, builder.bitcast(mask, flags), ir.Constant(block, [0] * BLOCK)])
+    some = ir.VectorType(narrow, SPILLED)
+    low = builder.shuffle_vector(moved, moved, ir.Constant(some, list(range(SPILLED))))
+    low = builder.add(builder.zext(low, some), everywhere(builder, base, SPILLED))
+    builder.store(low, builder.bitcast(first, some.as_pointer())).align = 4
+    left = cgutils.alloca_once_value(builder, wide(0))
+    with builder.if_then(builder.icmp_unsigned(">", builder.ctpop(mask), wide(SPILLED)), likely=False):
+        rest = mask
+        for _ in range(SPILLED):
+            rest = builder.and_(rest, builder.sub(rest, wide(1)))
+        builder.store(rest, left)
+    return builder.load(left)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _spill(_typing_context: Any, positions: Any, _at: Any, _base: Any, _mask: Any) -> Any:
+    features = numba.config.CPU_FEATURES or get_host_cpu_features()
+    spread = _spill_by_bytes if "+avx512vbmi2" in features and sys.byteorder == "little" else _spill_by_bits
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        first = element(context, builder, positions, args[0], args[1])
+        return spread(builder, first, builder.trunc(args[2], cgutils.ir.IntType(32)), args[3])
+
+    return types.uint64(positions, types.int64, types.int64, types.uint64), codegen
+
+
+def _compared(builder: Any, context: Any, sign: str, count: int, operands: tuple[Any, Any, Any, Any]) -> Any:
+    """One bit for each of `count` elements from a place on that are `sign` a value."""
+    array, array_value, at, value = operands
+    pointer = element(context, builder, array, array_value, at)
+    held = builder.load(builder.bitcast(pointer, cgutils.ir.VectorType(value.type, count).as_pointer()))
+    held.align = value.type.width // 8
+    return builder.bitcast(builder.icmp_unsigned(sign, held, everywhere(builder, value, count)), cgutils.ir.IntType(count))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _below_16(_typing_context: Any, keys: Any, _at: Any, _key: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.zext(builder.ctpop(_compared(builder, context, "<", LINE_KEYS, (keys, *args))), cgutils.ir.IntType(64))
+
+    return types.int64(keys, types.int64, types.uint32), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _in_line(_typing_context: Any, table: Any, _at: Any, _word: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        found = _compared(builder, context, "==", LINE_WORDS, (table, *args))
+        return builder.icmp_unsigned("!=", found, found.type(0))
+
+    return types.boolean(table, types.int64, types.uint64), codegen
+
+
+def _fast_marks(build: Callable[[Any, Any, Callable[[int], Any]], Any]) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def marks(_typing_context: Any, data: Any, _at: Any) -> Any:
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            block = cgutils.ir.VectorType(cgutils.ir.IntType(8), BLOCK)
+            pointer = element(context, builder, data, args[0], args[1])
+            held = builder.load(builder.bitcast(pointer, block.as_pointer()))
+            held.align = 1
+            mask = builder.bitcast(
+                build(builder, held, lambda c: cgutils.ir.Constant(block, [c] * BLOCK)), cgutils.ir.IntType(BLOCK)
+            )
+            return mask if sys.byteorder == "little" else builder.bitreverse(mask)
+
+        return types.uint64(data, types.int64), codegen
+
+    return marks
+
+
+def _any(builder: Any, held: Any, splat: Callable[[int], Any], low: Any, wanted: tuple[int, ...]) -> Any:
+    for c in wanted:
+        low = builder.or_(low, builder.icmp_unsigned("==", held, splat(c)))
+    return low
+
+
+def _no_name(builder: Any, held: Any, splat: Callable[[int], Any], also: int) -> Any:
+    """Spaces, what is below them, 0x7F and above, colons, and one byte more."""
+    outside = builder.icmp_unsigned(">=", builder.sub(held, splat(_SPACE + 1)), splat(_ABOVE - _SPACE - 1))
+    return _any(builder, held, splat, outside, (_COLON, also))
+
+
+def _in_json(builder: Any, held: Any, splat: Callable[[int], Any]) -> Any:
+    outside = builder.icmp_unsigned(">", builder.sub(held, splat(_SPACE)), splat(_OUTSIDE_SPACES))
+    return _any(builder, held, splat, outside, (_QUOTE, _BACKSLASH, _COMMA, _CLOSE))
+
+
+_PLAIN: Final = numba.config.DISABLE_JIT
+# peek(array, at), poke(array, at, value): one element of a contiguous array, which must be there; nothing checks that.
+peek = _slow_peek if _PLAIN else _peek
+poke = _slow_poke if _PLAIN else _poke
+# ones(word): how many bits are set.
+ones = _slow_ones if _PLAIN else _ones
+# spill(positions, at, base, mask): base + each of the lowest SPILLED set bits into positions[at:], which have room for all
+# SPILLED whether or not there are as many, and what is behind the last means nothing; returns the mask without them.
+spill = _slow_spill if _PLAIN else _spill
+# below_16(keys, at, key): how many of keys[at:at + 16] are below `key`. in_line(table, at, word): whether table[at:at + 8] hold
+# `word`. Both without asking whether all of them are there.
+below_16 = _slow_below_16 if _PLAIN else _below_16
+in_line = _slow_in_line if _PLAIN else _in_line
+# Masks of the block that begins at `at`, all of which must be there.
+newline_marks = (
+    _slow_marks(lambda c: c == _NEWLINE) if _PLAIN else _fast_marks(lambda b, v, s: b.icmp_unsigned("==", v, s(_NEWLINE)))
+)
+space_marks = _slow_marks(lambda c: c == _SPACE) if _PLAIN else _fast_marks(lambda b, v, s: b.icmp_unsigned("==", v, s(_SPACE)))
+colon_marks = _slow_marks(lambda c: c == _COLON) if _PLAIN else _fast_marks(lambda b, v, s: b.icmp_unsigned("==", v, s(_COLON)))
+vw_marks = (
+    _slow_marks(lambda c: c <= _SPACE or c >= _ABOVE or c in (_COLON, _BAR))
+    if _PLAIN
+    else _fast_marks(lambda b, v, s: _no_name(b, v, s, _BAR))
+)
+svmlight_marks = (
+    _slow_marks(lambda c: c <= _SPACE or c >= _ABOVE or c in (_COLON, _HASH))
+    if _PLAIN
+    else _fast_marks(lambda b, v, s: _no_name(b, v, s, _HASH))
+)
+json_marks = (
+    _slow_marks(lambda c: c < _SPACE or c >= _ABOVE or c in (_QUOTE, _BACKSLASH, _COMMA, _CLOSE))
+    if _PLAIN
+    else _fast_marks(_in_json)
+)

@@ -1,0 +1,188 @@
+"""FTRL-Proximal: each weight minimises the loss so far, linearised, plus penalties; L1 keeps most of them at zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import BOOL, U32, Arrays
+from riata.base.errors import BadInput, Corrupt
+from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
+from riata.learn.ftrl_proximal import row
+from riata.learn.ftrl_proximal.config import FtrlProximalConfig
+from riata.learn.ftrl_proximal.row import FtrlTable, Scratch, Settings, intercept_of
+from riata.learn.ftrl_proximal.step import collect, learn_rows
+from riata.learn.huge_pages import HugePages, zero_table
+from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
+from riata.learn.slot_list import SlotList
+from riata.learn.table_rows import room_for
+from riata.maths.rows import Rows
+from riata.maths.slots import pick
+from riata.wire.batch import Batch
+
+__all__ = ["FtrlProximal", "FtrlProximalConfig"]
+
+_FEATURES_USUAL: Final = 128  # room for rows of so many from the start
+_COLUMNS: Final = len(Scratch._fields) - 1
+
+
+def kernel_settings(config: FtrlProximalConfig, bits: int) -> Settings:
+    """The kernels' settings; numbers are made floats, for another type would have every kernel compiled once more."""
+    return Settings(
+        alpha=float(config.alpha),
+        smoothing=float(config.beta),
+        damping=float(config.beta + config.alpha * config.l2),
+        l1=float(config.l1),
+        intercept=config.intercept,
+        shift=32 - bits,
+    )
+
+
+class FtrlProximal:
+    """McMahan et al. 2013, algorithm 1: per-coordinate rates, L1 and L2, logistic loss.
+
+    One line (z, sum of squared gradients) of a table of 2^bits for each slot. The intercept has its own and no penalty.
+    """
+
+    def __init__(self, config: FtrlProximalConfig, bits: int) -> None:
+        if not BITS_MIN <= bits <= BITS_MAX:
+            raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
+        self.config = config
+        self.bits = bits
+        self._settings = kernel_settings(config, bits)
+        self._room = room_for(_FEATURES_USUAL, _COLUMNS)
+        self._start_empty()
+
+    @property
+    def learnt(self) -> int:
+        """Rows learnt so far; refused rows do not count."""
+        return int(self._table.counts[row.LEARNT])
+
+    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
+        """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
+        skip = np.zeros(batch.n, np.bool_) if skip is None else skip
+        rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
+        if batch.nnz > self._room.columns.shape[1]:  # no row is longer than all of them
+            longest = int(np.diff(batch.indptr).max(initial=0))
+            if longest > self._room.columns.shape[1]:
+                self._room = room_for(2 * longest, _COLUMNS)
+        self._make_room(batch.hash)
+        margin = np.empty(batch.n)
+        refused = np.empty(batch.n, np.bool_)
+        learn_rows(self._table, self._settings, rows, self._room, margin, refused)
+        return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()))
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """Learn the events of all batches, one batch at a time."""
+        return step_each(self, batches, skip)
+
+    def expect(self, hashes: U32) -> None:
+        """Choose the pages of the table by all of the features to come, where steps bring them a few at a time."""
+        self._pages.tend(len(self._seen), hashes)
+
+    def weights(self) -> Weights:
+        """Return the non-zero weights, without changing the state."""
+        alive = self._alive.sorted()
+        slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
+        kept = collect(self._table.line, self._settings, alive, slot, beta)
+        slot.resize(kept, refcheck=False)  # gives the rest back without a copy
+        beta.resize(kept, refcheck=False)
+        alive[:kept] = slot
+        self._alive.keep(kept)
+        scalars = self._table.scalars
+        at = float(scalars[row.INTERCEPT_Z]), float(scalars[row.INTERCEPT_SQUARES])
+        return Weights(slot, beta, intercept_of(*at, self._settings), "logistic", self.bits)
+
+    def freeze(self) -> Arrays:
+        """Return copies of everything that decides later answers.
+
+        counts  : i64[1]  rows learnt
+        scalars : f64[2]  z and sum of squared gradients of the intercept
+        slot    : u32[m]  strictly increasing: slots that ever had a gradient, most of them of weight zero
+        z       : f64[m]  sum of gradients less what the proximal terms took
+        squares : f64[m]  sum of squared gradients
+        """
+        table = self._table
+        slot = self._seen.sorted().copy()
+        z, squares = np.empty(len(slot)), np.empty(len(slot))
+        pick(table.line, slot, row.Z, z, squares)
+        return {"counts": table.counts[:1].copy(), "scalars": table.scalars.copy(), "slot": slot, "z": z, "squares": squares}
+
+    def thaw(self, arrays: Arrays) -> None:
+        """Take over a frozen state. Raises `Corrupt`, with the state as it was, where `arrays` cannot be one."""
+        self._check(arrays)
+        self._start_empty()
+        table = self._table
+        slot = arrays["slot"].astype(np.uint32)
+        self._pages.expect(len(slot))
+        table.line[slot, row.Z] = arrays["z"]
+        table.line[slot, row.SQUARES] = arrays["squares"]
+        table.scalars[:] = arrays["scalars"]
+        table.counts[row.LEARNT] = arrays["counts"][0]
+        self._seen.hold(slot)
+        self._alive.hold(slot)
+        self.weights()  # lets those of weight zero go
+
+    def sketch(self) -> Sketch | None:
+        """None: no curvature is kept."""
+        return None
+
+    def shadows(self) -> list[Shadow]:
+        """Empty: no other penalties are tried."""
+        return []
+
+    def closed_vocabulary(self) -> U32 | None:
+        """None: any feature may occur."""
+        return None
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part, in O(1); table is address space: pages of it that no feature fell on take no memory."""
+        table = self._table
+        seen = self._seen.slot.itemsize + 2 * table.line.itemsize
+        return {
+            "table": table.line.nbytes,
+            "lists": self._alive.slot.nbytes + self._seen.slot.nbytes,
+            "scratch": sum(array.nbytes for array in self._room),
+            "checkpoint": table.counts[:1].nbytes + table.scalars.nbytes + len(self._seen) * seen,
+        }
+
+    def _start_empty(self) -> None:
+        counts = np.zeros(row.COUNTS, np.int64)
+        self._alive, self._seen = SlotList(counts, row.N_ALIVE), SlotList(counts, row.N_SEEN)
+        self._table = FtrlTable(
+            line=zero_table(2**self.bits + 1, row.COLUMNS),
+            alive=self._alive.slot,
+            seen=self._seen.slot,
+            counts=counts,
+            scalars=np.zeros(row.SCALARS, np.float64),
+        )
+        self._pages = HugePages(self._table.line)
+
+    def _make_room(self, hashes: U32) -> None:
+        """See to it that the lists can take every feature of a batch.
+
+        Slots that fell to zero and came back are listed twice among the living, so that list is put in order before it
+        grows; that pays, since it is then left with as much room as it holds.
+        """
+        features = len(hashes)
+        if not self._alive.has_room(features):
+            self.weights()
+            self._alive.make_room(max(features, len(self._alive)))
+        self._seen.make_room(features)
+        self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
+        self.expect(hashes)
+
+    def _check(self, arrays: Arrays) -> None:
+        """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""
+        check_names(arrays, {"counts", "scalars", "slot", "z", "squares"})
+        check_counts("counts", arrays["counts"])
+        check_numbers("scalars", arrays["scalars"], row.SCALARS)
+        check_slots("slot", arrays["slot"], self.bits)
+        check_numbers("z", arrays["z"], len(arrays["slot"]))
+        check_numbers("squares", arrays["squares"], len(arrays["slot"]), least=0.0)
+        check_numbers("scalars", arrays["scalars"][row.INTERCEPT_SQUARES :], 1, least=0.0)
+        if not bool(arrays["squares"].all()):
+            raise Corrupt("learner state: squares is zero for a slot, which then never had a gradient")

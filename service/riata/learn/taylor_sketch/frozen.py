@@ -1,0 +1,312 @@
+"""A Taylor sketch as named arrays, and back.
+
+    counts           i64[9]      rows learnt; positions in use; rows that wait to be part of the cross curvature, their features;
+                                 slots outside; rows held, their features; rows learnt at the end of the last block, blocks since
+                                 the last round
+    scalars          f64[4]      scale, remembered importance, importance, growth of the penalties
+    member_key       i64[m]      by position; -1 for the intercept and for a position that is free
+    member_beta, member_gradient, member_curvature, member_peak   f64[m]
+    cross            f64[m (m - 1) / 2]   the upper triangle, row by row, without the rows that wait
+    pending_start, pending_at, pending_x, pending_h   i64[w + 1], i32[f], f64[f], f64[w]   the rows that wait
+    lazy_*           what is known of the gradients since they came (`block_arrays.freeze_lazy`)
+    outside_slot     u32[n]      strictly increasing: slots ever seen that are not in the block
+    outside_waiting  bool[n]     those that the next round looks at
+    outside_beta, outside_gradient, outside_curvature, outside_peak   f64[n]
+    held_*           the rows held (`sketch_state.Held`)
+    shadow_beta, shadow_loss     f64[s, m], f64[s, 4]
+
+Sums are in stored units: the true ones over the scale. Arrays that a configuration has no use for are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from riata.base.arrays import F64, U32, Arrays
+from riata.base.errors import Corrupt
+from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
+from riata.learn.taylor_sketch.kernel_state import (
+    BETA,
+    CURVATURE,
+    ENDED,
+    GRADIENT,
+    GROWTH,
+    HELD_NNZ,
+    HYBRID,
+    LEARNT,
+    N_HELD,
+    NOTHING,
+    PEAK,
+    SCALARS,
+    SCALE,
+    SINCE,
+    Settings,
+)
+from riata.learn.taylor_sketch.shadow import FADED_LOSS, FADED_WEIGHT, LOSS, LOSSES, WEIGHT
+from riata.learn.taylor_sketch.slot_map import fill_places
+from riata.learn.taylor_sketch.state import TaylorState
+from riata.maths.block import PENDING, ROWS, SIZE, freeze_lazy, thaw_lazy
+from riata.maths.block_arrays import TRACKED_MAX
+from riata.maths.slots import pick
+
+_COUNTS: Final = 9
+_LOSS_MAX: Final = 40.0  # an event is charged -log(1e-15) at the most; the rest is room for rounding
+_MEMBER: Final = ("beta", "gradient", "curvature", "peak")
+_HELD: Final = ("label", "weight")
+_HELD_AGAIN: Final = ("margin", "r", "h")  # of use where rows are linearised again, not anew
+
+
+def freeze(state: TaylorState, outside: U32) -> Arrays:
+    """Copies of everything. outside : slots seen that are not in the block, strictly increasing"""
+    s, settings = state.arrays, state.settings
+    block, size = s.members.block, state.size
+    rows, features = _waiting(state)
+    arrays: dict[str, NDArray[np.generic]] = {
+        "counts": np.array(
+            [
+                *(s.counts[LEARNT], size, rows, features, len(outside), s.counts[N_HELD], s.counts[HELD_NNZ]),
+                *(s.counts[ENDED], s.counts[SINCE]),
+            ],
+            np.int64,
+        ),
+        "scalars": s.scalars.copy(),
+        "member_key": s.members.key[:size].copy(),
+        **{f"member_{name}": getattr(block, name)[:size].copy() for name in _MEMBER},
+        "cross": _triangle(block.cross, size),
+        "pending_start": block.row_start[: rows + 1].copy(),
+        "pending_at": block.row_at[:features].astype(np.int32),
+        "pending_x": block.row_x[:features].copy(),
+        "pending_h": block.row_h[:rows].copy(),
+        **{f"lazy_{name}": array for name, array in freeze_lazy(block).items()},
+    }
+    if settings.outside != NOTHING:
+        columns = np.empty((4, len(outside)))
+        for pair in (BETA, CURVATURE):
+            pick(s.outside.line, outside, pair, columns[pair], columns[pair + 1])
+        arrays["outside_slot"] = outside
+        if settings.exchanges:
+            arrays["outside_waiting"] = columns[PEAK] < 0.0
+        arrays |= {name: columns[column].copy() for name, column in _outside_columns(settings).items()}
+        arrays["outside_peak"] = np.abs(columns[PEAK])
+    if settings.warm_up > 0 or settings.reexpand > 0:
+        n_rows, n_features = int(s.counts[N_HELD]), int(s.counts[HELD_NNZ])
+        arrays["held_indptr"] = s.held.indptr[: n_rows + 1].copy()
+        arrays |= {f"held_{name}": getattr(s.held, name)[:n_features].copy() for name in ("hash", "value")}
+        arrays |= {f"held_{name}": getattr(s.held, name)[:n_rows].copy() for name in _held_columns(settings)}
+    if len(s.shadows.gamma):
+        arrays["shadow_beta"] = s.shadows.beta[:, :size].copy()
+        arrays["shadow_loss"] = s.shadows.loss.copy()
+    return arrays
+
+
+def frozen_bytes(state: TaylorState) -> int:
+    """Bytes of what `freeze` would return."""
+    s, settings, size, n = state.arrays, state.settings, state.size, state.n_outside
+    rows, features = _waiting(state)
+    total = 8 * (_COUNTS + SCALARS + (1 + len(_MEMBER)) * size + size * (size - 1) // 2 + 2 * rows + 1) + 12 * features
+    if settings.outside != NOTHING:
+        total += n * (4 + 8 * (len(_outside_columns(settings)) + 1) + int(settings.exchanges))
+    if settings.warm_up > 0 or settings.reexpand > 0:
+        n_rows, n_features = int(s.counts[N_HELD]), int(s.counts[HELD_NNZ])
+        total += 8 * (n_rows + 1) + 12 * n_features + 8 * n_rows * len(_held_columns(settings))
+    total += sum(array.nbytes for array in freeze_lazy(s.members.block).values())
+    return total + 8 * len(s.shadows.gamma) * (size + LOSSES)
+
+
+def thaw(state: TaylorState, arrays: Arrays, bits: int) -> None:
+    """Fill an empty state. Raises `Corrupt` where the arrays cannot be one. bits : of a key"""
+    _check(state, arrays, bits)
+    learnt, size, rows, features, _, n_rows, n_features, ended, since = (int(number) for number in arrays["counts"])
+    while size > len(state.arrays.members.key):
+        state.grow_block(min(2 * len(state.arrays.members.key), state.settings.limit))
+    s = state.arrays
+    block = s.members.block
+    s.counts[LEARNT], s.counts[ENDED], s.counts[SINCE] = learnt, ended, since
+    s.scalars[:] = arrays["scalars"]
+    block.counts[SIZE], block.counts[PENDING] = size, rows
+    s.members.key[:size] = arrays["member_key"]
+    for name in _MEMBER:
+        getattr(block, name)[:size] = arrays[f"member_{name}"]
+    at = 0
+    for j in range(size):
+        block.cross[j, j + 1 : size] = arrays["cross"][at : at + size - 1 - j]
+        at += size - 1 - j
+    block.row_start[: rows + 1] = arrays["pending_start"]
+    block.row_at[:features] = arrays["pending_at"]
+    block.row_x[:features] = arrays["pending_x"]
+    block.row_h[:rows] = arrays["pending_h"]
+    thaw_lazy(block, {name: arrays[f"lazy_{name}"] for name in freeze_lazy(block)})
+    fill_places(s.members.key, size, s.members.place)
+    if state.settings.outside != NOTHING:
+        _thaw_outside(state, arrays)
+    if "held_indptr" in arrays:
+        state.make_room(n_rows, n_features)
+        held = state.arrays.held
+        held.indptr[: n_rows + 1] = arrays["held_indptr"]
+        for name in ("hash", "value"):
+            getattr(held, name)[:n_features] = arrays[f"held_{name}"]
+        for name in _held_columns(state.settings):
+            getattr(held, name)[:n_rows] = arrays[f"held_{name}"]
+        s.counts[N_HELD], s.counts[HELD_NNZ] = n_rows, n_features
+    if "shadow_beta" in arrays:
+        s.shadows.beta[:, :size] = arrays["shadow_beta"]
+        s.shadows.loss[:] = arrays["shadow_loss"]
+
+
+def _thaw_outside(state: TaylorState, arrays: Arrays) -> None:
+    s = state.arrays
+    line, slot = s.outside.line, arrays["outside_slot"].astype(np.uint32)
+    state.pages.expect(len(slot))
+    for name, column in _outside_columns(state.settings).items():
+        line[slot, column] = arrays[name]
+    peak = arrays["outside_peak"].astype(np.float64)
+    seen = slot
+    key = s.members.key[: state.size]
+    line[key[key >= 0], CURVATURE] = -1.0 - np.flatnonzero(key >= 0)
+    if state.settings.exchanges:
+        waits = arrays["outside_waiting"].astype(np.bool_)
+        peak = np.where(waits, -peak, peak)
+        state.waiting.hold(slot[waits])
+        line[key[key >= 0], PEAK] = s.members.block.peak[: state.size][key >= 0]
+        inside = np.sort(key[key >= 0]).astype(np.uint32)  # none of them is among the others
+        seen = np.insert(slot, np.searchsorted(slot, inside), inside)
+    line[slot, PEAK] = peak
+    state.seen.hold(seen)
+    state.alive.hold(slot[line[slot, BETA] != 0.0])
+
+
+def _check(state: TaylorState, arrays: Arrays, bits: int) -> None:
+    """Raise `Corrupt` unless names, types, shapes, order and range are those of a frozen state."""
+    settings, shadows = state.settings, len(state.arrays.shadows.gamma)
+    check_names(arrays, set(freeze(state, np.empty(0, np.uint32))))
+    check_counts("counts", arrays["counts"], _COUNTS)
+    learnt, size, rows, features, n, n_rows, n_features, ended, _ = (int(number) for number in arrays["counts"])
+    if ended > learnt:
+        raise Corrupt(f"learner state: a block of events ended at {ended} of {learnt}")
+    if not 1 <= size <= settings.limit or rows > ROWS:
+        raise Corrupt(f"learner state: {size} positions with {rows} rows waiting do not fit into a block of {settings.limit}")
+    check_numbers("scalars", arrays["scalars"], SCALARS, 0.0)
+    if not bool((arrays["scalars"].astype(np.float64)[[SCALE, GROWTH]] > 0.0).all()):
+        raise Corrupt("learner state: scale or growth is zero")
+    _check_keys(arrays["member_key"], size, bits, holes=settings.exchanges)
+    for name in _MEMBER:
+        check_numbers(f"member_{name}", arrays[f"member_{name}"], size, 0.0 if name == "peak" else -np.inf)
+    check_numbers("cross", arrays["cross"], size * (size - 1) // 2)
+    _check_ragged("pending", arrays["pending_start"], arrays["pending_at"], (rows, features), np.dtype(np.int32))
+    if features and not 0 <= int(arrays["pending_at"].min()) <= int(arrays["pending_at"].max()) < size:
+        raise Corrupt("learner state: pending_at names a position that is not in use")
+    check_numbers("pending_x", arrays["pending_x"], features)
+    check_numbers("pending_h", arrays["pending_h"], rows)
+    _check_lazy(arrays, size, rows)
+    if settings.outside != NOTHING:
+        _check_outside(arrays, settings, n, bits)
+    if "held_indptr" in arrays:
+        if n_rows > learnt or n_rows >= max(settings.warm_up, settings.reexpand, 1):
+            raise Corrupt(f"learner state: {n_rows} rows are held")
+        _check_ragged("held", arrays["held_indptr"], arrays["held_hash"], (n_rows, n_features), np.dtype(np.uint32))
+        check_numbers("held_value", arrays["held_value"], n_features)
+        for name in _held_columns(settings):
+            check_numbers(f"held_{name}", arrays[f"held_{name}"], n_rows)
+    if shadows:
+        for name, width in (("beta", size), ("loss", LOSSES)):
+            array = arrays[f"shadow_{name}"]
+            if array.shape != (shadows, width):
+                raise Corrupt(f"learner state: shadow_{name} is not {shadows} times {width} numbers")
+            check_numbers(f"shadow_{name}", array.reshape(-1), shadows * width)
+        _check_losses(arrays["shadow_loss"].astype(np.float64))
+
+
+def _check_keys(key: NDArray[np.generic], size: int, bits: int, *, holes: bool) -> None:
+    """i64[size], each once and below 2^bits; -1 first, and elsewhere only where positions may be free."""
+    if key.dtype != np.int64 or key.shape != (size,):
+        raise Corrupt(f"learner state: member_key is not {size} keys")
+    used = key[key.astype(np.int64) >= 0]
+    free = size - len(used)
+    if int(key[0]) != -1 or int(key.min()) < -1 or int(key.max()) >= 2**bits or len(np.unique(used)) < len(used):
+        raise Corrupt("learner state: member_key holds a key twice, or one that cannot be")
+    if free > 1 and not holes:
+        raise Corrupt("learner state: member_key has a position without a feature")
+
+
+def _check_ragged(
+    name: str, start: NDArray[np.generic], at: NDArray[np.generic], counts: tuple[int, int], dtype: np.dtype[np.generic]
+) -> None:
+    """i64[rows + 1] that says where each row begins, and entries of `dtype`, no one twice in a row."""
+    rows, features = counts
+    if start.dtype != np.int64 or start.shape != (rows + 1,) or at.dtype != dtype or at.shape != (features,):
+        raise Corrupt(f"learner state: {name} rows are not {rows} rows with {features} features")
+    begins = start.astype(np.int64)
+    length = begins[1:] - begins[:-1]
+    if int(start[0]) != 0 or int(start[-1]) != features or bool((length < 0).any()):
+        raise Corrupt(f"learner state: {name} rows do not follow one another")
+    row = np.repeat(np.arange(rows), length)
+    same = np.flatnonzero(np.diff(row) == 0)
+    entries = at.astype(np.int64)
+    if dtype == np.uint32 and bool((np.diff(entries)[same] <= 0).any()):
+        raise Corrupt(f"learner state: {name} rows are not in the order of their hashes")
+    if len(np.unique(row * 2**32 + entries)) < features:
+        raise Corrupt(f"learner state: {name} rows have a feature twice")
+
+
+def _check_lazy(arrays: Arrays, size: int, rows: int) -> None:
+    """What `block.freeze_lazy` gives for a block of this size with so many rows that wait."""
+    tracked = arrays["lazy_tracked"]
+    n = len(tracked)
+    if tracked.dtype != np.int64 or tracked.ndim != 1 or n > min(size, TRACKED_MAX) or len(np.unique(tracked)) < n:
+        raise Corrupt("learner state: lazy_tracked is not a list of positions, each once")
+    if n and not 0 <= int(tracked.min()) <= int(tracked.max()) < size:
+        raise Corrupt("learner state: lazy_tracked names a position that is not in use")
+    check_counts("lazy_founded", arrays["lazy_founded"])
+    if int(arrays["lazy_founded"][0]) > n:
+        raise Corrupt("learner state: lazy_founded is more than there are in lazy_tracked")
+    for name, length, least in (
+        ("settled", n, -np.inf),
+        ("moved", rows, -np.inf),
+        ("flushed", size, -np.inf),
+        ("reach", size, 0.0),
+    ):
+        check_numbers(f"lazy_{name}", arrays[f"lazy_{name}"], length, least)
+
+
+def _check_outside(arrays: Arrays, settings: Settings, n: int, bits: int) -> None:
+    check_slots("outside_slot", arrays["outside_slot"], bits)
+    for name in (*_outside_columns(settings), "outside_peak"):
+        check_numbers(name, arrays[name], n, 0.0 if name == "outside_peak" else -np.inf)
+    if not bool((arrays["outside_peak"].astype(np.float64) > 0.0).all()):
+        raise Corrupt("learner state: outside_peak holds a feature that was never seen")
+    if len(arrays["outside_slot"]) != n or bool(np.isin(arrays["outside_slot"].astype(np.int64), arrays["member_key"]).any()):
+        raise Corrupt("learner state: outside_slot does not have its length, or a slot that is in the block")
+    if settings.exchanges and (arrays["outside_waiting"].dtype != np.bool_ or arrays["outside_waiting"].shape != (n,)):
+        raise Corrupt(f"learner state: outside_waiting is not {n} answers")
+
+
+def _check_losses(loss: F64) -> None:
+    """f64[s, 4]: weights and losses so far, and fading: no mean loss is above what one event may cost."""
+    for weight, total in ((WEIGHT, LOSS), (FADED_WEIGHT, FADED_LOSS)):
+        if bool((loss[:, (weight, total)] < 0.0).any()) or bool((loss[:, total] > _LOSS_MAX * loss[:, weight]).any()):
+            raise Corrupt("learner state: shadow_loss is not a sum of losses")
+
+
+def _outside_columns(settings: Settings) -> dict[str, int]:
+    """Columns of a line as arrays; where no feature outside may have a weight, none is kept."""
+    columns = {"outside_gradient": GRADIENT, "outside_curvature": CURVATURE}
+    return {"outside_beta": BETA, **columns} if settings.outside == HYBRID else columns
+
+
+def _held_columns(settings: Settings) -> tuple[str, ...]:
+    return (*_HELD, *_HELD_AGAIN) if settings.reexpand > 0 else _HELD
+
+
+def _waiting(state: TaylorState) -> tuple[int, int]:
+    """Rows that wait to be part of the cross curvature, and their features."""
+    block = state.arrays.members.block
+    rows = int(block.counts[PENDING])
+    return rows, int(block.row_start[rows])
+
+
+def _triangle(cross: F64, size: int) -> F64:
+    """The upper triangle of the first `size` rows, row by row."""
+    return np.concatenate([cross[j, j + 1 : size] for j in range(size)])

@@ -1,0 +1,212 @@
+"""What the kernels of the Taylor sketch pass to one another: settings, state and scratch.
+
+Theory of operation
+    The sketch is a quadratic in the weights: the sum of the events' log-likelihoods, each taken to second order about the
+    margin that was predicted for it. It is kept about the present weights, as gradient G, curvature on the diagonal
+    D_j = prior m_j + Dhat_j, and cross curvature H off it. H is kept on the block only, a dense square of features that are
+    solved for jointly (`block`). Every other feature has one line of a table: weight, G_j, Dhat_j and m_j, the largest x^2.
+    Its cross curvature is taken as zero, which leaves H + D positive semidefinite whatever enters or leaves the block.
+
+    Units. Forgetting multiplies G, Dhat and H by one factor, so it is done to one number: what is stored is what is true
+    divided by `SCALE`. New rows are divided by it, and so are penalty and prior where they meet what is stored.
+
+    Keys. A feature is known by hash >> shift: its slot, or its whole hash where nothing can be outside the block.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from riata.base.arrays import BOOL, F64, I64, U32
+from riata.jit.kernel import inline_kernel
+from riata.jit.raw.unowned import borrow
+from riata.maths.block import Block, lent
+
+BETA: Final = 0  # columns of Outside.line
+GRADIENT: Final = 1
+CURVATURE: Final = 2
+PEAK: Final = 3  # below zero: the slot is on the waiting list
+COLUMNS: Final = 4
+
+LEARNT: Final = 0  # entries of State.counts: rows learnt so far
+N_ALIVE: Final = 1
+N_SEEN: Final = 2
+N_WAITING: Final = 3
+N_HELD: Final = 4
+HELD_NNZ: Final = 5
+ENDED: Final = 6  # rows learnt at the end of the last block
+SINCE: Final = 7  # blocks since the last round
+COUNTS: Final = 8
+
+SCALE: Final = 0  # entries of State.scalars: what stored sums have to be multiplied by
+N_EFF: Final = 1  # importance of the rows learnt, each as far as it is remembered
+IMPORTANCE: Final = 2  # the same with nothing forgotten
+GROWTH: Final = 3  # penalties in force are the settings' times this
+SCALARS: Final = 4
+
+NOTHING: Final = 0  # Settings.outside: there is no table
+STRICT: Final = 1  # features outside the block have no weight
+HYBRID: Final = 2  # features outside the block are updated one coordinate at a time
+
+FIXED: Final = 0  # Settings.schedule
+LINEAR: Final = 1
+ROOT: Final = 2
+
+
+class Settings(NamedTuple):
+    """The configuration as the kernels want it; the words behind the numbers are in `learn.taylor_sketch.config`."""
+
+    link: int
+    outside: int
+    opens: bool  # a feature enters the block when it first appears, as long as there is room
+    exchanges: bool  # features enter and leave the block by merit
+    intercept: bool
+    shift: int  # key = hash >> shift
+    limit: int  # positions the block may have, position 0, the intercept's, among them
+    block: int
+    ramp: float
+    rounds: int
+    swaps: int
+    gamma: float
+    schedule: int
+    gamma_events: float
+    gamma_floor: float
+    prior: float
+    prior_by_row: bool
+    floor: float
+    admit: float
+    hysteresis: float
+    rho: float
+    burn_in: int
+    power: float
+    tolerance: float
+    sweeps_max: int
+    warm_up: int
+    reexpand: int
+
+
+class Members(NamedTuple):
+    """The block, and who is in it. Position 0 is the intercept's, or empty where there is none.
+
+    key : i64[cap]    by position; -1 for the intercept and for positions that are free
+    place : i64[2^n]  position of a key (`sketch_map`)
+    """
+
+    block: Block
+    key: I64
+    place: I64
+
+
+class Outside(NamedTuple):
+    """Features outside the block. A member's line names its position p, as a curvature of -1 - p; its weight and gradient are
+    zero, and its m is not zero where the slot is in `seen`.
+
+    line : f64[2^bits, 4]  a line for each slot; one that nobody writes to where nothing can be outside
+    alive : u32[...]       every slot whose weight may be non-zero
+    seen : u32[...]        every slot that was ever outside, once
+    waiting : u32[...]     once each: slots touched since the last round that had room for any
+    """
+
+    line: F64
+    alive: U32
+    seen: U32
+    waiting: U32
+
+
+class Own(NamedTuple):
+    """Penalties of single features: gamma[i] before growth is that of key[i], which `place` says is at i."""
+
+    place: I64
+    key: I64
+    gamma: F64
+
+
+class Held(NamedTuple):
+    """Rows that will be linearised anew, and what was added for them. weight is importance over scale: r and h are to be
+    multiplied by it. margin is the one they were linearised about."""
+
+    indptr: I64
+    hash: U32
+    value: F64
+    label: F64
+    weight: F64
+    margin: F64
+    r: F64
+    h: F64
+
+
+class Shadows(NamedTuple):
+    """Other penalties on the same sketch, s of them.
+
+    gamma : f64[s]          before growth
+    factor : f64[s, cap]    penalty of each position, before growth
+    beta : f64[s, cap]      weights of the block
+    gradient : f64[cap]     work
+    margin : f64[s]         work
+    loss : f64[s, 4]        columns WEIGHT .. FADED_LOSS of `sketch_shadow`
+    """
+
+    gamma: F64
+    factor: F64
+    beta: F64
+    gradient: F64
+    margin: F64
+    loss: F64
+
+
+class State(NamedTuple):
+    """All of it."""
+
+    members: Members
+    outside: Outside
+    own: Own
+    held: Held
+    shadows: Shadows
+    counts: I64
+    scalars: F64
+
+
+class Scratch(NamedTuple):
+    """Room for one row: position and value of its members; slot, value, weight, G, Dhat, m, penalty and new weight of its
+    features outside; key and value of those that would enter."""
+
+    at: U32
+    x: F64
+    slot: U32
+    y: F64
+    beta: F64
+    gradient: F64
+    curvature: F64
+    peak: F64
+    gamma: F64
+    after: F64
+    fresh: U32
+    z: F64
+
+
+class Answers(NamedTuple):
+    """What is said of each row: margin before learning, whether it was refused, and whether that was for want of room."""
+
+    margin: F64
+    refused: BOOL
+    no_room: BOOL
+
+
+@inline_kernel
+def borrowed(state: State) -> State:
+    """The same state without reference counts (`borrow`): with them, handing it on would cost more than learning a row.
+
+    Source    this package's measurements
+    """
+    m, o, own, e, w = state.members, state.outside, state.own, state.held, state.shadows
+    return State(
+        Members(lent(m.block), borrow(m.key), borrow(m.place)),
+        Outside(borrow(o.line), borrow(o.alive), borrow(o.seen), borrow(o.waiting)),
+        Own(borrow(own.place), borrow(own.key), borrow(own.gamma)),
+        Held(
+            borrow(e.indptr), borrow(e.hash), borrow(e.value), borrow(e.label), borrow(e.weight), borrow(e.margin), borrow(e.r),
+            borrow(e.h),
+        ),
+        Shadows(borrow(w.gamma), borrow(w.factor), borrow(w.beta), borrow(w.gradient), borrow(w.margin), borrow(w.loss)),
+        borrow(state.counts), borrow(state.scalars),
+    )  # fmt: skip

@@ -1,0 +1,264 @@
+"""The Taylor sketch: a quadratic about the weights that an L1-penalised fit is read off, at any moment and at any penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, U32, Arrays
+from riata.base.errors import BadInput
+from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
+from riata.learn.taylor_sketch import frozen
+from riata.learn.taylor_sketch.config import HASH_BITS, TaylorSketchConfig, block_limit, key_bits, warm_up_of
+from riata.learn.taylor_sketch.kernel_state import (
+    BETA,
+    CURVATURE,
+    FIXED,
+    GROWTH,
+    HYBRID,
+    LEARNT,
+    LINEAR,
+    NOTHING,
+    ROOT,
+    SCALE,
+    STRICT,
+    Answers,
+    Settings,
+)
+from riata.learn.taylor_sketch.penalties import own_penalties
+from riata.learn.taylor_sketch.relinearise import linearise_again, linearise_anew, solve_all
+from riata.learn.taylor_sketch.shadow import FADED_LOSS, FADED_WEIGHT, LOSS, WEIGHT
+from riata.learn.taylor_sketch.state import TaylorState, new_scratch
+from riata.learn.taylor_sketch.step import AGAIN, ANEW, DONE, GROW, learn_rows
+from riata.maths.block import flush, full_cross, grown
+from riata.maths.links import LOGISTIC, PROBIT
+from riata.maths.rows import Rows
+from riata.maths.slots import pick, prune
+from riata.wire.batch import Batch
+
+__all__ = ["TaylorSketch", "TaylorSketchConfig"]
+
+_LINKS: Final = {"logistic": LOGISTIC, "probit": PROBIT}
+_SCHEDULES: Final = {"fixed": FIXED, "linear": LINEAR, "sqrt": ROOT}
+_OUTSIDE: Final = {"refuse": NOTHING, "strict": STRICT, "hybrid": HYBRID}
+
+
+def kernel_settings(config: TaylorSketchConfig, bits: int) -> Settings:
+    """The kernels' settings; numbers are made floats, for another type would have every kernel compiled once more."""
+    outside = {"exact": _OUTSIDE[config.beyond], "strict": STRICT}.get(config.mode, HYBRID)
+    limit = block_limit(config)
+    return Settings(
+        link=_LINKS[config.link],
+        outside=outside,
+        opens=config.mode == "exact",
+        exchanges=config.mode in ("strict", "hybrid") and limit > 1,
+        intercept=config.intercept,
+        shift=HASH_BITS - key_bits(config, bits),
+        limit=limit,
+        block=config.block,
+        ramp=0.0 if config.mode == "exact" else float(config.ramp),
+        rounds=config.rounds,
+        swaps=config.k // 10 + 1,
+        gamma=float(config.gamma),
+        schedule=_SCHEDULES[config.gamma_schedule],
+        gamma_events=float(config.gamma_events),
+        gamma_floor=float(config.gamma_floor),
+        prior=float(config.prior_curvature),
+        prior_by_row=config.prior_by_row and outside == HYBRID,
+        floor=float(config.curvature_floor),
+        admit=float(config.admit),
+        hysteresis=float(config.hysteresis),
+        rho=float(config.rho),
+        burn_in=config.burn_in,
+        power=float(config.burn_in_power),
+        tolerance=float(config.tolerance),
+        sweeps_max=config.sweeps_max,
+        warm_up=warm_up_of(config),
+        reexpand=config.reexpand,
+    )
+
+
+class TaylorSketch:
+    """Balakrishnan & Madigan 2008, Online: exactly, or with the cross curvature of at most k features.
+
+    The theory is in `kernel_state.py`, one row in `row.py`, the choice of members in `round.py`.
+    """
+
+    def __init__(self, config: TaylorSketchConfig, bits: int, hash_key: int = 0) -> None:
+        """Make an empty learner. hash_key : of the encoder, since penalties of single features come by name."""
+        if not BITS_MIN <= bits <= BITS_MAX:
+            raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
+        self.config = config
+        self.bits = key_bits(config, bits)
+        self._settings = kernel_settings(config, bits)
+        self._own = own_penalties(config, bits, hash_key)
+        self._state = self._empty()
+        self._scratch = new_scratch(1)
+
+    @property
+    def learnt(self) -> int:
+        """Rows learnt so far; refused rows do not count."""
+        return int(self._state.arrays.counts[LEARNT])
+
+    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
+        """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
+        skip = np.zeros(batch.n, np.bool_) if skip is None else skip
+        rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
+        self._make_scratch(int(np.diff(batch.indptr).max(initial=0)))
+        self._state.make_room(batch.n, batch.nnz)
+        self._state.pages.tend(len(self._state.seen), batch.hash)
+        answers = Answers(np.empty(batch.n), np.empty(batch.n, np.bool_), np.empty(batch.n, np.bool_))
+        at, why = 0, GROW
+        while why != DONE:
+            at, why = learn_rows(self._state.arrays, self._settings, rows, at, self._scratch, answers)
+            if why == GROW:
+                self._state.grow_block(min(2 * len(self._state.arrays.members.key), self._settings.limit))
+            elif why == ANEW:
+                self._warm_up()
+            elif why == AGAIN:
+                linearise_again(self._state.arrays, self._settings, self._scratch)
+        no_room = answers.no_room if self._settings.outside == NOTHING else None
+        return Stepped(answers.margin, answers.refused, batch.label, batch.weight, int(answers.refused.sum()), no_room)
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """Learn the events of all batches, one batch at a time."""
+        return step_each(self, batches, skip)
+
+    def adjust(self, config: TaylorSketchConfig) -> None:
+        """Move to the penalty of `config`, which differs in nothing else: every weight is what it is at that penalty.
+
+        Shadows keep theirs. The weights follow from the sketch as it is; nothing is learnt anew.
+        """
+        self.config = config
+        self._settings = self._settings._replace(gamma=float(config.gamma))
+        flush(self._state.arrays.members.block)
+        self._state.set_penalties(self._settings)
+        self._state.make_room(0, len(self._state.seen))
+        self._state.alive.keep(0)
+        solve_all(self._state.arrays, self._settings)
+
+    def expect(self, hashes: U32) -> None:
+        """Nothing: the sketch is as large from the start."""
+
+    def weights(self) -> Weights:
+        """Return the non-zero weights, without changing the state."""
+        state = self._state
+        members = state.arrays.members
+        beta = members.block.beta
+        inside = np.flatnonzero((members.key[: state.size] >= 0) & (beta[: state.size] != 0.0))
+        inside = inside[np.argsort(members.key[inside])]
+        line = state.arrays.outside.line
+        alive = state.alive.sorted()
+        state.alive.keep(prune(line, BETA, 0.0, alive))
+        slot = alive[: len(state.alive)]
+        outside, _ = self._columns(slot, BETA)
+        key = members.key[inside].astype(np.uint32)
+        at = np.searchsorted(slot, key)
+        return Weights(
+            np.insert(slot, at, key), np.insert(outside, at, beta[inside]), float(beta[0]), self.config.link, self.bits
+        )
+
+    def sketch(self) -> Sketch:
+        """Return the quadratic as it is, rows that wait to be part of it included. In strict mode no feature outside the block
+        may have a weight, so none is listed."""
+        state, settings = self._state, self._settings
+        scale, growth = (float(number) for number in state.arrays.scalars[[SCALE, GROWTH]])
+        members = state.arrays.members
+        block = grown(members.block, len(members.key))
+        flush(block)
+        used = members.key[: state.size] >= 0
+        used[0] = self.config.intercept
+        at = np.flatnonzero(used)
+        slot = np.maximum(members.key[at], 0).astype(np.uint32)
+        outside = self._outside() if settings.outside == HYBRID else np.empty(0, np.uint32)
+        beta, gradient = self._columns(outside, BETA)
+        curvature, peak = self._columns(outside, CURVATURE)
+        gamma = np.full(len(outside), settings.gamma)
+        for key, own in zip(self._own.key, self._own.gamma, strict=True):
+            gamma[outside == key] = own
+        return Sketch(
+            slot=slot,
+            beta=block.beta[at],
+            gradient=block.gradient[at] * scale,
+            curvature=settings.prior * block.peak[at] + block.curvature[at] * scale,
+            cross=full_cross(block)[np.ix_(at, at)] * scale,
+            gamma=block.gamma[at] * growth,
+            penalty=settings.gamma * growth,
+            intercept=self.config.intercept,
+            outside_slot=outside,
+            outside_beta=beta,
+            outside_gradient=gradient * scale,
+            outside_curvature=settings.prior * np.abs(peak) + curvature * scale,
+            outside_gamma=gamma * growth,
+            bits=self.bits,
+        )
+
+    def shadows(self) -> list[Shadow]:
+        """Return how the penalties of the setting `shadow` did, in its order."""
+        losses = self._state.arrays.shadows.loss
+        return [
+            Shadow(gamma, *_mean(loss[WEIGHT], loss[LOSS]), *_mean(loss[FADED_WEIGHT], loss[FADED_LOSS]))
+            for gamma, loss in zip(self.config.shadow, losses, strict=True)
+        ]
+
+    def closed_vocabulary(self) -> U32 | None:
+        """Return the hashes of the features in an exact sketch that is full, strictly increasing; None in any other."""
+        if self._settings.outside != NOTHING or self._state.size < self._settings.limit:
+            return None
+        return np.sort(self._state.arrays.members.key[1 : self._state.size]).astype(np.uint32)
+
+    def freeze(self) -> Arrays:
+        """Return copies of everything that decides later answers; `taylor_frozen` says what is in them."""
+        return frozen.freeze(self._state, self._outside())
+
+    def thaw(self, arrays: Arrays) -> None:
+        """Take over a frozen state. Raises `Corrupt`, with the state as it was, where `arrays` cannot be one."""
+        state = self._empty()
+        frozen.thaw(state, arrays, self.bits)
+        state.set_penalties(self._settings)
+        self._state = state
+        self._make_scratch(int(np.diff(state.arrays.held.indptr).max(initial=0)))
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part, in O(size of the block). table is address space: pages that no feature fell on take none."""
+        return {
+            **self._state.memory(),
+            "scratch": sum(array.nbytes for array in self._scratch),
+            "checkpoint": frozen.frozen_bytes(self._state),
+        }
+
+    def _empty(self) -> TaylorState:
+        return TaylorState(self._settings, 2**self.bits, self._own, self.config.shadow, float(self.config.gamma_intercept))
+
+    def _make_scratch(self, longest: int) -> None:
+        if longest >= len(self._scratch.x):
+            self._scratch = new_scratch(2 * longest)
+
+    def _warm_up(self) -> None:
+        """Linearise the rows held anew; after the last of them, let them go."""
+        self._state.make_room(0, len(self._state.seen))
+        self._state.alive.keep(0)
+        linearise_anew(self._state.arrays, self._settings, self._scratch)
+        if self.learnt == self._settings.warm_up:
+            self._state.let_go()
+
+    def _outside(self) -> U32:
+        """Slots ever seen that are not in the block, strictly increasing."""
+        seen = self._state.seen.sorted()
+        if not self._settings.exchanges:
+            return seen.copy()
+        members = self._state.arrays.members.key[: self._state.size]
+        return seen[~np.isin(seen, members[members >= 0].astype(np.uint32))]
+
+    def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
+        """Copies of two neighbouring columns of the table, for some slots."""
+        left, right = np.empty(len(slot)), np.empty(len(slot))
+        pick(self._state.arrays.outside.line, slot, column, left, right)
+        return left, right
+
+
+def _mean(weight: float, total: float) -> tuple[float, float]:
+    return float(weight), float(total / weight) if weight > 0.0 else 0.0

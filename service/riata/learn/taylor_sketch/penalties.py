@@ -1,0 +1,56 @@
+"""Penalties of single features, which a configuration knows by name and a learner by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import I64
+from riata.learn.taylor_sketch.config import TaylorSketchConfig, key_bits
+from riata.learn.taylor_sketch.kernel_state import Own
+from riata.learn.taylor_sketch.slot_map import fill_places
+from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, FIELD_WORD, NUMBER
+from riata.wire.reference_json import hash_of
+
+_FINGERPRINT_BITS: Final = 64
+_PLACES_MIN: Final = 16
+
+
+def places_for(keys: int) -> I64:
+    """An empty map (`sketch_map`) for so many keys, at most an eighth full, so that a search hardly ever takes a second look."""
+    return np.zeros(max(_PLACES_MIN, 1 << (8 * keys - 1).bit_length()), np.int64)
+
+
+def own_penalties(config: TaylorSketchConfig, bits: int, hash_key: int) -> Own:
+    """The penalties of `gamma_of` by key. Where two names share a key, the later one counts."""
+    width = key_bits(config, bits)
+    gamma: dict[int, float] = {}
+    for own in config.gamma_of:
+        for fingerprint in fingerprints_of(own.feature.encode(), hash_key):
+            gamma[fingerprint >> (_FINGERPRINT_BITS - width)] = float(own.gamma)
+    key = np.array(list(gamma), np.int64)
+    place = places_for(len(key))
+    fill_places(key, len(key), place)
+    return Own(place, key, np.array(list(gamma.values()), np.float64))
+
+
+def fingerprints_of(name: bytes, hash_key: int) -> Iterator[int]:
+    """Every fingerprint that a feature shown by this name may have: `age`, `country=de`, `subject:free`, `user^age`.
+
+    A name does not say how it came about: a number may be called "country=de". All readings are given; those that no event
+    has cost nothing.
+    """
+    yield from _readings(name, hash_key)
+    space, found, rest = name.partition(b"^")
+    if found:
+        yield from _readings(rest, hash_of(space, hash_key, FIELD_NAMESPACE))
+
+
+def _readings(name: bytes, prefix: int) -> Iterator[int]:
+    yield hash_of(name, prefix, NUMBER)
+    for separator, tag in ((b"=", FIELD_EQUALS), (b":", FIELD_WORD)):
+        field, found, said = name.partition(separator)
+        if found:
+            yield hash_of(said, hash_of(field, prefix, tag), NUMBER)

@@ -1,0 +1,331 @@
+"""Rows that are held, linearised anew: a warm-up from nothing, a block of events on what was there before it.
+
+A row is linearised about the margin that was predicted for it. Early predictions are poor, and what was learnt from them
+stays. Both cures are Balakrishnan and Madigan's: hold the first rows and go over them until they fit (their MP), or hold
+each block of rows and go over it once more at its end. Rows are held in the learner's state, so a replay does the same.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import F64, I64
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.prefetch import AHEAD, prefetch
+from riata.learn.taylor_sketch.block_end import SWEEPS_WHOLE, solve_members
+from riata.learn.taylor_sketch.kernel_state import (
+    BETA,
+    CURVATURE,
+    GRADIENT,
+    GROWTH,
+    HELD_NNZ,
+    HYBRID,
+    N_ALIVE,
+    N_HELD,
+    N_SEEN,
+    N_WAITING,
+    PEAK,
+    SCALE,
+    Scratch,
+    Settings,
+    State,
+    borrowed,
+)
+from riata.learn.taylor_sketch.round import exchange_members
+from riata.learn.taylor_sketch.row import event_terms, gamma_of, gather_row, outside_weight, slack_of
+from riata.maths.block import SIZE, add_row, flush, rescale
+from riata.maths.rows import Rows
+from riata.maths.shooting import violation
+from riata.maths.taylor import log_likelihood
+
+PASSES_MAX: Final = 12  # four or five from zero are enough for three digits
+_HALVINGS_MAX: Final = 30
+_FALLS: Final = 1e-12  # a relative fall of the objective beyond rounding
+
+
+@inline_kernel
+def held_rows(state: State) -> Rows:
+    """The rows held, as the kernels of one row take them; nothing reads `skip`.
+
+    Source    this module
+    """
+    e = state.held
+    return Rows(e.indptr, e.hash, e.value, e.label, e.weight, np.empty(0, np.bool_))
+
+
+@inline_kernel
+def forget_sums(state: State) -> None:
+    """Set gradients and curvatures to zero; weights and largest squares stay.
+
+    Source    Balakrishnan & Madigan 2008, section 5: each pass begins a sketch of its own
+    """
+    rescale(state.members.block, 0.0)
+    line, seen = state.outside.line, state.outside.seen
+    listed = state.counts[N_SEEN]
+    for p in range(listed):
+        prefetch(line, int(seen[min(p + AHEAD, listed - 1)]))
+        if line[seen[p], CURVATURE] >= 0.0:  # a member's names its position
+            line[seen[p], GRADIENT] = 0.0
+            line[seen[p], CURVATURE] = 0.0
+
+
+@inline_kernel
+def penalty_of(state: State, settings: Settings) -> float:
+    """Sum of gamma_j |beta_j|, in stored units.
+
+    Source    Balakrishnan & Madigan 2008, equation 4
+    """
+    block, line = state.members.block, state.outside.line
+    total = 0.0
+    for j in range(block.counts[SIZE]):
+        total += block.gamma[j] * abs(block.beta[j])
+    if settings.outside == HYBRID:
+        for p in range(state.counts[N_SEEN]):
+            slot = int(state.outside.seen[p])
+            if line[slot, BETA] != 0.0:
+                total += gamma_of(state, settings, slot) * abs(line[slot, BETA])
+    return float(total * state.scalars[GROWTH] / state.scalars[SCALE])
+
+
+@kernel
+def linearise_held(state: State, settings: Settings, scratch: Scratch) -> float:
+    """Begin the sketch anew with the rows held, each about the margin that the present weights give it.
+
+    Parameters
+    ----------
+    state : State          sums are overwritten
+    settings : Settings    the configuration
+    scratch : Scratch      room for the longest row; overwritten
+
+    Returns                log-likelihood less penalties at the present weights, in stored units
+    Cost                   O(features held), and what `add_row` costs
+    Source                 Balakrishnan & Madigan 2008, section 5
+    """
+    forget_sums(state)
+    rows, s, line = held_rows(state), scratch, state.outside.line
+    objective = -penalty_of(state, settings)
+    for i in range(state.counts[N_HELD]):
+        k, n, _, margin = gather_row(state, settings, rows, i, s)
+        weight, label = rows.weight[i], rows.label[i]
+        objective += weight * log_likelihood(settings.link, margin, label)
+        r, h = event_terms(settings, margin, label)
+        add_row(state.members.block, s.at, s.x, k, weight * r, weight * h)
+        for j in range(n):
+            line[s.slot[j], GRADIENT] += weight * r * s.y[j]
+            line[s.slot[j], CURVATURE] += weight * h * (s.y[j] * s.y[j])
+    flush(state.members.block)
+    return objective
+
+
+@kernel
+def solve_outside(state: State, settings: Settings, moves: bool) -> float:
+    """Update every feature outside the block by itself.
+
+    Parameters
+    ----------
+    state : State          weights and gradients are overwritten; `list_alive` is to be called afterwards
+    settings : Settings    the configuration
+    moves : bool           false only looks
+
+    Returns                largest violation of the conditions of optimality before, in stored units
+    Cost                   O(slots seen)
+    Source                 Balakrishnan & Madigan 2008, algorithm 1, on one coordinate
+    """
+    line, o = state.outside.line, state.outside
+    growth, prior = state.scalars[GROWTH] / state.scalars[SCALE], settings.prior / state.scalars[SCALE]
+    listed = state.counts[N_SEEN]
+    worst = 0.0
+    for p in range(listed):
+        prefetch(line, int(o.seen[min(p + AHEAD, listed - 1)]))
+        slot = int(o.seen[p])
+        if line[slot, CURVATURE] >= 0.0:
+            beta, gradient = line[slot, BETA], line[slot, GRADIENT]
+            gamma = growth * gamma_of(state, settings, slot)
+            total = prior * abs(line[slot, PEAK]) + line[slot, CURVATURE]
+            new = outside_weight(gradient + total * beta, gamma, total)
+            if beta != 0.0:
+                worst = max(worst, abs(gradient - math.copysign(gamma, beta)))
+            elif new != 0.0:
+                worst = max(worst, abs(gradient) - gamma)
+            if moves and new != beta and math.isfinite(total * (new - beta)):
+                line[slot, GRADIENT] = gradient - total * (new - beta)
+                line[slot, BETA] = new
+    return worst
+
+
+@kernel
+def list_alive(state: State) -> None:
+    """List the weights outside the block that are not zero.
+
+    Parameters
+    ----------
+    state : State    the list is overwritten; it has room for every slot seen
+
+    Returns          nothing
+    Cost             O(slots seen)
+    Source           this module
+    """
+    line, o = state.outside.line, state.outside
+    listed = state.counts[N_SEEN]
+    alive = 0
+    for p in range(listed):
+        prefetch(line, int(o.seen[min(p + AHEAD, listed - 1)]))
+        if line[o.seen[p], BETA] != 0.0:
+            o.alive[alive] = o.seen[p]
+            alive += 1
+    state.counts[N_ALIVE] = alive
+
+
+@inline_kernel
+def all_wait(state: State) -> None:
+    """Let every feature outside the block wait for the next round; weaker ones than before may be strong enough by then.
+
+    Source    this module
+    """
+    line, o = state.outside.line, state.outside
+    waiting = 0
+    for p in range(state.counts[N_SEEN]):
+        slot = int(o.seen[p])
+        if line[slot, CURVATURE] >= 0.0:
+            line[slot, PEAK] = -abs(line[slot, PEAK])
+            o.waiting[waiting] = slot
+            waiting += 1
+    state.counts[N_WAITING] = waiting
+
+
+@kernel
+def solve_all(state: State, settings: Settings) -> None:
+    """Take up another penalty: solve for the block, update every feature outside by itself, and let all of those wait.
+
+    Parameters
+    ----------
+    state : State          overwritten; the lists have room for every slot seen
+    settings : Settings    the configuration
+
+    Returns                nothing
+    Cost                   O(slots seen), and what `solve` costs
+    Source                 Balakrishnan & Madigan 2008, algorithm 1
+    """
+    state = borrowed(state)
+    solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))
+    if settings.outside == HYBRID:
+        solve_outside(state, settings, True)
+        list_alive(state)
+    if settings.exchanges:
+        all_wait(state)
+
+
+@inline_kernel
+def outside_weights(state: State, settings: Settings) -> F64:
+    """Copies of the weights of the slots seen.
+
+    Source    this module
+    """
+    weights = np.zeros(state.counts[N_SEEN] if settings.outside == HYBRID else 0)
+    for p in range(len(weights)):
+        weights[p] = state.outside.line[state.outside.seen[p], BETA]
+    return weights
+
+
+@inline_kernel
+def go_half_back(state: State, key: I64, beta: F64, outside: F64) -> None:
+    """Take every weight half the way back to where it was; one that has entered or left the block since stays.
+
+    Source    step halving, which Balakrishnan & Madigan 2008 do without: from other starts than zero their MP may fall
+    """
+    members, line = state.members, state.outside.line
+    for j in range(members.block.counts[SIZE]):
+        if j < len(key) and members.key[j] == key[j]:
+            members.block.beta[j] = 0.5 * (members.block.beta[j] + beta[j])
+    for p in range(len(outside)):
+        slot = int(state.outside.seen[p])
+        if line[slot, CURVATURE] >= 0.0:
+            line[slot, BETA] = 0.5 * (line[slot, BETA] + outside[p])
+
+
+@kernel
+def linearise_anew(state: State, settings: Settings, scratch: Scratch) -> tuple[int, float]:
+    """Fit the rows held: linearise them about the present weights, solve, and again, until the weights stay where they are.
+
+    Parameters
+    ----------
+    state : State          overwritten; the lists have room for every slot seen
+    settings : Settings    the configuration
+    scratch : Scratch      room for the longest row; overwritten
+
+    Returns                passes over the rows; violation of the conditions of optimality that is left over the one allowed,
+                           at the weights of the last pass and for the log-likelihood itself, not for a sketch of it
+    Cost                   at most PASSES_MAX passes and as many solves, and a pass for each halving
+    Source                 Balakrishnan & Madigan 2008, section 5 (MP); with features outside the block, or a block that is full,
+                           algorithm 3 (RMMP) with this package's rule for the active set
+    """
+    state = borrowed(state)
+    block = state.members.block
+    slack = slack_of(state, settings, settings.gamma)
+    growth, prior = state.scalars[GROWTH] / state.scalars[SCALE], settings.prior / state.scalars[SCALE]
+    key, beta, outside = state.members.key[:0].copy(), block.beta[:0].copy(), np.zeros(0)
+    before = -math.inf
+    passes, halvings, changes = 0, 0, 0
+    while True:
+        objective = linearise_held(state, settings, scratch)
+        passes += 1
+        if halvings < _HALVINGS_MAX and not objective >= before - _FALLS * abs(before):
+            go_half_back(state, key, beta, outside)
+            halvings += 1
+            continue
+        worst = violation(block, prior, growth)
+        if settings.outside == HYBRID:
+            worst = max(worst, solve_outside(state, settings, False))
+        if (worst <= slack and changes == 0) or passes - halvings >= PASSES_MAX:
+            break
+        before = objective
+        size = block.counts[SIZE]
+        key, beta, outside = state.members.key[:size].copy(), block.beta[:size].copy(), outside_weights(state, settings)
+        solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))
+        if settings.outside == HYBRID:
+            solve_outside(state, settings, True)
+        changes = 0
+        if settings.exchanges:
+            all_wait(state)
+            changes = exchange_members(state, settings)
+    solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))
+    list_alive(state)
+    return passes, worst / slack
+
+
+@kernel
+def linearise_again(state: State, settings: Settings, scratch: Scratch) -> None:
+    """Linearise the rows held about the present weights instead of about those they were met with, and solve.
+
+    What was added for a row has followed the weights through the sketch: its slope is r - h (c - c_old) by now. The
+    difference to the slope and the curvature at c is added, as if it were a row.
+
+    Parameters
+    ----------
+    state : State          overwritten
+    settings : Settings    the configuration
+    scratch : Scratch      room for the longest row; overwritten
+
+    Returns                nothing
+    Cost                   O(features held), and what `add_row` and `solve` cost
+    Source                 Balakrishnan & Madigan 2008, section 4.1, second heuristic
+    """
+    state = borrowed(state)
+    rows, s, e, block = held_rows(state), scratch, state.held, state.members.block
+    flush(block)
+    for i in range(state.counts[N_HELD]):
+        k, _, _, margin = gather_row(state, settings, rows, i, s)
+        own = 0.0
+        for j in range(k):
+            own += block.beta[s.at[j]] * s.x[j]
+        r, h = event_terms(settings, margin, e.label[i])
+        add_row(block, s.at, s.x, k, e.weight[i] * (r - e.r[i] + e.h[i] * (own - e.margin[i])), e.weight[i] * (h - e.h[i]))
+    state.counts[N_HELD] = 0
+    state.counts[HELD_NNZ] = 0
+    flush(block)  # a difference of curvatures may be below zero, and no row that waits for a solve is
+    for j in range(block.counts[SIZE]):
+        block.curvature[j] = max(block.curvature[j], 0.0)  # what was taken away may have been all there was, but for rounding
+    solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))

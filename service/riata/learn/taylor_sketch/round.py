@@ -1,0 +1,197 @@
+"""Who is in the block: features that have no weight and no pull leave it, the strongest of those outside enter it.
+
+A feature that enters has no cross curvature with the others yet: what was before is treated as diagonal. Only features that
+wait are looked at: those touched since the last round that had room for any. A gradient that nothing touches only fades, so
+all others were too weak then, or came too late; they wait again when they are next met.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import F64, I64
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.prefetch import AHEAD, prefetch
+from riata.learn.taylor_sketch.best import keep_best, sort_best
+from riata.learn.taylor_sketch.kernel_state import (
+    BETA,
+    CURVATURE,
+    GRADIENT,
+    GROWTH,
+    HYBRID,
+    N_WAITING,
+    PEAK,
+    SCALE,
+    STRICT,
+    Settings,
+    State,
+)
+from riata.learn.taylor_sketch.row import gamma_of, join, outside_weight
+from riata.learn.taylor_sketch.slot_map import fill_places, position_of
+from riata.maths.block import SIZE, clear, flush, set_zero
+
+_EVICT: Final = 0.9  # of what admits a feature: one that has just left is not let in again at the next round
+
+
+@inline_kernel
+def leave(state: State, position: int) -> None:
+    """Put a member whose weight is zero back into the table.
+
+    Source    this module
+    """
+    block, line = state.members.block, state.outside.line
+    slot = state.members.key[position]
+    line[slot, BETA] = 0.0
+    line[slot, GRADIENT] = block.gradient[position]
+    line[slot, CURVATURE] = block.curvature[position]
+    line[slot, PEAK] = block.peak[position]
+    state.members.key[position] = -1
+    state.shadows.beta[:, position] = 0.0
+    state.shadows.factor[:, position] = 0.0
+    clear(block, position)
+
+
+@inline_kernel
+def enter(state: State, settings: Settings, position: int, slot: int) -> None:
+    """Give a free position to a feature of the table.
+
+    Source    this module
+    """
+    block, line, w = state.members.block, state.outside.line, state.shadows
+    beta, gradient, curvature, peak = line[slot, BETA], line[slot, GRADIENT], line[slot, CURVATURE], abs(line[slot, PEAK])
+    block.beta[position] = beta
+    block.gradient[position] = gradient
+    block.curvature[position] = curvature
+    block.peak[position] = peak
+    line[slot, BETA] = 0.0
+    line[slot, GRADIENT] = 0.0
+    line[slot, PEAK] = peak
+    join(state, settings, position, slot)
+    block.counts[SIZE] = max(block.counts[SIZE], position + 1)
+    total = settings.prior / state.scalars[SCALE] * peak + curvature
+    growth = state.scalars[GROWTH] / state.scalars[SCALE]
+    if settings.outside == HYBRID:
+        for c in range(len(w.gamma)):
+            w.beta[c, position] = outside_weight(gradient + total * beta, w.factor[c, position] * growth, total)
+
+
+@inline_kernel
+def evict(state: State, settings: Settings) -> int:
+    """Let members leave that have no weight and little pull; returns how many are left, the intercept apart.
+
+    Source    this package's rule
+    """
+    block = state.members.block
+    growth = state.scalars[GROWTH] / state.scalars[SCALE]
+    left = 0
+    for position in range(1, block.counts[SIZE]):
+        if state.members.key[position] >= 0:
+            least = _EVICT * settings.admit * growth * block.gamma[position]
+            if block.beta[position] == 0.0 and abs(block.gradient[position]) < least:
+                leave(state, position)
+            else:
+                left += 1
+    return left
+
+
+@inline_kernel
+def pick_waiting(state: State, settings: Settings, full: bool, score: F64, key: I64) -> int:
+    """Find the strongest of the features that wait, and end their waiting.
+
+    Source    this package's rule
+    """
+    line, waiting = state.outside.line, state.outside.waiting
+    growth = state.scalars[GROWTH] / state.scalars[SCALE]
+    prior = settings.prior / state.scalars[SCALE]
+    share = 1.0 if full else settings.admit
+    listed = state.counts[N_WAITING]
+    kept = 0
+    for p in range(listed):
+        prefetch(line, int(waiting[min(p + AHEAD, listed - 1)]))
+        slot = int(waiting[p])
+        peak = abs(line[slot, PEAK])
+        line[slot, PEAK] = peak
+        omega = abs(line[slot, GRADIENT] + (prior * peak + line[slot, CURVATURE]) * line[slot, BETA])
+        least = share * growth * gamma_of(state, settings, slot)
+        if omega > least or (omega == least and not full and omega > 0.0):
+            kept = keep_best(score, key, kept, omega, slot)
+    state.counts[N_WAITING] = 0
+    sort_best(score, key, kept)
+    return kept
+
+
+@inline_kernel
+def weakest_members(state: State, settings: Settings, score: F64, key: I64) -> int:
+    """Find the members with the smallest |Omega|, the intercept apart; scores are minus that.
+
+    Source    this package's rule
+    """
+    block = state.members.block
+    prior = settings.prior / state.scalars[SCALE]
+    kept = 0
+    for position in range(1, block.counts[SIZE]):
+        if state.members.key[position] >= 0:
+            total = prior * block.peak[position] + block.curvature[position]
+            omega = abs(block.gradient[position] + total * block.beta[position])
+            kept = keep_best(score, key, kept, -omega, state.members.key[position])
+    sort_best(score, key, kept)
+    return kept
+
+
+@inline_kernel
+def swap(state: State, settings: Settings, score: F64, key: I64, kept: int) -> int:
+    """Give positions of the weakest members to stronger features outside, pair by pair; returns how many were given.
+
+    Source    this package's rule: the weight that goes is taken to zero through the sketch
+    """
+    weak_score, weak_key = np.empty(settings.swaps), np.empty(settings.swaps, np.int64)
+    weak = weakest_members(state, settings, weak_score, weak_key)
+    done = 0
+    while done < min(kept, weak) and score[done] > settings.hysteresis * -weak_score[done]:
+        position = position_of(state.members.place, weak_key[done])
+        set_zero(state.members.block, position, settings.prior / state.scalars[SCALE])
+        leave(state, position)
+        enter(state, settings, position, key[done])
+        done += 1
+    if done > 0:
+        fill_places(state.members.key, state.members.block.counts[SIZE], state.members.place)
+    return done
+
+
+@kernel
+def exchange_members(state: State, settings: Settings) -> int:
+    """One round: evict, then, where the block is full and nothing outside may have a weight, swap, else admit.
+
+    Parameters
+    ----------
+    state : State          overwritten
+    settings : Settings    the configuration
+
+    Returns                how many features have entered or left
+    Cost                   O(features waiting + size of the block * (features exchanged + log features admitted))
+    Source                 this package's rule; the active set of Balakrishnan & Madigan 2008, algorithm 3, made online
+    """
+    flush(state.members.block)
+    before = 0
+    for position in range(1, state.members.block.counts[SIZE]):
+        before += int(state.members.key[position] >= 0)
+    left = evict(state, settings)
+    changes = before - left
+    free = settings.limit - 1 - left
+    if free == 0 and settings.outside != STRICT:
+        return changes
+    room = free if free > 0 else settings.swaps
+    score, key = np.empty(room), np.empty(room, np.int64)
+    kept = pick_waiting(state, settings, free == 0, score, key)
+    if free == 0:
+        return swap(state, settings, score, key, kept)
+    position = 1
+    for p in range(kept):
+        while position < state.members.block.counts[SIZE] and state.members.key[position] >= 0:
+            position += 1
+        enter(state, settings, position, key[p])
+    if changes + kept > 0:
+        fill_places(state.members.key, state.members.block.counts[SIZE], state.members.place)
+    return changes + kept

@@ -1,0 +1,97 @@
+"""Other penalties, tried on the same sketch beside the one in force."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from riata.jit.kernel import inline_kernel, kernel
+from riata.learn.taylor_sketch.kernel_state import GROWTH, HYBRID, SCALE, Scratch, Settings, State
+from riata.learn.taylor_sketch.row import outside_weight, slack_of
+from riata.learn.taylor_sketch.slot_map import position_of
+from riata.maths.block import SIZE, Block, flush, move
+from riata.maths.shooting import solve_plain
+from riata.maths.taylor import log_likelihood
+
+WEIGHT: Final = 0  # columns of Shadows.loss: importance; importance times loss; both, fading
+LOSS: Final = 1
+FADED_WEIGHT: Final = 2
+FADED_LOSS: Final = 3
+LOSSES: Final = 4
+
+_FADE: Final = 2.0 ** (-1.0 / 10_000.0)  # an event counts half after 10,000 more
+_LOSS_MAX: Final = -math.log(1e-15)  # what progressive validation charges for a sure and wrong prediction
+
+
+@inline_kernel
+def shadow_margins(state: State, settings: Settings, counts: tuple[int, int], scratch: Scratch) -> None:
+    """What each shadow would predict for the row that was gathered: its weights in the block, and outside it the weight that
+    one coordinate alone would take.
+
+    Source    Balakrishnan & Madigan 2008, section 4.1 on the choice of gamma
+    """
+    s, w = scratch, state.shadows
+    k, n = counts
+    growth = state.scalars[GROWTH] / state.scalars[SCALE]
+    prior = settings.prior / state.scalars[SCALE]
+    for c in range(len(w.gamma)):
+        margin = 0.0
+        for j in range(k):
+            margin += w.beta[c, s.at[j]] * s.x[j]
+        if settings.outside == HYBRID:
+            for j in range(n):
+                own = position_of(state.own.place, int(s.slot[j]))
+                gamma = growth * (state.own.gamma[own] if own >= 0 else w.gamma[c])
+                total = prior * abs(s.peak[j]) + s.curvature[j]
+                margin += outside_weight(s.gradient[j] + total * s.beta[j], gamma, total) * s.y[j]
+        w.margin[c] = margin
+
+
+@inline_kernel
+def score_shadows(state: State, settings: Settings, label: float, importance: float) -> None:
+    """Charge every shadow for what it predicted.
+
+    Source    progressive validation, as `watch` does it
+    """
+    w = state.shadows
+    for c in range(len(w.gamma)):
+        loss = _LOSS_MAX
+        if math.isfinite(w.margin[c]):
+            loss = min(-log_likelihood(settings.link, w.margin[c], label), _LOSS_MAX)
+        w.loss[c, WEIGHT] += importance
+        w.loss[c, LOSS] += importance * loss
+        w.loss[c, FADED_WEIGHT] = _FADE * w.loss[c, FADED_WEIGHT] + importance
+        w.loss[c, FADED_LOSS] = _FADE * w.loss[c, FADED_LOSS] + importance * loss
+
+
+@kernel
+def solve_shadows(state: State, settings: Settings, sweeps_max: int) -> None:
+    """Solve the sketch for the weights of the block under every other penalty, from those of the last time.
+
+    Parameters
+    ----------
+    state : State          shadows are overwritten; the block is flushed
+    settings : Settings    the configuration
+    sweeps_max : int       the most sweeps a solve may take
+
+    Returns                nothing
+    Cost                   for each shadow, size of the block times weights that differ from those in force, and `solve`
+    Source                 Balakrishnan & Madigan 2008, algorithm 1
+    """
+    b, w = state.members.block, state.shadows
+    flush(b)
+    size = b.counts[SIZE]
+    growth, prior = state.scalars[GROWTH] / state.scalars[SCALE], settings.prior / state.scalars[SCALE]
+    for c in range(len(w.gamma)):
+        beta = w.beta[c]
+        wanted = beta.copy()
+        beta[:size] = b.beta[:size]
+        w.gradient[:size] = b.gradient[:size]
+        block = Block(
+            beta, w.gradient, b.curvature, b.peak, w.factor[c], b.cross, b.row_start, b.row_at, b.row_x, b.row_h, b.counts, b.lazy
+        )
+        for j in range(size):
+            if wanted[j] != beta[j]:
+                move(block, j, wanted[j] - beta[j], prior * b.peak[j] + b.curvature[j])
+                beta[j] = wanted[j]
+        solve_plain(block, prior, growth, slack_of(state, settings, w.gamma[c]), sweeps_max)

@@ -1,0 +1,64 @@
+"""Where a feature is in the block: open addressing from its key to its position.
+
+An entry is key * 2^16 + position + 1, or 0 where empty, so that one read tells both. The table is at most half full and is
+never taken from: what has left the block is gone when the table is filled anew. Its order is no part of a learner's state,
+since all that anybody asks is whether a key is there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from riata.base.arrays import I64
+from riata.jit.kernel import inline_kernel, kernel
+
+_SPREAD: Final = 0x9E3779B1  # 2^32 / golden ratio, odd: neighbouring keys come to lie far apart
+_WORD: Final = 0xFFFFFFFF
+_BITS: Final = 16  # of a position, with room to spare; the top 16 bits of the product choose where a search begins
+_POSITION: Final = (1 << _BITS) - 1
+
+
+@inline_kernel
+def position_of(place: I64, key: int) -> int:
+    """The position of a key, or -1 where it has none.
+
+    Source    open addressing with linear probing; this module
+    """
+    mask = len(place) - 1
+    at = (((key * _SPREAD) & _WORD) >> _BITS) & mask
+    while place[at] != 0 and place[at] >> _BITS != key:
+        at = (at + 1) & mask
+    return int(place[at] & _POSITION) - 1
+
+
+@inline_kernel
+def put(place: I64, key: int, position: int) -> None:
+    """Enter a key that is not there yet.
+
+    Source    open addressing with linear probing; this module
+    """
+    mask = len(place) - 1
+    at = (((key * _SPREAD) & _WORD) >> _BITS) & mask
+    while place[at] != 0:
+        at = (at + 1) & mask
+    place[at] = (key << _BITS) | (position + 1)
+
+
+@kernel
+def fill_places(key: I64, size: int, place: I64) -> None:
+    """Enter all keys of the block and nothing else.
+
+    Parameters
+    ----------
+    key : i64[cap]      by position; -1 where there is none
+    size : int          positions in use
+    place : i64[2^n]    overwritten; 2^n is at least 2 size
+
+    Returns             nothing
+    Cost                O(2^n)
+    Source              this module
+    """
+    place[:] = 0
+    for position in range(size):
+        if key[position] >= 0:
+            put(place, key[position], position)

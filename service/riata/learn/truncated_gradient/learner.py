@@ -1,0 +1,241 @@
+"""Truncated gradient: stochastic gradient steps, and now and then a small step of every weight towards zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, I64, U32, Arrays
+from riata.base.errors import BadInput, Corrupt
+from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
+from riata.learn.huge_pages import HugePages, zero_table
+from riata.learn.learner import Link, Shadow, Sketch, Stepped, Weights
+from riata.learn.slot_list import SlotList
+from riata.learn.table_rows import room_for
+from riata.learn.truncated_gradient import row
+from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
+from riata.learn.truncated_gradient.rate import Scratch
+from riata.learn.truncated_gradient.row import Table
+from riata.learn.truncated_gradient.step import event_size, learn_batches
+from riata.maths.slots import pick
+from riata.wire.batch import Batch, ids_of, in_one_piece, join_batches
+
+__all__ = ["TruncatedGradient", "TruncatedGradientConfig"]
+
+_ROWS_JOINED_MAX: Final = 1024  # to copy more costs more than the calls
+_FEATURES_USUAL: Final = 128  # room for rows of so many from the start
+_COLUMNS: Final = len(Scratch._fields)  # but for the starts, and with the values of the row that comes next
+_LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity", "hinge": "hinge"}
+
+
+class TruncatedGradient:
+    """Langford, Li & Zhang 2009, with one line of a table of 2^bits for each slot.
+
+    What truncation owes to weights that no row has touched since is kept as a debt and evaluated when somebody looks.
+    """
+
+    def __init__(self, config: TruncatedGradientConfig, bits: int) -> None:
+        if not BITS_MIN <= bits <= BITS_MAX:
+            raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
+        self.config = config
+        self.bits = bits
+        self._settings = kernel_settings(config, bits)
+        self._room = room_for(_FEATURES_USUAL, _COLUMNS, 2)
+        self._start_empty()
+
+    @property
+    def learnt(self) -> int:
+        """Rows learnt so far; refused rows do not count."""
+        return int(self._table.counts[row.LEARNT])
+
+    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
+        """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
+        return self.step_all([batch], skip)
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """Predict and learn the events of all batches in order, in one call of the kernel as long as nothing has to grow."""
+        n = sum([len(batch.label) for batch in batches])
+        if len(batches) > 1 and n <= _ROWS_JOINED_MAX and not self._pages.settled:
+            batches = [join_batches(batches)]  # pages of a small model are looked after before each batch, a call for each
+        batches, ids = list(batches), ids_of(batches)
+        skip = np.zeros(n, np.bool_) if skip is None else skip
+        told, refused = np.empty((3, n)), np.empty(n, np.bool_)
+        done, refusals = 0, 0
+        while done < len(batches):
+            self._make_room(batches[done].hash)
+            ready = ids if self._pages.settled else ids[: done + 1]
+            stopped, longest, bad = learn_batches(self._table, self._settings, ready, done, skip, self._room, told, refused)
+            if longest:
+                self._room = room_for(2 * longest, _COLUMNS, 2)
+            elif stopped == done:
+                batches[done] = in_one_piece(batches[done])
+                ids[done] = ids_of(batches[done : done + 1])
+            done, refusals = stopped, refusals + bad
+        return Stepped(told[0], refused, told[1], told[2], refusals)
+
+    def expect(self, hashes: U32) -> None:
+        """Choose the pages of the table by all of the features to come, where steps bring them a few at a time."""
+        self._pages.tend(len(self._seen if self._settings.adaptive else self._alive), hashes)
+
+    def weights(self, finalised: bool = False) -> Weights:
+        """Return the non-zero weights, every truncation so far applied, without changing the state.
+
+        finalised applies one more truncation event, of full size, as at the end of a stream: rows after the last event
+        have otherwise left small weights that no truncation has seen. For the subgradient rule, which has no events, it
+        sets weights below a finite ceiling to zero. A served model is not finalised: it is in the middle of its stream.
+        """
+        scalars = self._table.scalars
+        clock = float(scalars[row.CLOCK] + scalars[row.CLOCK_LOST])
+        if finalised and self.config.rule != "subgradient":
+            norm, importance = (float(scalars[at]) for at in (row.NORM, row.IMPORTANCE))
+            clock += event_size(norm, importance, self._settings, self.learnt)
+        # A weight that truncation has brought to zero is written as zero, and its slot struck off the list: no answer changes.
+        alive = self._alive.sorted()
+        slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
+        kept = row.collect(self._table, self._settings, clock, not finalised, alive, slot, beta)
+        slot.resize(kept, refcheck=False)  # gives the rest back without a copy
+        beta.resize(kept, refcheck=False)
+        if not finalised:
+            alive[:kept] = slot
+            self._alive.keep(kept)
+        elif self.config.rule == "subgradient" and math.isfinite(self.config.ceiling):
+            large = np.abs(beta) >= self.config.ceiling
+            slot, beta = slot[large], beta[large]
+        return Weights(slot, beta, float(scalars[row.INTERCEPT]), _LINKS[self.config.loss], self.bits)
+
+    def freeze(self) -> Arrays:
+        """Return copies of everything that decides later answers.
+
+        counts  : i64[1]  rows learnt
+        scalars : f64[6]  clock, its rounding debt, intercept, its sum of squares, norm, importance
+        slot    : u32[m]  strictly increasing: slots whose weight is not zero now
+        beta    : f64[m]  weight at the last touch: with `tau`, the debt stays a debt, so no bit changes
+        tau     : f64[m]  clock at the last touch
+        seen    : u32[s]  adaptive only: slots that ever had a gradient; strictly increasing
+        squares : f64[s]  adaptive only: sum of squared gradients
+        scale   : f64[s]  normalised only: largest |x|
+
+        A weight that truncation has brought to zero is left out: at its next touch it would be found to be zero.
+        """
+        table = self._table
+        slot = self.weights().slot
+        arrays: dict[str, F64 | I64 | U32] = {
+            "counts": table.counts[:1].copy(),
+            "scalars": table.scalars.copy(),
+            "slot": slot,
+        }
+        arrays["beta"], arrays["tau"] = self._columns(slot, row.BETA)
+        if self._settings.adaptive:
+            arrays["seen"] = seen = self._seen.sorted().copy()
+            arrays["squares"], scale = self._columns(seen, row.SQUARES)
+            if self._settings.normalised:
+                arrays["scale"] = scale
+        return dict(arrays)
+
+    def thaw(self, arrays: Arrays) -> None:
+        """Take over a frozen state. Raises `Corrupt`, with the state as it was, where `arrays` cannot be one."""
+        self._check(arrays)
+        self._start_empty()
+        table = self._table
+        slot, seen = arrays["slot"].astype(np.uint32), arrays.get("seen", np.empty(0)).astype(np.uint32)
+        self._pages.expect(max(len(slot), len(seen)))
+        table.line[slot, row.BETA] = arrays["beta"]
+        table.line[slot, row.TAU] = arrays["tau"]
+        if self._settings.adaptive:
+            table.line[seen, row.SQUARES] = arrays["squares"]
+        if self._settings.normalised:
+            table.line[seen, row.SCALE] = arrays["scale"]
+        elif self._settings.adaptive:
+            total = table.line[slot, row.SQUARES] + self._settings.accumulator
+            table.line[slot, row.RATE] = 1.0 / np.sqrt(np.where(total > 0.0, total, math.inf))
+        table.scalars[:] = arrays["scalars"]
+        table.counts[row.LEARNT] = arrays["counts"][0]
+        self._alive.hold(slot)
+        self._seen.hold(seen)
+
+    def sketch(self) -> Sketch | None:
+        """None: no curvature is kept."""
+        return None
+
+    def shadows(self) -> list[Shadow]:
+        """Empty: no other penalties are tried."""
+        return []
+
+    def closed_vocabulary(self) -> U32 | None:
+        """None: any feature may occur."""
+        return None
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part, in O(1).
+
+        table is address space: pages of it that no feature fell on take no memory. checkpoint is exact right after `weights`
+        or `freeze`; between them it also counts weights that have died since.
+        """
+        table = self._table
+        lists = self._alive.slot.nbytes + self._seen.slot.nbytes
+        counters = table.counts[:1].nbytes + table.scalars.nbytes
+        weight = self._alive.slot.itemsize + 2 * table.line.itemsize
+        columns = 2 if self._settings.normalised else 1
+        accumulator = self._seen.slot.itemsize + columns * table.line.itemsize if self._settings.adaptive else 0
+        return {
+            "table": table.line.nbytes,
+            "lists": lists,
+            "scratch": sum(array.nbytes for array in self._room),
+            "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator,
+        }
+
+    def _start_empty(self) -> None:
+        width = 4 if self._settings.adaptive else 2  # a power of two, so that no line lies across two cache lines
+        counts = np.zeros(row.COUNTS, np.int64)
+        self._alive, self._seen = SlotList(counts, row.N_ALIVE), SlotList(counts, row.N_SEEN)
+        self._table = Table(
+            line=zero_table(2**self.bits + 1, width),
+            alive=self._alive.slot,
+            seen=self._seen.slot,
+            counts=counts,
+            scalars=np.zeros(row.SCALARS, np.float64),
+        )
+        self._pages = HugePages(self._table.line)
+
+    def _make_room(self, hashes: U32) -> None:
+        """See to it that the lists can take every feature of a batch.
+
+        Slots that died and came back are listed twice, so the first list is put in order before it grows; that pays,
+        since it is then left with as much room as it holds.
+        """
+        features = len(hashes)
+        if not self._alive.has_room(features):
+            self.weights()
+            self._alive.make_room(max(features, len(self._alive)))
+        if self._settings.adaptive:
+            self._seen.make_room(features)
+        if self._table.alive is not self._alive.slot or self._table.seen is not self._seen.slot:
+            self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
+        self.expect(hashes)
+
+    def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
+        """Copies of two neighbouring columns of the table, for some slots."""
+        left, right = np.empty(len(slot)), np.empty(len(slot))
+        pick(self._table.line, slot, column, left, right)
+        return left, right
+
+    def _check(self, arrays: Arrays) -> None:
+        """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""
+        groups: dict[str, tuple[str, ...]] = {"slot": ("beta", "tau")}
+        if self._settings.adaptive:
+            groups["seen"] = ("squares", "scale") if self._settings.normalised else ("squares",)
+        check_names(arrays, {"counts", "scalars", *groups, *(name for columns in groups.values() for name in columns)})
+        check_counts("counts", arrays["counts"])
+        check_numbers("scalars", arrays["scalars"], row.SCALARS)
+        for key, columns in groups.items():
+            check_slots(key, arrays[key], self.bits)
+            for name in columns:
+                check_numbers(name, arrays[name], len(arrays[key]), least=-math.inf if name == "beta" else 0.0)
+        if self._settings.normalised:
+            scaled = arrays["seen"][arrays["scale"].astype(np.float64) > 0.0]
+            if len(scaled) < len(arrays["seen"]) or not bool(np.isin(arrays["slot"], scaled).all()):
+                raise Corrupt("learner state: a weight has no scale")

@@ -1,0 +1,215 @@
+"""The arithmetic of one row of truncated gradient, between reading its lines of the table and writing them back.
+
+Eight features are taken at once, in `Lanes`; a row whose number of features is not a multiple of eight is filled up with features
+of value zero in a line of the table that stands for no slot. Rules that hardly anybody uses go feature by feature.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import F64, U32
+from riata.jit.kernel import inline_kernel
+from riata.jit.simd.f64x8 import WIDTH, Lanes, add_up, flags, load, root, size, spread, store, where
+from riata.learn.table_rows import HALF, SPREAD_MAX, prefetch_quarter_later
+from riata.maths.rows import Rows
+from riata.maths.truncation import SUBGRADIENT, TRUNCATE, after_gap, on_grid, shrink
+
+INFINITE: Final = math.inf
+
+
+class Settings(NamedTuple):
+    """The configuration as the kernels want it; the words behind the numbers are in `learn.truncated_gradient.learner`.
+
+    A flag that is None when it is down is part of the type: kernels are compiled for each combination by itself, and what it
+    does not need is not in them.
+    """
+
+    loss: int
+    rule: int
+    adaptive: Literal[True] | None
+    normalised: Literal[True] | None
+    odd: Literal[True] | None  # another rule than TRUNCATE, or the grid
+    invariant: bool
+    grid: bool
+    intercept: bool
+    counting: bool  # truncation events are all of one size, so the clock counts them
+    eta: float
+    power: float  # 0 for a step size that does not decay
+    delay: float
+    gravity: float
+    period: int
+    ceiling: float
+    accumulator: float
+    reach: float
+    shift: int  # slot = hash >> shift
+
+
+class Scratch(NamedTuple):
+    """Room for one row, a column for each, in whole eights: where the line of the slot starts; value; weight as it enters the
+    margin, where that is another than the next; weight in units of the scale after the row; sum of squared gradients; last number
+    of the line, after the row; rate of the step times value, where there is a rate."""
+
+    start: U32
+    x: F64
+    plain: F64
+    beta: F64
+    squares: F64
+    scale: F64
+    step: F64
+
+
+@inline_kernel
+def width_of(settings: Settings) -> int:
+    """Numbers in a line of the table, a power of two, so that no line lies across two cache lines.
+
+    Source    module `truncated_row`
+    """
+    return 2 if settings.adaptive is None else 4
+
+
+@inline_kernel
+def inverse_root(squares: float, scale: float, accumulator: float) -> float:
+    """What the adaptive rate divides by, inverted; 0 where there has been no gradient yet.
+
+    Source    Duchi, Hazan & Singer 2011; in units of the normalised feature x / scale, Ross, Mineiro & Langford 2013
+    """
+    total = squares + accumulator * scale * scale
+    return float(np.divide(1.0, math.sqrt(total if total > 0.0 else INFINITE)))
+
+
+@inline_kernel
+def shrink_unit(squares: float, scale: float, settings: Settings) -> float:
+    """What one unit of the clock takes from a weight.
+
+    Source    Langford, Li & Zhang 2009, equation 6, with the weight's own step size; a penalty on scale * |beta|
+    """
+    unit = inverse_root(squares, scale, settings.accumulator) if settings.adaptive is not None else 1.0
+    if settings.counting:
+        events = 1 if settings.rule == SUBGRADIENT else settings.period
+        unit = unit * (settings.eta * (settings.gravity * events))
+        if settings.grid:
+            unit = on_grid(unit)
+    return unit
+
+
+@inline_kernel
+def weight_now(beta: float, gap: float, squares: float, scale: float, settings: Settings) -> float:
+    """A weight with the truncation that is due for a gap of the clock; no array comes in, for that would cost a lock.
+
+    Source    module `truncation`; the ceiling, like the penalty, is meant for scale * |beta|
+    """
+    unit = shrink_unit(squares, scale, settings)
+    if settings.rule == TRUNCATE:
+        return shrink(beta, abs(beta) * scale, unit * (gap if gap > 0.0 else 0.0), settings.ceiling)
+    return after_gap(settings.rule, beta, abs(beta) * scale, unit, gap, settings.ceiling)
+
+
+@inline_kernel
+def inverse_roots(squares: Lanes, scale: Lanes, accumulator: float) -> Lanes:
+    """`inverse_root` of eight features, to the last bit.
+
+    Source    inverse_root
+    """
+    total = squares + accumulator * scale * scale
+    return 1.0 / root(where(total > 0.0, total, INFINITE))
+
+
+@inline_kernel
+def weights_now(beta: Lanes, gap: Lanes, unit: Lanes, scale: Lanes, settings: Settings) -> Lanes:
+    """`weight_now` of eight weights, to the last bit, for the rule of everyday use: a gap of 0 takes away 0. unit is the inverse
+    root, 1 where the rate is not adaptive.
+
+    Source    weight_now
+    """
+    amount = (
+        unit * (settings.eta * (settings.gravity * settings.period) if settings.counting else 1.0) * where(gap > 0.0, gap, 0.0)
+    )
+    limit = where(size(beta) * scale > settings.ceiling, 0.0, amount)
+    pull = where(beta < limit, beta, limit)
+    below = 0.0 - limit
+    return beta - where(pull > below, pull, below)
+
+
+@inline_kernel
+def weights_one_by_one(beta: Lanes, gap: Lanes, scale: Lanes, j: int, settings: Settings, scratch: Scratch) -> Lanes:
+    """`weight_now` of the eight features from j on, for the odd rules.
+
+    Source    weight_now
+    """
+    s = scratch
+    store(s.plain, j, beta)
+    store(s.step, j, gap)
+    store(s.scale, j, scale)
+    for feature in range(j, j + WIDTH):
+        s.plain[feature] = weight_now(s.plain[feature], s.step[feature], s.squares[feature], s.scale[feature], settings)
+    return load(s.plain, j)
+
+
+@inline_kernel
+def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratch) -> tuple[Lanes, Lanes]:
+    """Let the scales of eight features grow to the row's values, within reach, and keep scale * weight as it was.
+
+    Parameters
+    ----------
+    beta, old : Lanes      weights and scales before the row
+    j : int                the first of the features
+    settings : Settings    the configuration
+    scratch : Scratch      x and scale are overwritten
+
+    Returns                weights in units of the new scales, and values over scales
+    Cost                   one division for each feature, eight at once, and another where a scale grows
+    Source                 Ross, Mineiro & Langford 2013, algorithm 2 (NAG), with the margin taken before the rescaling
+    """
+    limit = where(old > 0.0, settings.reach * old, INFINITE)
+    x = load(scratch.x, j)
+    x = where(x < limit, x, limit)
+    x = where(x > 0.0 - limit, x, 0.0 - limit)
+    scale = where(size(x) > old, size(x), old)
+    store(scratch.x, j, x)
+    store(scratch.scale, j, scale)
+    whole = where(scale > 0.0, scale, INFINITE)
+    if flags(scale > old):  # seldom: a scale divided by itself is 1, and where there is none there is no weight either
+        beta = beta * (old / whole)
+    return beta, x / whole
+
+
+@inline_kernel
+def add_squares(settings: Settings, line: F64, rows: Rows, i: int, heat: float, k: int, scratch: Scratch) -> tuple[float, float]:
+    """Add the row to the k sums of squared gradients, and work out the steps, before the common factor of the row.
+
+    Parameters
+    ----------
+    settings : Settings    the configuration, adaptive
+    line, rows, i          the table and the row, to ask for what is wanted some features later
+    heat : float           importance times the square of the loss's slope
+    k : int                number of gathered slots
+    scratch : Scratch      squares and step are overwritten; scale, unless normalised: with the rate, for the next touch
+
+    Returns                sum of rate * x^2 in the order of the slots, and a bound on every number made
+    Cost                   one square root and one division for each feature, eight at once
+    Source                 Duchi, Hazan & Singer 2011; Ross, Mineiro & Langford 2013
+    """
+    s = scratch
+    length = 0.0
+    bound = spread(0.0)
+    first = rows.indptr[i]
+    for j in range(0, k, WIDTH):
+        if k <= SPREAD_MAX:
+            prefetch_quarter_later(line, rows, first + j + HALF, settings.shift, width_of(settings))
+        x = load(s.x, j)
+        scale = load(s.scale, j) if settings.normalised is not None else spread(1.0)
+        squares = load(s.squares, j) + heat * x * x
+        whole = scale * root(squares + settings.accumulator * scale * scale)
+        rate = 1.0 / where(whole > 0.0, whole, INFINITE)
+        if settings.normalised is None:
+            store(s.scale, j, rate)
+        step = rate * x
+        store(s.squares, j, squares)
+        store(s.step, j, step)
+        length = add_up(length, step * x)
+        bound = bound + (squares + size(load(s.beta, j)) + size(step))
+    return length, add_up(0.0, bound)

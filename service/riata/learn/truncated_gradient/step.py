@@ -1,0 +1,276 @@
+"""Truncated gradient over the rows of a batch: the step size, the clock of truncation, and the loop."""
+
+from __future__ import annotations
+
+import math
+
+from riata.base.arrays import BOOL, F64, I64, U32
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.unowned import borrow
+from riata.learn.table_rows import Room, prefetch_first, prefetch_rest
+from riata.learn.truncated_gradient.rate import Scratch, Settings, add_squares, inverse_root, width_of
+from riata.learn.truncated_gradient.row import (
+    CLOCK,
+    CLOCK_LOST,
+    IMPORTANCE,
+    INTERCEPT,
+    INTERCEPT_SQUARES,
+    LEARNT,
+    N_ALIVE,
+    N_SEEN,
+    NORM,
+    Table,
+    clock_of,
+    gather_row,
+    lay_out_row,
+    write_row,
+)
+from riata.maths.losses import invariant_travel, slope
+from riata.maths.rows import ROWS_AHEAD, Rows, prefetch_row, rows_of
+from riata.maths.truncation import ROUND, SUBGRADIENT, on_grid
+
+
+@inline_kernel
+def eta_at(learnt: int, settings: Settings) -> float:
+    """Step size of the row after `learnt` others, before any rate of the coordinate.
+
+    Parameters
+    ----------
+    learnt : int           rows learnt before this one
+    settings : Settings    the configuration
+
+    Returns                eta (delay / (delay + learnt))^power
+    Cost                   one pow where the rate decays
+    Source                 the usual family; delay 1 and power 1/2 give eta / sqrt(i)
+    """
+    if settings.power == 0.0:
+        return settings.eta
+    return settings.eta * math.pow(settings.delay / (settings.delay + learnt), settings.power)
+
+
+@inline_kernel
+def event_size(norm: float, importance: float, settings: Settings, learnt: int) -> float:
+    """How far one truncation event moves the clock, when it comes after `learnt` rows.
+
+    Parameters
+    ----------
+    norm, importance : float   the scalars NORM and IMPORTANCE of the table; an array would be counted at each call
+    settings : Settings        the configuration
+    learnt : int               rows learnt, the event's own included
+
+    Returns                    1 where events are counted, else the common factor of eta K g
+    Cost                       one square root and one pow at the most
+    Source                     Langford, Li & Zhang 2009, equation 6: eta_i K g
+    """
+    if settings.counting or settings.rule == ROUND:
+        return 1.0
+    size = eta_at(max(learnt - 1, 0), settings) * (settings.gravity * settings.period)
+    if settings.normalised is not None and norm > 0.0:
+        size *= math.sqrt(importance / norm)
+    return on_grid(size) if settings.grid else size
+
+
+@inline_kernel
+def intercept_rate(squares: float, settings: Settings) -> float:
+    """Rate of the intercept, a feature of value 1 in every row; 0 where there is none.
+
+    Source    Duchi, Hazan & Singer 2011
+    """
+    if not settings.intercept:
+        return 0.0
+    return inverse_root(squares, 1.0, settings.accumulator) if settings.adaptive is not None else 1.0
+
+
+@inline_kernel
+def tick(table: Table, settings: Settings) -> None:
+    """Count a learnt row, and move the clock where it completes a period.
+
+    Parameters
+    ----------
+    table : Table          counts and clock are overwritten
+    settings : Settings    the configuration
+
+    Returns                nothing
+    Cost                   O(1)
+    Source                 Langford, Li & Zhang 2009, equation 6; the sum after Neumaier 1974
+    """
+    table.counts[LEARNT] += 1
+    learnt = table.counts[LEARNT]
+    if settings.rule == SUBGRADIENT or learnt % settings.period == 0:
+        size = event_size(table.scalars[NORM], table.scalars[IMPORTANCE], settings, learnt)
+        clock = table.scalars[CLOCK]
+        total = clock + size
+        table.scalars[CLOCK_LOST] += (clock - total) + size if clock >= size else (size - total) + clock
+        table.scalars[CLOCK] = total
+
+
+@inline_kernel
+def step_row(
+    table: Table, settings: Settings, gradient: float, event: tuple[float, float, float], sums: tuple[float, float, float]
+) -> tuple[float, bool]:
+    """Work out how far a row moves, and write down what it changes beside its slots.
+
+    Parameters
+    ----------
+    table : Table          scalars are overwritten, unless the row is refused
+    settings : Settings    the configuration
+    gradient : float       slope of the loss, not 0
+    event                  margin before learning, label, importance
+    sums                   of rate * x^2; of (x / scale)^2, where normalised; a bound on every number made
+
+    Returns                the common factor of the steps, and whether the row is learnt
+    Cost                   what `invariant_travel` costs
+    Source                 Langford, Li & Zhang 2009, algorithm 1; Karampatziakis & Langford 2011 for the importance
+    """
+    margin, label, importance = event
+    length, scaled, bound = sums
+    heat = importance * gradient * gradient
+    norm = table.scalars[NORM] + importance * (scaled if settings.normalised is not None else 0.0)
+    total = table.scalars[IMPORTANCE] + importance
+    eta = eta_at(table.counts[LEARNT], settings) * importance
+    common = math.sqrt(total / norm) if settings.normalised is not None and norm > 0.0 else 1.0
+    squares = table.scalars[INTERCEPT_SQUARES] + heat
+    # The intercept is always on: the common factor, which shares a step out among the features of a row, is not for it.
+    own = intercept_rate(squares, settings)
+    length = common * length + own
+    move = -eta * gradient
+    if settings.invariant and length > 0.0:
+        move = invariant_travel(settings.loss, margin, label, eta * length) / length
+    intercept = table.scalars[INTERCEPT] + move * own
+    # Every new number is at most bound * (1 + |move|) in size, so one test stands for all of them.
+    learnt = math.isfinite(bound * (1.0 + abs(common * move)) + abs(intercept) + squares + norm + length)
+    if learnt:
+        if settings.intercept:
+            table.scalars[INTERCEPT] = on_grid(intercept) if settings.grid else intercept
+            table.scalars[INTERCEPT_SQUARES] = squares
+        table.scalars[NORM] = norm
+        table.scalars[IMPORTANCE] = total
+    return common * move, learnt
+
+
+@inline_kernel
+def learn_row(
+    table: Table, settings: Settings, rows: Rows, place: tuple[int, int], scratch: Scratch, then: tuple[U32, F64]
+) -> tuple[float, bool, int]:
+    """Predict a row, then learn it, and lay out the one that comes next.
+
+    Each number of a row waits for the one before it: the margin for its last product, the slope for the margin, the steps for the
+    slope, their sum for the last of them, the way to go for the sum. Meanwhile the machine does what waits for none of these, as
+    far ahead as a few hundred instructions: so the next row is laid out here, behind the slope.
+
+    Parameters
+    ----------
+    table : Table          overwritten, unless the row is refused
+    settings : Settings    the configuration
+    rows : Rows            read only
+    place                  i, k: which row, and on how many slots it falls
+    scratch : Scratch      start and x as `lay_out_row` has left them; overwritten
+    then                   overwritten: start and x of row i + 1
+
+    Returns                margin before learning, whether the row was learnt, and k of row i + 1
+    Cost                   O(features of the row)
+    Source                 step_row
+    """
+    i, k = place
+    fresh, margin, length, bound = gather_row(table, settings, rows, place, scratch)
+    label = rows.label[i]
+    importance = rows.weight[i]
+    learnt = not rows.skip[i] and math.isfinite(margin) and math.isfinite(label)
+    gradient = slope(settings.loss, margin, label) if learnt else 0.0
+    next_k = lay_out_row(table, settings, rows, i + 1, then[0], then[1])
+    scaled = length
+    if gradient == 0.0:
+        prefetch_rest(table.line, rows, i, settings.shift, width_of(settings))
+    elif settings.adaptive is not None:
+        length, bound = add_squares(settings, table.line, rows, i, importance * gradient * gradient, k, scratch)
+    move = 0.0
+    clock = clock_of(table)
+    if gradient != 0.0:  # beyond the hinge there is nothing to learn, but the row counts
+        move, learnt = step_row(table, settings, gradient, (margin, label, importance), (length, scaled, bound))
+    if learnt:
+        tick(table, settings)
+        if gradient != 0.0:
+            write_row(table, settings, rows, i, move, (clock, k, fresh), scratch)
+    return margin, learnt, next_k
+
+
+@kernel
+def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin: F64, refused: BOOL) -> None:
+    """Predict and learn every row in order.
+
+    Parameters
+    ----------
+    table : Table          overwritten; alive and seen must have room for every feature of the rows
+    settings : Settings    the configuration
+    rows : Rows            read only
+    room : Room            for the longest row, in whole eights; overwritten
+    margin : f64[n]        overwritten: margins before learning
+    refused : bool[n]      overwritten: rows that were skipped or would have left the finite range
+
+    Returns                nothing
+    Cost                   O(features)
+    Source                 learn_row
+    """
+    # Counting references to some twenty arrays in every row would take as long as learning it.
+    t, r = table, rows
+    table = Table(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
+    rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
+    start, c = borrow(room.start), borrow(room.columns)
+    here, then = (start[0], c[0]), (start[1], c[1])
+    prefetch_first(table.line, rows, settings.shift)
+    k = lay_out_row(table, settings, rows, 0, here[0], here[1])
+    for i in range(len(rows.indptr) - 1):
+        prefetch_row(rows, i + ROWS_AHEAD)
+        scratch = Scratch(here[0], here[1], c[2], c[3], c[4], c[5], c[6])
+        margin[i], learnt, k = learn_row(table, settings, rows, (i, k), scratch, then)
+        refused[i] = not learnt
+        here, then = then, here
+
+
+@kernel
+def learn_batches(
+    table: Table, settings: Settings, ids: I64, first: int, skip: BOOL, room: Room, told: F64, refused: BOOL
+) -> tuple[int, int, int]:
+    """Predict and learn the rows of several batches, each as `learn_rows` does, as far as there is room for them.
+
+    Between two kernels there is Python, which holds the interpreter's lock: so one call learns as much as it can.
+
+    Parameters
+    ----------
+    table : Table             overwritten
+    settings : Settings       the configuration
+    ids : i64[m, COLUMNS]     of the arrays of the batches, as for `rows_of`; read only, as are these
+    first : int               the batch to begin with
+    skip : bool[n]            of the rows of all batches; read only
+    room : Room               overwritten
+    told : f64[3, n]          overwritten, for the rows that are learnt: margins before learning; label and weight, in one piece
+    refused : bool[n]         overwritten: as for `learn_rows`
+
+    Returns                   the batch to go on with, m at the end; features of its longest row where `room` is too short for
+                              that, else 0; rows refused. It is also stopped at where alive or seen have no room for all of its
+                              features, or an array is not as kernels read it.
+    Cost                      O(features)
+    Source                    learn_rows
+    """
+    start, bad = 0, 0
+    for r in range(ids.shape[0]):
+        rows, good = rows_of(ids, r, skip, start)
+        if r >= first:
+            features = len(rows.hash)
+            if not good or table.counts[N_ALIVE] + features > len(table.alive):
+                return r, 0, bad
+            if settings.adaptive is not None and table.counts[N_SEEN] + features > len(table.seen):
+                return r, 0, bad
+            if features > room.columns.shape[1]:
+                longest = 0
+                for i in range(len(rows.label)):
+                    longest = max(longest, rows.indptr[i + 1] - rows.indptr[i])
+                if longest > room.columns.shape[1]:
+                    return r, longest, bad
+            stop = start + len(rows.label)
+            learn_rows(table, settings, rows, room, told[0, start:stop], refused[start:stop])
+            for i in range(len(rows.label)):
+                told[1, start + i], told[2, start + i] = rows.label[i], rows.weight[i]
+                bad += refused[start + i]
+        start += len(rows.label)
+    return ids.shape[0], 0, bad

@@ -1,0 +1,79 @@
+"""Accepting that a shared store has lost events: a `repair` record in the log of each model that is concerned.
+
+The record is what everybody else goes by who knew the missing events: it is in the log, and what it says outlives trimming.
+A store without a default model, which was emptied, gets a new one, whose log begins with its configuration and the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from riata.base.errors import Conflict
+from riata.run.cluster.follower import missing_events
+from riata.run.cluster.ledger import ID_BYTES, Judgement, Ledger, Missing
+from riata.run.config import ModelConfig, config_payload
+from riata.run.engine_context import EngineContext
+from riata.run.engine_settings import DEFAULT_MODEL
+from riata.store.records import ACCEPT_LOSS, encode_document
+from riata.store.store import Append, SharedStore, Store
+
+Draw = Callable[[int], bytes]
+
+
+def record_losses(context: EngineContext) -> None:
+    """Have the log tell of the losses that the setting lost_events_max accepted here. Called by whoever leads."""
+    for model, facts in context.ledger.to_record().items():
+        append = _repair(model, facts, context.clock.unix_ms(), context.draw)
+        context.log_thread.submit(append, lambda _answer: None)
+
+
+def compare(store: SharedStore, ledger: Ledger) -> Judgement:
+    """Compare what `ledger` knows with the store, as every process does before it uses that."""
+    return ledger.judge(store.standings(), store.changes(), partial(missing_events, store))
+
+
+def accept(store: SharedStore, ledger: Ledger, now_ms: int, draw: Draw) -> Mapping[str, Missing]:
+    """Accept all that is missing from the store of what `ledger` knows; return what that is, nothing where nothing is.
+
+    Raises as the store does; `Conflict` (code `store_contended`) where the store changed meanwhile.
+    """
+    found = compare(store, ledger)
+    missing = dict(ledger.missing)
+    if not found.code:
+        return {}
+    standings = store.standings()
+    if DEFAULT_MODEL not in standings or standings[DEFAULT_MODEL].head.seq == 0:
+        _begin_default(store, now_ms, draw)
+        standings = store.standings()
+    counted = ledger.lost()
+    exchanged = found.code == "store_strange"
+    own = {} if exchanged else {name: one for name, one in missing.items() if one.ends and name in standings}
+    appends = [_repair(name, _facts(one, counted[name]), now_ms, draw) for name, one in own.items() if name != DEFAULT_MODEL]
+    others = {name: counted[name] for name in missing if name not in own and name != DEFAULT_MODEL}
+    if exchanged or others or DEFAULT_MODEL in own:
+        here = missing.get(DEFAULT_MODEL)
+        facts = _facts(here, counted[DEFAULT_MODEL]) if here else {"missing": 0, "lost": counted.get(DEFAULT_MODEL, 0)}
+        instead = {"instead_of": [lineage.hex() for lineage in ledger.lineages()]} if exchanged else {}
+        appends.append(_repair(DEFAULT_MODEL, {**facts, **instead, "models": others}, now_ms, draw))
+    for appended in store.append(appends):
+        if appended.record is None:
+            raise appended.refused or Conflict("the record was not appended; try again", "store_contended")
+    return missing
+
+
+def _facts(missing: Missing, lost: int) -> dict[str, Any]:
+    return {"missing": missing.count, "from": max(1, missing.known - missing.count + 1), "to": missing.known, "lost": lost}
+
+
+def _repair(model: str, facts: Mapping[str, Any], now_ms: int, draw: Draw) -> Append:
+    document = {"action": ACCEPT_LOSS, "id": draw(ID_BYTES).hex(), **facts}
+    return Append(model, "repair", now_ms, payload=encode_document(document))
+
+
+def _begin_default(store: Store, now_ms: int, draw: Draw) -> None:
+    if DEFAULT_MODEL not in store.models():
+        store.create(DEFAULT_MODEL, draw(16))
+    payload = config_payload(ModelConfig(), after=0)
+    store.append([Append(DEFAULT_MODEL, "config", now_ms, payload=payload)])

@@ -1,0 +1,352 @@
+"""The side of an engine that may own a shared store: it stands by, takes the lease, recovers, leads, and never steps back.
+
+    riata-lease      asks for the lease until it has it; then renews it every third of its term, unless learning is stuck
+    riata-recover    once the lease is had: every model from its newest generation to the end of its log; then it ends
+    riata-tail       what anybody appends goes to the writer, in order; new models are taken up
+    riata-editions   what the writer serves goes into the store for those who follow
+
+Each has a store object of its own. Where the lease is lost, or the store is not what it was, the process ends and starts anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from riata.base.errors import Conflict, LogFork, LogGap, NotFound, RiataError, Unavailable
+from riata.run.cluster.accepting import record_losses
+from riata.run.cluster.lease import Lease, WriterPosition
+from riata.run.cluster.poll_thread import RETRY_S, PollThread
+from riata.run.cluster.publisher import Publisher
+from riata.run.cluster.tail import Tail
+from riata.run.compilers import Stopped
+from riata.run.engine_context import EngineContext, shared
+from riata.run.learning import LOST, Learning, learning_names
+from riata.run.model_state import ModelState, config_in
+from riata.run.recovery import clear_marks, recover_all
+from riata.run.writer_queue import Logged
+from riata.store.records import RECORD_DAMAGED, first_chain
+from riata.store.store import Owner, Record, SharedStore, Standing, Store
+
+log = logging.getLogger("riata.run")
+
+RECOVERING_MS = 120_000  # how long recovery may do without visible progress: kernels may have to be compiled
+AHEAD_BYTES = 64 * 2**20  # of records that wait for the writer
+NAMES_EVERY_MS = 1000
+NOT_YET_S = 0.1
+LOOK_S = 0.01
+
+
+class _EndedEarlyError(Exception):
+    """The process is to end while it recovers."""
+
+
+class Contender:
+    """Stands by until it owns the store, then leads until the end of the process.
+
+    on_leading : called once, in a thread, before the first recovered model is served; afterwards nothing else may serve
+    may_take   : a sentence why the lease must not be asked for now; empty: it may
+    looked     : whether what this process followed was compared with the store since a moment of the monotonic clock: who leads
+                 follows no more, so what was taken back before has to be noticed before
+    """
+
+    def __init__(
+        self,
+        context: EngineContext,
+        on_leading: Callable[[Learning], None],
+        may_take: Callable[[], str],
+        looked: Callable[[int], bool],
+    ) -> None:
+        self.learning: Learning | None = None
+        self.since_ms: int | None = None  # when the lease was taken
+        self._context = context
+        self._on_leading = on_leading
+        self._may_take = may_take
+        self._looked = looked
+        self._store: SharedStore | None = None
+        settings = context.settings
+        self.lead = Lease(self._call, context.draw(16), settings.host, settings.lease_ttl_ms, context.clock)
+        self._lease = PollThread("riata-lease", context.open_store, self._lease_step, self._failed)
+        self._lease.at_end = self._release
+        self._recovering: threading.Thread | None = None
+        self._progress_ms = 0
+        self._ending = False
+        self._handed = 0  # bytes of payloads given to the writer
+        self._tail = Tail()
+        self._named_ms = 0
+        self._tailing = PollThread("riata-tail", context.open_store, self._tail_step, self._failed)
+        self._publishing: PollThread | None = None
+        self._publisher: Publisher | None = None
+
+    def start(self) -> None:
+        """Begin to ask for the lease."""
+        self._lease.start()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process owns the store and has recovered."""
+        return self.learning is not None
+
+    def held(self) -> bool:
+        """Whether the lease was renewed within its term, by this machine's clock."""
+        return self.lead.owner is not None and self.lead.unrenewed_ms() <= self._context.settings.lease_ttl_ms
+
+    def unreachable(self) -> str:
+        """Why the store did not answer the last time the lease was asked for or renewed; empty: it did."""
+        return self._lease.unreachable
+
+    def answers(self) -> bool:
+        """Whether the store answered whenever a thread here asked it last."""
+        poll_threads = (self._lease, self._tailing, self._publishing)
+        return not any(poll_thread.unreachable for poll_thread in poll_threads if poll_thread is not None)
+
+    @property
+    def editions(self) -> int:
+        """How many editions were published."""
+        return self._publisher.published if self._publisher else 0
+
+    def give_up(self) -> None:
+        """Begin to end: at once, but for what is under way."""
+        self._ending = True
+        self._tailing.stop()
+        if self.lead.owner is None:
+            self._lease.stop()
+
+    def stop_reading(self) -> None:
+        """Hand nothing more to the writer, and stand by no longer. Blocks for as long as a call of the store may take."""
+        self.give_up()
+        if self.lead.owner is None:
+            self._lease.join()
+        self._tailing.join()
+        if self._recovering is not None:
+            self._recovering.join()
+
+    def stop(self) -> None:
+        """Publish the last edition, let the store go. Blocks."""
+        if self._publishing is not None:
+            self._publishing.stop()
+            self._publishing.join()
+        self._lease.stop()
+        self._lease.join()
+
+    # -- the lease -------------------------------------------------------------------------------------------------
+
+    def _call(self, work: Callable[[SharedStore], object]) -> object:
+        if self._store is None:
+            raise Unavailable("the store is not open", "store_unreachable")
+        return work(self._store)
+
+    def _lease_step(self, store: Store) -> float:
+        self._store = shared(store)
+        term_s = self._context.settings.lease_ttl_ms / 3000
+        if self.lead.owner is None:
+            return self._stand_by(term_s)
+        if stuck := self._stuck():
+            log.error("the lease is not renewed: %s", stuck)
+            return min(term_s, RETRY_S)
+        standings = self.lead.renew(self._beliefs)
+        if self._publisher is not None and self._publishing is not None and self._publisher.recheck(standings):
+            self._publishing.kick()
+        return term_s
+
+    def _stand_by(self, term_s: float) -> float:
+        if self._may_take():
+            return min(term_s, NOT_YET_S)
+        owner = self.lead.try_acquire()
+        if owner is None:
+            left_s = max(0, self.lead.holder.remaining_ms) / 1000 if self.lead.holder else 0.0
+            return min(term_s, left_s + 0.02) * random.uniform(0.7, 1.0) + 0.01
+        log.info("this process owns the store now, epoch %d", owner.epoch)
+        self._context.tally.elections += 1
+        self.since_ms = self._progress_ms = self._context.clock.monotonic_ms()
+        self._recovering = threading.Thread(target=self._recover, args=(owner,), name="riata-recover", daemon=True)
+        self._recovering.start()
+        return term_s
+
+    def _stuck(self) -> str:
+        """Why the lease must not be renewed: whoever does not get on must make room for another. Empty: it may be."""
+        if self.learning is None:
+            still_ms = self._context.clock.monotonic_ms() - self._progress_ms
+            return f"recovery has made no progress for {still_ms} ms" if still_ms > RECOVERING_MS else ""
+        if not self.learning.writer.alive():
+            return "learning has ended"
+        busy_ms = self.learning.writer.busy_ms()
+        return f"learning is stuck for {busy_ms} ms" if busy_ms > self._context.settings.lease_ttl_ms else ""
+
+    def _beliefs(self) -> dict[str, WriterPosition]:
+        return self.learning.positions() if self.learning else {}
+
+    def _release(self, _store: Store) -> None:
+        self.lead.release()
+
+    # -- recovery --------------------------------------------------------------------------------------------------
+
+    def _recover(self, owner: Owner) -> None:
+        context = self._context
+        begun = False
+        try:
+            while not self._ending:
+                try:
+                    if begun:  # the attempt before this one ended without an answer, and not because of an event
+                        context.log_thread.call(lambda s: clear_marks(s, owner)).result()
+                    begun = True
+                    self._take_over(owner)
+                    return
+                except (_EndedEarlyError, Stopped):
+                    context.log_thread.call(lambda s: clear_marks(s, owner)).result()  # nothing of the log has killed this start
+                    return
+                except Unavailable as error:
+                    log.warning("recovery: the store does not answer: %s", error.detail)
+                    context.tally.retries += 1
+                    time.sleep(RETRY_S)
+        except Exception as error:  # the thread's outer edge
+            self._failed(error)
+
+    def _take_over(self, owner: Owner) -> None:
+        context = self._context
+        begun_ms = context.clock.monotonic_ms()
+        context.log_thread.call(lambda s: s.drop_stale_stages(owner)).result()
+        context.tally.on_progress = self._progressed
+        recovering = (context.log_thread.call, owner, context.clock.unix_ms, context.tally)
+        recovered, damaged = recover_all(*recovering, shared=True, warm=context.warm)
+        took_s = max(1, context.clock.monotonic_ms() - begun_ms) / 1000
+        context.tally.recovered(sum(found.replayed for found in recovered), took_s)
+        for found in recovered:
+            context.warm(found.state.config.learner)
+        named = [learning_names(context, found) for found in recovered]  # from here on nothing here asks the store and fails
+        self._await_look()
+        learning = Learning(context, owner)
+        self._on_leading(learning)
+        learning.writer.start()
+        for damage in damaged:
+            self._tail.leave_out(damage)
+            learning.give_up(damage)
+        for found, names in zip(recovered, named, strict=True):
+            self._tail.follow(found.state.name, found.state.lineage, found.state.applied, found.state.chain)
+            learning.take_up(found, names)
+        publisher = Publisher(context.catalogue, owner, context.settings.follow_every_ms, context.clock)
+        self._publisher = publisher
+        self._publishing = PollThread("riata-editions", context.open_store, self._publish_step, self._failed)
+        self._publishing.at_end = lambda store: publisher.step(shared(store), at_once=True)
+        learning.on_published = self._publishing.kick
+        self.learning = learning
+        self._tailing.start()
+        self._publishing.start()
+        record_losses(context)
+        log.info("leading: %d models", len(recovered))
+
+    def _await_look(self) -> None:
+        while not self._looked(self.since_ms or 0):
+            if self._ending:
+                raise _EndedEarlyError
+            time.sleep(LOOK_S)
+        if why := self._may_take():  # events are missing from the store that were there a moment ago: a new start refuses it
+            raise LogFork(why)
+
+    def _progressed(self) -> None:
+        if self._ending:
+            raise _EndedEarlyError
+        self._progress_ms = self._context.clock.monotonic_ms()
+
+    # -- the log, as others write it -------------------------------------------------------------------------------
+
+    def _tail_step(self, store: Store) -> float:
+        source, learning = shared(store), self.learning
+        if learning is None:
+            return 0.01
+        source.await_log(self._tail.places(), self._context.settings.follow_every_ms)
+        standings = source.standings()
+        self._context.ledger.saw(standings, source.changes())  # before a new model is served
+        self._meet(source, learning, standings)
+        for name in self._tail.behind(standings):
+            records = self._read(source, name)
+            self._hand_over(learning, records)
+            if served_model := self._context.catalogue.served_models.get(name):
+                served_model.logged = max(served_model.logged, standings[name].head.seq)
+        self._learn_names(source, standings)
+        return 0.0
+
+    def _meet(self, store: SharedStore, learning: Learning, standings: Mapping[str, Standing]) -> None:
+        """Take up models that others made, forget those that are no more. That one of ours is missing the renewal notices."""
+        for name in [name for name in self._tail.names() if name not in standings]:
+            self._tail.forget(name)
+            self._context.catalogue.remove(name)
+        for name, standing in standings.items():
+            if standing.head.seq == 0 or self._tail.lineage(name) == standing.head.lineage:
+                continue
+            self._tail.follow(name, standing.head.lineage, 0, first_chain(standing.head.lineage))
+            records = self._read(store, name)
+            if not records:
+                self._tail.forget(name)
+                continue
+            state = ModelState(name, standing.head.lineage)
+            state.apply(records[0])
+            self._context.warm(state.config.learner)
+            learning.begin(state)
+            self._hand_over(learning, records[1:])
+            log.info("model %s: taken up", name)
+
+    def _read(self, store: SharedStore, name: str) -> list[Record]:
+        try:
+            return self._tail.read(store, name)
+        except NotFound:
+            self._tail.forget(name)
+            return []
+        except (LogGap, LogFork) as error:
+            if self._tail.is_another(store, name):
+                self._tail.forget(name)
+                return []
+            if error.code != RECORD_DAMAGED or self.learning is None:
+                raise
+            self.learning.record_damaged(store, self._tail.give_up(name, error))
+            return []
+
+    def _hand_over(self, learning: Learning, records: list[Record]) -> None:
+        for record in records:
+            while self._handed - learning.writer.taken_bytes > AHEAD_BYTES and learning.writer.alive():
+                if self._tailing.stopping():
+                    return
+                time.sleep(0.005)
+            self._handed += len(record.payload)
+            if config := config_in(record):
+                self._context.warm(config.learner)  # here and not in the writer's thread: the lease depends on that
+            learning.writer.put(Logged(record, None))
+
+    def _learn_names(self, store: SharedStore, standings: Mapping[str, Standing]) -> None:
+        """Now and then the names that others brought; requests that come here bring theirs themselves."""
+        now_ms = self._context.clock.monotonic_ms()
+        if now_ms - self._named_ms < NAMES_EVERY_MS:
+            return
+        self._named_ms = now_ms
+        for name, served_model in self._context.catalogue.served_models.items():
+            seq = standings[name].head.seq if name in standings else 0
+            if seq > served_model.named:
+                try:
+                    served_model.learn_names(list(store.names(name, served_model.named)))
+                except NotFound:
+                    continue
+                served_model.named = seq
+
+    # -- editions --------------------------------------------------------------------------------------------------
+
+    def _publish_step(self, store: Store) -> float:
+        due_ms = self._publisher.step(shared(store)) if self._publisher is not None else 10
+        return 1.0 if due_ms is None else due_ms / 1000
+
+    def _failed(self, error: BaseException) -> None:
+        """The outer edge of every thread here."""
+        if isinstance(error, Stopped) or (self._ending and isinstance(error, Unavailable)):
+            return
+        detail = error.detail if isinstance(error, RiataError) else repr(error)
+        code = error.code if isinstance(error, RiataError) else ""
+        if isinstance(error, LogGap | LogFork):
+            self._context.tally.forks += 1
+        if code == "fenced":
+            self._context.tally.fenced += 1
+        if code in LOST or isinstance(error, Conflict):
+            self._context.lost(detail)
+        else:
+            self._context.fatal(f"the store could not be led: {detail}")

@@ -1,0 +1,193 @@
+"""Verified copies of followed editions on the disk of a replica, so that it starts and answers without the store.
+
+One file a model: the edition's description and its bytes, and the names, under the digests of a checkpoint (`store/layout.py`).
+A file is written beside its place, synced, renamed over the old one, and the directory is synced: at every moment there is one
+whole copy or the one before it. A file that does not verify is refused and left where it is, for people to look at.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from riata.base.arrays import Arrays
+from riata.base.clock import Clock
+from riata.base.directories import sync_directory
+from riata.base.errors import Corrupt
+from riata.run.cluster.editions import decode_as
+from riata.run.cluster.follower import Fetched
+from riata.run.published import Published
+from riata.run.served_model import Catalogue
+from riata.store import layout
+from riata.store.store import Edition
+from riata.wire.names import Names
+
+log = logging.getLogger("riata.run")
+
+WHAT: Final = "copy"
+SUFFIX: Final = ".edition"
+EVERY_MS: Final = 5000  # at most one copy of a model in so long: a copy is for outages, not for every change
+REST: Final = 20  # and so many times as long as it took to write: a twentieth of a disk's time
+CONFIRMED: Final = "confirmed.json"  # beside the copies: when each was last known to be the newest, unix milliseconds
+CONFIRMED_EVERY_MS: Final = 10_000
+BYTES_MAX: Final = 2**30
+NUMBERS: Final = ("number", "applied", "epoch", "gen", "created_ms", "bytes")
+DIGESTS: Final = {"chain": 20, "lineage": 16, "digest": 32}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A copy that verified."""
+
+    edition: Edition
+    published: Published
+    names: Names
+    confirmed_ms: int  # unix time at which it was last known to be the newest
+
+
+class Copies:
+    """The copies in `directory`. One thread uses it, after `load`."""
+
+    def __init__(self, directory: Path, catalogue: Catalogue, clock: Clock) -> None:
+        self.corrupt = 0
+        self.failed = ""  # why the last copy could not be written; empty: it was
+        self._directory = directory
+        self._catalogue = catalogue
+        self._clock = clock
+        self._offered: dict[str, Fetched] = {}
+        self._due_ms: dict[str, int] = {}
+        self._confirmed_due_ms = 0
+
+    def load(self) -> list[Kept]:
+        """Every copy that verifies, by name. Others are counted and said."""
+        found = []
+        confirmed = _read_confirmed(self._directory / CONFIRMED)
+        for path in sorted(self._directory.glob(f"*{SUFFIX}")) if self._directory.is_dir() else []:
+            try:
+                kept = read_copy(path, self._clock)
+                found.append(replace(kept, confirmed_ms=max(kept.confirmed_ms, confirmed.get(path.stem, 0))))
+            except (Corrupt, OSError) as error:
+                self.corrupt += 1
+                log.error("the copy %s is not used: %s", path, error)
+        return found
+
+    def offer(self, fetched: Fetched) -> None:
+        """Have this edition written when its turn comes, in the place of one that waits."""
+        self._offered[fetched.served_model.name] = fetched
+
+    def step(self, now_ms: int | None) -> None:
+        """Write what is due, all that waits where `now_ms` is None, and remove the copies of models that were dropped."""
+        for name, fetched in list(self._offered.items()):
+            if now_ms is None or now_ms >= self._due_ms.get(name, now_ms):
+                begun_ms = self._clock.monotonic_ms()
+                self._write(fetched)
+                ended_ms = self._clock.monotonic_ms()
+                self._due_ms[name] = ended_ms + max(EVERY_MS, REST * (ended_ms - begun_ms))
+                del self._offered[name]
+        for name in [name for name in self._due_ms if name not in self._catalogue.served_models]:
+            del self._due_ms[name]
+            self._offered.pop(name, None)
+            self._path(name).unlink(missing_ok=True)
+        if now_ms is None or now_ms >= self._confirmed_due_ms:
+            self._confirmed_due_ms = (now_ms or 0) + CONFIRMED_EVERY_MS
+            self._write_confirmed()
+
+    def _write_confirmed(self) -> None:
+        """Note when what is served was last known to be the newest, so that a start without the store knows how old it may be."""
+        since_ms = self._clock.unix_ms() - self._clock.monotonic_ms()
+        known = {
+            name: served_model.confirmed_ms + since_ms
+            for name, served_model in self._catalogue.served_models.items()
+            if served_model.confirmed_ms is not None
+        }
+        try:
+            if known and self._directory.is_dir():
+                beside = self._directory / f"{CONFIRMED}.tmp"
+                beside.write_text(json.dumps(known), encoding="ascii")
+                beside.replace(self._directory / CONFIRMED)
+        except OSError as error:
+            log.warning("%s cannot be written: %s", self._directory / CONFIRMED, error.strerror)
+
+    def _write(self, fetched: Fetched) -> None:
+        names = fetched.served_model.names.everything()
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            write_copy(self._path(fetched.served_model.name), fetched.edition, fetched.content, names)
+            self.failed = ""
+        except OSError as error:
+            self.failed = f"{self._directory}: {error.strerror}"
+            log.error("a copy could not be written: %s", self.failed)
+
+    def _path(self, name: str) -> Path:
+        return self._directory / f"{name}{SUFFIX}"  # names of models are safe as names of files
+
+
+def write_copy(path: Path, edition: Edition, content: bytes, names: Names) -> None:
+    """Write one copy so that a power cut leaves it or the one before it. Raises `OSError`."""
+    header = {"what": WHAT, **{key: value.hex() if isinstance(value, bytes) else value for key, value in asdict(edition).items()}}
+    arrays: Arrays = {
+        "content": np.frombuffer(content, np.uint8),
+        "names.fingerprint": names.fingerprint,
+        "names.length": names.length,
+        "names.text": names.text,
+    }
+    beside = path.with_suffix(".tmp")
+    with beside.open("wb") as file:
+        file.write(layout.encode_checkpoint({**header, "model": path.stem}, arrays))
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync_directory(path.parent)
+
+
+def read_copy(path: Path, clock: Clock) -> Kept:
+    """Read what `write_copy` wrote. Raises `Corrupt` for anything else, `OSError`."""
+    if path.stat().st_size > BYTES_MAX:
+        raise Corrupt(f"{path.name} is too large to be a copy")
+    header, arrays = layout.decode_checkpoint(path.read_bytes())
+    edition = _edition(header)
+    if set(arrays) != {"content", "names.fingerprint", "names.length", "names.text"} or header.get("model") != path.stem:
+        raise Corrupt(f"{path.name} does not hold what a copy holds")
+    content = arrays["content"].tobytes()
+    if layout.checkpoint_digest(content) != edition.digest:
+        raise Corrupt(f"{path.name}: the edition is not what was written")
+    published = decode_as(edition, path.stem, content, clock)
+    return Kept(edition, published, _names(arrays), published.published_ms)
+
+
+def _read_confirmed(path: Path) -> dict[str, int]:
+    try:
+        document = json.loads(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return {}
+    entries = document.items() if isinstance(document, dict) else ()
+    return {name: at for name, at in entries if type(at) is int and at >= 0}
+
+
+def _edition(header: Mapping[str, Any]) -> Edition:
+    try:
+        if header["what"] != WHAT or any(type(header[key]) is not int or header[key] < 0 for key in NUMBERS):
+            raise Corrupt("it is not the copy of an edition")
+        digests: dict[str, Any] = {key: bytes.fromhex(header[key]) for key in DIGESTS}
+    except (KeyError, TypeError, ValueError):
+        raise Corrupt("it is not the copy of an edition") from None
+    if any(len(digests[key]) != length for key, length in DIGESTS.items()):
+        raise Corrupt("a digest in it has the wrong length")
+    numbers: dict[str, Any] = {key: header[key] for key in NUMBERS}
+    return Edition(**numbers, **digests)
+
+
+def _names(arrays: Arrays) -> Names:
+    marks, lengths, text = (arrays["names." + part] for part in ("fingerprint", "length", "text"))
+    typed = marks.dtype == np.uint64 and lengths.dtype == np.uint32 and text.dtype == np.uint8
+    flat = marks.ndim == lengths.ndim == text.ndim == 1
+    if not typed or not flat or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
+        raise Corrupt("the names in it do not add up")
+    return Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))

@@ -1,0 +1,309 @@
+"""Following: what the process that learns has published is fetched, checked, decoded aside and served by one assignment.
+
+Theory of operation
+    A step asks the store where every model stands. A model whose newest edition is not the one that is served is fetched, one
+    at a time, so that a slow link holds one download and not many. What does not verify is counted, and what was served goes on
+    being served.
+
+    Served models only move forward: within a lineage never to an earlier event. Another lineage under the same name is another
+    model, and one that the store no longer has was dropped. What the store is known to have had and lacks is judged by the ledger
+    (`ledger.py`): a store that was emptied, exchanged or rolled back is not followed until the loss is accepted; `strange` says
+    why, and nothing that is served is given up.
+
+    A log that ends before an event that was acknowledged here, or is served, was rolled back; so was one that has another chain
+    at the last event of which it is known, for it may have grown beyond it again.
+    What is served stays, marked as of another history (`ServedModel.another`): a request that waits for an
+    event of the log is not told that it was served. Once the store is followed again, an edition that reaches as far replaces it.
+
+    What is served is confirmed whenever the store says that there is no newer edition. The time since is its staleness.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from riata.base.clock import Clock
+from riata.base.errors import Corrupt, NotFound
+from riata.run.cluster.editions import decode_as
+from riata.run.cluster.ledger import Ledger
+from riata.run.cluster.store_identity import Mark, StoreIdentityFile
+from riata.run.damage import Damage
+from riata.run.published import Published
+from riata.run.served_model import Catalogue, ServedModel
+from riata.store.store import Edition, Head, SharedStore, Standing
+from riata.wire.names import Names
+
+REFUSED_MS = 10_000  # after so long an edition that did not verify is looked at again
+NOTHING = (0, b"")
+FETCHING_MS = 200  # after so long a step asks again where the models stand
+log = logging.getLogger("riata.run")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was known of a log before the store was asked: its end, what was appended here, where else its chain is known."""
+
+    logged: int = 0
+    acked: tuple[Mark, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+
+Known = Mapping[str, _Known]
+
+
+@dataclass(slots=True)
+class Followed:
+    """Counts for the operator."""
+
+    editions: int = 0
+    corrupt: int = 0
+    strange: int = 0  # how often the store was found not to be the one that was followed
+    rolled_back: int = 0  # how often a log was found to end before what was known of it
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """An edition that was taken up."""
+
+    served_model: ServedModel
+    edition: Edition
+    content: bytes
+
+
+class Follower:
+    """Keeps the served models of `board` on the newest editions. One thread uses it; nothing here waits.
+
+    on_fetched : called after an edition was taken up, in the same thread
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        clock: Clock,
+        on_fetched: Callable[[Fetched], None] = lambda _fetched: None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.counts = Followed()
+        self.ledger = ledger or Ledger(StoreIdentityFile(None))
+        self.refuses_damaged = True  # else what is served of a damaged model stays: by a process that takes no events
+        self.strange = ""  # why the store is not the one that was followed; empty: it is
+        self.strange_code = ""
+        self._unserved: Collection[str] = ()  # models that the store has and of which nothing is served here yet
+        self.heard_ms: int | None = None  # when the store last answered; None until every edition of the first answer is served
+        self._catalogue = catalogue
+        self._clock = clock
+        self._on_fetched = on_fetched
+        self._missed: Collection[str] = ()  # models of which events were found missing and are not accepted
+        self._heads: dict[bytes, tuple[int, bytes]] = {}  # by lineage: where its log ended when the store was last asked
+        self._refused: dict[str, tuple[int, bytes]] = {}  # editions that did not verify: not fetched again at every step
+        self._refused_ms: dict[str, int] = {}  # but now and then: a store that was rolled back gives a number a second time
+
+    def may_come(self, name: str) -> bool:
+        """Whether a model that is not served here may be one that the store has."""
+        return self.heard_ms is None or name in self._unserved or bool(self.strange)
+
+    def step(self, store: SharedStore) -> bool:
+        """Ask where the models stand, and take up editions, one after the other and for a while. True where more wait already.
+
+        Raises `Unavailable` where the store does not answer.
+        """
+        known: Known = {name: self._knows(served_model) for name, served_model in self._catalogue.served_models.items()}
+        for name, served_model in self._catalogue.served_models.items():
+            if name in known and served_model.lineage:
+                self.ledger.add(name, served_model.lineage, (*known[name].acked, *known[name].marks))
+        asked_ms = self._clock.monotonic_ms()
+        standings = store.standings()
+        changes = store.changes()
+        judged = self.ledger.judge(standings, changes, partial(self._missing, store))
+        self.note_strange(judged.detail, judged.code)
+        fresh = judged.found.keys() - self._missed
+        self._missed = judged.found.keys() if judged.code else ()
+        if self.strange_code != "store_strange":
+            for name, served_model in self._catalogue.served_models.items():
+                if name in standings and served_model.lineage == standings[name].head.lineage:
+                    self._note(store, served_model, standings[name], known.get(name, _Known()), name in fresh, asked_ms)
+        if not self.strange:
+            self.ledger.saw(standings, changes)
+        more = False if self.strange else self._follow(store, standings, asked_ms)
+        self._unserved = standings.keys() - self._catalogue.served_models.keys()
+        if not more or self.heard_ms is not None:
+            self.heard_ms = asked_ms
+        return more
+
+    def _follow(self, store: SharedStore, standings: Mapping[str, Standing], asked_ms: int) -> bool:
+        for name in self._catalogue.served_models:
+            if name not in standings:
+                self._catalogue.remove(name)
+        if self.refuses_damaged:
+            self._note_damage(standings)
+        waiting = sorted((name for name, at in standings.items() if self._wants(name, at)), key=self._served_ms)
+        for done, name in enumerate(waiting):
+            if done and self._clock.monotonic_ms() - asked_ms >= FETCHING_MS:
+                return True
+            self._fetch(store, name, standings[name], asked_ms)
+        return False
+
+    def _note_damage(self, standings: Mapping[str, Standing]) -> None:
+        """Answer for models that the owner of the store found damaged as it does, so that nobody accepts their events."""
+        for name, damage in self._catalogue.damaged.items():
+            if name not in standings or not standings[name].damaged or standings[name].head.lineage != damage.lineage:
+                self._catalogue.remove(name)
+        for name, standing in standings.items():
+            if standing.damaged and name not in self._catalogue.damaged:
+                what = "the process that learns cannot read what is stored of it"
+                self._catalogue.set_damaged(Damage(name, standing.head.lineage, standing.damaged, what))
+                log.error("%s", self._catalogue.damaged[name].sentence())
+
+    def note_strange(self, why: str, code: str = "store_strange") -> None:
+        """Note that the store is not the one that was followed, or with an empty sentence that it is."""
+        if why and code != self.strange_code:
+            self.counts.strange += code == "store_strange"
+            log.error("%s; what is served stays", why)
+        elif not why and self.strange:
+            log.warning("the store is followed again")
+        self.strange, self.strange_code = why, code if why else ""
+
+    def _knows(self, served_model: ServedModel) -> _Known:
+        published = served_model.published
+        served = NOTHING if published is None or served_model.another else (published.applied, published.chain)
+        return _Known(
+            served_model.logged,
+            (*served_model.passed, served_model.acked),
+            (served, self._heads.get(served_model.lineage, NOTHING)),
+        )
+
+    def _note(
+        self, store: SharedStore, served_model: ServedModel, standing: Standing, known: _Known, is_missing: bool, asked_ms: int
+    ) -> None:
+        """Take note of what the store says of a log. `is_missing`: it lacks events that were known before it was asked."""
+        head, published = standing.head, served_model.published
+        del served_model.passed[: max(0, len(known.acked) - 1)]
+        if is_missing or head.seq < known.logged:
+            self._rolled_back(store, served_model, head, known)
+        else:
+            served_model.logged = max(served_model.logged, head.seq)
+        self._heads[served_model.lineage] = (head.seq, head.chain)
+        newest = (standing.edition, standing.edition_applied)
+        if published is not None and not served_model.another and newest == (served_model.edition, published.applied):
+            served_model.confirmed_ms = asked_ms
+
+    def _missing(self, store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> int:
+        return missing_events(store, name, head, marks)
+
+    def _rolled_back(self, store: SharedStore, served_model: ServedModel, head: Head, known: _Known) -> None:
+        self.counts.rolled_back += 1
+        total = self.ledger.lost().get(served_model.name, 0)
+        log.error(
+            "model %s: its log was rolled back to event %d; %d events known here are lost", served_model.name, head.seq, total
+        )
+        published = served_model.published
+        if published is not None and self._missing(store, served_model.name, head, [(published.applied, published.chain)]):
+            served_model.another = (
+                f"the log ends at event {head.seq} and event {served_model.logged} was known of: it was rolled back"
+            )
+        served_model.logged = head.seq
+        if known.acked and served_model.acked == known.acked[-1]:
+            served_model.acked = NOTHING
+
+    def _wants(self, name: str, standing: Standing) -> bool:
+        """Whether the newest edition of a model is to be fetched."""
+        if standing.edition == 0 or (standing.damaged and self.refuses_damaged):
+            return False
+        if self._refused.get(name) == (standing.edition, standing.head.lineage):
+            return self._clock.monotonic_ms() - self._refused_ms[name] >= REFUSED_MS
+        served_model = self._catalogue.served_models.get(name)
+        if served_model is None or served_model.published is None or served_model.lineage != standing.head.lineage:
+            return True
+        if standing.edition_applied > served_model.published.applied:
+            return True
+        newer = standing.edition != served_model.edition or bool(served_model.another)
+        return standing.edition_applied == served_model.published.applied and newer
+
+    def _served_ms(self, name: str) -> int:
+        """When a model was last replaced: whose turn that is longest ago comes first."""
+        served_model = self._catalogue.served_models.get(name)
+        return served_model.published.published_mono_ms if served_model is not None and served_model.published is not None else -1
+
+    def _fetch(self, store: SharedStore, name: str, standing: Standing, asked_ms: int) -> None:
+        try:
+            found = store.open_edition(name)
+            if found is None:
+                return
+            edition, content = found
+            published = decode_as(edition, name, content, self._clock)
+        except NotFound:
+            return  # dropped a moment ago; the next step sees it
+        except Corrupt:
+            self.counts.corrupt += 1
+            log.error("model %s: edition %d does not verify; what is served stays", name, standing.edition)
+            self._put_off(name, standing)
+            return
+        served_model = self._catalogue.served_models.get(name)
+        if (
+            served_model is not None
+            and served_model.another
+            and served_model.published is not None
+            and served_model.published.chain == edition.chain
+        ):
+            self._put_off(name, standing)  # the one that is served, of the history that the log has not any more
+            return
+        if self.take_up(edition, published, standing.head.seq):
+            served_model = self._catalogue.served_models[name]
+            served_model.confirmed_ms = asked_ms  # it was the newest when it was read, and that was later
+            self._learn_names(store, served_model, max(standing.head.seq, edition.applied))
+            self._on_fetched(Fetched(served_model, edition, content))
+
+    def _put_off(self, name: str, standing: Standing) -> None:
+        self._refused[name] = (standing.edition, standing.head.lineage)
+        self._refused_ms[name] = self._clock.monotonic_ms()
+
+    def take_up(self, edition: Edition, published: Published, logged: int) -> bool:
+        """Serve `published` from now on, unless what is served is later; tell whether. `logged`: an event the log has."""
+        name = published.model.name
+        served_model = self._catalogue.served_models.get(name)
+        if served_model is not None and served_model.lineage == edition.lineage:
+            now = served_model.published
+            if now is not None and edition.applied < now.applied:
+                return False
+        else:
+            served_model = ServedModel.open(name, published.config.encoder, 0, edition.lineage)
+        served_model.logged = max(served_model.logged, edition.applied, logged)
+        served_model.changed = max(served_model.changed, *published.changes, 0)
+        served_model.published, served_model.edition, served_model.another = published, edition.number, ""
+        if self._catalogue.served_models.get(name) is not served_model:
+            self._catalogue.put(served_model)
+        self.counts.editions += 1
+        return True
+
+    def _learn_names(self, store: SharedStore, served_model: ServedModel, logged: int) -> None:
+        """Fetch the names that requests brought since the last time; they are in the store before the event is."""
+        if logged <= served_model.named:
+            return
+        try:
+            names = Names.of(list(store.names(served_model.name, served_model.named)))
+        except (NotFound, Corrupt):
+            return  # weights are then shown by their slots
+        served_model.learn_names(names)
+        served_model.named = logged
+
+
+def missing_events(store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> int:
+    """How many events up to those of `marks` the log has not, at least; 0 where it has all of them, or nobody can tell."""
+    known = [mark for mark in marks if mark[1]]
+    inside = [mark for mark in known if mark[0] < head.seq]
+    try:
+        found = store.chains_at(name, [seq for seq, _ in inside]) if inside else []
+    except NotFound:
+        return 0  # dropped a moment ago; the next look sees it
+    missing = [seq for (seq, chain), there in zip(inside, found, strict=True) if there not in (None, chain)]
+    missing += [seq for seq, chain in known if seq >= head.seq and (seq, chain) != (head.seq, head.chain)]
+    return max(max(missing) - min(missing) + 1, max(missing) - head.seq) if missing else 0
+
+
+def jittered_s(every_ms: int) -> float:
+    """How long to wait until the next step: many followers must not ask at the same moment. Decides no bit of any model."""
+    return every_ms / 1000 * random.uniform(0.8, 1.2)

@@ -1,0 +1,122 @@
+"""The side of an engine that follows: a thread keeps the served models on the newest editions; the copies of a replica."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+
+from riata.base.errors import Corrupt, RiataError
+from riata.run.cluster.accepting import record_losses
+from riata.run.cluster.copies import Copies
+from riata.run.cluster.follower import Fetched, Follower, jittered_s
+from riata.run.cluster.poll_thread import RETRY_S, PollThread
+from riata.run.engine_context import EngineContext, shared
+from riata.store.store import Holder, Store
+
+log = logging.getLogger("riata.run")
+
+AWAITED_S = 0.03  # between two steps while somebody waits for an event to be served
+LEAST_MS = 10
+RECORD_AFTER_MS = (2000, 8000)  # at different moments in different processes
+HOLDER_EVERY_MS = 2000
+HOLDER_MISSED_EVERY_MS = 200  # while nobody is known to own the store
+
+
+class Following:
+    """Follows until it is stopped, which is for good."""
+
+    def __init__(self, context: EngineContext, copies: Copies | None = None) -> None:
+        self.follower = Follower(context.catalogue, context.clock, self._on_fetched, context.ledger)
+        self.follower.refuses_damaged = context.settings.role != "replica"
+        self.holder: Holder | None = None  # who owned the store when it was last asked
+        self.copies = copies
+        self._context = context
+        self._asked_ms: int | None = None
+        self._stepped_ms = 0
+        self._record_at_ms: int | None = None  # when losses that were accepted here are recorded, unless another does it before
+        self._looper = PollThread("riata-follow", context.open_store, self._step, self._failed)
+
+    def start(self) -> None:
+        """Begin to follow; first with what was kept, where anything was."""
+        if self.copies is not None:
+            for kept in self.copies.load():
+                if self.follower.take_up(kept.edition, kept.published, kept.edition.applied):
+                    served_model = self._context.catalogue.served_models[kept.published.model.name]
+                    served_model.learn_names(kept.names)
+                    ago_ms = max(0, self._context.clock.unix_ms() - kept.confirmed_ms)
+                    served_model.confirmed_ms = self._context.clock.monotonic_ms() - ago_ms
+        self._looper.start()
+
+    def kick(self) -> None:
+        """Have the next step come now."""
+        self._looper.kick()
+
+    def why_not_lead(self) -> str:
+        """Why this process must not ask for the lease now; empty: it may."""
+        if self.follower.heard_ms is None:
+            return "the store has not answered yet"
+        return self.follower.strange
+
+    def looked(self, since_ms: int) -> bool:
+        """Whether what is served here was compared with the store since then; where not, that is done at once."""
+        heard_ms = self.follower.heard_ms
+        if heard_ms is not None and heard_ms >= since_ms:
+            return True
+        self.kick()
+        return False
+
+    def unreachable(self) -> str:
+        """Why the store did not answer the last step; empty: it did."""
+        return self._looper.unreachable
+
+    def stop(self) -> None:
+        """Follow no more, as soon as the step under way has ended."""
+        self._looper.stop()
+
+    def join(self) -> None:
+        """Wait for the end of it, and write the copies that are not written yet."""
+        self._looper.join()
+        if self.copies is not None:
+            self.copies.step(None)
+
+    def _step(self, store: Store) -> float:
+        source = shared(store)
+        since_ms = self._context.clock.monotonic_ms() - self._stepped_ms
+        time.sleep(max(0, LEAST_MS - since_ms) / 1000)  # however many ask for a step at once
+        self._stepped_ms = self._context.clock.monotonic_ms()
+        try:
+            more = self.follower.step(source)
+        except Corrupt as error:  # another store in its place, or a damaged one; what is served stays
+            self.follower.note_strange(error.detail)
+            return RETRY_S
+        now_ms = self._context.clock.monotonic_ms()
+        self._record(now_ms)
+        every_ms = HOLDER_EVERY_MS if self.holder else HOLDER_MISSED_EVERY_MS
+        if self._asked_ms is None or now_ms - self._asked_ms >= every_ms:
+            self._asked_ms = now_ms
+            self.holder = source.holder()
+        if self.copies is not None:
+            self.copies.step(now_ms)
+        if more:
+            return 0.0
+        awaited = any(served_model.lowest_wanted is not None for served_model in self._context.catalogue.served_models.values())
+        return AWAITED_S if awaited else jittered_s(self._context.settings.follow_every_ms)
+
+    def _record(self, now_ms: int) -> None:
+        """Record losses that were accepted here, a while after: whoever leads may know them, and records them at once."""
+        if not self._context.ledger.has_to_record() or self._context.settings.role == "replica":
+            self._record_at_ms = None
+        elif self._record_at_ms is None:
+            self._record_at_ms = now_ms + int(random.uniform(*RECORD_AFTER_MS))
+        elif now_ms >= self._record_at_ms:
+            record_losses(self._context)
+
+    def _on_fetched(self, fetched: Fetched) -> None:
+        self._context.wake(fetched.served_model)
+        if self.copies is not None:
+            self.copies.offer(fetched)
+
+    def _failed(self, error: BaseException) -> None:
+        detail = error.detail if isinstance(error, RiataError) else repr(error)
+        self._context.fatal(f"following has stopped: {detail}")

@@ -1,0 +1,311 @@
+"""What a process knows of the logs of its store, and what follows where the store has less.
+
+Theory of operation
+    Every record of a shared store that anybody heard of is durable and was, or is about to be, acknowledged. So a log that lacks
+    an event which was known here has lost it: the store was emptied, put back from an older copy, or failed over to a copy that
+    lagged. The ledger keeps marks (an event and the chain of the log after it) of every model: of what this process appended, of
+    the ends of the logs as it saw them, of what it serves. `judge` compares them with the store; the chain of a mark stands for
+    all before it. The marks are written to the note (`note.py`) when a model is met for the first time, before it is served, then
+    once a second where they changed, and when the process ends.
+
+        store has every mark ─────────────────────────────────────────────► follow, or lead
+        events are missing ──┬─► a `repair` record of the log accepts them ─► count them as lost, go on
+                             ├─► at most lost_events_max of a model ────────► the same; whoever leads records that in the log
+                             └─► else ──────────────────────────────────────► neither follow, lead nor accept events
+
+    Accepted losses are counted by model for good, here and in each acceptance, so that a process without a note knows them too.
+    A model that is gone was dropped, unless the store counts fewer creations and drops than it did: then it was rolled back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from riata.base.errors import Corrupt
+from riata.run.cluster.store_identity import KnownLog, Mark, StoreIdentityFile
+from riata.run.engine_settings import DEFAULT_MODEL
+from riata.store.records import ACCEPT_LOSS, decode_document
+from riata.store.store import Head, Standing
+
+log = logging.getLogger("riata.run")
+
+MARKS_MAX: Final = 64  # of a model; older ones are thinned out
+LATELY: Final = 16  # so many of the newest are not
+EVERY_S: Final = 1.0  # between two looks whether the note has to be written
+REMEMBERED_MAX: Final = 64  # acceptances, former lineages
+NAMED_MAX: Final = 5  # models named in a sentence
+ID_BYTES: Final = 16
+
+Find = Callable[[str, Head, Sequence[Mark]], int]  # how many events up to these marks a log lacks, at least
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Events of one model that were known and are not in the store: `count` at least, of a log that ends at event `ends`."""
+
+    count: int
+    known: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What `judge` found. `code` and `detail` say why this store must not be followed, led or written to; empty: it may be.
+
+    found : by model, what was missing, also where that was accepted
+    """
+
+    code: str = ""
+    detail: str = ""
+    found: Mapping[str, Missing] = field(default_factory=dict)
+
+
+class Ledger:
+    """Any thread may use it.
+
+    lost_events_max : so many missing events of a model are accepted without being asked; see the setting
+    """
+
+    def __init__(self, note: StoreIdentityFile, lost_events_max: int = 0) -> None:
+        self.note = note
+        self.missing: dict[str, Missing] = {}  # by model, what is missing now and was not accepted
+        self._noted = note.read()
+        self._lost_events_max = lost_events_max
+        self._gone: set[Mark] = set()  # marks of histories that were given up
+        self._unchecked: dict[str, list[Mark]] = {}  # marks learnt since they were last compared
+        self._taken: set[bytes] = {b""}  # payloads of acceptances that were taken into account since the start
+        self._compared = False  # whether every mark was, once since the start
+        self._changed = False
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="riata-note", daemon=True)
+
+    # -- the thread that writes the note -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to write the note now and then."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write the note a last time, and end the thread. Blocks."""
+        self._closing.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.keep()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self.keep()
+            self._closing.wait(EVERY_S)
+
+    # -- what is known ---------------------------------------------------------------------------------------------
+
+    def add(self, model: str, lineage: bytes, marks: Iterable[Mark]) -> None:
+        """Learn that the log of `model` had these marks; those without a chain say nothing."""
+        with self._lock:
+            known = self._noted.logs.get(model)
+            if known is None:
+                known = self._noted.logs[model] = KnownLog(lineage)
+                self._changed = True
+            if known.lineage == lineage:
+                new = self._add(known, [mark for mark in marks if mark[1]])
+                self._unchecked.setdefault(model, []).extend(new)
+
+    def saw(self, standings: Mapping[str, Standing], changes: int) -> None:
+        """Learn where the logs end in a store that is the one that was known. A model met for the first time is in the note when
+        this returns."""
+        with self._lock:
+            if changes < self._noted.changes or self._exchanged(standings):
+                return  # as `judge` will say
+            logs = self._noted.logs
+            now = {name: standing.head for name, standing in standings.items() if standing.head.seq > 0}
+            fresh = {name for name, head in now.items() if name not in logs or logs[name].lineage != head.lineage}
+            gone = logs.keys() - standings.keys()
+            for name in gone:
+                del logs[name]
+            for name in fresh:
+                logs[name] = KnownLog(now[name].lineage)
+            for name, head in now.items():
+                self._add(logs[name], [(head.seq, head.chain)])
+            if fresh or gone or changes != self._noted.changes:
+                self._noted.changes = changes
+                self._changed = True
+                self.keep()
+
+    def _add(self, known: KnownLog, marks: Sequence[Mark]) -> list[Mark]:
+        new = [mark for mark in dict.fromkeys(marks) if mark not in known.marks and mark not in self._gone]
+        if new:
+            known.marks = thinned(sorted([*known.marks, *new]))
+            self._changed = True
+        return new
+
+    def lost(self) -> dict[str, int]:
+        """By model, the acknowledged events that the store has lost: those accepted, and those missing now."""
+        with self._lock:
+            found = dict(self._noted.lost)
+            for name, missing in self.missing.items():
+                found[name] = found.get(name, 0) + missing.count
+            return {name: count for name, count in sorted(found.items()) if count}
+
+    def keep(self) -> None:
+        """Write the note where something has changed since it was written."""
+        with self._lock:
+            if self._changed:
+                self._changed = False
+                self.note.write(self._noted)
+                self._changed = bool(self.note.problem)  # else it is tried again
+
+    # -- what follows ----------------------------------------------------------------------------------------------
+
+    def judge(self, standings: Mapping[str, Standing], changes: int, find: Find) -> Judgement:
+        """Compare what is known with what the store has, take in what was accepted, and say whether this store may be used."""
+        with self._lock:
+            exchanged = self._exchanged(standings)
+            found = self._compare(standings, changes, find, exchanged)
+            self.missing = dict(found)
+            self._take_in(standings, exchanged)
+            if exchanged and not self._exchanged(standings):  # accepted: what the new store has was never compared
+                self.missing = {}
+            for name, missing in list(self.missing.items()):
+                if not exchanged and missing.count <= self._lost_events_max:
+                    log.error("model %s: %s; lost_events_max accepts that", name, sentence(missing))
+                    before = self._noted.unrecorded.get(name, (0, 0))[0]
+                    self._noted.unrecorded[name] = (before + missing.count, missing.known)
+                    self._accept(name, standings, self._noted.lost.get(name, 0) + missing.count)
+            self._compared = True
+            if exchanged and self._exchanged(standings):
+                what = "the store has not the models that were known here: it was emptied, or is another one"
+                return Judgement("store_strange", self._told(what), found)
+            if self.missing:
+                return Judgement("events_missing", self._told("acknowledged events are missing from the store"), found)
+            self._noted.changes = min(self._noted.changes, changes)  # what the store lacks was accepted: it counts from there
+            return Judgement(found=found)
+
+    def _exchanged(self, standings: Mapping[str, Standing]) -> bool:
+        """Whether the default model, which cannot be dropped, is gone or another one."""
+        known, now = self._noted.logs.get(DEFAULT_MODEL), standings.get(DEFAULT_MODEL)
+        return known is not None and (now is None or now.head.lineage != known.lineage)
+
+    def _compare(self, standings: Mapping[str, Standing], changes: int, find: Find, exchanged: bool) -> dict[str, Missing]:
+        found: dict[str, Missing] = {}
+        for name, known in self._noted.logs.items():
+            standing = standings.get(name)
+            if standing is None or standing.head.lineage != known.lineage:
+                if (exchanged or changes < self._noted.changes) and known.last:
+                    found[name] = Missing(known.last, known.last, 0)
+                continue
+            marks = known.marks
+            if self._compared and name not in self.missing:  # the chain of the newest stands for those that were compared
+                marks = [*self._unchecked.get(name, ()), *known.marks[-1:]]
+            if marks and find(name, standing.head, marks):
+                found[name] = Missing(find(name, standing.head, known.marks) or 1, known.last, standing.head.seq)
+            else:
+                self._unchecked.pop(name, None)
+        return found
+
+    def _take_in(self, standings: Mapping[str, Standing], exchanged: bool) -> None:
+        """Take into account what the logs say was accepted."""
+        for name, standing in standings.items():
+            document = None if standing.accepted in self._taken else acceptance(standing)
+            if document is None or document["id"] in self._noted.accepted:
+                continue
+            if exchanged:
+                known = self._noted.logs[DEFAULT_MODEL].lineage
+                if name != DEFAULT_MODEL or known.hex() not in document.get("instead_of", ()):
+                    continue
+                self._noted.former = [*self._noted.former, known][-REMEMBERED_MAX:]
+            named = {name: document["lost"], **document.get("models", {})}
+            for model, lost in named.items():
+                counted = self._noted.lost.get(model, 0)
+                if (missing := self.missing.get(model)) is not None:
+                    since = document.get("from", missing.known) if model == name else missing.known
+                    counted += max(missing.count, missing.known - since + 1)  # the log may have grown since it was accepted
+                self._accept(model, standings, max(counted, lost))
+                if lost >= counted:
+                    self._noted.unrecorded.pop(model, None)
+            if exchanged:
+                for model, missing in list(self.missing.items()):  # also those that whoever accepted did not know of
+                    self._accept(model, standings, self._noted.lost.get(model, 0) + missing.count)
+                self._noted.logs.clear()
+            self._taken.add(standing.accepted)
+            self._noted.accepted = [*self._noted.accepted, document["id"]][-REMEMBERED_MAX:]
+            self._changed = True
+            log.warning("model %s: a loss of %d events was accepted: %s", name, document["missing"], named)
+
+    def _accept(self, name: str, standings: Mapping[str, Standing], lost: int) -> None:
+        if lost:
+            self._noted.lost[name] = lost
+        if self.missing.pop(name, None) is not None:
+            known, standing = self._noted.logs[name], standings.get(name)
+            self._gone |= {*known.marks, *self._unchecked.pop(name, ())}
+            if standing is None or standing.head.lineage != known.lineage:
+                del self._noted.logs[name]
+            else:
+                known.marks = [(standing.head.seq, standing.head.chain)]
+                self._gone -= set(known.marks)
+            self._changed = True
+
+    def _told(self, what: str) -> str:
+        found = sorted(self.missing.items(), key=lambda item: -item[1].count)
+        models = [f"model {name}: {sentence(missing)}" for name, missing in found[:NAMED_MAX]]
+        more = [f"and {len(found) - NAMED_MAX} models more"] if len(found) > NAMED_MAX else []
+        way = "put the store back as it was, or accept the loss with `riata repair --store URL`"
+        where = f" (known from {self.note.path})" if self.note.path else ""
+        return "; ".join([f"{what}{where}", *models, *more, way])
+
+    # -- what the log is told --------------------------------------------------------------------------------------
+
+    def has_to_record(self) -> bool:
+        """Whether `to_record` has something to give."""
+        with self._lock:
+            return bool(self._noted.unrecorded)
+
+    def to_record(self) -> dict[str, dict[str, Any]]:
+        """By model, what a `repair` record has to say of losses that `lost_events_max` accepted; whoever leads appends it. One
+        document is given once."""
+        with self._lock:
+            unrecorded, self._noted.unrecorded = self._noted.unrecorded, {}
+            self._changed = self._changed or bool(unrecorded)
+            return {
+                name: {"missing": n, "from": max(1, to - n + 1), "to": to, "lost": self._noted.lost.get(name, n)}
+                for name, (n, to) in unrecorded.items()
+                if name in self._noted.logs
+            }
+
+    def lineages(self) -> list[bytes]:
+        """The lineages that the default model was known by, the newest last."""
+        with self._lock:
+            known = self._noted.logs.get(DEFAULT_MODEL)
+            return [*self._noted.former, *([known.lineage] if known else [])]
+
+
+def acceptance(standing: Standing) -> dict[str, Any] | None:
+    """The document of the last acceptance in a log; None where there is none that can be read."""
+    if not standing.accepted:
+        return None
+    try:
+        document = decode_document(standing.accepted)
+        right = document["action"] == ACCEPT_LOSS and type(document["id"]) is str
+        counts = [document["missing"], document["lost"], document.get("from", 0), *document.get("models", {}).values()]
+    except (Corrupt, KeyError, AttributeError):
+        return None
+    return document if right and all(type(count) is int and count >= 0 for count in counts) else None
+
+
+def sentence(missing: Missing) -> str:
+    """Say what is missing of one model."""
+    if missing.ends == 0:
+        return f"all {missing.known} events are missing"
+    return f"at least {missing.count} events are missing; its log ends at event {missing.ends}, event {missing.known} was known"
+
+
+def thinned(marks: list[Mark]) -> list[Mark]:
+    """At most MARKS_MAX of `marks`: the newest, and of those before them ever fewer the older they are."""
+    while len(marks) > MARKS_MAX:
+        old = len(marks) - LATELY
+        marks = [mark for i, mark in enumerate(marks) if i >= old or i % 2 == old % 2]
+    return marks

@@ -1,0 +1,100 @@
+"""What the owner of a shared store serves, put into the store for those who follow: the newest of each model, not too often."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from riata.base.clock import Clock
+from riata.base.errors import Conflict, LogFork, NotFound
+from riata.run.cluster.editions import edition_of, encode_edition
+from riata.run.published import Published
+from riata.run.served_model import Catalogue
+from riata.store.store import Owner, SharedStore, Standing, Verdict
+
+log = logging.getLogger("riata.run")
+
+REST = 4  # an edition is followed by so many times its own duration without one of that model: a fifth of a link's time
+
+
+@dataclass(slots=True)
+class _Sent:
+    lineage: bytes
+    applied: int
+    version: int
+    due_ms: int  # not before
+
+
+class Publisher:
+    """Puts changed models into the store as editions. One thread uses it; nothing here waits."""
+
+    def __init__(self, catalogue: Catalogue, owner: Owner, every_ms: int, clock: Clock) -> None:
+        self.published = 0
+        self._catalogue = catalogue
+        self._owner = owner
+        self._every_ms = every_ms
+        self._clock = clock
+        self._sent: dict[str, _Sent] = {}
+
+    def step(self, store: SharedStore, at_once: bool = False) -> int | None:
+        """Publish what is due, or with `at_once` all that changed. Returns the milliseconds until more is due; None for nothing.
+
+        Raises `Conflict` (code `fenced`), `LogFork` where the log is not the one that was learnt, `Unavailable`.
+        """
+        for name in [name for name in list(self._sent) if name not in self._catalogue.served_models]:
+            self._sent.pop(name, None)
+        moments = []
+        for name, served_model in self._catalogue.served_models.items():
+            published, sent = served_model.published, self._sent.get(name)
+            if published is None or _is(published, sent):
+                continue
+            now_ms = self._clock.monotonic_ms()
+            if sent is not None and now_ms < sent.due_ms and not at_once:
+                moments.append(sent.due_ms - now_ms)
+                continue
+            self._publish(store, published)
+        return min(moments, default=None)
+
+    def recheck(self, standings: Mapping[str, Standing]) -> bool:
+        """Forget what was sent of models whose newest edition in the store is an earlier one: it was rolled back. True where any
+        was; then `step` sends it again. Any thread may call it."""
+        gone = [
+            name
+            for name, sent in list(self._sent.items())
+            if name in standings and standings[name].edition_applied < sent.applied
+        ]
+        for name in gone:
+            self._sent.pop(name, None)
+        return bool(gone)
+
+    def _publish(self, store: SharedStore, published: Published) -> None:
+        name, lineage = published.model.name, published.model.origin.lineage
+        begun_ms = self._clock.monotonic_ms()
+        content = encode_edition(published)
+        try:
+            verdict = store.publish(self._owner, name, edition_of(published, content), content)
+        except NotFound:
+            return  # dropped a moment ago
+        if verdict is Verdict.FENCED:
+            raise Conflict("another process owns the store now", "fenced")
+        if (
+            verdict is Verdict.FORK
+            and name in self._catalogue.served_models
+            and self._catalogue.served_models[name].lineage == lineage
+        ):
+            raise LogFork(f"the log of {name} has another event {published.applied} than the one that was learnt")
+        if verdict is Verdict.OK:
+            self.published += 1
+        else:
+            log.warning("model %s: the edition at event %d was not taken: %s", name, published.applied, verdict.value)
+        ended_ms = self._clock.monotonic_ms()
+        due_ms = max(begun_ms + self._every_ms, ended_ms + REST * (ended_ms - begun_ms))
+        self._sent[name] = _Sent(lineage, published.applied, published.version, due_ms)
+
+
+def _is(published: Published, sent: _Sent | None) -> bool:
+    """Whether `sent` was `published`."""
+    if sent is None:
+        return False
+    return (sent.lineage, sent.applied, sent.version) == (published.model.origin.lineage, published.applied, published.version)

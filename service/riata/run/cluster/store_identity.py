@@ -1,0 +1,199 @@
+"""The note: a file in the data directory with what a process knows of its store, read by the next start.
+
+It holds, for each model, the lineage of its log and events that the log was seen to have, with their chains. So a start can tell
+an emptied or older store from a new one, and say how many events are missing. See `ledger.py` for what is made of it.
+
+    riata note 2 <BLAKE2b-256 of the rest, hexadecimal>
+    <one JSON object, canonical>
+
+A note of the first format is one line, the lineage of the default model in hexadecimal; it is still read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from riata.base.directories import sync_directory
+from riata.base.errors import Corrupt
+from riata.run.engine_settings import DEFAULT_MODEL
+from riata.store.records import canonical_json, read_json
+
+log = logging.getLogger("riata.run")
+
+LINEAGE_BYTES: Final = 16
+CHAIN_BYTES: Final = 20
+HEAD: Final = "riata note 2 "
+
+Mark = tuple[int, bytes]  # an event, and the chain of the log after it
+
+
+@dataclass(slots=True)
+class KnownLog:
+    """The log of one model as it was last known: `marks` are events that it had, in ascending order."""
+
+    lineage: bytes
+    marks: list[Mark] = field(default_factory=list)
+
+    @property
+    def last(self) -> int:
+        """The last event that is known of; 0 for none."""
+        return self.marks[-1][0] if self.marks else 0
+
+
+@dataclass(slots=True)
+class Noted:
+    """What a note holds.
+
+    changes    : how often models were created or dropped in the store
+    lost       : by model, the missing events that were accepted
+    unrecorded : by model, how many of `lost` the setting lost_events_max accepted and no `repair` record tells of yet, and the
+                 last event of them
+    accepted   : ids of the acceptances in the logs that were taken into account
+    former     : lineages that the default model had before somebody accepted their loss
+    """
+
+    changes: int = 0
+    logs: dict[str, KnownLog] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
+    unrecorded: dict[str, tuple[int, int]] = field(default_factory=dict)
+    accepted: list[str] = field(default_factory=list)
+    former: list[bytes] = field(default_factory=list)
+
+
+class StoreIdentityFile:
+    """The note in one file; without a path there is none. One that is only read is never set aside."""
+
+    def __init__(self, path: Path | None, read_only: bool = False) -> None:
+        self.path = path
+        self._read_only = read_only
+        self.unread = ""  # why the note was not used at the start; empty: it was, or there is none
+        self.problem = ""  # why it could not be written the last time; empty: it could
+
+    def read(self) -> Noted:
+        """What was noted; nothing where there is no note. One that cannot be used is set aside, and `unread` says so."""
+        if self.path is None:
+            return Noted()
+        try:
+            return decode(load(self.path))
+        except FileNotFoundError:
+            return Noted()
+        except (OSError, Corrupt) as error:
+            self.unread = f"the note {self.path} was not used, so an emptied or older store was not noticed: {error}"
+            log.error("%s", self.unread)
+            if isinstance(error, Corrupt) and not self._read_only:
+                self._set_aside(self.path)
+            return Noted()
+
+    def write(self, noted: Noted) -> None:
+        """Replace the note, so that a power cut leaves it or the one before it. Where that fails, `problem` says so."""
+        if self.path is None or self._read_only:
+            return
+        try:
+            save(self.path, encode(noted))
+            self.problem = ""
+        except OSError as error:
+            self._failed(f"the note {self.path} cannot be written, so an emptied or older store may not be noticed: {error}")
+
+    def _failed(self, problem: str) -> None:
+        if problem != self.problem:
+            log.error("%s", problem)
+        self.problem = problem
+
+    @staticmethod
+    def _set_aside(path: Path) -> None:
+        try:
+            path.replace(path.with_name(f"{path.name}.damaged"))
+        except OSError as error:
+            log.error("the damaged note %s cannot be set aside: %s", path, error)
+
+
+def load(path: Path) -> bytes:
+    """Read a note's bytes. Raises `OSError`."""
+    return path.read_bytes()
+
+
+def save(path: Path, data: bytes) -> None:
+    """Put `data` in the place of the note at `path`, synced. Raises `OSError`."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")  # two processes may share a directory
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync_directory(path.parent)
+
+
+def encode(noted: Noted) -> bytes:
+    """Return the bytes of a note."""
+    document = {
+        "accepted": noted.accepted,
+        "changes": noted.changes,
+        "former": [lineage.hex() for lineage in noted.former],
+        "logs": {
+            name: {"lineage": known.lineage.hex(), "marks": [[seq, chain.hex()] for seq, chain in known.marks]}
+            for name, known in noted.logs.items()
+        },
+        "lost": noted.lost,
+        "unrecorded": noted.unrecorded,
+    }
+    text = canonical_json(document)
+    return f"{HEAD}{_digest(text)}\n".encode() + text + b"\n"
+
+
+def decode(data: bytes) -> Noted:
+    """Read what `encode` wrote, or a note of the first format. Raises `Corrupt`."""
+    head, _, text = data.partition(b"\n")
+    if not data.startswith(HEAD.encode()):
+        return _decode_first(data)
+    if head[len(HEAD) :] != _digest(text[:-1]).encode() or text[-1:] != b"\n":
+        raise Corrupt("it is not what was written")
+    try:
+        return _noted(read_json(text[:-1], "note"))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Corrupt(f"it is not a note: {error!r}") from None
+
+
+def _decode_first(data: bytes) -> Noted:
+    try:
+        lineage = bytes.fromhex(data.decode("ascii").strip())
+    except ValueError:
+        raise Corrupt("it is not a note") from None
+    if len(lineage) != LINEAGE_BYTES:
+        raise Corrupt("it is not a note")
+    return Noted(logs={DEFAULT_MODEL: KnownLog(lineage)})
+
+
+def _noted(document: dict[str, Any]) -> Noted:
+    logs = {name: _known(entry) for name, entry in document["logs"].items()}
+    former = [_bytes(lineage, LINEAGE_BYTES) for lineage in document["former"]]
+    lost = {name: _count(n) for name, n in document["lost"].items()}
+    unrecorded = {name: (_count(n), _count(to)) for name, (n, to) in document["unrecorded"].items()}
+    return Noted(_count(document["changes"]), logs, lost, unrecorded, [str(one) for one in document["accepted"]], former)
+
+
+def _known(entry: dict[str, Any]) -> KnownLog:
+    marks = [(_count(seq), _bytes(chain, CHAIN_BYTES)) for seq, chain in entry["marks"]]
+    return KnownLog(_bytes(entry["lineage"], LINEAGE_BYTES), marks)
+
+
+def _bytes(text: str, length: int) -> bytes:
+    found = bytes.fromhex(text)
+    if len(found) != length:
+        raise Corrupt(f"expected {length} bytes, found {len(found)}")
+    return found
+
+
+def _count(number: object) -> int:
+    if type(number) is not int or number < 0:
+        raise Corrupt(f"expected a count, found {number!r}")
+    return number
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=32).hexdigest()

@@ -1,0 +1,134 @@
+"""What the sides of an engine share: the served models, the store's thread, the counts, and how to wake who waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from riata.base.clock import Clock
+from riata.base.errors import RiataError
+from riata.learn.registry import LearnerConfig, machine_code
+from riata.run.cluster.ledger import Ledger
+from riata.run.cluster.store_identity import StoreIdentityFile
+from riata.run.compilers import Compilers
+from riata.run.engine_settings import EngineSettings, Tally
+from riata.run.log_thread import LogThread
+from riata.run.loop_yield import LoopYield
+from riata.run.served_model import Catalogue, ServedModel
+from riata.run.warm_up import warm_up_learner
+from riata.store.store import SharedStore, Store
+
+T = TypeVar("T")
+log = logging.getLogger("riata.run")
+
+
+@dataclass(slots=True)
+class EngineContext:
+    """Made by the engine, used by what leads and what follows.
+
+    open_store : opens another store object on the same content, for a thread of its own
+    wake       : has the event loop look after those who wait at a served model; any thread may call it
+    fatal      : learning has ended, for this reason; any thread may call it
+    lost       : this process may no longer own the store, or the store is not what it was: end it; any thread may call it
+    """
+
+    settings: EngineSettings
+    clock: Clock
+    draw: Callable[[int], bytes]
+    open_store: Callable[[], Store]
+    log_thread: LogThread
+    wake: Callable[[ServedModel], None]
+    fatal: Callable[[str], None]
+    lost: Callable[[str], None]
+    catalogue: Catalogue = field(default_factory=Catalogue)
+    ledger: Ledger = field(init=False)  # of a shared store
+    tally: Tally = field(default_factory=Tally)
+    warm_kinds: set[str] = field(default_factory=set)
+    yield_to_loop: LoopYield = field(default_factory=LoopYield)
+    compilers: Compilers = field(default_factory=Compilers)
+    warming: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))  # by machine code
+    creating: dict[str, LearnerConfig] = field(default_factory=dict)  # models that are being created, until they are served
+
+    def is_warm(self, config: LearnerConfig) -> bool:
+        """Whether the kernels of this kind of learner are ready."""
+        return machine_code(config) in self.warm_kinds
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(StoreIdentityFile(self.settings.note), self.settings.lost_events_max)
+
+    def warm(self, config: LearnerConfig) -> None:
+        """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes a minute or more.
+
+        Raises `Stopped` where the process is told to end meanwhile.
+        """
+        kind = machine_code(config)
+        if kind in self.warm_kinds:
+            return
+        with self.warming[kind]:
+            if kind not in self.warm_kinds:
+                log.info(
+                    "loading the kernels of %s; the first time compiles them, which may take more than a minute", config.kind
+                )
+                warm_up_learner(config, self.compilers)
+                self.warm_kinds.add(kind)
+
+    def why_not_warm(self, config: LearnerConfig) -> str:
+        """Why a model with this learner has to wait; empty unless a compiler runs for it."""
+        seconds = self.compilers.compiling_s(machine_code(config))
+        if seconds is None:
+            return ""
+        said = "which takes a minute or more the first time a model has this learner; try again"
+        return f"the kernels of {config.kind} have been compiled for {seconds:.0f} s, {said}"
+
+
+def shared(store: Store) -> SharedStore:
+    """The store, of which it is known that several processes share it."""
+    return store  # type: ignore[return-value]  # settings.shared says so, and wiring chose both
+
+
+async def aside(work: Callable[..., T], *args: object) -> T:
+    """Run `work` in a thread of its own, which a process that ends does not wait for: it may be compiling."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            result = work(*args)
+        except Exception as error:  # the thread's outer edge: whoever waits is told
+            later(loop, _fail, future, error)
+        else:
+            later(loop, _set, future, result)
+
+    threading.Thread(target=run, name="riata-aside", daemon=True).start()
+    return await future
+
+
+def _set(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[T], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def later(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: object) -> None:
+    """Have the event loop call `work`, or nobody where the loop has ended."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(work, *args)
+
+
+def settle(future: asyncio.Future[T], answer: T | RiataError) -> None:
+    """Set a future unless whoever waits for it has gone. Called in the event loop."""
+    if future.done():
+        return
+    if isinstance(answer, RiataError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

@@ -1,0 +1,204 @@
+"""The thread that owns the store: requests that wait together are appended together, under one fsync.
+
+submit(append, done) ──┐
+submit(append, done) ──┼──►  one transaction  ──►  on_logged(record …)  ──►  done(appended) each
+gather(make) ──────────┤  what `make` gives by then
+call(work) ────────────┘            then          work(store)
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence, Sized
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from riata.base.errors import RiataError, StoreFailed, Unavailable
+from riata.store.store import Append, Appended, Store
+
+T = TypeVar("T")
+Done = Callable[[Appended | RiataError], None]
+
+GROUP_REQUESTS_MAX = 512  # bounds the time that the first request of a group waits for the last
+GROUP_FEATURES_MAX = 4_000_000  # about 48 MB of log in one transaction
+IDLE_S = 0.5  # how long the store must be left alone before it does its housekeeping
+REOPEN_S = 1.0  # between two tries to open a store that does not answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    append: Append
+    done: Done
+
+
+@dataclass(frozen=True, slots=True)
+class _Gather:
+    make: Callable[[], Sequence[tuple[Append, Done]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    work: Callable[[Store], Any]
+    future: Future[Any]
+
+
+class LogThread:
+    """Owner of the store. `on_logged` is called in this thread, in log order, before the request is answered."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        on_logged: Callable[[Append, Appended], None],
+        on_fatal: Callable[[str], None],
+        patient: bool = False,
+    ) -> None:
+        self._open_store = open_store
+        self._on_logged = on_logged
+        self._on_fatal = on_fatal
+        self._patient = patient  # a store that does not answer at the start is tried again, and requests are refused meanwhile
+        self._queue: queue.SimpleQueue[_Request | _Gather | _Call | None] = queue.SimpleQueue()
+        self.gathering: Sized = ()  # requests that wait to be gathered
+        self._opened: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="riata-store", daemon=True)
+
+    def start(self) -> Future[None]:
+        """Open the store; the future says how that went. Where the log thread is patient it may not be set for long."""
+        self._thread.start()
+        return self._opened
+
+    def submit(self, append: Append, done: Done) -> None:
+        """Append in the next group; `done` is called in the store's thread, once."""
+        self._queue.put(_Request(append, done))
+
+    def gather(self, make: Callable[[], Sequence[tuple[Append, Done]]]) -> None:
+        """Append in the next group what `make` gives when that group is put together; it is called in the store's thread and
+        does not raise."""
+        self._queue.put(_Gather(make))
+
+    def call(self, work: Callable[[Store], T]) -> Future[T]:
+        """Run `work` in the store's thread, between two groups."""
+        future: Future[T] = Future()
+        self._queue.put(_Call(work, future))
+        return future
+
+    def waiting(self) -> int:
+        """How many requests and calls wait, also where they are gathered."""
+        return self._queue.qsize() + len(self.gathering)
+
+    def close(self) -> None:
+        """Finish what waits, close the store, end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            store = self._open()
+        except BaseException as error:  # whoever started us is told, and decides
+            self._opened.set_exception(error)
+            return
+        if store is None:
+            return
+        self._opened.set_result(None)
+        try:
+            while self._turn(store):
+                pass
+        except Exception as error:  # the thread's outer edge: nothing may be logged any more
+            self._on_fatal(f"the store's thread failed: {error!r}")
+        finally:
+            store.close()
+
+    def _open(self) -> Store | None:
+        """Open the store; None where the end came first."""
+        while True:
+            try:
+                return self._open_store()
+            except Unavailable as error:
+                if not self._patient or isinstance(error, StoreFailed):
+                    raise
+                if not self._refuse(error):
+                    return None
+
+    def _refuse(self, error: Unavailable) -> bool:
+        """Refuse what comes during REOPEN_S; false at the end."""
+        deadline = time.monotonic() + REOPEN_S
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                item = self._queue.get(timeout=left)
+            except queue.Empty:
+                break
+            if item is None:
+                return False
+            if isinstance(item, _Request | _Gather):
+                for request in _requests_of(item):
+                    request.done(error)
+            elif item.future.set_running_or_notify_cancel():
+                item.future.set_exception(error)
+        return True
+
+    def _turn(self, store: Store) -> bool:
+        """Serve what waits now; false at the end."""
+        try:
+            first = self._queue.get(timeout=IDLE_S)
+        except queue.Empty:
+            self._serve(store, _Call(lambda owned: owned.idle(), Future()))
+            return True
+        group: list[_Request] = []
+        features = 0
+        item: _Request | _Gather | _Call | None = first
+        while True:
+            if not isinstance(item, _Request | _Gather):
+                self._append(store, group)
+                return item is not None and self._serve(store, item)
+            for request in _requests_of(item):
+                group.append(request)
+                features += request.append.batch.nnz if request.append.batch is not None else 0
+            if len(group) >= GROUP_REQUESTS_MAX or features >= GROUP_FEATURES_MAX or self._queue.empty():
+                self._append(store, group)
+                return True
+            item = self._queue.get()
+
+    def _serve(self, store: Store, call: _Call) -> bool:
+        if not call.future.set_running_or_notify_cancel():
+            return True  # whoever asked has gone; from here on nobody can take the question back
+        try:
+            call.future.set_result(call.work(store))
+        except BaseException as error:
+            self._end_if_broken(error)
+            call.future.set_exception(error)
+        return True
+
+    def _append(self, store: Store, group: list[_Request]) -> None:
+        if not group:
+            return
+        try:
+            answers = store.append([request.append for request in group])
+        except RiataError as error:
+            self._end_if_broken(error)  # first, so that whoever is told of the failure finds it known everywhere
+            for request in group:
+                request.done(error)
+            return
+        for request, appended in zip(group, answers, strict=True):
+            if appended.record is not None:
+                self._on_logged(request.append, appended)
+        for request, appended in zip(group, answers, strict=True):
+            request.done(appended)
+        if self._queue.empty():
+            self._maintain(store)
+
+    def _maintain(self, store: Store) -> None:
+        try:
+            store.maintain()
+        except RiataError as error:  # what it makes impossible is said to whoever asks next
+            self._end_if_broken(error)
+
+    def _end_if_broken(self, error: BaseException) -> None:
+        """After an error at COMMIT nobody knows what the disk holds: only a new start can tell."""
+        if isinstance(error, StoreFailed) and error.outcome == "unknown":
+            self._on_fatal(error.detail)
+
+
+def _requests_of(item: _Request | _Gather) -> list[_Request]:
+    return [item] if isinstance(item, _Request) else [_Request(append, done) for append, done in item.make()]

@@ -1,0 +1,70 @@
+"""What the thread that learns hands out of a learner's curvature, and the answer that is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from riata.base.errors import Conflict
+from riata.learn.learner import Shadow, Sketch
+from riata.predict.path import regularisation_path
+
+
+@dataclass(frozen=True, slots=True)
+class SketchCopy:
+    """Copies, taken between two events.
+
+    version : of the model served at that moment, which may be behind `seq`
+    """
+
+    version: int
+    seq: int
+    sketch: Sketch | None
+    shadows: list[Shadow]
+
+
+@dataclass(frozen=True, slots=True)
+class PathQuestion:
+    """How many penalties, from which (the largest) to which; None where the sketch is to decide."""
+
+    gammas: int = 20
+    top: float | None = None
+    bottom: float | None = None
+
+
+def path_answer(model: str, looked: SketchCopy, question: PathQuestion, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Solve the path of a sketch. Raises `Conflict` (code `no_sketch`) where the learner keeps none.
+
+    figures : what is served of the model's own progressive validation
+    """
+    sketch = looked.sketch
+    if sketch is None:
+        raise Conflict(
+            f"the learner of model {model} keeps no curvature, so there is no path to look along; "
+            "the learner taylor_sketch does, in each of its modes",
+            "no_sketch",
+        )
+    tried = {shadow.gamma: shadow for shadow in looked.shadows}
+    points = regularisation_path(sketch, question.gammas, question.top, question.bottom, also=tried)
+    return {
+        "model": {"name": model, "version": looked.version, "seq": looked.seq},
+        "gamma": sketch.penalty,
+        "log_loss": figures["cumulative"].get("log_loss"),
+        "faded_log_loss": figures["faded"].get("log_loss"),
+        "points": [
+            {
+                **asdict(point),
+                "in_force": point.gamma == sketch.penalty,
+                "log_loss": _loss(tried.get(point.gamma), "log_loss"),
+                "faded_log_loss": _loss(tried.get(point.gamma), "faded_log_loss"),
+            }
+            for point in points
+        ],
+        "shadows": [asdict(shadow) for shadow in looked.shadows],
+    }
+
+
+def _loss(shadow: Shadow | None, name: str) -> float | None:
+    """A loss of a penalty that is tried; None where it is not, or no event has tested it yet."""
+    return None if shadow is None or shadow.weight == 0.0 else float(getattr(shadow, name))

@@ -1,0 +1,219 @@
+"""Requests of few rows that wait for the same sync: read by one call, logged as one record, answered at one waking.
+
+Theory of operation
+    A request of one row costs a parse, a record of the log, an entry for the writer and two changes of thread, each far more
+    than the row itself. Here small requests wait, unread, for the store's thread, and a group costs these once.
+
+             event loop                          store's thread
+    put ───► waiting ─┐ gather, once      ┌─ take all that waits; read it together; one append a model
+    put ───► waiting ─┼──────────────────►┤  one transaction, durable
+    put ───► waiting ─┘                   └─ one call to the event loop
+    answer of each  ◄───────────────────────  which settles every request of the group, and gathers what waits by then
+
+    Nothing waits for time. The first request calls the store's thread as soon as the event loop has read from every
+    connection that had something; those that come while a group is on its way are the next one, which leaves once the last
+    answer is given and the event loop has looked at every connection again: so it has those too who ask again at once. One
+    connection alone waits for its own sync only, and many share one. Two groups under way at a time, one being read while the
+    other is answered, would be of half the size, and a group costs as much as thirty rows.
+
+    Only what needs no second look is done here: rows that are all acceptable, under ids that are new. The append says so itself
+    (`whole`): where an id is known, nothing of the group is logged, the requests with that id are given back, and the
+    others are sent again. Whatever is given back is parsed and logged by itself, which gives the same answer, and the
+    reasons. A group may be of several models and formats; then each has an append of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from riata.base.errors import RiataError
+from riata.run.engine import Engine
+from riata.run.engine_context import later
+from riata.run.log_thread import GROUP_REQUESTS_MAX, Done
+from riata.run.outcome import Observed, not_in_time
+from riata.store.store import Append, Appended
+from riata.wire.batch import select_rows
+from riata.wire.names import Names
+from riata.wire.parse import Context, Format
+from riata.wire.small_bodies import JoinedBodies, lines_of, names_in, read_together, with_keys
+
+BODY_BYTES_MAX: Final = 16 * 2**10  # of a request that waits here; more is not short, and is parsed beside the store's thread
+GROUP_BYTES_MAX: Final = 2**20  # read in about half a millisecond
+
+Settle = Callable[[Observed | RiataError | None], None]
+log = logging.getLogger("riata.run")
+
+
+@dataclass(slots=True, eq=False)
+class _Small:
+    """One request. settle: None once it is answered; due_s: by when it is, by the loop's clock."""
+
+    model: str
+    form: Format
+    lines: bytes
+    key: str | None
+    settle: Settle | None
+    due_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """An append on its way: its requests, and where the rows of each end."""
+
+    append: Append
+    smalls: list[_Small]
+    stop: list[int]
+    again: bool = False  # it is sent for the second time
+
+
+class SmallBodyBatcher:
+    """Where small requests wait. `put` is called in the event loop, and so is every `settle`; the rest is the store's thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._log_thread = engine.context.log_thread
+        self._waiting: deque[_Small] = deque()
+        self._log_thread.gathering = self._waiting
+        self._timeout_s = engine.settings.observe_timeout_ms / 1000
+        self._called = False  # a group is on its way, from the call of the store's thread to the last answer
+        self._owed = 0  # requests of that group without an answer
+        self._open: deque[_Small] = deque()  # in the order they came; those in front are not answered
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, model: str, body: bytes, content_type: str, key: str | None, settle: Settle) -> bool:
+        """Take a request that may be logged now, to a model without a closed vocabulary; false where it has to go by itself.
+        `settle` is called later, with what became of it, the error, or None where it has to go by itself after all."""
+        loop = self._engine.loop
+        found = lines_of(body, content_type) if len(body) <= BODY_BYTES_MAX else None
+        if found is None or loop is None:
+            return False
+        form, lines = found
+        small = _Small(model, form, lines, key, settle, loop.time() + self._timeout_s)
+        self._open.append(small)
+        if self._timer is None:
+            self._timer = loop.call_later(self._timeout_s, self._give_up, loop)
+        self._waiting.append(small)
+        if not self._called:
+            self._called = True
+            loop.call_soon(self._log_thread.gather, self._gather)
+        return True
+
+    # -- in the event loop -----------------------------------------------------------------------------------------
+
+    def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer those that have waited for too long; they may be logged yet."""
+        now_s = loop.time()
+        while self._open and (self._open[0].settle is None or self._open[0].due_s <= now_s):
+            _settle(self._open.popleft(), not_in_time())
+        self._timer = loop.call_later(self._open[0].due_s - now_s, self._give_up, loop) if self._open else None
+
+    def _land(self, smalls: Sequence[_Small], answers: Iterable[Observed | RiataError | None]) -> None:
+        for small, answer in zip(smalls, answers, strict=True):
+            _settle(small, answer)
+        while self._open and self._open[0].settle is None:
+            self._open.popleft()
+        self._owed -= len(smalls)
+        if self._owed == 0:
+            self._called = bool(self._waiting)
+            if self._called and self._engine.loop is not None:
+                self._engine.loop.call_soon(self._log_thread.gather, self._gather)
+
+    # -- in the store's thread -------------------------------------------------------------------------------------
+
+    def _gather(self) -> list[tuple[Append, Done]]:
+        """Take what waits now."""
+        groups: dict[tuple[str, Format], list[_Small]] = {}
+        requests = size = 0
+        while self._waiting and requests < GROUP_REQUESTS_MAX and size < GROUP_BYTES_MAX:
+            small = self._waiting.popleft()
+            groups.setdefault((small.model, small.form), []).append(small)
+            requests, size = requests + 1, size + len(small.lines)
+        self._owed = requests  # before any of them is answered
+        flights = [self._take_off(model, form, smalls) for (model, form), smalls in groups.items()]
+        return [(flight.append, partial(self._landed, flight)) for flight in flights if flight is not None]
+
+    def _take_off(self, model: str, form: Format, smalls: list[_Small]) -> _Flight | None:
+        """Read requests of one model and make their append; None where none can be read with others."""
+        try:
+            together = self._read(model, form, smalls)
+        except Exception as error:
+            if not isinstance(error, RiataError):  # the outer edge of what is sent to us: the store's thread goes on
+                log.exception("requests could not be read together")
+            together = None
+        if together is None or not together.taken:
+            self._answer(smalls, [None] * len(smalls))
+            return None
+        if len(together.taken) < len(smalls):
+            taken = set(together.taken)
+            left = [small for at, small in enumerate(smalls) if at not in taken]
+            self._answer(left, [None] * len(left))
+            smalls = [smalls[at] for at in together.taken]
+        stop = together.stop.tolist()
+        starts = [0, *stop[:-1]]
+        keys = [(small.key, *span) for small, *span in zip(smalls, starts, stop, strict=True) if small.key is not None]
+        batch = with_keys(together.batch, keys)
+        append = Append(model, "observe", self._engine.clock.unix_ms(), batch, names=together.names, only_if_all_new=True)
+        return _Flight(append, smalls, stop)
+
+    def _read(self, model: str, form: Format, smalls: list[_Small]) -> JoinedBodies | None:
+        served_model = self._engine.served_models.get(model)
+        published = served_model.published if served_model is not None else None
+        if served_model is None or published is None or published.closed_vocabulary is not None:
+            return None
+        return read_together(
+            [small.lines for small in smalls], form, Context(served_model.encoder, published.config.labels, served_model.seen)
+        )
+
+    def _landed(self, flight: _Flight, answer: Appended | RiataError) -> None:
+        """Answer everybody, or send again those whose ids are new."""
+        if isinstance(answer, RiataError):
+            error = self._engine.why_not_logged(answer)
+            self._answer(flight.smalls, [error] * len(flight.smalls))
+        elif answer.record is None:
+            self._divert(flight, answer)
+        else:
+            before, promise = answer.record.first - 1, self._engine.settings.durability
+            start, observed = 0, []
+            for stop in flight.stop:
+                observed.append(Observed(stop - start, 0, 0, before + stop, [], promise, False))
+                start = stop
+            self._answer(flight.smalls, observed)
+
+    def _divert(self, flight: _Flight, answer: Appended) -> None:
+        """Give back the requests with an id that is known; all of them where that is not why nothing was logged."""
+        known = np.add.reduceat(answer.duplicate | answer.reused, [0, *flight.stop[:-1]]).astype(np.bool_)
+        if flight.again or answer.refused is not None or not known.any() or known.all():
+            self._answer(flight.smalls, [None] * len(flight.smalls))
+            return
+        batch, count = flight.append.batch, np.diff(flight.stop, prepend=0)
+        if batch is not None:
+            kept = select_rows(batch, ~np.repeat(known, count))
+            append = replace(flight.append, batch=kept, names=names_in(Names.of(flight.append.names), kept))
+            smalls = [small for small, is_known in zip(flight.smalls, known.tolist(), strict=True) if not is_known]
+            again = _Flight(append, smalls, np.cumsum(count[~known]).tolist(), again=True)
+            self._log_thread.submit(
+                append, partial(self._landed, again)
+            )  # before those that come back: they may repeat these ids
+        back = [small for small, is_known in zip(flight.smalls, known.tolist(), strict=True) if is_known]
+        self._answer(back, [None] * len(back))
+
+    def _answer(self, smalls: Sequence[_Small], answers: Sequence[Observed | RiataError | None]) -> None:
+        if self._engine.loop is not None:
+            later(self._engine.loop, self._land, smalls, answers)
+
+
+def _settle(small: _Small, answer: Observed | RiataError | None) -> None:
+    settle, small.settle = small.settle, None
+    if settle is not None:
+        try:
+            settle(answer)
+        except Exception:  # the outer edge of what whoever asked does with it: others wait for theirs, and for their group
+            log.exception("a request could not be answered; those that were taken with it are")

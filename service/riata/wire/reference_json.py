@@ -1,0 +1,233 @@
+"""The slow lane of JSON: msgspec decides what is well-formed, plain Python what it means.
+
+It reads the rows that the compiled lane hands over, and it is that lane's twin in the tests: for every row both accept
+the same numbers or both refuse. msgspec keeps the last of two equal keys and turns large integers away, so the
+standard library decodes once more, with every number read by `float` and every object kept as its pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from riata.base.limits import (
+    EVENT_ID_BYTES_MAX,
+    JSON_DEPTH_MAX,
+    LABEL_ABS_MAX,
+    NAME_BYTES_MAX,
+    TEXT_BYTES_MAX,
+    WEIGHT_MAX,
+)  # fmt: skip
+from riata.maths.hashing import FIELD_EQUALS, FIELD_WORD, NUMBER, hash_name
+from riata.wire.codes import (
+    BAD_EVENT_ID,
+    BAD_FEATURE,
+    BAD_LABEL,
+    BAD_NAME,
+    BAD_TEXT,
+    BAD_TS,
+    BAD_WEIGHT,
+    BY_PREDICTION,
+    DUPLICATE_KEY,
+    INVALID_UTF8,
+    LABEL_NOT_ALLOWED,
+    MISSING_FEATURES,
+    MISSING_LABEL,
+    NAME_TOO_LONG,
+    NOT_NFC,
+    NOT_OBJECT,
+    SYNTAX,
+    TOO_DEEP,
+    TOO_MANY_IN_ROW,
+    UNKNOWN_KEY,
+)  # fmt: skip
+from riata.wire.json_members import EXAMPLE_KEYS
+from riata.wire.rows import EQUALS, KEY, PLAIN, RECORDS_PER_ROW_MAX, SHADOWED, WORD, Refusal, Rules, SlowRow
+from riata.wire.text_words import reference_words
+
+Record = tuple[int, float, int, bytes]
+_TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # category Cc of Unicode: C0, DEL and C1
+
+
+class Pairs(list[tuple[str, Any]]):
+    """A JSON object as its key-value pairs, so that equal keys stay visible."""
+
+
+class Refused(Exception):
+    """Carries a `Refusal` up to `reference_json`."""
+
+    def __init__(self, code: int, field: str = "") -> None:
+        super().__init__(code, field)
+        self.refusal = Refusal(code, field)
+
+
+def reference_json(line: bytes, rules: Rules) -> SlowRow | Refusal:
+    """Read one example from its bytes; white space around it is allowed."""
+    try:
+        return example_row(decode(line), rules)
+    except Refused as refused:
+        return refused.refusal
+
+
+def decode(text: bytes) -> Any:
+    """Decode strictly: objects become `Pairs`, numbers float (infinite where too large). Raises `Refused`."""
+    read_to_the_end = True
+    try:
+        msgspec.json.Decoder(float_hook=float).decode(text)
+    except msgspec.ValidationError:
+        read_to_the_end = False  # an integer of thousands of digits is well-formed, but msgspec stops there
+    except UnicodeDecodeError:
+        raise Refused(INVALID_UTF8) from None
+    except msgspec.DecodeError:
+        raise Refused(SYNTAX) from None
+    except RecursionError:
+        raise Refused(TOO_DEEP) from None
+    try:
+        value = json.loads(
+            text.decode(), object_pairs_hook=Pairs, parse_float=float, parse_int=float, parse_constant=_no_constant
+        )
+        if not read_to_the_end:
+            json.dumps(value, ensure_ascii=False).encode()  # the standard library lets lone surrogates in
+    except UnicodeDecodeError:
+        raise Refused(INVALID_UTF8) from None
+    except ValueError:
+        raise Refused(SYNTAX) from None
+    except RecursionError:
+        raise Refused(TOO_DEEP) from None
+    if _depth(value) > JSON_DEPTH_MAX:
+        raise Refused(TOO_DEEP)
+    return value
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(word)
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, Pairs):
+        return 1 + max((_depth(item) for _, item in value), default=0)
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float)  # true and false stay bool
+
+
+def example_row(value: Any, rules: Rules) -> SlowRow:
+    """Read one decoded example. Raises `Refused`."""
+    if not isinstance(value, Pairs):
+        raise Refused(NOT_OBJECT)
+    seen: set[str] = set()
+    given: dict[str, Any] = {}
+    for key, item in value:
+        if key not in EXAMPLE_KEYS:
+            raise Refused(UNKNOWN_KEY, key)
+        if key in seen:
+            raise Refused(DUPLICATE_KEY, key)
+        seen.add(key)
+        if item is not None:
+            given[key] = member(key, item, rules)
+    if "features" not in given:
+        raise Refused(MISSING_FEATURES)
+    if rules.labelled and "label" not in given:
+        raise Refused(MISSING_LABEL)
+    return SlowRow(given["features"], given.get("label", float("nan")), given.get("weight", 1.0), given.get("event_id", b""))
+
+
+def member(key: str, item: Any, rules: Rules) -> Any:
+    """Read the value of one key of an example. Raises `Refused`."""
+    if key == "features":
+        return _features(item, rules)
+    if key == "label":
+        return _label(item, rules)
+    if key == "weight":
+        if not _is_number(item) or not 0.0 < item <= WEIGHT_MAX:
+            raise Refused(BAD_WEIGHT, key)
+        return item
+    if key == "event_id":
+        if not isinstance(item, str) or not 1 <= len(item.encode()) <= EVENT_ID_BYTES_MAX or "\0" in item:
+            raise Refused(BAD_EVENT_ID, key)
+        return item.encode()
+    if key == "ts":
+        if not isinstance(item, str) or _TIME.fullmatch(item) is None:
+            raise Refused(BAD_TS, key)
+        return item
+    raise Refused(BY_PREDICTION, key)
+
+
+def _label(item: Any, rules: Rules) -> float:
+    if not rules.labelled:
+        raise Refused(LABEL_NOT_ALLOWED, "label")
+    if isinstance(item, bool) and rules.labels == 0:
+        return float(item)
+    if _is_number(item):
+        if rules.labels == 0 and item in (0.0, 1.0):
+            return abs(float(item))
+        if rules.labels == 1 and item in (-1.0, 1.0):
+            return float(item > 0.0)
+        if rules.labels == 2 and abs(item) <= LABEL_ABS_MAX:
+            return float(item) + 0.0
+    raise Refused(BAD_LABEL, "label")
+
+
+def hash_of(text: bytes, key: int, tag: np.uint64) -> int:
+    """Hash one part of a name from Python."""
+    return int(hash_name(np.frombuffer(text, np.uint8), 0, len(text), np.uint64(key), tag))
+
+
+def check_name(text: str, field: str) -> bytes:
+    """Return the UTF-8 of a part of a name, or raise `Refused`."""
+    encoded = text.encode()
+    if _CONTROL.search(text):
+        raise Refused(BAD_NAME, field)
+    if len(encoded) > NAME_BYTES_MAX:
+        raise Refused(NAME_TOO_LONG, field)
+    if not unicodedata.is_normalized("NFC", text):
+        raise Refused(NOT_NFC, field)
+    return encoded
+
+
+def _features(item: Any, rules: Rules) -> list[Record]:
+    if not isinstance(item, Pairs):
+        raise Refused(MISSING_FEATURES, "features")
+    records: list[Record] = []
+    for name, value in item:
+        records.extend(feature_records(name, value, rules))
+        if len(records) > RECORDS_PER_ROW_MAX:
+            raise Refused(TOO_MANY_IN_ROW, f"features.{name}")
+    return records
+
+
+def feature_records(name: str, value: Any, rules: Rules) -> Iterator[Record]:
+    """Yield the records of one feature: a float, bool, string, None or list of strings under `name`. Raises `Refused`."""
+    field = f"features.{name}"
+    if not name:
+        raise Refused(BAD_NAME, field)
+    shown = check_name(name, field)
+    plain = hash_of(shown, int(rules.key), NUMBER)
+    if isinstance(value, float | bool):
+        yield plain, float(value), PLAIN | KEY, shown
+        return
+    yield plain, 0.0, PLAIN | KEY | SHADOWED, shown
+    if value is None:
+        return
+    for text in [value] if isinstance(value, str) else value if type(value) is list else [value]:
+        if not isinstance(text, str):
+            raise Refused(BAD_FEATURE, field)
+        if plain in rules.text.tolist():
+            if len(text.encode()) > TEXT_BYTES_MAX:
+                raise Refused(BAD_TEXT, field)
+            prefix = hash_of(shown, int(rules.key), FIELD_WORD)
+            for gram in reference_words(text, rules.ngrams):
+                yield hash_of(gram, prefix, NUMBER), 1.0, WORD, shown + b":" + gram
+        else:
+            said = check_name(text, field)
+            prefix = hash_of(shown, int(rules.key), FIELD_EQUALS)
+            yield hash_of(said, prefix, NUMBER), 1.0, EQUALS, shown + b"=" + said

@@ -1,0 +1,172 @@
+"""The slow lanes of the line formats, in plain Python: str methods and regular expressions.
+
+They read the lines that the compiled lanes of `wire.vw_text` and `wire.svmlight` hand over, and are their twins in the
+tests: for every line both accept the same numbers or refuse for the same reason. Those modules say what the formats mean.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
+from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, NUMBER
+from riata.wire.codes import (
+    BAD_INDEX,
+    BAD_LABEL,
+    BAD_NAME,
+    BAD_NUMBER,
+    BAD_WEIGHT,
+    BASE_NOT_SUPPORTED,
+    DUPLICATE_INDEX,
+    INVALID_UTF8,
+    MISSING_LABEL,
+    OUT_OF_RANGE,
+    QID_NOT_SUPPORTED,
+    SYNTAX,
+)  # fmt: skip
+from riata.wire.reference_json import Record, Refused, check_name, hash_of
+from riata.wire.rows import EQUALS, NAMESPACE, PLAIN, Refusal, Rules, SlowRow
+
+_FRONT_WORDS_MAX: Final = 3  # label, importance, base
+_INDEX_MAX: Final = 2**63 - 1
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+_CUT: Final = re.compile(r"[ \t]+")
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER_LIKE: Final = re.compile(r"[0-9+.-].*|(?:nan|inf|infinity)\Z|.*:.*|\Z", re.IGNORECASE | re.ASCII | re.DOTALL)
+
+
+def decimal(text: str) -> float | None:
+    """Read a decimal number with Python's float, or say that it is none."""
+    return float(text) if _DECIMAL.fullmatch(text) else None
+
+
+def checked_label(text: str, rules: Rules) -> float:
+    """`read_label` in plain Python. Raises `Refused`."""
+    value = decimal(text)
+    if value is not None:
+        if rules.labels == 0 and value in (0.0, 1.0):
+            return abs(value)
+        if rules.labels == 1 and value in (-1.0, 1.0):
+            return float(value > 0.0)
+        if rules.labels == 2 and abs(value) <= LABEL_ABS_MAX:
+            return value + 0.0
+    raise Refused(BAD_LABEL)
+
+
+def reference_vw(line: bytes, rules: Rules) -> SlowRow | Refusal:
+    """Read one line, which is not blank and has no line end, in plain Python; any UTF-8."""
+    try:
+        text = line.decode()
+        front, bar, rest = text.partition("|")
+        if not bar:
+            raise Refused(SYNTAX)
+        label, weight = _slow_front(front, rules)
+        records: list[Record] = []
+        for namespace in rest.split("|"):
+            records.extend(_slow_namespace(namespace, rules))
+    except UnicodeDecodeError:
+        return Refusal(INVALID_UTF8)
+    except Refused as refused:
+        return refused.refusal
+    return SlowRow(records, label, weight)
+
+
+def _slow_front(front: str, rules: Rules) -> tuple[float, float]:
+    words = [word for word in _CUT.split(front) if word]
+    if words and (front.endswith(words[-1]) or words[-1].startswith("'")):
+        del words[-1]
+    label, weight = float("nan"), 1.0
+    if rules.labelled and words:
+        label = checked_label(words[0], rules)
+    if rules.labelled and len(words) > 1:
+        given = decimal(words[1])
+        if given is None or not 0.0 < given <= WEIGHT_MAX:
+            raise Refused(BAD_WEIGHT)
+        weight = given
+    if len(words) > 2 and decimal(words[2]) != 0.0:
+        raise Refused(BASE_NOT_SUPPORTED)
+    if len(words) > _FRONT_WORDS_MAX:
+        raise Refused(SYNTAX)
+    if rules.labelled and not words:
+        raise Refused(MISSING_LABEL)
+    return label, weight
+
+
+def _slow_namespace(text: str, rules: Rules) -> list[Record]:
+    head, *features = _CUT.split(text)
+    name, colon, factor = head.partition(":")
+    prefix, key = b"", int(rules.key)
+    if name:
+        prefix = check_name(name, name)
+        key = hash_of(prefix, key, FIELD_NAMESPACE)
+        prefix += b"^"
+    elif colon:
+        raise Refused(BAD_NAME)
+    scale = decimal(factor) if colon else 1.0
+    if scale is None:
+        raise Refused(BAD_NUMBER, name)
+    if abs(scale) > VALUE_ABS_MAX:
+        raise Refused(OUT_OF_RANGE, name)
+    nameless = 0
+    records: list[Record] = []
+    for feature in filter(None, features):
+        said, colon, value = feature.partition(":")
+        if colon and not said and decimal(value) is not None:
+            said = str(nameless)
+            nameless += 1
+        records.append(_slow_feature(said, value if colon else None, prefix, key, scale))
+    return records
+
+
+def _slow_feature(name: str, value: str | None, prefix: bytes, key: int, scale: float) -> Record:
+    said = check_name(name, name)
+    kind = NAMESPACE if prefix else PLAIN
+    number = 1.0 if value is None else decimal(value)
+    if number is not None:
+        return hash_of(said, key, NUMBER), scale * number, kind, prefix + said
+    if value is None or _NUMBER_LIKE.match(value):
+        raise Refused(BAD_NUMBER, name)
+    if not name:
+        raise Refused(BAD_NAME)
+    word = check_name(value, name)
+    fingerprint = hash_of(word, hash_of(said, key, FIELD_EQUALS), NUMBER)
+    return fingerprint, 1.0, kind if prefix else EQUALS, prefix + said + (b":" if prefix else b"=") + word
+
+
+def reference_svmlight(line: bytes, rules: Rules) -> SlowRow | Refusal:
+    """Read one line, which is neither blank nor all comment and has no line end, in plain Python."""
+    # Outside comments nothing but ASCII is accepted, so any one-byte encoding will do.
+    text = line.decode("latin-1").partition("#")[0]
+    words = [word for word in _CUT.split(text) if word]
+    label = float("nan")
+    seen: set[bytes] = set()
+    try:
+        if words and ":" not in words[0]:
+            if rules.labelled:
+                label = checked_label(words[0], rules)
+            del words[0]
+        elif rules.labelled:
+            raise Refused(MISSING_LABEL)
+        records = [_slow_pair(word, rules) for word in words]
+        for _, _, _, index in records:
+            if index in seen:
+                raise Refused(DUPLICATE_INDEX, index.decode())
+            seen.add(index)
+    except Refused as refused:
+        return refused.refusal
+    return SlowRow(records, label)
+
+
+def _slow_pair(word: str, rules: Rules) -> Record:
+    index, colon, text = word.partition(":")
+    if not colon:
+        raise Refused(SYNTAX)
+    if index == "qid":
+        raise Refused(QID_NOT_SUPPORTED)
+    if not _INDEX.fullmatch(index) or int(index) > _INDEX_MAX:
+        raise Refused(BAD_INDEX, index)
+    value = decimal(text)
+    if value is None:
+        raise Refused(BAD_NUMBER, index)
+    return hash_of(index.encode(), int(rules.key), NUMBER), value, PLAIN, index.encode()

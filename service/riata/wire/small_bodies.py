@@ -1,0 +1,157 @@
+"""Small bodies of several requests, read by one call.
+
+Where rows are parted by newlines, bodies put behind one another are a body, and a body of one JSON object is a line of NDJSON.
+The kernel, its arrays and the copies out of them cost about as much for a hundred short rows as for one, so requests that
+wait for the same sync are read together. Only what is beyond doubt is taken from there: a request with a row that is not
+accepted is left to `parse_examples`, which says what is wrong with it, in its own words and places.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import I64
+from riata.base.errors import Unsupported
+from riata.wire.batch import Batch, select_rows
+from riata.wire.codes import OK
+from riata.wire.encoder import EncoderConfig
+from riata.wire.names import NO_NAMES, Names
+from riata.wire.parse import NDJSON, Context, Format, Labels, format_of, make_rules, read_body
+from riata.wire.parsed import ID_BYTES, Reading, make_batch, new_names
+from riata.wire.rows import BEGIN, END, ID_START, ID_STOP, ROW_START, Rules
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_SPACE: Final = b" \t\r\n"
+_TYPES_KEPT: Final = 64  # ways to write a Content-Type, and to read a body
+_OBJECT: Final = 0x7B  # {
+_ONE: Final = np.ones(1, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedBodies:
+    """What several bodies became.
+
+    batch : Batch            the rows of the requests in `taken`, in their order
+    stop  : i64[len(taken)]  where the rows of each end in the batch
+    taken : list[int]        which of the bodies these are, increasing; the others have to be parsed one by one
+    names : Names            the names not seen before, of all of them, each once
+    """
+
+    batch: Batch
+    stop: I64
+    taken: list[int]
+    names: Names
+
+
+def lines_of(body: bytes, content_type: str) -> tuple[Format, bytes] | None:
+    """The format and the lines, without a newline behind the last, by which `body` can be read together with others; None
+    where it has to be read by itself."""
+    form = _format(content_type)
+    if form is None or body.startswith(_BYTE_ORDER_MARK):
+        return None
+    if form.by_line:
+        return form, body.removesuffix(b"\n")
+    text = body.strip(_SPACE)
+    if not text or text[0] != _OBJECT or b"\n" in text or not (text.isascii() or _is_utf8(text)):
+        return None
+    return NDJSON, text
+
+
+def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> JoinedBodies:
+    """Read labelled rows of bodies for which `lines_of` gave `form`. Raises as `parse_examples` does: then each has to be parsed
+    by itself."""
+    seen = NO_NAMES if context.names is None else context.names.table()
+    rules = _rules(context.encoder, context.labels)._replace(seen=seen)
+    reading = read_body(bodies[0] if len(bodies) == 1 else b"\n".join(bodies), form, rules)
+    if len(bodies) == reading.rows == 1 and reading.sink.code.item(0) == OK:
+        return JoinedBodies(_batch_of_one(reading), _ONE.copy(), [0], new_names(reading))
+    batch, rows = make_batch(reading)
+    count = _rows_of(bodies, reading)
+    if len(rows) == reading.rows and bool(count.all()):
+        return JoinedBodies(batch, count.cumsum(), list(range(len(bodies))), new_names(reading))
+    owner = np.repeat(np.arange(len(bodies)), count)
+    whole = (np.bincount(owner[rows], minlength=len(bodies)) == count) & (count > 0)
+    batch = select_rows(batch, whole[owner[rows]])
+    return JoinedBodies(batch, count[whole].cumsum(), whole.nonzero()[0].tolist(), names_in(new_names(reading), batch))
+
+
+def _rows_of(bodies: Sequence[bytes], reading: Reading) -> I64:
+    """How many rows each body has."""
+    if len(bodies) == 1:
+        return np.array([reading.rows])
+    if reading.rows == reading.lines == len(bodies):  # as mostly: each is at least a line, so each is one, and no line is blank
+        return np.ones(len(bodies), np.int64)
+    stop = np.array(list(accumulate(len(body) + 1 for body in bodies)), np.int64)
+    owner = stop.searchsorted(reading.sink.place[: reading.rows, ROW_START], "right")
+    return np.bincount(owner, minlength=len(bodies))
+
+
+def _batch_of_one(reading: Reading) -> Batch:
+    """What `make_batch` gives of one row that was accepted, in as few steps as there can be: they are what such a row costs."""
+    sink = reading.sink
+    place = sink.place[0].tolist()
+    if reading.identities or place[ID_STOP] > place[ID_START]:
+        return make_batch(reading)[0]
+    begin, end = place[BEGIN], place[END]
+    return Batch(
+        indptr=np.array((0, end - begin)),
+        hash=sink.hash[begin:end].copy(),
+        value=sink.value[begin:end].copy(),
+        label=sink.label[:1].copy(),
+        weight=sink.weight[:1].copy(),
+        event_id=np.zeros((1, ID_BYTES), np.uint8),
+        has_id=np.zeros(1, np.bool_),
+    )
+
+
+def names_in(names: Names, batch: Batch) -> Names:
+    """Those of `names` whose features occur in `batch`."""
+    return names.take(np.isin(names.fingerprint >> np.uint64(32), batch.hash).view(np.uint8))
+
+
+def with_keys(batch: Batch, keys: Sequence[tuple[str, int, int]]) -> Batch:
+    """Give every row that has no event id, from `start` to `stop` of each (key, start, stop), the id `key/index`, `index` being
+    its place among them, counted from 0."""
+    if not keys:
+        return batch
+    event_id, has_id = batch.event_id.copy(), batch.has_id.copy()
+    for key, start, stop in keys:
+        for at in range(start, stop):
+            if not has_id[at]:
+                event_id[at] = np.frombuffer(id_of(key, at - start), np.uint8)
+                has_id[at] = True
+    return dataclasses.replace(batch, event_id=event_id, has_id=has_id)
+
+
+def id_of(key: str, index: int) -> bytes:
+    """The event id, as a digest, of row `index` of a request with an Idempotency-Key."""
+    return hashlib.blake2b(f"{key}/{index}".encode(), digest_size=ID_BYTES).digest()
+
+
+@lru_cache(_TYPES_KEPT)
+def _rules(encoder: EncoderConfig, labels: Labels) -> Rules:
+    return make_rules(Context(encoder, labels), True)
+
+
+@lru_cache(_TYPES_KEPT)
+def _format(content_type: str) -> Format | None:
+    try:
+        return format_of(content_type)
+    except Unsupported:
+        return None
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

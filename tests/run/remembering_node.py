@@ -1,0 +1,127 @@
+"""A service whose clock can be moved, and short ways to remember and to label, for the tests of delayed labels."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from riata.base.clock import SystemClock
+from riata.run.admin import Admin
+from riata.run.checkpointer import Retention
+from riata.run.engine import Engine
+from riata.run.engine_settings import EngineSettings
+from riata.run.labels import expiry
+from riata.run.labels.pending_rows import encode_waiting
+from riata.run.labels.remembering import RememberedTally
+from riata.run.outcome import Observed, RowsRefused
+from riata.run.service import Service
+from riata.store.memory import MemoryStore
+from riata.store.payload import decode_batch
+from riata.wire.batch import Batch
+from riata.wire.parse import parse_examples
+from tests.run.node import SMALL, Node
+
+WAIT_S = 900.0
+
+
+class MovedClock(SystemClock):
+    """The machine's clock, and as much as it was put forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def unix_ms(self) -> int:
+        return super().unix_ms() + self.ahead_ms
+
+
+class LabelHouse(Node):
+    """A house that remembers."""
+
+    __slots__ = ()
+
+    @property
+    def clock(self) -> MovedClock:
+        assert isinstance(self.engine.clock, MovedClock)
+        return self.engine.clock
+
+    async def remember(self, rows: list[dict[str, Any]], model: str = "m") -> list[str]:
+        body = "\n".join(json.dumps({"features": row}) for row in rows).encode()
+        parsed = parse_examples(body, "application/x-ndjson", self.service.context(model, True), labelled=False)
+        return await self.service.remember(model, encode_waiting(parsed.batch, parsed.names))
+
+    async def label(self, prediction_id: str, label: float, model: str = "m", **more: Any) -> Observed:
+        told: Observed = await self.observe([{"prediction_id": prediction_id, "label": label, **more}], model)
+        return told
+
+    async def refusal(self, prediction_id: str, label: float, model: str = "m", **more: Any) -> str:
+        """The code of the one row, which must be refused."""
+        with pytest.raises(RowsRefused) as refused:
+            await self.label(prediction_id, label, model, **more)
+        [error] = refused.value.observed.errors
+        return error.code
+
+    def tally(self, model: str = "m") -> RememberedTally:
+        return self.service.remembered()[model]
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Wait for what happens in the background."""
+        deadline = time.monotonic() + WAIT_S
+        while not reached():
+            assert time.monotonic() < deadline, self.service.remembered()
+            await asyncio.sleep(0.01)
+
+
+def build(store: MemoryStore, **settings: Any) -> LabelHouse:
+    fatal: list[str] = []
+    numbers = itertools.count(1)
+    engine = Engine(
+        lambda: store,
+        EngineSettings("test", Retention(3, 10**6), "memory", **settings),
+        MovedClock(),
+        lambda size: next(numbers).to_bytes(size, "big"),
+        fatal.append,
+    )
+    return LabelHouse(engine, Service(engine), Admin(engine), store, fatal)
+
+
+def run_house(
+    store: MemoryStore,
+    work: Callable[[LabelHouse], Awaitable[None]],
+    document: dict[str, Any] | None = None,
+    sweeps_every_s: float = 0.05,
+    **settings: Any,
+) -> None:
+    """Start a service on `store` with a model m made from SMALL and `document`, and stop it after `work`. The store can be read
+    afterwards."""
+
+    async def whole() -> None:
+        node = build(store, **settings)
+        await node.service.start()
+        try:
+            if "m" not in node.engine.served_models:
+                await node.admin.put_model("m", {**SMALL, **(document or {})})
+            await work(node)
+        finally:
+            await node.service.stop()
+            store._failed = False  # it was closed; now the test looks at what it holds
+            assert node.fatal == []
+
+    with patch.object(expiry, "EVERY_S", sweeps_every_s):
+        asyncio.run(whole())
+
+
+def logged(store: MemoryStore, model: str = "m") -> list[Batch]:
+    """The observe records of a log."""
+    return [decode_batch(record.payload) for record in store.read(model, 0, 2**30) if record.kind == "observe"]
+
+
+def labels(store: MemoryStore, model: str = "m") -> list[float]:
+    """The labels of all events in a log, in its order."""
+    return [label for batch in logged(store, model) for label in batch.label.tolist()]

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.base.clock import ManualClock
+from riata.base.errors import Conflict, LogFork, LogGap, NotFound, Unavailable
+from riata.run.cluster.lease import Lease, WriterPosition, require_same
+from riata.run.cluster.tail import Tail
+from riata.store.memory_shared import SharedMemoryStore
+from riata.store.store import SharedStore
+from tests.run.events import create_model, log_batch, random_batch
+from tests.upgrades.another import VERSION, being
+
+TTL_MS = 1000
+OTHER = WriterPosition(bytes(range(16)), 1, bytes(20), 0)
+
+
+def leadership(store: SharedMemoryStore, clock: ManualClock, nonce: int) -> Lease:
+    def call(work: Callable[[SharedStore], Any]) -> Any:
+        return work(store)
+
+    return Lease(call, bytes([nonce]) * 16, f"host-{nonce}", TTL_MS, clock)
+
+
+def pair() -> tuple[ManualClock, SharedMemoryStore, Lease, Lease]:
+    clock = ManualClock()
+    store = SharedMemoryStore(clock=clock)
+    return clock, store, leadership(store, clock, 1), leadership(store.another(), clock, 2)
+
+
+def position(store: SharedMemoryStore, name: str = "m") -> WriterPosition:
+    head = store.head(name)
+    return WriterPosition(head.lineage, head.seq, head.chain, 0)
+
+
+def test_one_leads_and_the_other_learns_who_and_takes_over_when_the_lease_lapses() -> None:
+    clock, _store, first, second = pair()
+    owner = first.try_acquire()
+    assert owner is not None
+    assert second.try_acquire() is None
+    assert second.holder is not None
+    assert (second.holder.host, second.holder.remaining_ms) == ("host-1", TTL_MS)
+    clock.now_ms += TTL_MS - 1
+    assert second.try_acquire() is None
+    first.renew(dict)
+    clock.now_ms += TTL_MS - 1
+    assert second.try_acquire() is None
+    clock.now_ms += 1
+    taken = second.try_acquire()
+    assert taken is not None
+    assert taken.epoch == owner.epoch + 1
+    with pytest.raises(Conflict, match="another process owns") as fenced:
+        first.renew(dict)
+    assert fenced.value.code == "fenced"
+
+
+def test_a_standby_of_another_version_says_what_a_take_over_would_mean(caplog: pytest.LogCaptureFixture) -> None:
+    clock, store, first, second = pair()
+    first.try_acquire()
+    third = leadership(store.another(), clock, 3)
+    assert third.try_acquire() is None
+    assert third.another_version() == ""
+    with being(VERSION + 1):
+        for _ in range(2):
+            assert second.try_acquire() is None
+        assert f"host-1 owns the store under algorithm {VERSION}: a take-over" in second.another_version()
+        assert f"an upgrade event to algorithm {VERSION + 1}" in second.another_version()
+        assert caplog.messages == [f"standing by: {second.another_version()}"]
+        clock.now_ms += TTL_MS
+        assert second.try_acquire() is not None
+        assert second.another_version() == ""
+    assert first.try_acquire() is None
+    assert f"this program has algorithm {VERSION}: it cannot take over" in first.another_version()
+    clock.now_ms += TTL_MS
+    with pytest.raises(Conflict, match=f"this program has algorithm {VERSION}, and the store was last owned") as older:
+        first.try_acquire()
+    assert older.value.code == "older_algorithm"
+
+
+def test_a_lease_that_is_released_can_be_taken_at_once() -> None:
+    _clock, _store, first, second = pair()
+    first.try_acquire()
+    first.release()
+    assert second.try_acquire() is not None
+    with pytest.raises(Conflict, match="never taken"):
+        first.renew(dict)
+
+
+def test_a_lease_that_nobody_took_is_not_renewed_once_it_has_lapsed() -> None:
+    clock, _store, first, _second = pair()
+    first.try_acquire()
+    clock.now_ms += TTL_MS
+    assert first.unrenewed_ms() == TTL_MS
+    with pytest.raises(Conflict, match="another process owns"):
+        first.renew(dict)
+
+
+def test_a_store_that_does_not_answer_is_no_reason_to_give_up() -> None:
+    clock, store, first, _second = pair()
+    first.try_acquire()
+    clock.now_ms += 10
+    store.gone = "cut"
+    with pytest.raises(Unavailable):
+        first.renew(dict)
+    assert first.unrenewed_ms() == 10
+    store.gone = ""
+    first.renew(dict)
+    assert first.unrenewed_ms() == 0
+
+
+def test_a_log_that_goes_on_is_fine_and_one_that_was_cut_short_is_noticed_at_the_renewal() -> None:
+    _clock, store, first, _second = pair()
+    first.try_acquire()
+    create_model(store)
+    known = position(store)
+    rng = np.random.default_rng(0)
+    log_batch(store, random_batch(rng, 3))
+    assert first.renew(lambda: {"m": known})["m"].head.seq == 4
+    later = position(store)
+    entry = store._kept.models["m"]
+    entry.head, entry.log = replace(entry.head, seq=1, chain=known.chain), entry.log[:1]
+    with pytest.raises(LogFork, match="ends at event 1, and event 4 was learnt"):
+        first.renew(lambda: {"m": later})
+
+
+def test_another_event_in_the_place_of_the_last_one_learnt_is_noticed() -> None:
+    _clock, store, first, _second = pair()
+    first.try_acquire()
+    create_model(store)
+    with pytest.raises(LogFork, match="another event 1"):
+        first.renew(lambda: {"m": replace(position(store), chain=bytes(20))})
+
+
+def test_another_lineage_an_older_generation_and_no_model_at_all_are_noticed() -> None:
+    _clock, store, first, _second = pair()
+    first.try_acquire()
+    create_model(store)
+    known = position(store)
+    standing = store.standings()["m"]
+    for wrong, sentence in (
+        (replace(known, lineage=bytes(16)), "made again"),
+        (replace(known, gen=1), "newest generation of m is 0, and 1 was committed"),
+    ):
+        with pytest.raises(LogFork, match=sentence):
+            require_same("m", wrong, standing)
+    require_same("m", known, standing)
+    with pytest.raises(LogFork, match="emptied"):
+        first.renew(lambda: {"gone": known})
+
+
+def test_a_model_that_is_dropped_while_the_renewal_is_under_way_proves_nothing() -> None:
+    _clock, _store, first, _second = pair()
+    first.try_acquire()
+    answers = [{"dropped": OTHER}, {}]
+    assert first.renew(lambda: answers.pop(0)) == {}
+
+
+def test_an_emptied_store_is_told_from_one_that_another_process_owns() -> None:
+    _clock, store, first, _second = pair()
+    first.try_acquire()
+    create_model(store)
+    known = position(store)
+    store._kept.models.clear()
+    store._kept.nonce = b""
+    with pytest.raises(LogFork, match="emptied"):
+        first.renew(lambda: {"m": known})
+
+
+def test_a_tail_yields_every_record_once_in_order() -> None:
+    store = SharedMemoryStore()
+    create_model(store)
+    tail = Tail()
+    head = store.head("m")
+    tail.follow("m", head.lineage, head.seq, head.chain)
+    assert tail.read(store, "m") == []
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        log_batch(store, random_batch(rng, 4))
+    assert tail.behind(store.standings()) == ["m"]
+    read = [*tail.read(store, "m", 1), *tail.read(store, "m", 1), *tail.read(store, "m", 1)]
+    assert [(record.first, record.last) for record in read] == [(2, 5), (6, 9), (10, 13)]
+    assert tail.read(store, "m") == []
+    assert tail.behind(store.standings()) == []
+    assert tail.places() == {"m": 13}
+    tail.forget("m")
+    with pytest.raises(NotFound):
+        tail.read(store, "m")
+
+
+def test_a_tail_stops_at_a_fork_and_at_a_gap_and_moves_nowhere() -> None:
+    store = SharedMemoryStore()
+    create_model(store)
+    rng = np.random.default_rng(0)
+    log_batch(store, random_batch(rng, 4))
+    log_batch(store, random_batch(rng, 4))
+    tail = Tail()
+    tail.follow("m", bytes(16), 1, bytes(20))
+    with pytest.raises(LogFork, match="breaks at events 2 to 5"):
+        tail.read(store, "m")
+    assert tail.places() == {"m": 1}
+    first = store.read("m", 0)[0]
+    tail.follow("m", bytes(16), 3, first.chain)  # no record begins behind event 3
+    with pytest.raises(LogGap, match="expected event 4, the log has 2"):
+        tail.read(store, "m")

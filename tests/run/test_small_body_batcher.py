@@ -1,0 +1,329 @@
+"""Small requests together, against each by itself: the same answers, the same rows in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from riata.base.errors import Busy, Conflict, NotFound, RiataError, Unavailable
+from riata.run.outcome import Observed, RowsRefused
+from riata.run.small_body_batcher import BODY_BYTES_MAX
+from riata.store.memory import Faults, MemoryStore
+from riata.store.payload import decode_batch
+from riata.store.store import Append, Appended
+from riata.web.observe import parse_with_ids
+from riata.wire.batch import Batch, slice_rows
+from tests.run.node import Node, run_with
+
+JSON = "application/json"
+LINES = "application/x-ndjson"
+
+
+class Asked(NamedTuple):
+    body: bytes
+    kind: str = JSON
+    key: str | None = None
+    atomic: bool = False
+    wait_applied: bool = False
+    model: str = "m"
+
+
+class Counting(MemoryStore):
+    """Notes how many appends each group had."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        super().__init__(faults=faults)
+        self.groups: list[int] = []
+
+    def append(self, group: Sequence[Append]) -> list[Appended]:
+        self.groups.append(len(group))
+        return super().append(group)
+
+
+def row(at: int, **more: object) -> bytes:
+    return json.dumps({"features": {f"f{at % 11}": 1.5, "size": float(at)}, "label": at % 2, **more}).encode()
+
+
+async def ask(node: Node, asked: Asked, together: bool = True) -> Observed | RiataError:
+    """What the web room does with a small body; not `together`: as if there were no arena."""
+    service, (body, kind, key, atomic, wait_applied, model) = node.service, asked
+    try:
+        if together:
+            told = await service.observe_small(model, body, kind, key, wait_applied=wait_applied)
+            if told is not None:
+                return told
+        parsed = parse_with_ids(body, kind, service.context(model, True), key)
+        return await service.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
+    except RiataError as error:
+        return error
+
+
+async def hold(node: Node) -> threading.Event:
+    """Keep the store's thread busy until the event is set."""
+    begun, held = threading.Event(), threading.Event()
+
+    def wait(_store: object) -> None:
+        begun.set()
+        held.wait(10)
+
+    node.engine.context.log_thread.call(wait)
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    return held
+
+
+async def ask_at_once(node: Node, all_of_them: Sequence[Asked]) -> list[Observed | RiataError]:
+    """Ask while the store's thread is kept busy, so that what can be together is."""
+    held = await hold(node)
+    tasks = [asyncio.ensure_future(ask(node, asked)) for asked in all_of_them]
+    await asyncio.sleep(0.01)
+    held.set()
+    return await asyncio.gather(*tasks)
+
+
+def shown(answer: Observed | RiataError) -> dict[str, Any]:
+    if isinstance(answer, Observed):
+        return dataclasses.asdict(answer)
+    observed = dataclasses.asdict(answer.observed) if isinstance(answer, RowsRefused) else None
+    return {"class": type(answer).__name__, "code": answer.code, "detail": answer.detail, "observed": observed}
+
+
+def logged(store: MemoryStore) -> list[bytes]:
+    """The rows of the log of m, each as bytes; what is no row is empty."""
+    rows: list[bytes] = []
+    for record in store.read("m", 0):
+        if record.kind != "observe":
+            rows += [b""] * record.count
+            continue
+        batch = decode_batch(record.payload)
+        one_by_one = [slice_rows(batch, i, i + 1) for i in range(batch.n)]
+        rows += [b"|".join(getattr(one, name).tobytes() for name in Batch.__slots__) for one in one_by_one]
+    return rows
+
+
+MIXED = [
+    Asked(row(1)),
+    Asked(row(2, event_id="a")),
+    Asked(row(2, event_id="a")),  # again
+    Asked(row(3, event_id="a")),  # with other content
+    Asked(row(4), key="k"),
+    Asked(row(4), key="k"),
+    Asked(row(5), key="k"),
+    Asked(row(6) + b"\n" + row(7) + b"\n", LINES, "lines"),
+    Asked(row(6) + b"\n" + row(8) + b"\n", LINES, "lines", atomic=True),
+    Asked(row(6) + b"\n" + row(8) + b"\n", LINES, "lines"),
+    Asked(row(9) + b"\n{}\n" + row(10), LINES),
+    Asked(row(9) + b"\n{}\n" + row(10), LINES, atomic=True),
+    Asked(b"[" + row(11) + b"]"),
+    Asked(row(12).replace(b", ", b",\n")),
+    Asked(b'{"features":{"a":1}}'),
+    Asked(b'{"features":'),
+    Asked(b""),
+    Asked(b"1 |a b:2\n", "text/x-vw"),
+    Asked(row(13), "text/plain"),
+    Asked(row(14), wait_applied=True),
+    Asked(json.dumps({"features": {f"n{i}": i for i in range(2000)}, "label": 1}).encode()),  # too long to wait here
+    Asked(b'{"prediction_id":"nobody","label":1}'),
+    Asked(row(1), model="nobody"),
+    Asked(row(15, event_id="a"), atomic=True),
+]
+
+
+def test_the_mix_has_a_body_that_is_too_long_and_bodies_that_are_not() -> None:
+    lengths = [len(asked.body) for asked in MIXED]
+    assert max(lengths) > BODY_BYTES_MAX > sorted(lengths)[-2]
+
+
+def test_one_after_another_every_answer_and_row_is_as_without_the_arena() -> None:
+    found: list[tuple[list[dict[str, Any]], list[bytes]]] = []
+    for together in (True, False):
+        store = MemoryStore()
+
+        async def work(node: Node, together: bool = together, store: MemoryStore = store) -> None:
+            answers = [shown(await ask(node, asked, together)) for asked in MIXED]
+            found.append((answers, logged(store)))
+
+        run_with(store, work)
+    assert found[0] == found[1]
+
+
+def test_at_once_every_request_gets_its_own_counts_and_its_own_place() -> None:
+    found: list[tuple[list[dict[str, Any]], list[bytes]]] = []
+    for together in (True, False):
+        store = MemoryStore()
+
+        async def work(node: Node, together: bool = together, store: MemoryStore = store) -> None:
+            answers = await ask_at_once(node, MIXED) if together else [await ask(node, asked, False) for asked in MIXED]
+            found.append(([shown(answer) for answer in answers], logged(store)))
+
+        run_with(store, work)
+    (at_once, rows), (alone, rows_alone) = found
+    assert sorted(rows) == sorted(rows_alone)
+    for one, other in zip(at_once, alone, strict=True):  # what is given back is logged after the rest, so places may differ,
+        if "seq" not in one or not one["seq"]:
+            assert one == other
+            continue
+        assert rows[one["seq"] - 1] == rows_alone[other["seq"] - 1]  # but what is at each place is the same
+        assert {**one, "seq": 0} == {**other, "seq": 0}
+
+
+def test_what_waits_together_is_one_append_and_one_record_in_the_order_it_came() -> None:
+    store = Counting()
+
+    async def work(node: Node) -> None:
+        before = len(store.groups)
+        answers = await ask_at_once(node, [Asked(row(at), key=f"k{at}") for at in range(40)])
+        assert store.groups[before:] == [1]
+        assert [answer.seq for answer in answers if isinstance(answer, Observed)] == list(range(2, 42))
+        assert store.read("m", 1)[0].count == 40
+
+    run_with(store, work)
+
+
+def test_models_and_formats_are_kept_apart_in_one_group() -> None:
+    store = Counting()
+
+    async def work(node: Node) -> None:
+        await node.admin.put_model("n", {"encoder": {"bits": 12}})
+        before = len(store.groups)
+        asked = [Asked(row(1)), Asked(row(2), model="n"), Asked(b"1 | x", "text/x-vw"), Asked(row(3))]
+        answers = await ask_at_once(node, asked)
+        assert store.groups[before:] == [3]
+        assert [answer.seq for answer in answers if isinstance(answer, Observed)] == [2, 2, 4, 3]
+
+    run_with(store, work)
+
+
+def test_known_ids_are_given_back_and_the_others_stay_together() -> None:
+    store = Counting()
+
+    async def work(node: Node) -> None:
+        assert isinstance(await ask(node, Asked(row(1), key="old")), Observed)
+        answers = await ask_at_once(node, [Asked(row(1), key="old"), *(Asked(row(at), key=f"k{at}") for at in range(9))])
+        counts = [(answer.accepted, answer.duplicate, answer.seq) for answer in answers if isinstance(answer, Observed)]
+        assert counts == [(0, 1, 2), *((1, 0, 3 + at) for at in range(9))]
+        assert [record.count for record in store.read("m", 2)] == [9]
+
+    run_with(store, work)
+
+
+def test_where_the_store_refuses_all_are_told_and_nothing_is_logged() -> None:
+    store = Counting()
+
+    async def work(node: Node) -> None:
+        store.faults.appends_refused = 1
+        answers = await ask_at_once(node, [Asked(row(1)), Asked(row(2))])
+        assert [getattr(answer, "code", "") for answer in answers] == ["disk_reserve"] * 2
+        again = await ask_at_once(node, [Asked(row(1)), Asked(row(2))])
+        assert [getattr(answer, "seq", 0) for answer in again] == [2, 3]
+
+    run_with(store, work)
+
+
+def test_whoever_waits_too_long_is_told_that_nobody_knows_and_it_is_logged_all_the_same() -> None:
+    store = Counting()
+
+    async def work(node: Node) -> None:
+        held = await hold(node)
+        answers = await asyncio.gather(ask(node, Asked(row(1))), ask(node, Asked(row(2))))
+        assert [(error.code, error.outcome) for error in answers if isinstance(error, Unavailable)] == [
+            ("log_timeout", "unknown")
+        ] * 2
+        held.set()
+        await node.engine.call(lambda s: s.head("m"))
+        assert store.head("m").seq == 3
+
+    run_with(store, work, observe_timeout_ms=60)
+
+
+def test_no_more_wait_than_there_is_room_for() -> None:
+    async def work(node: Node) -> None:
+        answers = await ask_at_once(node, [Asked(row(at)) for at in range(8)])
+        full = [answer for answer in answers if isinstance(answer, Busy)]
+        assert 3 <= len(full) < 8  # over three where a work of the service itself, as a checkpoint, has one of the places
+        assert {answer.code for answer in full} == {"queue_full"}
+        assert sum(isinstance(answer, Observed) for answer in answers) == 8 - len(full)
+
+    run_with(MemoryStore(), work, inbox_requests_max=5)
+
+
+def test_a_model_that_is_dropped_meanwhile_is_not_found() -> None:
+    async def work(node: Node) -> None:
+        await node.admin.put_model("gone", {"encoder": {"bits": 12}})
+        held = await hold(node)
+        dropping = asyncio.ensure_future(node.admin.drop_model("gone"))
+        await asyncio.sleep(0.01)
+        waiting = asyncio.ensure_future(ask(node, Asked(row(1), model="gone")))
+        other = asyncio.ensure_future(ask(node, Asked(row(1))))
+        await asyncio.sleep(0.01)
+        held.set()
+        await dropping
+        answer = await waiting
+        assert isinstance(answer, NotFound)
+        assert answer.code == "model_not_found"
+        assert isinstance(await other, Observed)
+
+    run_with(MemoryStore(), work)
+
+
+def test_whoever_has_gone_is_not_answered_and_harms_nobody() -> None:
+    async def work(node: Node) -> None:
+        held = await hold(node)
+        gone, stays = (asyncio.ensure_future(ask(node, Asked(row(at)))) for at in range(2))
+        await asyncio.sleep(0.01)
+        gone.cancel()
+        held.set()
+        answer = await stays
+        assert isinstance(answer, Observed)
+        assert answer.seq == 3
+
+    run_with(MemoryStore(), work)
+
+
+def test_a_fault_in_reading_is_not_one_of_the_store(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async def work(node: Node) -> None:
+        monkeypatch.setattr("riata.run.small_body_batcher.read_together", fail)
+        answers = await ask_at_once(node, [Asked(row(1)), Asked(b"{")])
+        assert isinstance(answers[0], Observed)
+        assert getattr(answers[1], "code", "") == "malformed"
+        assert not node.fatal
+
+    run_with(MemoryStore(), work)
+    assert "could not be read together" in caplog.text
+
+
+def test_an_answer_that_cannot_be_given_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_told: object) -> None:
+        raise ZeroDivisionError
+
+    async def work(node: Node) -> None:
+        held = await hold(node)
+        assert node.service.observe_soon("m", row(1), JSON, None, fail)
+        with_it = asyncio.ensure_future(ask(node, Asked(row(2))))
+        await asyncio.sleep(0.01)
+        held.set()
+        behind = [await with_it, await ask(node, Asked(row(3)))]
+        assert [answer.seq for answer in behind if isinstance(answer, Observed)] == [3, 4]
+
+    run_with(MemoryStore(), work)
+    assert "could not be answered" in caplog.text
+
+
+def test_a_role_that_takes_no_events_takes_none_here() -> None:
+    async def work(node: Node) -> None:
+        object.__setattr__(node.engine.settings, "role", "writer")
+        answer = await ask(node, Asked(row(1)))
+        assert isinstance(answer, Conflict)
+        object.__setattr__(node.engine.settings, "role", "all")
+        assert isinstance(await ask(node, Asked(row(1))), Observed)
+
+    run_with(MemoryStore(), work)
