@@ -21,6 +21,7 @@ from riata.base.errors import Malformed
 from riata.cli import fit
 from riata.cli.blocks import BLOCK_BYTES, HEAD_BYTES, blocks, head_of
 from riata.cli.fit_setup import fit_config
+from riata.learn.truncated_gradient.config import TruncatedGradientConfig
 from riata.run.exports import read_export
 from riata.run.fit import Fit
 from riata.wire.workspace import Workspaces
@@ -127,7 +128,7 @@ def test_the_configuration_comes_from_a_file_and_single_settings_over_it(tmp_pat
     )
     assert fit_config(rows, "vw", "auto", toml, "taylor_sketch", []).learner.kind == "taylor_sketch"
     assert fit_config(rows, "vw", "auto", plain, None, []).publish_every_ms == 7
-    assert fit_config(rows, "vw", "real", None, None, ["eta=0.1"]).learner.eta == 0.1  # type: ignore[union-attr]
+    assert fit_config(rows, "vw", "real", None, None, ["eta=0.1"]).learner == TruncatedGradientConfig(loss="squared", eta=0.1)
 
 
 @pytest.mark.parametrize(

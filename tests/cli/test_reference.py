@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from riata.cli.reference import reference
-from riata.learn.registry import LearnerConfig, adjustable
+from riata.learn.registry import LearnerConfig, spec_of
 from riata.run.config import CHANGEABLE
 
 PAGE = Path(__file__).parents[2] / "service" / "docs" / "settings.md"
@@ -25,5 +25,5 @@ def test_every_setting_of_every_learner_is_there_with_what_it_does() -> None:
         settings = shown[f"`learner` of kind `{kind().kind}`"]
         assert ["kind", *settings] == [field.name for field in dataclasses.fields(kind)]
         assert all(text for _, text in settings.values())
-        assert {name for name, (mark, _) in settings.items() if mark} == adjustable(kind())
+        assert {name for name, (mark, _) in settings.items() if mark} == spec_of(kind()).adjustable
     assert {name for name, (mark, _) in shown["Of the model"].items() if mark} == CHANGEABLE

@@ -196,10 +196,10 @@ def test_what_is_no_learner_is_refused_before_anything_is_sent(
 
 
 def test_the_learners_that_a_verb_knows_are_those_there_are() -> None:
-    from riata.cli.model_setup import LEARNERS
+    from riata.learn.kinds import KINDS
     from riata.learn.registry import LearnerConfig
 
-    assert sorted(kind().kind for kind in get_args(LearnerConfig)) == list(LEARNERS)
+    assert sorted(kind().kind for kind in get_args(LearnerConfig)) == sorted(KINDS)
 
 
 @pytest.mark.usefixtures("service")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from riata.learn.kinds import KINDS
 from riata.learn.registry import LearnerConfig, machine_code, one_of_each
 from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
 
@@ -11,7 +12,7 @@ from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
 def test_each_machine_code_has_one_configuration() -> None:
     names = [machine_code(config) for config in one_of_each()]
     assert len(set(names)) == len(names)
-    assert {name.split()[0] for name in names} == {"truncated_gradient", "taylor_sketch", "ftrl_proximal"}
+    assert {name.split()[0] for name in names} == set(KINDS)
 
 
 @pytest.mark.parametrize(

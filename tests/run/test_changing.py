@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Conflict, NotFound, Unavailable
-from riata.learn.registry import adjust, build_learner
+from riata.learn.registry import build_learner, spec_of
 from riata.run.config import read_config
 from riata.run.model_state import ModelState
 from riata.run.replay import replay
@@ -45,7 +45,8 @@ def test_a_model_moves_to_another_penalty_without_learning_anew(learner: dict[st
         assert after.figures["cumulative"]["examples"] == before.figures["cumulative"]["examples"] == 95
         alone = build_learner(read_config(document(learner)).learner, 12)
         alone.step(node.parse(events(95)).batch)
-        adjust(alone, read_config(document({**learner, "gamma": 30.0})).learner)
+        changed = read_config(document({**learner, "gamma": 30.0})).learner
+        spec_of(changed).adjust(alone, changed)
         expected = alone.weights()
         assert served(node) == (30.0, expected.slot.tobytes() + expected.beta.tobytes(), expected.intercept)
         assert after.model.non_zeros < before.model.non_zeros

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput
+from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
     from riata.client import Observed, Riata
@@ -22,9 +23,7 @@ PROBLEMS_SHOWN: Final = 10
 UrlOption = Annotated[str, typer.Option(envvar="RIATA_URL", help="Where the service is.")]
 ModelOption = Annotated[str, typer.Option(help="Name of the model.")]
 FormatOption = Annotated[str, typer.Option("--format", help="auto, ndjson, vw or svmlight; auto looks at the first lines.")]
-LearnerOption = Annotated[
-    str | None, typer.Option(help="Of a model that is made: truncated_gradient, taylor_sketch, ftrl_proximal, or a JSON file.")
-]
+LearnerOption = Annotated[str | None, typer.Option(help=f"Of a model that is made: {', '.join(KINDS)}, or a JSON file.")]
 RowsPerRequest = Annotated[int, typer.Option(min=1, max=10_000, help="Rows sent together.")]
 
 

@@ -17,6 +17,7 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.connect import FormatOption, require_format
 from riata.cli.serve import BLAS_THREADS
+from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -34,9 +35,7 @@ def fit(
     online: Annotated[bool, typer.Option("--online", help="One pass, each row a test before it is a lesson.")] = False,
     form: FormatOption = "auto",
     labels: Annotated[str, typer.Option(help="0/1, -1/+1 or real; auto looks at the first rows.")] = "auto",
-    learner: Annotated[
-        str | None, typer.Option(help="truncated_gradient, taylor_sketch, ftrl_proximal, or a JSON file of its settings.")
-    ] = None,
+    learner: Annotated[str | None, typer.Option(help=f"{', '.join(KINDS)}, or a JSON file of its settings.")] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the learner, or as encoder.ngrams=2.")
     ] = None,

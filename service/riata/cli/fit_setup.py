@@ -13,10 +13,10 @@ from riata.base.errors import BadInput, Malformed
 from riata.cli.labels import sniff_labels
 from riata.cli.model_setup import learner_document, model_document
 from riata.cli.source import CONTENT_TYPES, SNIFF_LINES, Format, numbered_lines, recognise
+from riata.learn.kinds import KINDS
 from riata.run.config import ModelConfig, read_config
 
 AUTO: Final = "auto"
-DEFAULT_LEARNER: Final = "truncated_gradient"
 SECTIONS: Final = ("learner", "encoder")
 
 
@@ -67,7 +67,7 @@ def _set(document: dict[str, Any], setting: str) -> None:
     if dot and section not in SECTIONS:
         raise BadInput(f"--set {setting}: sections are {' and '.join(SECTIONS)}", "bad_option")
     section, name = (section, name) if dot else ("learner", key)
-    part = document.setdefault(section, {"kind": DEFAULT_LEARNER} if section == "learner" else {})
+    part = document.setdefault(section, {"kind": KINDS[0]} if section == "learner" else {})
     if not isinstance(part, dict):
         raise BadInput(f"--set {setting}: the model file's {section} is no object", "bad_option")
     part[name] = value

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from riata.base.errors import BadInput, nearest
+from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
     from riata.client import Riata
 
 LABELS: Final = ("0/1", "-1/+1", "real")
 TEXT_CHARACTERS: Final = 100  # a string longer than this is prose to be split into words, not the name of a category
-LEARNERS: Final = ("ftrl_proximal", "taylor_sketch", "truncated_gradient")
-LOSS_OF_REAL: Final = "squared"
 
 
 def model_document(labels: str, text: Iterable[str] = (), learner: str | None = None) -> dict[str, Any]:
@@ -26,19 +25,25 @@ def model_document(labels: str, text: Iterable[str] = (), learner: str | None = 
     if learner is not None:
         document["learner"] = learner_document(learner)
     elif labels == "real":
-        document["learner"] = {"kind": "truncated_gradient", "loss": LOSS_OF_REAL}
+        document["learner"] = _learner_of_real_labels()
     if fields := list(text):
         document["encoder"] = {"text": fields}
     return document
 
 
+def _learner_of_real_labels() -> dict[str, Any]:
+    from riata.learn.registry import SPECS  # loads the compiler, which only this question needs
+
+    return next({"kind": kind, **spec.real_labels} for kind, spec in SPECS.items() if spec.real_labels is not None)
+
+
 def learner_document(said: str) -> dict[str, Any]:
     """Read what --learner says: the name of a learner, or a file with its settings. Raises `BadInput`."""
-    if said in LEARNERS:
+    if said in KINDS:
         return {"kind": said}
     path = Path(said)
     if not path.is_file():
-        raise BadInput(f"--learner {said}: neither a learner nor a file; {nearest(said, LEARNERS)}", "bad_option")
+        raise BadInput(f"--learner {said}: neither a learner nor a file; {nearest(said, KINDS)}", "bad_option")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -20,7 +20,8 @@ def path(
 ) -> None:
     """Show how many weights other penalties would leave, without learning anything anew.
 
-    For models with the learner taylor_sketch. Losses are known of the penalties it tries beside its own (its setting shadow).
+    For models whose learner keeps curvature; `riata path` of another model names one that does. Losses are known of the
+    penalties that the learner tries beside its own (its setting shadow).
     """
     from rich.console import Console
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from riata.base.settings import settings_markdown
-from riata.learn.registry import LearnerConfig, adjustable
+from riata.learn.registry import SPECS
 from riata.run.config import CHANGEABLE, ModelConfig
 from riata.web.schema_of import schema_of
 from riata.wire.encoder import EncoderConfig
@@ -29,12 +29,6 @@ Settings marked * may change while the model learns, with `PATCH /models/{model}
 because what it has learnt depends on them.
 
 """
-LEARNERS: Final[Mapping[str, str]] = {
-    "truncated_gradient": "Langford, Li & Zhang 2009. The learner where none is named; only it takes labels of any number.",
-    "taylor_sketch": "Balakrishnan & Madigan 2008, Online, exactly or in bounded memory. Keeps curvature, so predictions carry "
-    "standard errors, `GET /models/{model}/path` shows what other penalties would choose, and gamma may change.",
-    "ftrl_proximal": "McMahan et al. 2013. Logistic loss; few weights that are not zero, little memory.",
-}
 
 
 def reference() -> str:
@@ -47,11 +41,9 @@ def _sections() -> Iterator[str]:
     nested = {"learner", "encoder"}
     yield _table("Of the model", {name: setting for name, setting in whole.items() if name not in nested}, CHANGEABLE)
     yield _table("`encoder`: how features are made from what clients send", schema_of(EncoderConfig)["properties"], frozenset())
-    for kind in get_args(LearnerConfig):
-        config = kind()
-        settings = {name: setting for name, setting in schema_of(kind)["properties"].items() if name != "kind"}
-        title = f"`learner` of kind `{config.kind}`\n\n{LEARNERS[config.kind]}"
-        yield _table(title, settings, adjustable(config))
+    for kind, spec in SPECS.items():
+        settings = {name: setting for name, setting in schema_of(spec.config)["properties"].items() if name != "kind"}
+        yield _table(f"`learner` of kind `{kind}`\n\n{spec.about}", settings, spec.adjustable)
 
 
 def _table(title: str, settings: Mapping[str, Any], may_change: frozenset[str]) -> str:

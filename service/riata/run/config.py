@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
@@ -11,8 +12,7 @@ from annotated_types import Ge, Le
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, nearest
 from riata.base.limits import LABEL_ABS_MAX
-from riata.learn.registry import LearnerConfig, adjustable
-from riata.learn.truncated_gradient.config import TruncatedGradientConfig
+from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
 from riata.store import records
 from riata.wire.encoder import EncoderConfig
 
@@ -28,7 +28,7 @@ CHANGEABLE = frozenset({"publish_every_ms", "checkpoint_every_s", "checkpoint_ev
 class ModelConfig:
     """Everything that decides how a model learns from its events, and how often it is published and saved."""
 
-    learner: LearnerConfig = field(default_factory=TruncatedGradientConfig)
+    learner: LearnerConfig = field(default_factory=default_learner)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     labels: Annotated[Labels, "what labels look like; others are refused, never guessed"] = "0/1"
     publish_every_ms: Annotated[int, Ge(1), Le(60_000), "longest wait of a learnt event for the served model"] = 200
@@ -41,9 +41,12 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         learner = self.learner
-        if self.labels == "real" and not (isinstance(learner, TruncatedGradientConfig) and learner.loss == "squared"):
+        if self.labels == "real" and not spec_of(learner).takes_real_labels(learner):
+            needed = [
+                f"the learner {kind} with {_settings_text(spec.real_labels)}" for kind, spec in SPECS.items() if spec.real_labels
+            ]
             raise BadInput(
-                'labels: "real" needs the learner truncated_gradient with loss "squared"; for two classes use "0/1" or "-1/+1"',
+                f'labels: "real" needs {" or ".join(needed)}; for two classes use "0/1" or "-1/+1"',
                 "out_of_range",
             )
         if self.labels in _CLASSES and self.default_label not in (None, *_CLASSES[self.labels]):
@@ -58,6 +61,10 @@ class ModelConfig:
         if self.default_label is None or self.labels not in _CLASSES:
             return self.default_label
         return float(_CLASSES[self.labels].index(self.default_label))
+
+
+def _settings_text(settings: Mapping[str, Any]) -> str:
+    return " and ".join(f"{name} {json.dumps(value)}" for name, value in settings.items())
 
 
 def read_config(document: object) -> ModelConfig:
@@ -107,12 +114,12 @@ def changed(old: ModelConfig, new: ModelConfig) -> list[str]:
 
 def may_change(config: ModelConfig) -> list[str]:
     """Name the settings that a model of this configuration can take up while it learns."""
-    return sorted(CHANGEABLE | adjustable(config.learner))
+    return sorted(CHANGEABLE | spec_of(config.learner).adjustable)
 
 
 def check_change(old: ModelConfig, new: ModelConfig) -> None:
     """Raise `Conflict` naming every setting of `new` that a model cannot take up after its first event."""
-    free = CHANGEABLE | {f"learner.{name}" for name in adjustable(old.learner)}
+    free = CHANGEABLE | {f"learner.{name}" for name in spec_of(old.learner).adjustable}
     if fixed := [name for name in changed(old, new) if name not in free]:
         raise _needs_rebuild(old, fixed)
 

@@ -14,7 +14,7 @@ from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt, NotFound
 from riata.base.limits import BITS_MIN
 from riata.learn.frozen import with_ranks, without_ranks
-from riata.learn.registry import LearnerConfig, slot_lists
+from riata.learn.registry import LearnerConfig, spec_of
 from riata.run.config import read_config
 from riata.run.model_state import LEARNER, ModelState
 from riata.store import layout
@@ -72,7 +72,7 @@ def _slot_lists(header: dict[str, Any], arrays: Arrays) -> tuple[list[str], int]
         config = read_config(header["config"])
     except (KeyError, BadInput) as error:
         raise Corrupt(f"the checkpoint's configuration cannot be read: {error!r}") from error
-    names = [LEARNER + name for name in slot_lists(config.learner)]
+    names = [LEARNER + name for name in spec_of(config.learner).slot_lists]
     return [name for name in names if name in arrays and names[0] in arrays], config.encoder.bits
 
 

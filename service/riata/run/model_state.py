@@ -15,7 +15,7 @@ from riata.base.arrays import BOOL, Arrays
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
-from riata.learn.registry import adjust, build_learner, takes_many
+from riata.learn.registry import build_learner, spec_of
 from riata.run.config import ModelConfig, change_from_payload, read_config
 from riata.run.loop_yield import no_yield
 from riata.run.provenance import current, read_provenance
@@ -111,7 +111,7 @@ class ModelState:
         record of any kind. `batches` is empty, or has one for each."""
         if len(run) == 1:
             return self.apply(run[0], batches[0] if batches else None, skips)
-        refused = self._learn(run[0].first, _joined(run, batches, takes_many(self.config.learner)), skips)
+        refused = self._learn(run[0].first, _joined(run, batches, spec_of(self.config.learner).takes_many), skips)
         self.applied = run[-1].last
         self.chain = run[-1].chain
         return refused
@@ -166,7 +166,7 @@ class ModelState:
         if self.applied == 0:
             self._start_over(change.config)
         elif change.config.learner != self.config.learner:
-            adjust(self.learner, change.config.learner)
+            spec_of(change.config.learner).adjust(self.learner, change.config.learner)
         self.config = change.config
         self._note_change(record.last)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from riata.base.errors import Conflict
 from riata.learn.learner import Shadow, Sketch
+from riata.learn.registry import SPECS
 from riata.predict.path import regularisation_path
 
 
@@ -42,7 +43,7 @@ def path_answer(model: str, looked: SketchCopy, question: PathQuestion, figures:
     if sketch is None:
         raise Conflict(
             f"the learner of model {model} keeps no curvature, so there is no path to look along; "
-            "the learner taylor_sketch does, in each of its modes",
+            f"a model with the learner {' or '.join(kind for kind, spec in SPECS.items() if spec.keeps_curvature)} does",
             "no_sketch",
         )
     tried = {shadow.gamma: shadow for shadow in looked.shadows}

@@ -19,9 +19,7 @@ import numpy as np
 
 from riata.jit.disk_cache import NotCompiled, only_from_disk
 from riata.learn import registry
-from riata.learn.registry import LearnerConfig, machine_code, one_of_each
-from riata.learn.taylor_sketch.config import TaylorSketchConfig
-from riata.learn.truncated_gradient.config import TruncatedGradientConfig
+from riata.learn.registry import LearnerConfig, default_learner, machine_code, one_of_each, spec_of
 from riata.maths import numerics
 from riata.predict import heard, one_row, scoring
 from riata.predict.model import Model, Origin
@@ -84,13 +82,13 @@ def _warm_up_learner(config: LearnerConfig) -> None:
 def _parts() -> dict[str, Callable[[], None]]:
     """All that there is to compile, by the names that processes are told; what takes longest comes first."""
     learners = {machine_code(config): partial(_warm_up_learner, config) for config in one_of_each()}
-    longest = machine_code(TaylorSketchConfig())
-    return {longest: learners[longest], **_COMMON, **learners}
+    first = {machine_code(config): learners[machine_code(config)] for config in one_of_each() if spec_of(config).slow_to_compile}
+    return {**first, **_COMMON, **learners}
 
 
 def warm_up(compilers: Compilers | None = None) -> None:
     """Make ready what every model needs, and the learner that a model has by default. Raises `Stopped`."""
-    _make_ready([*_COMMON, machine_code(TruncatedGradientConfig())], compilers)
+    _make_ready([*_COMMON, machine_code(default_learner())], compilers)
 
 
 def warm_up_learner(config: LearnerConfig, compilers: Compilers | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from riata.base.limits import (
     ERRORS_SHOWN_MAX,
@@ -13,7 +13,7 @@ from riata.base.limits import (
     VALUE_ABS_MAX,
     WEIGHT_MAX,
 )
-from riata.learn.registry import LearnerConfig, adjustable
+from riata.learn.registry import SPECS
 from riata.run.config import CHANGEABLE, ModelConfig
 from riata.web.options import MODEL_NAME
 from riata.web.schema_of import schema_of
@@ -233,9 +233,9 @@ def _change() -> Schema:
     """What PATCH takes: settings of the model by their names, and those of its learner that may change."""
     whole = schema_of(ModelConfig)["properties"]
     settings = {name: whole[name] for name in sorted(CHANGEABLE)}
-    for kind in get_args(LearnerConfig):
-        for name in sorted(adjustable(kind())):
-            settings[name] = schema_of(kind)["properties"][name]
+    for spec in SPECS.values():
+        for name in sorted(spec.adjustable):
+            settings[name] = schema_of(spec.config)["properties"][name]
     for setting in settings.values():
         setting.pop("default", None)  # what is not named stays as it is
     return record(settings, optional=tuple(settings))

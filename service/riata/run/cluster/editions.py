@@ -22,7 +22,7 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import CURVATURE_CARRIED_BYTES_MAX
 from riata.learn.frozen import check_names, check_numbers, check_slots
 from riata.learn.learner import Link, Weights
-from riata.learn.registry import slot_bits
+from riata.learn.registry import spec_of
 from riata.predict.model import Model, Origin
 from riata.predict.uncertainty import NEW, OUTSIDE, Spread, Uncertainty
 from riata.run.config import ModelConfig, read_config
@@ -178,7 +178,7 @@ def _published(header: dict[str, Any], arrays: Arrays, clock: Clock) -> Publishe
 
 
 def _weights(header: dict[str, Any], arrays: Arrays, config: ModelConfig) -> Weights:
-    bits = slot_bits(config.learner, config.encoder.bits)
+    bits = spec_of(config.learner).slot_bits(config.learner, config.encoder.bits)
     if not set(arrays) >= WEIGHTS:
         raise Corrupt("it has no weights")
     check_slots("slot", arrays["slot"], bits)

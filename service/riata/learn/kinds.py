@@ -1,0 +1,10 @@
+"""The names of the learners: each is a folder beside this file. To add a learner, add its folder and its name here.
+
+This module imports nothing, so that the command line can name the learners without loading the compiler.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KINDS: Final = ("truncated_gradient", "taylor_sketch", "ftrl_proximal")  # the first is the default of a new model

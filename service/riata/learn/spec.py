@@ -1,0 +1,53 @@
+"""What a learner says about itself. Everything outside its folder asks the spec and never names the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from riata.learn.learner import Learner
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerSpec(Generic[C]):
+    """One learner: the `SPEC` of `riata.learn.<kind>.spec`, found by its name in `riata.learn.kinds`.
+
+    config          : frozen dataclass of its settings; the field `kind` holds the name of the learner
+    about           : what it is, for the reference of settings: source, strengths, limits
+    build           : makes an empty learner from (config, bits, hash_key), with 2^bits slots; raises `BadInput`. Imports the
+                      learner inside the function: to import all learners takes longer than most commands need for one
+    examples        : a configuration for each machine code that the learner runs
+    machine_code    : names the machine code that a configuration runs; equal names share compiled kernels
+    eventful        : a configuration of the same machine code whose every kernel is called within two events
+    adjustable      : settings that may change while the model learns; `adjust` takes them up
+    real_labels     : settings under which it takes any number as a label; None if it takes two classes only
+    takes_many      : whether one call of its kernel learns many small batches faster than one joined batch
+    keeps_curvature : whether it has a sketch, so that predictions carry standard errors and a path can be computed
+    slot_lists      : names of the frozen arrays that hold lines of its table of 2^bits; the first is missing if a state has no
+                      table. Empty: a checkpoint is checked with a table of full size
+    slot_bits       : bits of a hash by which it knows a feature, from (config, bits of the encoder): the bits of its weights
+    slow_to_compile : whether compiling it takes longer than any reader, so that it has to begin first
+    """
+
+    config: type[C]
+    about: str
+    build: Callable[[C, int, int], Learner]
+    examples: Callable[[], list[C]]
+    machine_code: Callable[[C], str]
+    eventful: Callable[[C], C]
+    adjustable: frozenset[str] = frozenset()
+    adjust: Callable[[Learner, C], None] = lambda _learner, _config: None
+    real_labels: Mapping[str, Any] | None = field(default=None)
+    takes_many: bool = False
+    keeps_curvature: bool = False
+    slot_lists: tuple[str, ...] = ()
+    slot_bits: Callable[[C, int], int] = lambda _config, bits: bits
+    slow_to_compile: bool = False
+
+    def takes_real_labels(self, config: C) -> bool:
+        """Tell whether a model with this configuration may have labels of any number."""
+        needed = self.real_labels
+        return needed is not None and all(getattr(config, name) == value for name, value in needed.items())

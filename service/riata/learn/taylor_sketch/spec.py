@@ -1,0 +1,39 @@
+"""What the rest of the program knows about the Taylor sketch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from riata.learn.learner import Learner
+from riata.learn.spec import LearnerSpec
+from riata.learn.taylor_sketch.config import TaylorSketchConfig, key_bits
+
+
+def _build(config: TaylorSketchConfig, bits: int, hash_key: int) -> Learner:
+    from riata.learn.taylor_sketch.learner import TaylorSketch
+
+    return TaylorSketch(config, bits, hash_key)
+
+
+def _adjust(learner: Learner, config: TaylorSketchConfig) -> None:
+    from riata.learn.taylor_sketch.learner import TaylorSketch
+
+    if isinstance(learner, TaylorSketch):
+        learner.adjust(config)
+
+
+SPEC: Final = LearnerSpec(
+    config=TaylorSketchConfig,
+    about="Balakrishnan & Madigan 2008, Online, exactly or in bounded memory. Keeps curvature, so predictions carry "
+    "standard errors, `GET /models/{model}/path` shows what other penalties would choose, and gamma may change.",
+    build=_build,
+    examples=lambda: [TaylorSketchConfig()],
+    machine_code=lambda config: config.kind,
+    eventful=lambda _config: TaylorSketchConfig(mode="exact", beyond="hybrid", block=1, warm_up=1, reexpand=1, shadow=(1.0,)),
+    adjustable=frozenset({"gamma"}),
+    adjust=_adjust,
+    keeps_curvature=True,
+    slot_lists=("outside_slot", "member_key"),
+    slot_bits=key_bits,
+    slow_to_compile=True,
+)

@@ -1,0 +1,41 @@
+"""What the rest of the program knows about truncated gradient."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from riata.base.limits import BITS_MIN
+from riata.learn.learner import Learner
+from riata.learn.spec import LearnerSpec
+from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
+
+
+def _build(config: TruncatedGradientConfig, bits: int, _hash_key: int) -> Learner:
+    from riata.learn.truncated_gradient.learner import TruncatedGradient
+
+    return TruncatedGradient(config, bits)
+
+
+def _machine_code(config: TruncatedGradientConfig) -> str:
+    settings = kernel_settings(config, BITS_MIN)
+    flags = {"adaptive": settings.adaptive, "normalised": settings.normalised, "odd rule": settings.odd}
+    return " ".join([config.kind, *(name for name, up in flags.items() if up)])
+
+
+def _examples() -> list[TruncatedGradientConfig]:
+    rates: list[tuple[Literal["constant", "adaptive"], bool]] = [("adaptive", True), ("adaptive", False), ("constant", False)]
+    rules: list[Literal["truncate", "round"]] = ["truncate", "round"]
+    return [TruncatedGradientConfig(rate=rate, normalised=scaled, rule=rule) for rule in rules for rate, scaled in rates]
+
+
+SPEC: Final = LearnerSpec(
+    config=TruncatedGradientConfig,
+    about="Langford, Li & Zhang 2009. The learner where none is named; only it takes labels of any number.",
+    build=_build,
+    examples=_examples,
+    machine_code=_machine_code,
+    eventful=lambda config: config,
+    real_labels={"loss": "squared"},
+    takes_many=True,
+    slot_lists=("slot", "seen"),
+)
