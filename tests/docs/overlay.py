@@ -1,7 +1,7 @@
 """`python -m tests.docs.overlay ...` runs `riata ...` with the files of one folder laid over those of the package.
 
-The folder, named by OVERLAY, mirrors `service/riata`. A file that it has is imported in place of the package's; everything else is
-the package's own, with its compiled kernels.
+The folder, named by OVERLAY, mirrors `service/riata`. A file that it has is imported in place of the
+package's; everything else is the package's own, with its compiled kernels.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 from pathlib import Path
-
-from riata.cli.app import main
 
 
 def lay_over(folder: Path) -> None:
@@ -23,4 +21,6 @@ def lay_over(folder: Path) -> None:
 
 if __name__ == "__main__":
     lay_over(Path(os.environ["OVERLAY"]))
+    from riata.cli.app import main  # after the files are laid over the package's
+
     main()
