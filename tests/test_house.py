@@ -22,6 +22,7 @@ RANK = {
 THIRD_PARTY = {
     "base": {"numpy", "annotated_types"},
     "base/settings.py": {"pydantic", "pydantic_settings", "annotated_types"},
+    "base/settings_page.py": {"pydantic"},
     "jit": {"numba", "numpy"},
     "maths": {"numba", "numpy"},
     "wire": {"numba", "numpy", "msgspec", "annotated_types"},

@@ -7,14 +7,12 @@ import pytest
 
 from riata.base.errors import BadInput
 from riata.base.settings import (
-    GROUPS,
     NOT_SETTINGS,
     Settings,
     env_name,
     load_settings,
-    settings_by_group,
-    settings_markdown,
 )
+from riata.base.settings_page import GROUPS, settings_by_group, settings_markdown
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from annotated_types import Ge, Gt, Le, MinLen
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError, ValidationInfo, field_validator
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from riata.base import limits
@@ -30,7 +29,6 @@ NOT_SETTINGS: Final[Mapping[str, str]] = {
     "RIATA_SHARED": "directory of data sets for the tests that read real ones; the service never looks at it",
     "RIATA_VW": "the program `vw` for the benches that measure against it; the service never looks at it",
 }
-GROUPS: Final = ("Where", "Several processes", "Who may call", "Requests", "What is kept", "Stopping and telling")
 EMBEDDED: Final = ("memory", "sqlite")
 SHARED: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 NAMESPACE: Final = r"^[a-z0-9][a-z0-9_.-]{0,62}$"
@@ -295,39 +293,6 @@ def env_name(name: str) -> str:
 def option_name(name: str) -> str:
     """Name of the command-line option of a setting."""
     return "--" + name.replace("_", "-")
-
-
-def settings_by_group() -> dict[str, dict[str, FieldInfo]]:
-    """Every setting under its group, in the order they are documented."""
-    fields = Settings.model_fields
-    return {group: {name: field for name, field in fields.items() if _extra(field)["group"] == group} for group in GROUPS}
-
-
-def default_text(field: FieldInfo) -> str:
-    """Write a default as it would be written in the environment."""
-    if field.default is None:
-        return "none"
-    return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
-
-
-def settings_markdown() -> str:
-    """Render every setting as the tables of the written documentation."""
-    parts = []
-    for group, fields in settings_by_group().items():
-        rows = [
-            f"| `{name}` | `{env_name(name)}` | `{default_text(field)}` | {field.description} | {_extra(field)['why']} |"
-            for name, field in fields.items()
-        ]
-        columns = "| setting | environment | default | what it does | why this default |"
-        head = [f"## {group}", "", columns, "| --- | --- | --- | --- | --- |"]
-        parts.append("\n".join([*head, *rows]))
-    others = [f"| `{name}` | {what} |" for name, what in NOT_SETTINGS.items()]
-    parts.append("\n".join(["## Other variables", "", "| environment | meaning |", "| --- | --- |", *others]))
-    return "\n\n".join(parts) + "\n"
-
-
-def _extra(field: FieldInfo) -> dict[str, str]:
-    return cast(dict[str, str], field.json_schema_extra)
 
 
 def _require_known(names: Mapping[str, object], where: str) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from riata.base.settings import settings_markdown
+from riata.base.settings_page import settings_markdown
 from riata.learn.registry import SPECS
 from riata.run.config import CHANGEABLE, ModelConfig
 from riata.web.schema_of import schema_of

@@ -6,7 +6,7 @@ await  ◄───────────────────────�
 
 An embedded store has one process, which is all there is: the store's thread hands what it logged to the writer (`learning`), and
 the writer publishes to the served models. Of a shared store, whatever the role, the writer reads the log itself, because others
-write it too (`contender`); and until a process leads, its served models are kept on the editions that the leader publishes (`following`).
+write it too (`contender`); until a process leads, its served models follow the editions that the leader publishes (`following`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The single writer: it alone owns every learner, takes records in log order, and publishes what it has learnt.
 
 It works in one thread at a time, of the lowest priority while that leaves it enough to learn with (`priority.py`). Records of one
-model that wait together are learnt in one step (`together.py`), and small ones are left to gather (`inbox.py`).
+model that wait together are learnt in one step (`turn_size.py`), and small ones are left to gather (`writer_queue.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from riata.run.writer_queue import (
     SaveNow,
     Tick,
     WriterQueue,
-)
+)  # fmt: skip
 from riata.store.retention import BY_REQUEST, CAUSE
 from riata.store.store import Verdict
 

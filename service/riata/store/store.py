@@ -2,7 +2,6 @@
 
 All of a model's parts share one store, so any surviving prefix of its history is a consistent cut.
 Calls block; one thread owns a store object. Every call that writes is atomic: it happened wholly or not at all.
-
 An embedded store has one process, its owner. A `SharedStore` has many: any of them appends, one owns it while it renews its
 lease, the others follow what it publishes; each process, and each thread that must not wait for others, has an object of its own.
 """

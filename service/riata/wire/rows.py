@@ -160,9 +160,8 @@ def _in_page(part: int, count: int, kind: type[T]) -> NDArray[T]:
     """So many elements, from one of four parts of a page on.
 
     What of a short row is read and written in whole registers is then on one page each. Registers that go beyond a short row, as
-    those of `jit.simd.rank` do, would else reach now and then into a page that nobody has touched, and to find out that nothing
-    is wanted from there takes the machine hundreds of cycles, for every row. In different parts, because a core takes equal places
-    of two pages for one at first.
+    those of `jit.simd.rank` do, would otherwise sometimes reach into a page that was never touched, and a masked access there
+    costs hundreds of cycles for every row. The parts differ because a core at first takes equal places of two pages for one.
     """
     skipped = part * _APART * _LINE_BYTES // np.dtype(kind).itemsize
     spare = 2 * _PAGE_BYTES // np.dtype(kind).itemsize

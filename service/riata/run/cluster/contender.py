@@ -1,11 +1,10 @@
 """The side of an engine that may own a shared store: it stands by, takes the lease, recovers, leads, and never steps back.
 
-    riata-lease      asks for the lease until it has it; then renews it every third of its term, unless learning is stuck
-    riata-recover    once the lease is had: every model from its newest generation to the end of its log; then it ends
-    riata-tail       what anybody appends goes to the writer, in order; new models are taken up
-    riata-editions   what the writer serves goes into the store for those who follow
-
-Each has a store object of its own. Where the lease is lost, or the store is not what it was, the process ends and starts anew.
+    riata-lease     acquires the lease, then renews it every third of its term, unless learning is stuck
+    riata-recover   after the lease is acquired: brings every model from its newest generation to the end of its log, then ends
+    riata-tail      passes what any process appends to the writer, in order, and new models
+    riata-editions  publishes what the writer serves for processes that follow
+Each has a store object of its own. If the lease is lost, or the store is not what it was, the process ends and starts anew.
 """
 
 from __future__ import annotations
@@ -33,11 +32,10 @@ from riata.store.store import Owner, Record, SharedStore, Standing, Store
 
 log = logging.getLogger("riata.run")
 
-RECOVERING_MS = 120_000  # how long recovery may do without visible progress: kernels may have to be compiled
+RECOVERING_MS = 120_000  # longest recovery without visible progress: kernels may have to be compiled
 AHEAD_BYTES = 64 * 2**20  # of records that wait for the writer
 NAMES_EVERY_MS = 1000
-NOT_YET_S = 0.1
-LOOK_S = 0.01
+NOT_YET_S, LOOK_S = 0.1, 0.01
 
 
 class _EndedEarlyError(Exception):
