@@ -1,7 +1,7 @@
 """The single writer: it alone owns every learner, takes records in log order, and publishes what it has learnt.
 
-It works in one thread at a time, of the lowest priority while that leaves it enough to learn with (`priority.py`). Records of one
-model that wait together are learnt in one step (`turn_size.py`), and small ones are left to gather (`writer_queue.py`).
+It works in one thread at a time, at the lowest priority unless it starves (`priority.py`). Records of one model that wait
+together are learnt in one step (`turn_size.py`); small ones gather (`writer_queue.py`).
 """
 
 from __future__ import annotations
@@ -82,8 +82,7 @@ class Writer:
         self._inbox = WriterQueue()
         self._cells: dict[str, _Cell] = {}
         self._due_ms: dict[str, int] = {}  # when to look after a model again; one that is not in it costs nothing
-        self._swept_ms = 0
-        self._learning = True
+        self._swept_ms, self._learning = 0, True
         self._busy_since_ms: int | None = None  # since when one item has been dealt with; None while it waits for one
         self.taken_bytes = 0  # of the payloads of records that were dealt with
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="riata-checkpoint", initializer=lower_priority)
@@ -98,9 +97,8 @@ class Writer:
 
     def settle(self) -> Future[None]:
         """A future that is set when everything handed over so far was learnt and is served."""
-        settle = Drain()
-        self._inbox.put(settle)
-        return settle.future
+        self._inbox.put(drain := Drain())
+        return drain.future
 
     def alive(self) -> bool:
         """False once learning has ended."""
