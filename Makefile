@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
-TELLING := $(PYTHON) deploy/telling
+WITH_PROGRESS := $(PYTHON) deploy/with-progress
 WORKERS ?= logical
 
 .DEFAULT_GOAL := help
@@ -22,12 +22,12 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python requirements.lock pyproject.toml
-	@$(TELLING) "installing what requirements.lock names" $(PIP) --require-hashes -r requirements.lock
-	@$(TELLING) "installing riata" $(PIP) --no-deps --no-build-isolation --editable .
+	@$(WITH_PROGRESS) "installing the packages of requirements.lock" $(PIP) --require-hashes -r requirements.lock
+	@$(WITH_PROGRESS) "installing riata" $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.tested: $(VENV)/.installed tests/requirements.lock
-	@$(TELLING) "installing what tests/requirements.lock names" $(PIP) --require-hashes -r tests/requirements.lock
+	@$(WITH_PROGRESS) "installing the packages of tests/requirements.lock" $(PIP) --require-hashes -r tests/requirements.lock
 	@touch $@
 
 run: setup       ## serve on http://127.0.0.1:8080, events kept in ./riata-data
@@ -39,7 +39,7 @@ demo: setup      ## stream made-up clicks into the running service and watch it 
 check: $(VENV)/.tested  ## style and types
 	$(BIN)/ruff check service tests
 	$(BIN)/ruff format --check service tests
-	@$(TELLING) "checking types with mypy, which takes minutes the first time" $(BIN)/mypy
+	@$(WITH_PROGRESS) "checking types with mypy, which takes minutes the first time" $(BIN)/mypy
 
 test: check      ## style, types and every test that runs before a merge
 	@sh deploy/test-programs

@@ -14,7 +14,7 @@ import pytest
 
 from tests.running import HANG_S, ROOT
 
-TELLING = ROOT / "deploy" / "telling"
+WITH_PROGRESS = ROOT / "deploy" / "with-progress"
 PROGRAMS = ROOT / "deploy" / "test-programs"
 NEEDED = ("sh", "printf", "chmod", "rm")
 
@@ -69,8 +69,8 @@ def test_where_everything_is_there_nothing_is_asked_for(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def telling() -> ModuleType:
-    spec = importlib.util.spec_from_loader("telling", SourceFileLoader("telling", str(TELLING)))
+def with_progress() -> ModuleType:
+    spec = importlib.util.spec_from_loader("with_progress", SourceFileLoader("with_progress", str(WITH_PROGRESS)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -82,10 +82,10 @@ def test_a_command_that_is_silent_is_told_to_run_until_it_ends_and_its_code_is_k
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    module = telling()
+    module = with_progress()
     monkeypatch.setattr(module, "EVERY_S", 0.01)
     code = f"import pathlib, sys, time\nwhile not pathlib.Path({str(tmp_path / 'end')!r}).exists(): time.sleep(0.01)\nsys.exit(3)"
-    monkeypatch.setattr(sys, "argv", ["telling", "checking", sys.executable, "-c", code])
+    monkeypatch.setattr(sys, "argv", ["with_progress", "checking", sys.executable, "-c", code])
     said = print
 
     def heard(words: str, flush: bool) -> None:
