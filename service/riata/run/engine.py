@@ -130,7 +130,7 @@ class Engine:
         await loop.run_in_executor(None, self.context.ledger.close)
         await loop.run_in_executor(None, self._log_thread.close)
 
-    # -- what everything else is made of ---------------------------------------------------------------------------
+    # -- state and basic operations --------------------------------------------------------------------------------
 
     @property
     def served_models(self) -> Mapping[str, ServedModel]:
