@@ -1,7 +1,7 @@
 """Accept that acknowledged events are lost: find what a data directory has lost, and log the loss as an event.
 
     for loss in find(directory):         # nothing is changed; the service must be stopped
-        ... loss.why, loss.missing ...   # tell the operator
+        ... loss.why, loss.missing ...   # report to the operator
     for done in accept(directory, now_ms): ...
 
 A start refuses a directory with losses (`LogGap`, code `events_missing`). `accept` appends this event to the log of each model

@@ -1,4 +1,4 @@
-"""What requests need of one model: its encoder, the feature names seen, the published model, and who waits for which event."""
+"""What requests need of one model: its encoder, the feature names seen, the published model, and the requests that wait."""
 
 from __future__ import annotations
 
