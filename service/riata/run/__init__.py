@@ -1,1 +1,1 @@
-"""Rank 5: the protocol core, the inbox with group commit, the single writer, recovery."""
+"""Rank 5: the protocol core, the writer's queue, group commit, the single writer and recovery."""

@@ -1,21 +1,22 @@
-"""Accepting that acknowledged events are gone: what a data directory has lost, and the event of the log that says so.
+"""Accept that acknowledged events are lost: find what a data directory has lost, and log the loss as an event.
 
     for loss in find(directory):         # nothing is changed; the service must be stopped
-        ... loss.why, loss.missing ...   # tell the operator
+        ... loss.why, loss.missing ...   # report to the operator
     for done in accept(directory, now_ms): ...
 
-A start refuses a directory with losses (`LogGap`, code `events_missing`). `accept` appends to each model that lost events
+A start refuses a directory with losses (`LogGap`, code `events_missing`). `accept` appends this event to the log of each model
+that lost events:
 
     {"action": "accept_loss", "from": first lost event, "to": last acknowledged event, "missing": how many,
      "witnessed_seq", "witnessed_chain", "generation": see below, or null}
 
-where to, missing, witnessed_seq and witnessed_chain are null if no witness tells them. Then the witness is moved to the new end
-of the log. Of a model that is gone as a whole nothing is left to append to: its entry is removed from the witness.
+"to", "missing", "witnessed_seq" and "witnessed_chain" are null if no witness records them. Then the witness is moved to the new
+end of the log. If a model is lost as a whole there is no log to append to: its entry is removed from the witness.
 
-The numbers of the lost events are given out again. A log has no gaps; the chain tells the events of one number apart.
+The numbers of the lost events are assigned again. A log has no gaps; the chain distinguishes two events with the same number.
 
-A checkpoint may be of events that the log no longer has. Its state is then carried into the log by a `restore` event before the
-repair, so that a replay reproduces it, and generations of events that are not in the log are deleted.
+A checkpoint may include events that the log no longer has. Its state is then written to the log in a `restore` event before the
+`repair` event, so that a replay reproduces it. Generations of events that are not in the log are deleted.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from riata.store.store import Append, Generation
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What accepting one loss did. seq: the event that says so, 0 if the model is gone; generation: the one whose state went on
-    though the log had lost its last events, 0 for none."""
+    """What accepting one loss did. seq: number of the repair event, 0 if the model is lost as a whole. generation: the one
+    ahead of the log whose state was restored, 0 for none."""
 
     loss: Loss
     model: str
@@ -52,7 +53,7 @@ def find(directory: Path) -> Sequence[Loss]:
 
 def accept(directory: Path, now_ms: int, settings: SqliteSettings | None = None) -> list[Accepted]:
     """Accept every loss that `find` returns; does nothing if there is none. Raises like `find`, and `Unavailable` if the disk is
-    full. What was interrupted may be done again: a loss whose event is in the log is not accepted twice."""
+    full. Can be called again after an interruption: a loss whose event is in the log is not accepted twice."""
     if not find(directory):
         return []
     store, losses = open_despite_losses(directory, settings or SqliteSettings(ballast_bytes=0, reserve_bytes=0))
@@ -93,7 +94,7 @@ def _append(store: SqliteStore, loss: Loss, model: str, now_ms: int) -> Accepted
 
 
 def _newest_ahead(store: SqliteStore, model: str, end: int) -> tuple[Generation | None, bytes]:
-    """Return the newest generation of events beyond `end` that can be read, and its content; None if there is none."""
+    """Return the newest readable generation that includes events beyond `end`, and its content; None if there is none."""
     for generation in store.generations(model):
         if generation.applied > end:
             try:

@@ -1,4 +1,4 @@
-"""Whether events are accepted now. Requests, readiness and meters ask the same functions, so they cannot disagree."""
+"""Whether events are accepted now. Requests, readiness and metrics call the same functions, so they always agree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def store_refusal(engine: Engine) -> RiataError | None:
-    """Why nothing may be logged now, whatever the model; None if something may."""
+    """Return why nothing may be logged now, for any model; None if appends are possible."""
     if engine.stopping:
         return Busy("the service is stopping", "stopping", retry_after_s=5)
     if engine.fatal is not None:
@@ -25,7 +25,7 @@ def store_refusal(engine: Engine) -> RiataError | None:
 
 
 def refusal(engine: Engine) -> RiataError | None:
-    """Why no model can take events now; None if one may."""
+    """Return why no model accepts events now; None if events are accepted."""
     refused = store_refusal(engine)
     if refused is not None:
         return refused
@@ -38,7 +38,7 @@ def refusal(engine: Engine) -> RiataError | None:
 
 
 def lag_refusal(engine: Engine, served_model: ServedModel) -> RiataError | None:
-    """Why `served_model` can take no events now although others may; None if it can. Raises `Busy` before it is served."""
+    """Return why `served_model` accepts no events because of its lag; None if it accepts. Raises `Busy` before it is served."""
     lag = served_model.logged - (served_model.published or engine.published(served_model.name)).applied
     most = engine.settings.lag_events_max
     if lag > most:
@@ -47,7 +47,7 @@ def lag_refusal(engine: Engine, served_model: ServedModel) -> RiataError | None:
 
 
 def refusal_of_all(engine: Engine) -> RiataError | None:
-    """Why no events are accepted: `refusal`, or that every model that is served lags behind its log."""
+    """Return why no events are accepted: `refusal`, or that every served model lags behind its log; None if they are."""
     refused = refusal(engine)
     if refused is not None:
         return refused

@@ -1,4 +1,4 @@
-"""Create, change, save, restore, carry away and drop models. Each is an event of a log, or leaves the log alone."""
+"""Create, change, save, restore, export, import and drop models. Each operation is a log event, or does not touch the log."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from riata.wire.encoder import fingerprint
 from riata.wire.names import NOTHING_NAMED, Names
 
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-TRIES = 8  # at a change, while others change the same model
+TRIES = 8  # attempts of a change while other processes change the same model
 
 
 class Admin:
-    """Operations on models, for the web room."""
+    """Operations on models, for the web package."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._creations = Creations(engine)
 
     async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
-        """Create `model`, or change what may change of it. Returns whether it was created, and its configuration.
+        """Create `model`, or change its changeable settings. Returns whether it was created, and its configuration.
 
         patient : wait for a compiler; see `Creations.create`, which raises `Compiling` otherwise
         Raises `BadInput` for the name or the document, `Conflict` (code `needs_rebuild`) naming what cannot change.
@@ -47,16 +47,16 @@ class Admin:
         return False, config
 
     async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
-        """Change settings of `model` while it learns. Returns its configuration, and the event after which it is served.
+        """Change settings of `model` while it learns. Returns its configuration, and the event after which the change is served.
 
-        Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` for what is none, or no value of one.
+        Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` for unknown settings and bad values.
         """
         self._engine.require_role("change")
         return await self._take_up(model, lambda old: with_changes(old, changes))
 
     async def drop_model(self, model: str) -> None:
-        """Drop `model` with its log and generations. The default model stays, `Conflict` (code `default_stays`); where it is
-        damaged an empty one takes its place."""
+        """Drop `model` with its log and generations. Raises `Conflict` (code `default_stays`) for the default model, unless it is
+        damaged: then an empty one replaces it."""
         damaged = model in self._engine.context.catalogue.damaged
         if not damaged:
             self._engine.served_model(model)
@@ -64,7 +64,7 @@ class Admin:
             raise Conflict(
                 "the default model cannot be dropped; restore a generation of it, or use another model", "default_stays"
             )
-        await self._engine.drop(model)  # refuses where another process is the writer
+        await self._engine.drop(model)  # raises if another process is the writer
         if model == DEFAULT_MODEL:
             await self._engine.create(model, ModelConfig())
 
@@ -74,7 +74,7 @@ class Admin:
         return [_shown(generation) for generation in await self._engine.call(lambda s: s.generations(model))]
 
     async def snapshot_now(self, model: str) -> dict[str, Any]:
-        """Checkpoint now; answers when it is durable and was read back."""
+        """Write a checkpoint now; returns when it is durable and was read back."""
         self._engine.served_model(model)
         saved = await self._engine.save(model, requested=True)
         if saved.generation is None:
@@ -82,7 +82,7 @@ class Admin:
         return {**_shown(saved.generation), "took_ms": saved.took_ms}
 
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
-        """Put the content of `generation` back; the log goes on, and the return is one of its events."""
+        """Restore the content of `generation`. The log continues: the restore is one of its events."""
         self._engine.require_role("change")
         self._engine.served_model(model)
         require_generation(await self._engine.call(lambda s: s.generations(model)), generation)
@@ -91,7 +91,7 @@ class Admin:
         return {"generation": generation, "seq": seq}
 
     async def export(self, model: str) -> bytes:
-        """One checkpoint of the present state with the names of its weights: all that another service needs."""
+        """Return one checkpoint of the present state with the names of its weights: all that another service needs."""
         self._engine.served_model(model)
         saved = await self._engine.save(model, requested=True)
         if saved.generation is None:
@@ -103,11 +103,11 @@ class Admin:
         return write_export(*layout.decode_checkpoint(content), names, weights.slot, weights.bits)
 
     async def import_model(self, model: str, content: bytes, patient: bool = True) -> dict[str, Any]:
-        """Put exported content into `model`, which is created where it does not exist.
+        """Restore exported content into `model`, which is created if it does not exist.
 
-        patient : as in `put_model`; where the kernels are still to be compiled nothing is created
+        patient : as in `put_model`; while the kernels are not compiled yet, nothing is created
 
-        Raises `Malformed` (code `not_an_export`), `Conflict` (code `needs_rebuild`) where an existing model encodes otherwise.
+        Raises `Malformed` (code `not_an_export`), `Conflict` (code `needs_rebuild`) if an existing model encodes differently.
         """
         check_name(model)
         self._engine.require_role("change")
@@ -115,7 +115,7 @@ class Admin:
         await self._creations.warm((await loop.run_in_executor(None, export_config, content)).learner, patient)
         state, names = await loop.run_in_executor(None, read_export, content)
         config = state.config
-        del state  # a second copy of it is made below
+        del state  # a second copy of it is built below
         created = await self._creations.create(model, config, patient)
         if not created:
             self._check_same_encoding(model, config)
@@ -141,10 +141,10 @@ class Admin:
             return await self._append_and_serve(Append(model, "restore", self._now_ms(), payload=payload, names=names))
 
     async def _take_up(self, model: str, make: Callable[[ModelConfig], ModelConfig]) -> tuple[ModelConfig, int]:
-        """Log what `make` makes of the present configuration, unless it is the same.
+        """Log the configuration that `make` returns for the present one, unless it is the same.
 
-        One at a time in this process; where another process changed it meanwhile, which the log decides, once more, so that
-        neither change is lost. Raises `Busy` (code `changed_meanwhile`) where that goes on and on.
+        One change at a time in this process. If another process changed the configuration meanwhile (the log decides), the
+        change is tried again, so that neither change is lost. Raises `Busy` (code `changed_meanwhile`) if that keeps happening.
         """
         served_model = self._engine.served_model(model)
         async with served_model.changing:
@@ -178,7 +178,7 @@ def _checked(old: ModelConfig, new: ModelConfig) -> ModelConfig:
 
 
 def check_name(name: str) -> None:
-    """Raise `BadInput` (code `bad_model_name`) for a name that no model may have."""
+    """Raise `BadInput` (code `bad_model_name`) if `name` is not a valid model name."""
     if not MODEL_NAME.fullmatch(name):
         raise BadInput(
             f"{name[:64]!r} cannot name a model: lower-case letters, digits, - and _, at most 63, a letter or digit first",
@@ -200,7 +200,7 @@ def _shown(generation: Generation) -> dict[str, Any]:
 
 
 def require_generation(generations: list[Generation], gen: int) -> Generation:
-    """Find one generation. Raises `NotFound` (code `generation_not_found`) naming those that are kept."""
+    """Return one generation. Raises `NotFound` (code `generation_not_found`) naming those that are kept."""
     for generation in generations:
         if generation.gen == gen:
             return generation

@@ -1,4 +1,4 @@
-"""Write a frozen state as a new generation: stage, commit, read back, trim, in that order and never another."""
+"""Write a frozen state as a new generation: stage, commit, read back, trim, always in that order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from riata.store.store import Generation, Owner, Store, Verdict
 T = TypeVar("T")
 Call = Callable[[Callable[[Store], Any]], Future[Any]]
 
-PACE_S = 0.001  # between chunks, so that appends that wait are served first
+PACE_S = 0.001  # pause between chunks, so that waiting appends are executed first
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """How one checkpoint ended. `verdict` is None where there was no room for it, or no model any more.
+    """How one checkpoint ended. `verdict` is None if the store had no room for it, or the model does not exist any more.
 
-    unreadable : what was written, or would have been (`verdict` is then None), does not give the state back; `detail` says why
+    unreadable : the bytes written, or to be written (`verdict` is then None), do not decode to the same state; `detail` says why
     """
 
     model: str
-    lineage: bytes  # a model dropped and made again under the same name is another one
+    lineage: bytes  # a model dropped and created again under the same name has another lineage
     verdict: Verdict | None
     generation: Generation | None
     took_ms: int
@@ -47,7 +47,7 @@ class Saved:
 
 
 class Checkpointer:
-    """Writes checkpoints from outside the store's thread, chunk by chunk, so that acknowledgements go on in between."""
+    """Writes checkpoints from outside the store's thread, chunk by chunk, so that appends are acknowledged in between."""
 
     def __init__(self, call: Call, owner: Owner, retention: Retention) -> None:
         self._call = call
@@ -57,7 +57,7 @@ class Checkpointer:
 
     @contextmanager
     def keeping_no_events(self) -> Iterator[None]:
-        """Meanwhile keep no more of the log than the checkpoints need."""
+        """Context in which no more of the log is kept than the checkpoints need."""
         kept, self._retention = self._retention, replace(self._retention, events=0)
         try:
             yield
@@ -72,13 +72,13 @@ class Checkpointer:
         try:
             verdict, generation, unreadable = self._write(name, frozen, created_ms, info)
             detail = unreadable
-        except NotFound as error:  # dropped meanwhile
+        except NotFound as error:  # the model was dropped meanwhile
             verdict, generation, detail = None, None, error.detail
-        except Conflict as error:  # of the calls that have no verdict to say so
+        except Conflict as error:  # raised by calls that return no verdict
             if error.code != "fenced":
                 raise
             verdict, generation, detail = Verdict.FENCED, None, error.detail
-        except Unavailable as error:  # where the commit was executed unanswered, the next one is based on it
+        except Unavailable as error:  # if the commit was executed without an answer, the next checkpoint is based on it
             if isinstance(error, StoreFailed):
                 raise
             verdict, generation, detail = None, None, error.detail
@@ -89,7 +89,7 @@ class Checkpointer:
     def _write(
         self, name: str, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]
     ) -> tuple[Verdict | None, Generation | None, str]:
-        """Return how it ended, what was committed or refused, and why that does not give the state back (or nothing)."""
+        """Return how it ended, what was committed or refused, and why that does not decode to the same state ("" if it does)."""
         parts = frozen.parts()
         newest = self._newest(name)
         size = sum(map(len, parts))
@@ -110,7 +110,7 @@ class Checkpointer:
             info=info,
         )
         if name in self._doubtful and (why := self._why_unreadable(name, generation, lambda: b"".join(parts))):
-            return None, None, why  # nothing more that cannot be read is to fill the store
+            return None, None, why  # do not fill the store with checkpoints that cannot be read
         for index, chunk in enumerate(layout.split_chunks(parts)):
             if not self._stage(name, generation.gen, index, chunk):
                 return Verdict.FENCED, generation, ""
@@ -132,7 +132,7 @@ class Checkpointer:
         return bool(self._call(lambda s: s.stage(self._owner, name, gen, index, chunk)).result())
 
     def _why_unreadable(self, name: str, generation: Generation, read: Callable[[], bytes]) -> str:
-        """Read a checkpoint back; return why it does not give the state back to the last bit, or nothing."""
+        """Read a checkpoint back. Return why it does not decode to the same state, bit for bit; "" if it does."""
         try:
             check_generation(generation, read())
         except Corrupt as error:
@@ -142,7 +142,7 @@ class Checkpointer:
         return ""
 
     def _trim(self, name: str, gen: int) -> None:
-        """Only a generation that was read back may let the log and older generations go."""
+        """Trim the log and older generations. Call only after `gen` was read back and verified."""
         self._call(lambda s: s.mark_verified(self._owner, name, gen)).result()
         keep = self._retention
         self._call(lambda s: s.trim(self._owner, name, keep.generations, keep.events)).result()

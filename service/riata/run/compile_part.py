@@ -1,7 +1,7 @@
 """The program of a process that compiles: `python -m riata.run.compile_part PART`.
 
-Its standard input is a pipe that its parent never writes to. The system closes that pipe when the parent ends, in whatever way,
-and this process then ends too: nobody would take up what it compiles, and it holds up to 0.75 GiB.
+Its standard input is a pipe that its parent never writes to. The system closes that pipe when the parent ends for any reason,
+and this process then exits too: nothing would use what it compiles, and it holds up to 0.75 GiB.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 
 STDIN: Final = 0
 ABANDONED: Final = 3  # exit code of a process whose parent has ended
-GARBAGE_EVERY: Final = 200_000  # objects, instead of 700: a tenth of the time, for a tenth to a quarter more memory
+GARBAGE_EVERY: Final = 200_000  # objects, instead of 700: a tenth of the time for 10 to 25 % more memory
 
 
 def end_with_parent() -> None:
-    """Wait in a thread of its own for the end of the parent, then end this process at once."""
+    """Start a thread that waits for the end of the parent, then exits this process at once."""
     threading.Thread(target=_await_end, name="riata-parent", daemon=True).start()
 
 
@@ -29,10 +29,10 @@ def _await_end() -> None:
 
 
 def main(part: str) -> None:
-    """Compile a part, or load it where it is compiled already."""
+    """Compile a part, or load it if it is compiled already."""
     end_with_parent()
     gc.set_threshold(GARBAGE_EVERY, 20, 20)
-    from riata.run.warm_up import warm_up_part  # here: to load it takes seconds, in which the parent may end
+    from riata.run.warm_up import warm_up_part  # imported here: loading it takes seconds, in which the parent may end
 
     warm_up_part(part)
 

@@ -1,8 +1,8 @@
-"""Processes that compile: as many at once as there are cores, none of which outlives this process.
+"""Compiler processes: at most as many at once as there are cores. None of them outlives this process.
 
-Each has a pipe from here as its standard input, whose closing ends it (`run/compile_part.py`); the system closes it also when
-this process is killed. Each is the leader of a process group of its own: Ctrl-C on a terminal is for this process alone, which
-then ends them.
+The standard input of each is a pipe from this process; closing the pipe ends it (`run/compile_part.py`). The system closes the
+pipe also when this process is killed. Each compiler leads a process group of its own: Ctrl-C on a terminal reaches this process
+only, which then ends the compilers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("riata.run")
 
 
 class Stopped(Busy):
-    """Compiling, or loading what was compiled, was given up because the process is told to end."""
+    """Compiling, or loading compiled code, was abandoned because the process is stopping."""
 
     def __init__(self) -> None:
         super().__init__("the service is stopping", "stopping", retry_after_s=5)
@@ -41,12 +41,12 @@ class Compilers:
         self._lock = threading.Lock()
         self._stopped = False
         self._running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
-        self._wanted: dict[str, float] = {}  # parts that had to be compiled and cannot be called yet, and since when
+        self._wanted: dict[str, float] = {}  # parts being compiled that cannot be called yet, and since when
 
     def compile(self, parts: list[str], tell: Callable[[str], None]) -> None:
-        """Compile every part; `tell` is called with each when its process has ended, by any thread. Raises `Stopped`.
+        """Compile every part. `tell` is called with each part when its process has ended, from any thread. Raises `Stopped`.
 
-        What a process leaves undone, because it has no memory, say, is for the caller to compile.
+        A part that a process did not finish, for example for lack of memory, has to be compiled by the caller.
         """
         with self._lock:
             self._wanted.update(dict.fromkeys(parts, time.monotonic()))
@@ -54,23 +54,23 @@ class Compilers:
             try:
                 for _ in waiting.map(partial(self._compile, tell), parts):
                     pass
-            except BaseException:  # Ctrl-C: to leave this block is to wait for the processes
+            except BaseException:  # Ctrl-C: leaving this block waits for the processes
                 self.stop()
                 raise
         self.check()
 
     def done(self, part: str) -> None:
-        """Note that a part can be called now."""
+        """Record that a part can be called now."""
         with self._lock:
             self._wanted.pop(part, None)
 
     def compiling_s(self, part: str) -> float | None:
-        """For how long a part has been compiled that cannot be called yet, seconds; None where it is not being compiled."""
+        """Return for how long a part has been compiling, seconds; None if it is not being compiled."""
         since_s = self._wanted.get(part)
         return None if since_s is None else time.monotonic() - since_s
 
     def stop(self) -> None:
-        """End every process, and start no more. Does not wait."""
+        """Kill every process and start no more. Does not wait."""
         with self._lock:
             self._stopped = True
             for process, _ in self._running.values():
@@ -82,7 +82,7 @@ class Compilers:
             raise Stopped
 
     def running(self) -> dict[str, float]:
-        """The parts that are being compiled now, and for how many seconds each."""
+        """Return the parts that are being compiled now, and for how many seconds each."""
         now_s = time.monotonic()
         with self._lock:
             return {part: now_s - begun_s for part, (_, begun_s) in self._running.items()}
@@ -100,8 +100,8 @@ class Compilers:
             tell(part)
 
     def _start(self, part: str) -> subprocess.Popen[bytes] | None:
-        """Start a process, which finds this package and the machine code where this process does; None where none may start, or
-        the system starts none."""
+        """Start a process that uses the same package and compilation cache as this one. Returns None after `stop`, or if the
+        system cannot start a process."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *filter(None, sys.path)])}
         if folder := cache_folder():
             environment["NUMBA_CACHE_DIR"] = folder
@@ -111,7 +111,7 @@ class Compilers:
                 return None
             try:
                 process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, process_group=0)
-            except OSError:  # no memory for a process, say
+            except OSError:  # for example, no memory for a process
                 return None
             self._running[part] = process, time.monotonic()
             return process

@@ -1,4 +1,4 @@
-"""The configuration document of a model: what the first event of its log says, and what may change later."""
+"""The configuration document of a model: the content of the first event of its log, and which settings can change later."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Labels = Literal["0/1", "-1/+1", "real"]
 DefaultLabel = Annotated[float, Ge(-LABEL_ABS_MAX), Le(LABEL_ABS_MAX)] | None
 _CLASSES: Final[Mapping[Labels, tuple[float, float]]] = {"0/1": (0.0, 1.0), "-1/+1": (-1.0, 1.0)}
 
-AFTER: Final = "after"  # beside the settings in the payload of a config event
+AFTER: Final = "after"  # key beside the settings in the payload of a config event
 CHANGEABLE = frozenset({"publish_every_ms", "checkpoint_every_s", "checkpoint_every_events", "label_ttl_s", "default_label"})
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Everything that decides how a model learns from its events, and how often it is published and saved."""
+    """Everything that determines how a model learns from its events, and how often it is published and saved."""
 
     learner: LearnerConfig = field(default_factory=default_learner)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
@@ -57,7 +57,7 @@ class ModelConfig:
 
     @property
     def default_target(self) -> float | None:
-        """The default label as a batch has it; None where there is none."""
+        """The default label in the form that a batch uses; None if there is none."""
         if self.default_label is None or self.labels not in _CLASSES:
             return self.default_label
         return float(_CLASSES[self.labels].index(self.default_label))
@@ -74,10 +74,10 @@ def read_config(document: object) -> ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a config event says: the configuration, and of which it was made.
+    """The content of a config event: a configuration, and which configuration it was derived from.
 
-    after : the event that set the configuration it was made of, 0 for none; it holds only while that one is in force.
-            None: it holds whatever is
+    after : the event that set the configuration it was derived from, 0 for none. The change applies only if that configuration
+            is still in force. None: it always applies
     """
 
     config: ModelConfig
@@ -108,27 +108,27 @@ def config_from_payload(payload: bytes) -> ModelConfig:
 
 
 def changed(old: ModelConfig, new: ModelConfig) -> list[str]:
-    """Name the settings in which two configurations differ, as `section.key`."""
+    """Return the settings in which two configurations differ, as `section.key`."""
     return sorted(_differences(write_document(old), write_document(new), ""))
 
 
 def may_change(config: ModelConfig) -> list[str]:
-    """Name the settings that a model of this configuration can take up while it learns."""
+    """Return the settings of a model with this configuration that can change while it learns."""
     return sorted(CHANGEABLE | spec_of(config.learner).adjustable)
 
 
 def check_change(old: ModelConfig, new: ModelConfig) -> None:
-    """Raise `Conflict` naming every setting of `new` that a model cannot take up after its first event."""
+    """Raise `Conflict` naming every setting of `new` that cannot change after a model's first event."""
     free = CHANGEABLE | {f"learner.{name}" for name in spec_of(old.learner).adjustable}
     if fixed := [name for name in changed(old, new) if name not in free]:
         raise _needs_rebuild(old, fixed)
 
 
 def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
-    """Return `old` with some settings replaced: those of `may_change`, by their names alone.
+    """Return `old` with some settings replaced: those of `may_change`, by name without a section.
 
-    Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` (code `unknown_key`) for names that are
-    none, and what `read_config` raises for values.
+    Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` (code `unknown_key`) for unknown names, and
+    what `read_config` raises for bad values.
     """
     document = write_document(old)
     free = may_change(old)

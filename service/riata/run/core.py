@@ -1,17 +1,17 @@
-"""The protocol core: what may happen next to one model. No I/O, no clock, no threads.
+"""The protocol core: which action may happen next to one model. No I/O, no clock, no threads.
 
 Theory of operation
-    A model's state is a function of its log. The core is the part of that law which can be checked without a disk: it is
-    told what happened (a record was logged, a record was applied, a checkpoint was committed) and says what to do next.
+    A model's state is a function of its log. The core is the part of that rule that can be tested without a disk: its methods
+    report what happened (a record was logged, a record was applied, a checkpoint was committed), and it returns what to do next.
 
-    Rule 1. A record is applied only where first == applied + 1 and its chain continues ours. Anything else is a gap or a
-            fork: the core stops for good, and never skips.
+    Rule 1. A record is applied only if first == applied + 1 and its chain continues ours. Anything else is a gap or a fork: the
+            core stops permanently, and never skips.
     Rule 2. A published model and a checkpoint are taken only between records, so both are the state after events 1..applied.
-    Rule 3. Publishing and checkpointing never change the state; when they happen is decided by the time passed in, so two
-            runs over the same log publish at other moments and end in the same bits.
-    Rule 4. One checkpoint at a time. A refused commit (fenced, forked) is the end of this writer.
+    Rule 3. Publishing and checkpointing never change the state. Their times depend on the time passed in, so two runs over the
+            same log publish at different moments and end with the same bits.
+    Rule 4. One checkpoint at a time. A refused commit (fenced, forked) stops this writer.
 
-    The stimuli are methods, the answers are values of `Action`. Illegal stimuli raise and change nothing.
+    Inputs are method calls, outputs are values of `Action`. Invalid calls raise and change nothing.
 
                       logged(record)            applied(record)                due(now)
         log  ──────────────────────►  Rule 1  ───────────────►  dirty  ───────────────────►  PUBLISH, CHECKPOINT
@@ -30,11 +30,11 @@ from riata.base.errors import Conflict, LogFork, LogGap
 from riata.store.records import next_chain
 from riata.store.store import Record, Verdict
 
-RETRY_MS: Final = 10_000  # after a checkpoint that could not be written
+RETRY_MS: Final = 10_000  # delay after a checkpoint that could not be written
 
 
 class Action(Enum):
-    """What is to be done now."""
+    """An action that is due now."""
 
     PUBLISH = "publish"
     CHECKPOINT = "checkpoint"
@@ -42,7 +42,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How often; from the model's configuration."""
+    """How often to publish and checkpoint; from the model's configuration."""
 
     publish_every_ms: int
     checkpoint_every_ms: int
@@ -50,8 +50,8 @@ class Schedule:
 
 
 class Core:
-    """The protocol of one model. `applied` and `chain` are where its state stands, `saved` the event of the newest
-    checkpoint that it made for itself: those that callers ask for leave the schedule alone, so that they cannot put it off."""
+    """The protocol of one model. `applied` and `chain` are the position of its state in the log. `saved` is the event of the
+    newest scheduled checkpoint: checkpoints that callers request do not count, so that they cannot delay the schedule."""
 
     def __init__(self, applied: int, chain: bytes, schedule: Schedule, now_ms: int, saved: int | None = None) -> None:
         self.applied = applied
@@ -63,11 +63,11 @@ class Core:
         self._saved = applied if saved is None else saved
         self._saved_ms = now_ms
         self._saving: int | None = None
-        self._failed = False  # whether the last checkpoint was abandoned
-        self._requested = False  # the checkpoint under way
+        self._failed = False  # the last checkpoint was abandoned
+        self._requested = False  # the checkpoint under way was requested by a caller
 
     def logged(self, record: Record) -> None:
-        """Check that `record` is the next of the log (Rule 1). Raises `LogGap` or `LogFork`, and stops."""
+        """Check that `record` is the next of the log (Rule 1). Otherwise stops, and raises `LogGap` or `LogFork`."""
         self._require_running()
         if record.first != self.applied + 1:
             self._stop(LogGap(f"expected event {self.applied + 1}, the log has {record.first}", event=self.applied + 1))
@@ -75,7 +75,7 @@ class Core:
             self._stop(LogFork(f"the chain breaks at events {record.first} to {record.last}", event=record.first))
 
     def logged_all(self, records: Sequence[Record]) -> None:
-        """As `logged`, of records that are to be applied together: each has to be the next after the one before."""
+        """Like `logged`, for records that are applied together: each has to follow the one before."""
         self.logged(records[0])
         seq, chain = records[0].last, records[0].chain
         for record in records[1:]:
@@ -86,13 +86,13 @@ class Core:
             seq, chain = record.last, record.chain
 
     def advanced(self, record: Record) -> None:
-        """Note that `record`, checked by `logged`, is now part of the state."""
+        """Record that `record`, checked by `logged`, is now part of the state."""
         self._require_running()
         self.applied = record.last
         self.chain = record.chain
 
     def due(self, now_ms: int, wanted: bool = False) -> list[Action]:
-        """Return what is due. `wanted`: somebody waits for the present state to be served."""
+        """Return what is due. `wanted`: a request waits until the present state is served."""
         actions = []
         if self.unpublished and (wanted or now_ms - self._published_ms >= self.schedule.publish_every_ms):
             actions.append(Action.PUBLISH)
@@ -102,11 +102,11 @@ class Core:
 
     @property
     def full(self) -> bool:
-        """True where a checkpoint is due for the number of events since the last one."""
+        """Whether a checkpoint is due because of the number of events since the last one."""
         return self.applied - self._saved >= self.schedule.checkpoint_every_events
 
     def next_due_ms(self) -> int | None:
-        """Return when `due` will next have something to say if nothing else happens; None for never."""
+        """Return when `due` will next return an action if nothing else happens; None for never."""
         moments = []
         if self.unpublished:
             moments.append(self._published_ms + self.schedule.publish_every_ms)
@@ -116,21 +116,21 @@ class Core:
 
     @property
     def unpublished(self) -> bool:
-        """True where the state is ahead of what is served."""
+        """Whether the state is ahead of what is served."""
         return self.applied > self._published
 
     @property
     def unsaved(self) -> bool:
-        """True where the state is ahead of the newest checkpoint that was made by the schedule."""
+        """Whether the state is ahead of the newest scheduled checkpoint."""
         return self.applied > self._saved
 
     def published(self, now_ms: int) -> None:
-        """Note that the present state is now served."""
+        """Record that the present state is now served."""
         self._published = self.applied
         self._published_ms = now_ms
 
     def checkpoint_started(self, now_ms: int, requested: bool = False) -> int:
-        """Note that a checkpoint of the present state began, only because a caller `requested` it or not; return its `applied`.
+        """Record that a checkpoint of the present state began; return its `applied`. `requested`: only because a caller asked.
         Raises `Conflict` if one is under way."""
         self._require_running()
         if self._saving is not None:
@@ -141,11 +141,11 @@ class Core:
         return self.applied
 
     def may_save(self) -> bool:
-        """True where a checkpoint could begin now."""
+        """Whether a checkpoint can begin now."""
         return self._saving is None and self.stopped is None
 
     def committed(self, verdict: Verdict) -> None:
-        """Note how the checkpoint ended (Rule 4)."""
+        """Record how the checkpoint ended (Rule 4)."""
         saved, self._saving = self._saving, None
         self._failed = False
         if verdict is Verdict.OK and saved is not None:
@@ -154,19 +154,19 @@ class Core:
             self.stopped = f"checkpoint {verdict.value}"
 
     def abandoned(self) -> None:
-        """Note that the checkpoint could not be written; it is tried again after a pause, however many events wait for it."""
+        """Record that the checkpoint could not be written. It is retried after a pause, whatever the number of unsaved events."""
         self._saving = None
         self._failed = True
 
     def reschedule(self, schedule: Schedule) -> None:
-        """Take up another schedule; it changes no state."""
+        """Adopt another schedule; this changes no state."""
         self.schedule = schedule
 
     def _checkpoint_due(self, now_ms: int) -> bool:
         return now_ms - self._saved_ms >= self._pause_ms() or (self.full and not self._failed)
 
     def _pause_ms(self) -> int:
-        """Between the beginnings of two checkpoints."""
+        """Milliseconds between the starts of two checkpoints."""
         every_ms = self.schedule.checkpoint_every_ms
         return min(every_ms, RETRY_MS) if self._failed else every_ms
 

@@ -1,4 +1,4 @@
-"""How a model begins: an empty log, whose first event is its configuration. Of a shared store any process may begin one."""
+"""How a model is created: an empty log, whose first event is its configuration. Any process of a shared store may create one."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
 APPEARS_EVERY_S = 0.02
-CREATING_S = 5.0  # after how long whoever asks for a model that is being created may ask again
+CREATING_S = 5.0  # a caller may retry a model that is being created after this time
 LOOKED_EVERY_S = 0.05
 
 
 class Compiling(Busy):
-    """A compiler runs for the kernels of a learner, and whoever asked does not wait for it."""
+    """A compiler runs for the kernels of a learner, and the caller does not wait for it."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, "not_ready", CREATING_S)
 
 
 class Creations:
-    """Models that are being created. A request waits for one, or leaves it: then it is created all the same."""
+    """Models that are being created. If a request stops waiting, its model is created anyway."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._tasks: dict[str, asyncio.Task[bool]] = {}
 
     async def create(self, name: str, config: ModelConfig, patient: bool) -> bool:
-        """Create a model unless it is there. Returns whether this call did. Who asks twice gets one model.
+        """Create a model unless it exists. Returns whether this call created it. Concurrent calls for one name create one model.
 
-        patient : wait until its kernels are compiled; else `Compiling` is raised as soon as a compiler runs, and the model is
-                  there later; or not, where the process ends before: nothing is logged until the kernels are ready
-        Raises `ModelDamaged` if there is a model of this name and nothing can be done with it.
+        patient : wait until its kernels are compiled. Otherwise `Compiling` is raised as soon as a compiler runs, and the model
+                  is created later, unless the process ends before: nothing is logged until the kernels are ready
+        Raises `ModelDamaged` if the model of this name is damaged.
         """
         self._engine.context.catalogue.require_sound(name)
         if name in self._engine.served_models:
@@ -55,13 +55,13 @@ class Creations:
         )
 
     async def warm(self, config: LearnerConfig, patient: bool) -> None:
-        """Make the kernels of a learner ready; `patient` as in `create`."""
+        """Make the kernels of a learner ready. `patient`: as in `create`."""
         task = asyncio.create_task(self._engine.warm(config))
-        task.add_done_callback(lambda task: task.cancelled() or task.exception())  # whoever asks again is told of it
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())  # the error is raised again for the next caller
         await self._unless_compiling(task, config, patient)
 
     async def _unless_compiling(self, task: asyncio.Task[T], config: LearnerConfig, patient: bool) -> T:
-        """Wait for `task`. Raises `Compiling`, and leaves it to itself, once a compiler runs for it."""
+        """Wait for `task`. Once a compiler runs for it, raises `Compiling`; the task continues."""
         while not task.done():
             if not patient and (why := self._engine.context.why_not_warm(config)):
                 raise Compiling(why)
@@ -78,7 +78,7 @@ class Creations:
         engine = self._engine
         engine.require_store()
         if not engine.settings.shared:
-            engine.owner  # noqa: B018  refuses while the store is being opened
+            engine.owner  # noqa: B018  raises while the store is being opened
         engine.context.creating[name] = config.learner
         return await create(engine, name, config)
 
@@ -90,9 +90,9 @@ class Creations:
 
 
 async def create(engine: Engine, name: str, config: ModelConfig) -> bool:
-    """Begin a model. Returns once it is served; false where another process began it meanwhile.
+    """Create a model. Returns when it is served; false if another process created it meanwhile.
 
-    Raises `Busy` (code `not_yet`) where it is in the log and nobody takes it up.
+    Raises `Busy` (code `not_yet`) if it is in the log and no process serves it in time.
     """
     await engine.warm(config.learner)
     lineage = engine.draw(16)
@@ -114,7 +114,7 @@ async def create(engine: Engine, name: str, config: ModelConfig) -> bool:
 
 
 def _begin_log(store: Store, name: str, lineage: bytes) -> bool:
-    """Make an empty log; false where there is one with events. One without is what a process that died left behind."""
+    """Create an empty log; return false if one with events exists. A log without events was left by a process that crashed."""
     try:
         store.create(name, lineage)
     except Conflict as error:
@@ -125,7 +125,7 @@ def _begin_log(store: Store, name: str, lineage: bytes) -> bool:
 
 
 async def _appears(engine: Engine, name: str) -> None:
-    """Wait until the process that learns, this one or another, has taken the model up."""
+    """Wait until the learning process, this one or another, serves the model."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + engine.settings.observe_timeout_ms / 1000
     while (served_model := engine.served_models.get(name)) is None or served_model.published is None:

@@ -1,12 +1,12 @@
-"""The moving parts, put together: a served model for each model, the store's thread, and what the role adds to them.
+"""The engine connects the parts: a served model for each model, the store's thread, and the threads that the role needs.
 
              event loop                       store's thread
 append ───► submit ──────────────────────►  one transaction, durable
-await  ◄──────────────────────────────────  on_logged: the served model takes note
+await  ◄──────────────────────────────────  on_logged: the served model is updated
 
-An embedded store has one process, which is all there is: the store's thread hands what it logged to the writer (`learning`), and
-the writer publishes to the served models. Of a shared store, whatever the role, the writer reads the log itself, because others
-write it too (`contender`); until a process leads, its served models follow the editions that the leader publishes (`following`).
+An embedded store has one process: the store's thread passes logged records to the writer (`learning`), which publishes to the
+served models. With a shared store, in every role, the writer reads the log itself, because other processes also append to it
+(`contender`). Until a process leads, its served models follow the editions that the leader publishes (`following`).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ log = logging.getLogger("riata.run")
 
 
 class Engine:
-    """Everything that runs. Made by the event loop's thread, which also calls every async method.
+    """The running engine. Created in the event loop's thread, which also calls every async method.
 
-    on_fatal : the store failed: end the process. on_lost : the store is another's, or not what it was: end the process
+    on_fatal : the store failed: end the process. on_lost : another process owns the store, or it was replaced: end the process
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Engine:
         self.draw = draw  # random bytes for lineages and the owner's nonce; never for learning
         self.fatal: str | None = None
         self.stopping = False
-        self.recovered = False  # of an embedded store: every model is
+        self.recovered = False  # of an embedded store: every model was recovered
         self._on_fatal = on_fatal
         self._on_lost = on_lost or on_fatal
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -83,7 +83,7 @@ class Engine:
     # -- starting and stopping -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin; see `start_alone` for an embedded store, `start_shared` for a shared one, which goes on in the background."""
+        """Start; see `start_alone` for an embedded store, `start_shared` for a shared one, which continues in the background."""
         self.loop = asyncio.get_running_loop()
         self.context.yield_to_loop.to(waits_at(self.loop))
         if self.settings.shared:
@@ -101,7 +101,7 @@ class Engine:
             self.contender = Contender(context, self._on_leading, following.why_not_lead, following.looked)
 
     async def stop(self) -> None:
-        """Learn what is logged, save it, publish it, let the store go."""
+        """Learn what is logged, save it, publish it, release the store."""
         self.stopping = True
         self.context.compilers.stop()
         loop = asyncio.get_running_loop()
@@ -118,7 +118,7 @@ class Engine:
             await loop.run_in_executor(None, self.contender.stop_reading)
         if self.learning is not None and self.fatal is None:
             await self.learning.settle()
-            if self.contender is None or self.contender.answers():  # else it is replayed; who stops a process does not wait long
+            if self.contender is None or self.contender.answers():  # otherwise it is replayed later: stopping must not take long
                 await self.learning.save_all()
         if self.contender is not None:
             await loop.run_in_executor(None, self.contender.stop)
@@ -130,33 +130,33 @@ class Engine:
         await loop.run_in_executor(None, self.context.ledger.close)
         await loop.run_in_executor(None, self._log_thread.close)
 
-    # -- what everything else is made of ---------------------------------------------------------------------------
+    # -- state and basic operations --------------------------------------------------------------------------------
 
     @property
     def served_models(self) -> Mapping[str, ServedModel]:
-        """The served models by the names of their models, as they are now."""
+        """The current served models, by model name."""
         return self.context.catalogue.served_models
 
     @property
     def started(self) -> bool:
-        """Whether every log was replayed; of a shared store, whether it has answered once or there are copies of what it had."""
+        """Whether every log was replayed; with a shared store, whether it has answered once or copies of its models exist."""
         if self.recovered or self.following is None:
             return self.recovered
         return self.following.follower.heard_ms is not None or bool(self.served_models)
 
     @property
     def leads(self) -> bool:
-        """Whether this process is the one that learns."""
+        """Whether this process is the one that learns (the leader)."""
         return self.learning is not None
 
     @property
     def owner(self) -> Owner:
-        """The token of this process. Raises as `led` does."""
+        """The owner token of this process. Raises as `led` does."""
         return self.led("this").owner
 
     def led(self, what: str) -> Learning:
-        """The side that learns. Raises `Busy` (code `not_ready`) before there is one, `Conflict` (code `other_role`) where this
-        process has none: `what` says what was asked for."""
+        """Return `Learning`. Raises `Busy` (code `not_ready`) if it does not exist yet, `Conflict` (code `other_role`) if this
+        process does not learn. `what` names the operation in the error."""
         if self.learning is not None:
             return self.learning
         if not self.settings.shared:
@@ -166,20 +166,20 @@ class Engine:
         raise Conflict(f"{what} needs the process that learns; {self.holder()}", "other_role")
 
     def require_role(self, what: str) -> None:
-        """Raise `Conflict` (code `other_role`) where the role of this process does not do `what`."""
+        """Raise `Conflict` (code `other_role`) if the role of this process does not do `what`."""
         require_role(self.settings.role, what)
 
     def holder(self) -> str:
-        """A few words about who owns the store."""
+        """A phrase that names the owner of the store, for error messages."""
         holder = self.following.holder if self.following else None
         return f"that is {holder.host}" if holder else "there is none now: start one with --role writer"
 
     def writer_alive(self) -> bool:
-        """False where the writer's thread ended although nobody asked it to."""
+        """False if the writer's thread ended without being stopped."""
         return self.learning is None or self.learning.writer.alive()
 
     def served_model(self, name: str) -> ServedModel:
-        """Raises `NotFound` (`model_not_found`), `ModelDamaged`, or `Busy` (`not_ready`) where it may only not have come yet."""
+        """Raises `NotFound` (`model_not_found`), `ModelDamaged`, or `Busy` (`not_ready`) if the model may appear later."""
         served_model = self.served_models.get(name)
         if served_model is not None:
             return served_model
@@ -191,7 +191,7 @@ class Engine:
         raise NotFound(f"no model named {name[:64]!r}; {nearest(name, self.served_models)}", "model_not_found")
 
     def not_started(self) -> RiataError:
-        """Why a model that is not served cannot be asked yet, as an error."""
+        """The error for a request to a model that is not served yet."""
         if self.following is not None and self.following.follower.strange:
             return Unavailable(self.following.follower.strange, self.following.follower.strange_code)
         waits = "the model has not come from the store yet" if self.settings.shared else "the log is being replayed"
@@ -205,13 +205,13 @@ class Engine:
         return published
 
     def require_accepting(self, served_model: ServedModel) -> None:
-        """Raise `Busy` or `Unavailable` with the reason where the model of `served_model` can take no events now."""
+        """Raise `Busy` or `Unavailable` with the reason if the model of `served_model` accepts no events now."""
         refused = refusal(self) or lag_refusal(self, served_model)
         if refused is not None:
             raise refused
 
     def require_store(self) -> None:
-        """Raise `Busy` or `Unavailable` where nothing may be logged now, whatever the model."""
+        """Raise `Busy` or `Unavailable` if nothing may be logged now, for any model."""
         refused = store_refusal(self)
         if refused is not None:
             raise refused
@@ -221,7 +221,7 @@ class Engine:
         return await asyncio.wrap_future(self._log_thread.call(work))
 
     async def append(self, append: Append) -> Appended:
-        """Append in the next group. Raises `Unavailable` (outcome unknown) where the log does not answer in time."""
+        """Append in the next group. Raises `Unavailable` (outcome unknown) if the log does not answer in time."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Appended] = loop.create_future()
         self.append_soon(append, lambda answer: later(loop, settle, future, answer))
@@ -231,7 +231,7 @@ class Engine:
             raise not_in_time() from None
 
     def append_soon(self, append: Append, done: Done) -> None:
-        """Append in the next group, from any thread; `done` is called in the store's with what became of it, or the error."""
+        """Append in the next group, from any thread; `done` is called in the store's thread with the result or the error."""
 
         def told(answer: Appended | RiataError) -> None:
             if isinstance(answer, RiataError):
@@ -242,8 +242,8 @@ class Engine:
         self._log_thread.submit(append, told)
 
     def why_not_logged(self, error: RiataError) -> RiataError:
-        """What whoever sent events is told of an error of the store."""
-        if isinstance(error, Corrupt):  # the store is another one, or damaged: it was looked at and not written to
+        """The error that a client gets for an error of the store."""
+        if isinstance(error, Corrupt):  # the store was replaced or is damaged: it was read and not written to
             return Unavailable(error.detail, error.code, outcome="not_accepted")
         if isinstance(error, Unavailable) and not isinstance(error, StoreFailed) and self.watch is not None:
             self.watch.kick()
@@ -257,7 +257,7 @@ class Engine:
             return published
         future: asyncio.Future[Published] = asyncio.get_running_loop().create_future()
         served_model.wait(seq, future)
-        served_model.wake()  # it may have been published between the look above and the entry in the list
+        served_model.wake()  # it may have been published between the check above and the call of `wait`
         if self.learning is not None:
             self.learning.writer.put(PublishNow(name))
         elif self.following is not None:
@@ -270,37 +270,37 @@ class Engine:
             served_model.wake()
 
     async def logged_now(self, name: str) -> int:
-        """Where the log of a model ends, asked of the store: others append to it too. Raises `Unavailable`."""
+        """Return the last event of a model's log, read from the store: other processes append too. Raises `Unavailable`."""
         served_model = self.served_model(name)
         served_model.logged = max(served_model.logged, (await self.call(lambda s: s.head(name))).seq)
         return served_model.logged
 
     async def save(self, name: str, if_ahead: bool = False, requested: bool = False) -> Saved:
-        """Checkpoint the present state; answer when it is durable. Raises `Unavailable` where there is no room; as `led` does."""
+        """Checkpoint the present state; returns when durable. Raises `Unavailable` if the store has no room; as `led` does."""
         return await self.led("a checkpoint").save(name, if_ahead, requested)
 
     async def look(self, name: str) -> SketchCopy:
-        """Copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`; as `led` does."""
+        """Return copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`; as `led` does."""
         return await self.led("the path").look(name)
 
     async def scrub(self) -> list[str]:
-        """Read back the newest generation of every model; see `Learning.scrub`."""
+        """Verify the retained generations of every model; see `Learning.scrub`."""
         return await self.led("scrubbing").scrub()
 
     async def warm(self, config: LearnerConfig) -> None:
-        """Make the kernels of this kind of learner ready, once, in a thread: they may have to be compiled. Raises `Stopped`."""
+        """Make the kernels for this kind of learner ready, once, in a thread: they may need compiling. Raises `Stopped`."""
         if not self.context.is_warm(config):
             await aside(self.context.warm, config)
 
     async def create(self, name: str, config: ModelConfig) -> bool:
-        """Begin a model; see `creating.create`."""
+        """Create a model; see `creating.create`."""
         return await create(self, name, config)
 
     async def drop(self, name: str) -> None:
-        """Forget a model and everything kept of it. Raises as `led` does."""
+        """Delete a model and everything stored for it. Raises as `led` does."""
         await self.led("dropping a model").drop(name)
 
-    # -- called by the threads -------------------------------------------------------------------------------------
+    # -- called by other threads -----------------------------------------------------------------------------------
 
     def _on_logged(self, append: Append, appended: Appended) -> None:
         served_model = self.served_models.get(append.model)
@@ -310,7 +310,7 @@ class Engine:
             self.learning.writer.put(Logged(appended.record, appended.batch))
 
     def _on_leading(self, learning: Learning) -> None:
-        """From now on the writer alone says what is served."""
+        """From now on the writer alone updates the served models."""
         if self.following is not None:
             self.following.stop()
             self.following.join()
@@ -325,23 +325,23 @@ class Engine:
             asyncio.run_coroutine_threadsafe(self.learning.make_room(), self.loop)
 
     def _learning_failed(self, reason: str) -> None:
-        """Learning ends; predictions go on from the last good model, liveness says so, a new start decides."""
+        """Learning ends. Predictions continue from the last good model, liveness fails, and a restart has to recover."""
         log.critical("%s", reason)
         self.fatal = reason
 
     def _not_watched(self, reason: str) -> None:
-        """An embedded store is watched through its one thread: where that has failed, it has said so itself."""
+        """An embedded store is watched through its only thread; if that failed, it has reported the failure itself."""
         if self.fatal is None:
             self._learning_failed(reason)
 
     def _store_failed(self, reason: str) -> None:
-        """Nobody knows what the disk holds: answer `unknown`, then end the process."""
+        """It is unknown what the disk holds: answer `unknown`, then end the process."""
         log.critical("the store failed: %s", reason)
         self.fatal = reason
         self._on_fatal(reason)
 
     def _lost(self, reason: str) -> None:
-        """The store is another's now, or not what it was. Nothing that is learnt here from now on could be kept."""
+        """Another process owns the store, or it was replaced. Nothing learnt here from now on could be saved."""
         if self.fatal is None:
             log.critical("%s", reason)
             self.fatal = reason

@@ -1,4 +1,4 @@
-"""What the sides of an engine share: the served models, the store's thread, the counts, and how to wake who waits."""
+"""What the parts of an engine share: the served models, the store's thread, the counters, and the callbacks between threads."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ log = logging.getLogger("riata.run")
 
 @dataclass(slots=True)
 class EngineContext:
-    """Made by the engine, used by what leads and what follows.
+    """Created by the engine, used by `Learning`, `Following` and `Contender`.
 
-    open_store : opens another store object on the same content, for a thread of its own
-    wake       : has the event loop look after those who wait at a served model; any thread may call it
+    open_store : opens another store object on the same content, for another thread
+    wake       : makes the event loop answer the requests that wait for a served model; any thread may call it
     fatal      : learning has ended, for this reason; any thread may call it
-    lost       : this process may no longer own the store, or the store is not what it was: end it; any thread may call it
+    lost       : this process may no longer own the store, or the store was replaced: end the process; any thread may call it
     """
 
     settings: EngineSettings
@@ -55,16 +55,16 @@ class EngineContext:
     creating: dict[str, LearnerConfig] = field(default_factory=dict)  # models that are being created, until they are served
 
     def is_warm(self, config: LearnerConfig) -> bool:
-        """Whether the kernels of this kind of learner are ready."""
+        """Whether the kernels for this kind of learner are ready."""
         return machine_code(config) in self.warm_kinds
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(StoreIdentityFile(self.settings.note), self.settings.lost_events_max)
 
     def warm(self, config: LearnerConfig) -> None:
-        """Make the kernels of this kind of learner ready, once: they may have to be compiled, which takes a minute or more.
+        """Make the kernels for this kind of learner ready, once. They may have to be compiled, which takes a minute or more.
 
-        Raises `Stopped` where the process is told to end meanwhile.
+        Raises `Stopped` if the process is stopped meanwhile.
         """
         kind = machine_code(config)
         if kind in self.warm_kinds:
@@ -78,7 +78,7 @@ class EngineContext:
                 self.warm_kinds.add(kind)
 
     def why_not_warm(self, config: LearnerConfig) -> str:
-        """Why a model with this learner has to wait; empty unless a compiler runs for it."""
+        """Return why a model with this learner has to wait; "" unless a compiler runs for it."""
         seconds = self.compilers.compiling_s(machine_code(config))
         if seconds is None:
             return ""
@@ -87,19 +87,19 @@ class EngineContext:
 
 
 def shared(store: Store) -> SharedStore:
-    """The store, of which it is known that several processes share it."""
+    """Return the store with the type of a shared store. Call only if `settings.shared`."""
     return store  # type: ignore[return-value]  # settings.shared says so, and wiring chose both
 
 
 async def aside(work: Callable[..., T], *args: object) -> T:
-    """Run `work` in a thread of its own, which a process that ends does not wait for: it may be compiling."""
+    """Run `work` in its own daemon thread, which does not delay the end of the process: it may be compiling."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:
         try:
             result = work(*args)
-        except Exception as error:  # the thread's outer edge: whoever waits is told
+        except Exception as error:  # the thread's outer edge: the caller gets the error
             later(loop, _fail, future, error)
         else:
             later(loop, _set, future, result)
@@ -119,13 +119,13 @@ def _fail(future: asyncio.Future[T], error: Exception) -> None:
 
 
 def later(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: object) -> None:
-    """Have the event loop call `work`, or nobody where the loop has ended."""
+    """Schedule `work` in the event loop; do nothing if the loop is closed."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(work, *args)
 
 
 def settle(future: asyncio.Future[T], answer: T | RiataError) -> None:
-    """Set a future unless whoever waits for it has gone. Called in the event loop."""
+    """Set a future unless it is done, for example cancelled. Called in the event loop."""
     if future.done():
         return
     if isinstance(answer, RiataError):

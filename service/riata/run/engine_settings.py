@@ -1,4 +1,4 @@
-"""What the engine is told, and what it counts."""
+"""The settings of the engine, and its counters."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Literal
 from riata.run.checkpointer import Retention
 from riata.run.damage import Damage
 
-DEFAULT_MODEL = "default"  # there is always one, and it cannot be dropped
-RATE_EVENTS_MIN = 10_000  # replayed, for a rate to be worth noting
+DEFAULT_MODEL = "default"  # always exists and cannot be dropped
+RATE_EVENTS_MIN = 10_000  # replayed events needed for a meaningful rate
 Role = Literal["all", "web", "writer", "replica"]
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What the engine needs to be told; see the settings of the same names."""
+    """The settings that the engine needs; see the settings of the same names."""
 
     host: str
     retention: Retention
@@ -27,20 +27,20 @@ class EngineSettings:
     observe_timeout_ms: int = 10_000
     min_seq_wait_ms: int = 2_000
     scrub_every_s: float = 600.0
-    scrub_bytes_per_s: int = 4 * 2**20  # of the log: 14 GiB an hour, for about a hundredth of a processor
+    scrub_bytes_per_s: int = 4 * 2**20  # of the log: 14 GiB an hour, for about 1 % of a processor
     remember_bytes_max: int = 256 * 2**20
     role: Role = "all"
-    shared: bool = False  # whether the store is one of several processes: then its owner holds a lease
+    shared: bool = False  # whether several processes share the store; its owner then holds a lease
     lease_ttl_ms: int = 10_000
     follow_every_ms: int = 200
     max_staleness_s: float = 3600.0
-    copies: Path | None = None  # where a replica keeps what it follows
-    note: Path | None = None  # where it is noted what is known of the store
-    lost_events_max: int = 0  # missing events of a model that are accepted without being asked
+    copies: Path | None = None  # where a replica keeps copies of the editions it follows
+    note: Path | None = None  # the file that records what is known of the store
+    lost_events_max: int = 0  # missing events of a model that are accepted automatically
 
     @property
     def follows(self) -> bool:
-        """Whether this process serves what another one publishes, at least until it leads."""
+        """Whether this process serves what another one publishes, at least until it becomes the leader."""
         return self.shared
 
     @property
@@ -51,29 +51,29 @@ class EngineSettings:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts for the operator."""
+    """Counters for the operator."""
 
-    replay_rate: float = 0.0  # events a second, of the last recovery; 0 where there was none
-    load_s: float = 0.0  # how long it took, the log not counted
+    replay_rate: float = 0.0  # events a second, of the last recovery; 0 if none
+    load_s: float = 0.0  # duration of the last recovery without the replay of the log
     saved_at: dict[str, int] = field(default_factory=dict)  # the event of the newest checkpoint of each model
-    retries: int = 0  # calls of a thread that found no answer and will be tried again
-    elections: int = 0  # how often this process took the lease
-    fenced: int = 0  # how often it found that another owned the store
-    forks: int = 0  # logs that did not continue what was learnt
+    retries: int = 0  # calls of a thread that got no answer and are retried
+    elections: int = 0  # how often this process acquired the lease
+    fenced: int = 0  # how often it found that another process owned the store
+    forks: int = 0  # logs that did not continue what had been learnt
 
     checkpoints_ok: int = 0
     checkpoints_failed: int = 0
     checkpoint_last_ms: int = 0
     generations_corrupt: int = 0
-    log_damaged: dict[str, Damage] = field(default_factory=dict)  # of models that are sound: what is damaged of their old log
-    log_scrubbed_bytes: int = 0  # payloads of the log that were read back and compared with their digests
+    log_damaged: dict[str, Damage] = field(default_factory=dict)  # models that are sound, with damage in an old part of their log
+    log_scrubbed_bytes: int = 0  # payloads of the log that were read back and verified against their digests
     compiled: bool = False
     replayed: int = 0
     to_replay: int = 0
-    on_progress: Callable[[], None] = lambda: None  # called as recovery gets on
+    on_progress: Callable[[], None] = lambda: None  # called as recovery makes progress
 
     def recovered(self, events: int, took_s: float) -> None:
-        """Note how long a recovery took, for estimates of the next one. Few events say nothing about the rate."""
+        """Record how long a recovery took, to estimate the next one. Few events give no meaningful rate."""
         if events >= RATE_EVENTS_MIN:
             self.replay_rate = events / took_s
         self.load_s = took_s if events < RATE_EVENTS_MIN else 0.1

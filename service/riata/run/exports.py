@@ -1,4 +1,4 @@
-"""A model to carry away: one checkpoint with the names of its weights, and nothing else that another service would need."""
+"""The export of a model: one checkpoint with the names of its weights, which is all that another service needs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from riata.run.model_state import ModelState
 from riata.store import layout
 from riata.wire.names import NOTHING_NAMED, Names
 
-NAMES = "names."  # prefix of the arrays by which an export carries the names of its weights
+NAMES = "names."  # prefix of the arrays that hold the names of an export's weights
 _FINGERPRINT_BITS = 64
 
 
 def write_export(header: Mapping[str, Any], arrays: Arrays, names: Names, slots: U32, bits: int) -> bytes:
-    """The bytes of an export: a checkpoint with those of `names` that fall into `slots`, weights of a table of 2^bits."""
+    """Return the bytes of an export: a checkpoint with those `names` that map to `slots`, weights of a table of 2^bits."""
     in_use = np.isin(names.fingerprint >> np.uint64(_FINGERPRINT_BITS - bits), slots)
     return layout.encode_checkpoint(header, {**arrays, **pack_names(names.take(in_use.view(np.uint8)))})
 
 
 def export_config(content: bytes) -> ModelConfig:
-    """The configuration of the model that an export holds. Raises `Malformed` (code `not_an_export`)."""
+    """Return the configuration of the model in an export. Raises `Malformed` (code `not_an_export`)."""
     try:
         return read_config(layout.decode_checkpoint(content)[0]["config"])
     except (Corrupt, KeyError, BadInput) as error:
@@ -33,7 +33,7 @@ def export_config(content: bytes) -> ModelConfig:
 
 
 def read_export(content: bytes) -> tuple[ModelState, Names]:
-    """The state that an export holds, and its names. Raises `Malformed` (code `not_an_export`)."""
+    """Return the state in an export, and its names. Raises `Malformed` (code `not_an_export`)."""
     try:
         header, arrays = layout.decode_checkpoint(content)
         state = ModelState.thaw(header, arrays)
@@ -43,7 +43,7 @@ def read_export(content: bytes) -> tuple[ModelState, Names]:
 
 
 def pack_names(names: Names) -> Arrays:
-    """Names as the arrays of an export."""
+    """Return names as the arrays of an export."""
     return {NAMES + "fingerprint": names.fingerprint, NAMES + "length": names.length, NAMES + "text": names.text}
 
 

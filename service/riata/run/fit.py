@@ -1,8 +1,8 @@
-"""Learn a file in one pass, without a service: the state is the one that observing the same rows in the same order leads to.
+"""Learn a file in one pass, without a service. The state equals that of a service that observes the same rows in the same order.
 
-Blocks are read in any number of threads and learnt in one, which reads as well while no block is ready: the kernels of both
-let go of the interpreter's lock. What is learnt is the same to the last bit, because rows are learnt in their order and no cut
-into blocks matters.
+Blocks are read in any number of threads and learnt in one, which also reads while no block is ready. The kernels for reading and
+learning release the interpreter's lock. The result is the same bit for bit, because rows are learnt in their order and the cut
+into blocks has no effect.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
 from riata.wire.workspace import Workspace, Workspaces
 
-NO_LOG: Final = bytes(16)  # the lineage of a model behind which there is no log; the same rows make the same file
-BLOCKS_AHEAD: Final = 2  # for each thread: enough that none waits for one slow block of another
-EVERYWHERE: Final = 2**14  # between hashes; a table of 2^26 slots of 32 bytes has two pages there
+NO_LOG: Final = bytes(16)  # the lineage of a model without a log; the same rows make the same file
+BLOCKS_AHEAD: Final = 2  # for each thread: enough that none waits for a slow block of another thread
+EVERYWHERE: Final = 2**14  # step between hashes; of a table of 2^26 slots of 32 bytes, two pages are in that range
 NO_PREDICTION: Final = (
     "prediction_id_unknown",
     "prediction_id: only the service that gave it remembers the features",
@@ -43,9 +43,9 @@ _NEWLINE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of a file. position: bytes of the file read up to its end.
+    """Whole lines of a file. position: bytes of the file read up to the end of the block.
 
-    scratch : in which it is to be parsed, and in whose `room` a body that is no `bytes` lies
+    scratch : the workspace to parse it in; its `room` holds a body that is not `bytes`
     """
 
     body: bytes | U8
@@ -64,7 +64,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A block, parsed; None where it holds no rows. The batch lies in `scratch`. ends: newlines in it."""
+    """A block and its parsed rows, None if it has no rows. The batch is in `scratch`. ends: number of newlines in the block."""
 
     block: Block
     parsed: Parsed | None
@@ -76,13 +76,13 @@ class Fit:
     """A model that learns from a file.
 
     state     : after the rows so far; event 1 is its configuration, as in a log
-    names     : feature names met, as a service would have kept them
+    names     : feature names seen, as a service would keep them
     rows      : rows read: learnt, rejected, duplicate or refused
-    features  : of the rows learnt, zeros and repetitions summed away
+    features  : features of the rows learnt, without zeros and with repetitions summed
     rejected  : rows that could not be read, the first of them in `problems`
-    duplicate : rows whose event_id came before
-    refused   : rows that the learner would not learn
-    scratch   : to be lent to who reads blocks
+    duplicate : rows whose event_id occurred before
+    refused   : rows that the learner refused
+    scratch   : workspaces to lend to the readers of blocks
     """
 
     def __init__(self, config: ModelConfig, content_type: str, name: str = "fit") -> None:
@@ -99,19 +99,20 @@ class Fit:
         self.state.apply(self._record("config", 1, config_payload(config, after=0)))
 
     def expect_many(self) -> None:
-        """Many features are to come, all over the learner's table: its pages are to be large from the beginning."""
+        """Prepare for many features all over the learner's table: use large pages for it from the beginning."""
         self.state.learner.expect(np.arange(0, 2**32, EVERYWHERE, dtype=np.uint32))
 
     @property
     def learnt(self) -> int:
-        """Rows that are in the figures of progressive validation."""
+        """Number of rows in the figures of progressive validation."""
         return self.state.progressive.examples
 
     def run(self, blocks: Iterable[Block], threads: int = 1, on_block: Callable[[int], bool] = lambda _position: True) -> None:
         """Learn every row of `blocks` in this thread, reading them in it and `threads` - 1 others.
 
-        on_block is told the position after each block; where it returns false, that was the last one, and `interrupted` is
-        set. Raises `Malformed` or `TooLarge` where the file is none of rows; the state is then after the blocks before.
+        on_block is called with the position after each block; if it returns false, that block was the last one, and
+        `interrupted` is set. Raises `Malformed` or `TooLarge` if the file is unreadable; the state is then that after the blocks
+        before.
         """
         ahead = 1 if threads == 1 else BLOCKS_AHEAD * threads
         with closing(ordered_map(iter(blocks), self._read, threads, ahead)) as reads:
@@ -126,20 +127,20 @@ class Fit:
                     break
 
     def export(self) -> bytes:
-        """The bytes that the service's import route takes."""
+        """Return the bytes that the service's import route accepts."""
         frozen, weights = self.state.freeze(), self.state.learner.weights()
         return write_export(frozen.header, frozen.arrays, self.names.everything(), weights.slot, weights.bits)
 
     @property
     def digest(self) -> str:
-        """Digest of the state's content, as a generation of a service carries it."""
+        """Digest of the state's content, as in a generation of a service."""
         return self.state.freeze().digest().hex()
 
     def _read(self, block: Block) -> list[Read]:
-        """Parse a block; in two halves where it has more rows or features than are read at once.
+        """Parse a block; in two halves if it has more rows or features than can be read at once.
 
-        A line that is wholly a comment is never a row that can be read. So comments are looked for where there is such a row,
-        and then the block is read again without them.
+        A line that is wholly a comment is never a readable row. So comments are searched for only if a row was unreadable; then
+        the block is read again without them.
         """
         scratch = block.scratch or self.scratch.lend(len(block.body))
         try:
@@ -183,7 +184,7 @@ class Fit:
             self.problems += [Problem(numbers[index], code, detail) for index, code, detail in sorted(wrong)[:room]]
 
     def _without_known_ids(self, batch: Batch) -> Batch:
-        """Leave out rows whose id came before within the events that a service remembers, and remember the others'."""
+        """Drop rows whose id occurred before, within the events that a service remembers; remember the ids of the others."""
         if not batch.has_id.any():
             return batch
         keep = np.ones(batch.n, np.bool_)
@@ -200,21 +201,21 @@ class Fit:
         return select_rows(batch, keep)
 
     def _record(self, kind: Kind, count: int, payload: bytes = b"") -> Record:
-        """An entry for a log that nobody keeps: its digest and chain are never looked at."""
+        """Return a record of a log that is not stored: its digest and chain are never checked."""
         return Record(self.state.name, kind, self.state.applied + 1, count, 0, payload, b"", self.state.chain)
 
 
 def _without_comments(body: bytes) -> bytes | None:
-    """The same with lines left blank that are wholly a comment; None where none is."""
+    """Return `body` with lines that are wholly comments made blank; None if there are none."""
     plain, found = _COMMENT.subn(b"", body) if b"#" in body else (body, 0)
     return plain if found else None
 
 
 def line_ends(body: bytes | U8) -> int:
-    """How many newlines there are; twice as fast as `bytes.count`."""
+    """Return the number of newlines; twice as fast as `bytes.count`."""
     return int(np.count_nonzero(np.frombuffer(body, np.uint8) == _NEWLINE))
 
 
 def _row_lines(body: bytes, first: int) -> list[int]:
-    """The line of each row of a block whose first line has the number `first`: blank lines are no rows."""
+    """Return the line number of each row of a block whose first line has number `first`; blank lines are not rows."""
     return [number for number, line in enumerate(body.split(b"\n"), first) if line.strip(b" \t\r")]

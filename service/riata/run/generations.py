@@ -1,6 +1,6 @@
-"""Whether a stored generation is what it says, and can be used: decided here for checkpoints, starts, scrubs and replays.
+"""Whether a stored generation matches its metadata and is usable. Shared by checkpoints, starts, scrubs and replays.
 
-A checkpoint that can be decoded is not yet one that a start can go on from. So it is thawed, frozen again, and compared bit for
+That a checkpoint decodes does not prove that a start can continue from it. So it is thawed, frozen again, and compared bit for
 bit.
 """
 
@@ -24,13 +24,13 @@ Warm = Callable[[LearnerConfig], None]
 
 
 def already_warm(_config: LearnerConfig) -> None:
-    """For callers whose kernels are compiled already, or may be compiled in this thread."""
+    """For callers whose kernels are compiled already, or may be compiled in the calling thread."""
 
 
 def thaw_generation(generation: Generation, content: bytes, warm: Warm = already_warm) -> ModelState:
-    """Return the state in a checkpoint, which is the one that `generation` describes. Raises `Corrupt`.
+    """Return the state in a checkpoint. Raises `Corrupt` if it is not the one that `generation` describes.
 
-    warm : is called with the configuration of the learner before it is made
+    warm : called with the configuration of the learner before it is built
     """
     header, arrays = layout.decode_checkpoint(content)
     with contextlib.suppress(KeyError, BadInput):  # reported by `ModelState.thaw`
@@ -41,10 +41,10 @@ def thaw_generation(generation: Generation, content: bytes, warm: Warm = already
 
 
 def check_generation(generation: Generation, content: bytes) -> None:
-    """Raise `Corrupt` where `thaw_generation` would, in memory for the weights that there are.
+    """Raise `Corrupt` if `thaw_generation` would, with memory only for the weights in use.
 
     A table of 2^26 lines takes 2 GiB, however few are in use: a second one beside that of the model could be more than there is
-    memory for. So each slot is replaced by its rank while the state is thawed and frozen, and put back in what is compared.
+    memory for. So each slot is replaced by its rank while the state is thawed and frozen, and restored for the comparison.
     """
     header, arrays = layout.decode_checkpoint(content)
     names, bits = _slot_lists(header, arrays)
@@ -58,7 +58,7 @@ def check_generation(generation: Generation, content: bytes) -> None:
 
 
 def verifies(store: Store, name: str, generation: Generation) -> bool:
-    """Read a generation back; true where it is what was written."""
+    """Read a generation back; return whether it is what was written."""
     try:
         check_generation(generation, store.open_generation(name, generation.gen))
     except (Corrupt, NotFound):
@@ -67,7 +67,7 @@ def verifies(store: Store, name: str, generation: Generation) -> bool:
 
 
 def _slot_lists(header: dict[str, Any], arrays: Arrays) -> tuple[list[str], int]:
-    """The arrays that name lines of the learner's table, none where it has no table; and its bits. Raises `Corrupt`."""
+    """Return the arrays that hold slots of the learner's table, none if it has no table; and its bits. Raises `Corrupt`."""
     try:
         config = read_config(header["config"])
     except (KeyError, BadInput) as error:

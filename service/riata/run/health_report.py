@@ -1,4 +1,4 @@
-"""How an engine is: what probes and meters are told. Nothing here touches the store."""
+"""The health of an engine, as reported to probes and metrics. Nothing here accesses the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from riata.run.warm_up import LOADING
 def stale_for_s(engine: Engine, served_model: ServedModel) -> float:
     """For how long it is not known whether what is served is the newest, seconds.
 
-    0.0 for who learns: of a shared store, as long as its lease is renewed in time.
+    0.0 in the process that learns; with a shared store only while its lease is renewed in time.
     """
     if engine.leads:
         if engine.contender is None:
@@ -23,13 +23,13 @@ def stale_for_s(engine: Engine, served_model: ServedModel) -> float:
     now_ms = engine.clock.monotonic_ms()
     if served_model.confirmed_ms is not None:
         known_ms = served_model.confirmed_ms
-    else:  # taken from a copy, or fetched a moment ago
+    else:  # loaded from a copy, or fetched a moment ago
         known_ms = served_model.published.published_mono_ms if served_model.published is not None else now_ms
     return max(0, now_ms - known_ms) / 1000
 
 
 def health_of(engine: Engine) -> Health:
-    """Where the service stands."""
+    """Return the health of the service."""
     reasons = []
     if engine.fatal is not None:
         reasons.append(engine.fatal)
@@ -80,7 +80,7 @@ def _not_ready(engine: Engine) -> list[str]:
 
 
 def _not_serving(engine: Engine) -> list[str]:
-    """Why a process that shares its store is not ready. One that takes events stays ready without the store: it predicts."""
+    """Return why a process that shares its store is not ready. One that serves stays ready without the store: it predicts."""
     if engine.settings.role == "writer":
         return _not_writing(engine)
     served = [served_model for served_model in engine.served_models.values() if served_model.published is not None]
@@ -115,7 +115,7 @@ def _not_writing(engine: Engine) -> list[str]:
 
 
 def _code(engine: Engine) -> str:
-    """Why the service is not ready, as a stable slug."""
+    """Return the stable code for why the service is not ready."""
     strange = engine.following.follower.strange_code if engine.following is not None and not engine.leads else ""
     return strange or "not_ready"
 
@@ -185,7 +185,7 @@ def _sharing(engine: Engine, refused: RiataError | None) -> Sharing:
 
 
 def _recovery_s(engine: Engine) -> float | None:
-    """The lease's term, what the last recovery took besides the log, and the events since the newest checkpoints at its rate."""
+    """The lease's term, plus the last recovery's time without the log, plus the unsaved events at its replay rate; seconds."""
     if engine.learning is None or engine.tally.load_s == 0.0:
         return None
     behind = sum(

@@ -1,4 +1,4 @@
-"""The side of an engine that learns: the writer, fed from the log, and what it tells the rest of the house."""
+"""The part of an engine that learns: owns the writer, starts it from recovered states, and publishes and saves its results."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from riata.store.store import DAMAGED, Append, Generation, Owner, Store, Verdict
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
-SAVING_S_MAX = 12  # at the end: what is not saved by then is replayed
-ROOM_EVERY_MS = 30_000  # a store that is full although everything was saved is full of something else
+SAVING_S_MAX = 12  # at the stop: what is not saved by then is replayed at the next start
+ROOM_EVERY_MS = 30_000  # a store that stays full after everything was saved is full of other data
 LOST = frozenset({"fenced", "log_fork", "log_gap", "store_exchanged", records.RECORD_DAMAGED})
 
 
 def learning_names(context: EngineContext, found: Recovered) -> list[tuple[int, bytes]]:
-    """The names of a recovered model's features that are not known here yet. Waits for the store's thread."""
+    """Return the feature names of a recovered model that are not known here yet. Waits for the store's thread."""
     name = found.state.name
     served_model = context.catalogue.served_models.get(name)
     named = served_model.named if served_model is not None and served_model.lineage == found.state.lineage else 0
     try:
         names: list[tuple[int, bytes]] = context.log_thread.call(lambda s: list(s.names(name, named))).result()
-    except Corrupt as error:  # they are for people; nothing that is learnt or predicted depends on them
+    except Corrupt as error:  # names are for display; nothing that is learnt or predicted depends on them
         if not harms_one_model(error) and not context.settings.shared:
             raise
         log.error("model %s: %s; its features are shown by their slots until their names come again", name, error.detail)
@@ -50,7 +50,7 @@ def learning_names(context: EngineContext, found: Recovered) -> list[tuple[int, 
 
 
 class Learning:
-    """Owner of the writer. Made when the store is owned; `owner` is the token."""
+    """Owner of the writer. Created when the store is owned; `owner` is the token."""
 
     def __init__(self, context: EngineContext, owner: Owner) -> None:
         self.owner = owner
@@ -63,7 +63,7 @@ class Learning:
         self.writer = Writer(checkpointer, context.clock, hooks, context.yield_to_loop)
 
     def take_up(self, found: Recovered, names: list[tuple[int, bytes]]) -> None:
-        """Serve and learn on from a recovered state; `names` are those of `learning_names`."""
+        """Serve a recovered state and continue learning from it; `names` are those of `learning_names`."""
         state, catalogue = found.state, self._context.catalogue
         served_model = catalogue.served_models.get(state.name)
         if served_model is None or served_model.lineage != state.lineage:
@@ -87,24 +87,24 @@ class Learning:
         self.writer.put(AddModel(state, found.generation, state.applied - found.replayed))
         self.log_refused(state.name, found.refused)
         if found.corrupt or (found.replayed and state.has_learnt):
-            # What was replayed has waited for its checkpoint once already. Had it to wait for the next one of the schedule, a
-            # process that dies more often than that would replay more at each start.
+            # The replayed events have missed their checkpoint once already. If they had to wait for the next scheduled one, a
+            # process that crashes more often than the schedule would replay more at each start.
             self.writer.put(SaveNow(state.name))
 
     def give_up(self, damage: Damage) -> None:
-        """Neither serve nor learn a model of which something that is needed is damaged."""
+        """Stop serving and learning a model that is damaged in a part that is needed."""
         self._context.catalogue.set_damaged(damage)
         log.error("%s", damage.sentence())
         self.writer.put(DropModel(damage.model, damage.lineage))
 
     def record_damaged(self, store: Store, damage: Damage) -> None:
-        """Give up a model of a shared store whose log was found damaged while it was followed; the other processes are told."""
+        """Give up a model of a shared store whose log was found damaged while it was followed; marked for the other processes."""
         store.mark_inflight(self.owner, damage.model, DAMAGED, max(damage.event, 1))
         self._context.tally.forks += 1
         self.give_up(damage)
 
     def begin(self, state: ModelState) -> None:
-        """Serve and learn a model that is new, and whose configuration has been applied."""
+        """Serve and learn a new model, whose configuration has been applied."""
         served_model = self._context.catalogue.served_models.get(state.name)
         if served_model is None or served_model.lineage != state.lineage:
             served_model = ServedModel.open(state.name, state.config.encoder, state.applied, state.lineage)
@@ -112,7 +112,7 @@ class Learning:
         self.writer.put(AddModel(state))
 
     async def drop(self, name: str) -> None:
-        """Drop a model from the store, then learn and serve it no more. It may be made again before this returns."""
+        """Drop a model from the store, then stop learning and serving it. It may be created again before this returns."""
         served_model = self._context.catalogue.served_models.get(name)
         lineage = served_model.lineage if served_model is not None else b""
         self._dropping.add(name)
@@ -126,11 +126,11 @@ class Learning:
             self._dropping.discard(name)
 
     def positions(self) -> dict[str, WriterPosition]:
-        """Where every model stands that is not being dropped, for the renewal of the lease. Any thread may ask."""
+        """The position of every model that is not being dropped, for the renewal of the lease. Any thread may call it."""
         return {name: position for name, position in self.writer.positions().items() if name not in self._dropping}
 
     async def save(self, name: str, if_ahead: bool = False, requested: bool = False) -> Saved:
-        """Checkpoint the present state; answer when it is durable. Raises `Unavailable` where there is no room."""
+        """Checkpoint the present state; returns when durable. Raises `Unavailable` if the store has no room."""
         request = SaveNow(name, if_ahead, requested)
         self.writer.put(request)
         saved = await asyncio.wrap_future(request.future)
@@ -139,17 +139,17 @@ class Learning:
         return saved
 
     async def look(self, name: str) -> SketchCopy:
-        """Copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`."""
+        """Return copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`."""
         request = CopySketch(name)
         self.writer.put(request)
         return await asyncio.wrap_future(request.future)
 
     async def settle(self) -> None:
-        """Wait until everything handed over so far is learnt and served."""
+        """Wait until everything put into the writer's queue so far is learnt and served."""
         await asyncio.wrap_future(self.writer.settle())
 
     async def save_all(self) -> None:
-        """Checkpoint every model that is ahead of its newest generation; what cannot be saved is said, and replayed later."""
+        """Checkpoint every model that is ahead of its newest generation. Failures are logged; those events are replayed later."""
         saving = asyncio.gather(
             *(self.save(name, if_ahead=True) for name in self._context.catalogue.served_models), return_exceptions=True
         )
@@ -163,8 +163,8 @@ class Learning:
                 log.error("last checkpoint: %s; the next start replays the log instead", failure.detail)
 
     async def make_room(self) -> None:
-        """Let the log go as far as it may, where the store has no room for events: nothing else would ever checkpoint again,
-        since checkpoints come after events. At most once in ROOM_EVERY_MS."""
+        """Trim the log as far as allowed when the store has no room for events. Without this nothing would checkpoint again,
+        because checkpoints follow events. At most once in ROOM_EVERY_MS."""
         now_ms = self._context.clock.monotonic_ms()
         if self._made_room_ms is not None and now_ms - self._made_room_ms < ROOM_EVERY_MS:
             return
@@ -175,12 +175,12 @@ class Learning:
                 try:
                     for _ in range(GENERATIONS_KEPT_MIN):
                         await self.save(name)
-                except RiataError as error:  # nobody waits for the answer: the others are saved, and this one is tried again
+                except RiataError as error:  # nothing waits for this result: save the others, and retry this one later
                     log.error("model %s: no room was made: %s", name, error.detail)
 
     async def scrub(self) -> list[str]:
-        """Read back the retained generations of every model. Where one has rotted it counts no longer, and a fresh one is written
-        from memory, which is good. Returns the names of those models."""
+        """Read back the retained generations of every model. One that fails is marked as not verified, and a new one is written
+        from the state in memory, which is sound. Returns the names of those models."""
         rotten = []
         for name in list(self._context.catalogue.served_models):
             found = [generation.gen for generation in await self._generations(name) if not await self._verifies(name, generation)]
@@ -195,7 +195,7 @@ class Learning:
         return rotten
 
     async def _generations(self, name: str) -> list[Generation]:
-        """The newest, and those that were read back before; a model dropped meanwhile has none, nor one whose list is damaged."""
+        """The newest generation and all verified ones; empty for a model that was dropped, or whose list is damaged."""
         try:
             found = await self._call(lambda s: s.generations(name))
         except NotFound:
@@ -214,7 +214,7 @@ class Learning:
         return await asyncio.wrap_future(self._context.log_thread.call(work))
 
     def log_refused(self, name: str, refused: dict[int, str]) -> None:
-        """Have the log say of events that the learner refused that they are left out, and why; and who waits for them."""
+        """Log a skip event for each event that the learner refused, with the reason, and note it for requests that wait."""
         served_model = self._context.catalogue.served_models.get(name)
         if served_model is not None and refused:
             served_model.note_left_out(refused)
@@ -249,8 +249,8 @@ class Learning:
             log.error("model %s: checkpoint not written: %s", saved.model, saved.detail or saved.verdict)
 
     def _writer_failed(self, reason: str, error: BaseException) -> None:
-        """Learning ends; predictions go on from the last good model, liveness says so, a new start decides. Where the store is
-        shared and another process owns it, or it was rolled back, the new start has to come soon: the process ends."""
+        """Learning ends. Predictions continue from the last good model, liveness fails, and a restart has to recover. If a shared
+        store is owned by another process, or was rolled back, the restart has to come soon: the process ends."""
         lost = isinstance(error, LogGap | LogFork) or (isinstance(error, RiataError) and error.code in LOST)
         if lost and self._context.settings.shared:
             self._context.lost(reason)

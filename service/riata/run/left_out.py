@@ -1,8 +1,8 @@
-"""Which rows of a request the learner left out although they are in the log, for an answer that waits until they are applied.
+"""Which rows of a request were refused by the learner although they are in the log, for replies that wait until they are applied.
 
-A closed vocabulary refuses rows before the log once it is full (`run/vocabulary.py`). Rows that come while it fills are logged,
-and the learner leaves out those that it has no room for: each becomes a skip event. The process that learns knows them by itself;
-any other finds their skip events in the log.
+A closed vocabulary refuses rows before the log once it is full (`run/vocabulary.py`). Rows that arrive while it fills are logged,
+and the learner refuses those that it has no room for: each gets a skip event. The process that learns knows them directly; any
+other process finds their skip events in the log.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from riata.wire.parsed import RowError
 
 CODES: Final = {NO_ROOM: "vocabulary_full"}
 OTHERWISE: Final = "not_finite"
-LOOKS_MAX: Final = 20  # the skip events are on their way to the log when what was learnt is published
+LOOKS_MAX: Final = 20  # the skip events may not be in the log yet when the learnt state is published
 LOOK_EVERY_S: Final = 0.05
 
 
 async def applied(engine: Engine, model: str, observed: Observed, rows: I64, skipped: int) -> Observed:
-    """What became of rows that are learnt now: those that the learner left out are rejected.
+    """Return the outcome for rows that are applied now: those that the learner refused count as rejected.
 
-    rows    : i64[accepted], places in the body of the rows that were logged, the last of them as event `observed.seq`
-    skipped : events that the model had left out before they were logged
+    rows    : i64[accepted], positions in the body of the rows that were logged, the last of them as event `observed.seq`
+    skipped : events of the model that had been skipped before these were logged
     """
     first = observed.seq - len(rows) + 1
     reasons = await _left_out(engine, model, first, observed.seq, skipped) if len(rows) else {}

@@ -1,8 +1,8 @@
-"""The thread that owns the store: requests that wait together are appended together, under one fsync.
+"""The thread that owns the store, with group commit: requests that wait together are appended together, under one fsync.
 
 submit(append, done) ──┐
 submit(append, done) ──┼──►  one transaction  ──►  on_logged(record …)  ──►  done(appended) each
-gather(make) ──────────┤  what `make` gives by then
+gather(make) ──────────┤  what `make` returns then
 call(work) ────────────┘            then          work(store)
 """
 
@@ -24,8 +24,8 @@ Done = Callable[[Appended | RiataError], None]
 
 GROUP_REQUESTS_MAX = 512  # bounds the time that the first request of a group waits for the last
 GROUP_FEATURES_MAX = 4_000_000  # about 48 MB of log in one transaction
-IDLE_S = 0.5  # how long the store must be left alone before it does its housekeeping
-REOPEN_S = 1.0  # between two tries to open a store that does not answer
+IDLE_S = 0.5  # how long the store must be idle before its housekeeping
+REOPEN_S = 1.0  # between two attempts to open a store that does not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ class LogThread:
         self._open_store = open_store
         self._on_logged = on_logged
         self._on_fatal = on_fatal
-        self._patient = patient  # a store that does not answer at the start is tried again, and requests are refused meanwhile
+        self._patient = patient  # retry a store that does not answer at the start, and refuse requests meanwhile
         self._queue: queue.SimpleQueue[_Request | _Gather | _Call | None] = queue.SimpleQueue()
         self.gathering: Sized = ()  # requests that wait to be gathered
         self._opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="riata-store", daemon=True)
 
     def start(self) -> Future[None]:
-        """Open the store; the future says how that went. Where the log thread is patient it may not be set for long."""
+        """Open the store; the future is set when that succeeds or fails. If the log thread is patient, that can take long."""
         self._thread.start()
         return self._opened
 
@@ -74,8 +74,8 @@ class LogThread:
         self._queue.put(_Request(append, done))
 
     def gather(self, make: Callable[[], Sequence[tuple[Append, Done]]]) -> None:
-        """Append in the next group what `make` gives when that group is put together; it is called in the store's thread and
-        does not raise."""
+        """Append in the next group what `make` returns when that group is assembled. `make` is called in the store's thread and
+        must not raise."""
         self._queue.put(_Gather(make))
 
     def call(self, work: Callable[[Store], T]) -> Future[T]:
@@ -85,18 +85,18 @@ class LogThread:
         return future
 
     def waiting(self) -> int:
-        """How many requests and calls wait, also where they are gathered."""
+        """Return how many requests and calls wait, including those that wait to be gathered."""
         return self._queue.qsize() + len(self.gathering)
 
     def close(self) -> None:
-        """Finish what waits, close the store, end the thread."""
+        """Execute what waits, close the store, end the thread."""
         self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         try:
             store = self._open()
-        except BaseException as error:  # whoever started us is told, and decides
+        except BaseException as error:  # the caller of `start` gets the error
             self._opened.set_exception(error)
             return
         if store is None:
@@ -111,7 +111,7 @@ class LogThread:
             store.close()
 
     def _open(self) -> Store | None:
-        """Open the store; None where the end came first."""
+        """Open the store; None if the thread is closed first."""
         while True:
             try:
                 return self._open_store()
@@ -122,7 +122,7 @@ class LogThread:
                     return None
 
     def _refuse(self, error: Unavailable) -> bool:
-        """Refuse what comes during REOPEN_S; false at the end."""
+        """Refuse requests that arrive during REOPEN_S; return false if the thread is to end."""
         deadline = time.monotonic() + REOPEN_S
         while (left := deadline - time.monotonic()) > 0:
             try:
@@ -139,7 +139,7 @@ class LogThread:
         return True
 
     def _turn(self, store: Store) -> bool:
-        """Serve what waits now; false at the end."""
+        """Execute what waits now; return false if the thread is to end."""
         try:
             first = self._queue.get(timeout=IDLE_S)
         except queue.Empty:
@@ -162,7 +162,7 @@ class LogThread:
 
     def _serve(self, store: Store, call: _Call) -> bool:
         if not call.future.set_running_or_notify_cancel():
-            return True  # whoever asked has gone; from here on nobody can take the question back
+            return True  # the caller cancelled; after this check the call cannot be cancelled
         try:
             call.future.set_result(call.work(store))
         except BaseException as error:
@@ -176,7 +176,7 @@ class LogThread:
         try:
             answers = store.append([request.append for request in group])
         except RiataError as error:
-            self._end_if_broken(error)  # first, so that whoever is told of the failure finds it known everywhere
+            self._end_if_broken(error)  # first, so that the failure is known everywhere before the callers get it
             for request in group:
                 request.done(error)
             return
@@ -191,11 +191,11 @@ class LogThread:
     def _maintain(self, store: Store) -> None:
         try:
             store.maintain()
-        except RiataError as error:  # what it makes impossible is said to whoever asks next
+        except RiataError as error:  # later calls fail with the consequences
             self._end_if_broken(error)
 
     def _end_if_broken(self, error: BaseException) -> None:
-        """After an error at COMMIT nobody knows what the disk holds: only a new start can tell."""
+        """After an error at COMMIT it is unknown what the disk holds: only a restart can find out."""
         if isinstance(error, StoreFailed) and error.outcome == "unknown":
             self._on_fatal(error.detail)
 

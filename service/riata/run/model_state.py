@@ -1,6 +1,6 @@
-"""Everything about a model that its log determines, and the one function that moves it: `apply`.
+"""The state of a model, which its log determines, and the one function that advances it: `apply`.
 
-The live writer, start-up and the offline replay all call the same `apply`, so they cannot differ.
+The live writer, recovery and the offline replay all call the same `apply`, so they cannot differ.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ EVENTS_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bi
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """A copy of a state that later events cannot reach: what a checkpoint holds."""
+    """A copy of a state, unaffected by later events: the content of a checkpoint."""
 
     header: dict[str, Any]
     arrays: Arrays
 
     def digest(self) -> bytes:
-        """BLAKE2b-256 over the content: configuration, counters and arrays, but not where in which log it stands."""
+        """BLAKE2b-256 over the content: configuration, counters and arrays, without the log's identity and position."""
         return layout.state_digest({key: self.header[key] for key in ("config", "skipped")}, self.arrays)
 
     def parts(self) -> list[layout.Part]:
-        """The bytes of a checkpoint in pieces, without a copy of the arrays."""
+        """Return the bytes of a checkpoint in pieces, without copying the arrays."""
         return layout.checkpoint_parts(self.header, self.arrays)
 
     def encode(self) -> bytes:
-        """The bytes of a checkpoint."""
+        """Return the bytes of a checkpoint."""
         return layout.encode_checkpoint(self.header, self.arrays)
 
 
@@ -71,23 +71,23 @@ class ModelState:
         self.lineage = lineage
         self.applied = 0
         self.chain = records.first_chain(lineage)
-        self.skipped = 0  # events that were refused by the learner or taken out by a skip event
+        self.skipped = 0  # events that the learner refused or a skip event removed
         self.restored = False
         self.learnt_under = current()  # of a thawed state: what its checkpoint was written under, until an upgrade event
         self.yield_to_loop: Callable[[], None] = no_yield  # called between two steps of Python
-        self.changes: tuple[int, ...] = ()  # the last events that set the configuration; empty where that is not known
+        self.changes: tuple[int, ...] = ()  # the last events that set the configuration; empty if unknown
 
     @property
     def has_learnt(self) -> bool:
-        """False while the model can only answer its prior."""
+        """False while the model can answer only its prior."""
         return self.restored or self.progressive.examples > 0
 
     def apply(self, record: Record, batch: Batch | None = None, skips: frozenset[int] = frozenset()) -> dict[int, str]:
-        """Move the state over `record`, whose place in the log the caller has checked.
+        """Advance the state over `record`, whose position in the log the caller has checked.
 
-        `batch` may carry what the payload decodes to, where the caller still has it. `skips` are the numbers of events
-        that later skip events take out. Returns the numbers of the events that the learner refused by itself, and why.
-        Raises `Corrupt` where a payload cannot be read; the state is then as it was.
+        `batch` may be the decoded payload, if the caller still has it. `skips` are the numbers of events that later skip events
+        remove. Returns the numbers of the events that the learner refused by itself, and why. Raises `Corrupt` if a payload
+        cannot be read; the state is then unchanged.
         """
         refused: dict[int, str] = {}
         if record.kind == "observe":
@@ -98,7 +98,7 @@ class ModelState:
         elif record.kind == "restore":
             self._restore(record)
             self._note_change(record.last)
-        elif record.kind not in ("skip", "repair", "upgrade"):  # which say something about other events: readers look ahead
+        elif record.kind not in ("skip", "repair", "upgrade"):  # these concern other events: readers look ahead for them
             raise Corrupt(f"event {record.first} is of kind {record.kind!r}, which this version does not know")
         self.applied = record.last
         self.chain = record.chain
@@ -107,8 +107,8 @@ class ModelState:
     def apply_all(
         self, run: Sequence[Record], batches: Sequence[Batch | None] = (), skips: frozenset[int] = frozenset()
     ) -> dict[int, str]:
-        """As `apply` of each record in turn, to the last bit, but in one step: observe records that follow one another, or one
-        record of any kind. `batches` is empty, or has one for each."""
+        """Like `apply` of each record in turn, bit for bit, but in one step. `run` is a sequence of observe records, or one
+        record of any kind. `batches` is empty, or has one item for each record."""
         if len(run) == 1:
             return self.apply(run[0], batches[0] if batches else None, skips)
         refused = self._learn(run[0].first, _joined(run, batches, spec_of(self.config.learner).takes_many), skips)
@@ -117,7 +117,7 @@ class ModelState:
         return refused
 
     def freeze(self) -> Frozen:
-        """Copy the state."""
+        """Return a copy of the state."""
         header = {
             "model": self.name,
             "lineage": self.lineage.hex(),
@@ -136,9 +136,9 @@ class ModelState:
 
     @staticmethod
     def thaw(header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> ModelState:
-        """Build the state that was frozen. Raises `Corrupt` where it cannot be one.
+        """Return the state that was frozen. Raises `Corrupt` if the content is not a valid state.
 
-        bits : of the learner's table, where it is not to have as many as the configuration says; the state can then not learn
+        bits : of the learner's table, if it is not to have as many as the configuration says; the state can then not learn
         """
         try:
             state = ModelState(_typed(header["model"], str), bytes.fromhex(header["lineage"]))
@@ -147,18 +147,18 @@ class ModelState:
             state.chain = bytes.fromhex(header["chain"])
             state.restored = _typed(header["restored"], bool)
             state.learnt_under = read_provenance(header)
-            state.changes = tuple(_number(seq) for seq in header.get("changes", ()))  # older checkpoints do not know
+            state.changes = tuple(_number(seq) for seq in header.get("changes", ()))  # older checkpoints do not have them
         except (KeyError, TypeError, ValueError, BadInput) as error:
             raise Corrupt(f"the checkpoint's header cannot be read: {error!r}") from error
         return state
 
     def memory(self) -> dict[str, int]:
-        """Bytes by part."""
+        """Return the bytes of memory by part."""
         return {**self.learner.memory(), "watch": sum(self.progressive.memory().values())}
 
     def _configure(self, record: Record) -> None:
-        """Take up another configuration, unless it was made of one that is not in force any more: then nothing happens, and
-        whoever made it finds that out. So of two changes made at once of the same configuration none undoes the other."""
+        """Adopt another configuration, unless it was derived from one that is no longer in force: then nothing changes, and its
+        author finds that out. So of two concurrent changes of the same configuration neither undoes the other."""
         change = change_from_payload(record.payload)
         in_force = self.changes[-1] if self.changes else 0
         if self.applied > 0 and change.after is not None and change.after != in_force:
@@ -188,10 +188,10 @@ class ModelState:
         return refused
 
     def _until_counts(self, batches: Sequence[Batch]) -> Iterator[list[Batch]]:
-        """Cut batches after every event at which the weights may be counted, if what was given before has been learnt."""
+        """Cut batches after every event at which the weights may be counted; each yielded list must be learnt before the next."""
         rows: list[Batch] = []
         room = self.progressive.until_count
-        if sum([batch.n for batch in batches]) < room:  # as mostly
+        if sum([batch.n for batch in batches]) < room:  # the common case
             yield list(batches)
             return
         for batch in batches:
@@ -209,8 +209,8 @@ class ModelState:
             yield rows
 
     def _learn_rows(self, rows: Sequence[Batch], skip: BOOL | None, first: int) -> dict[int, str]:
-        """Test, then train; weights are counted for the learning curve right after the event of its point, so that no cut into
-        batches can move it."""
+        """Test, then train. Weights are counted for the learning curve right after the event of its point, so that the cut into
+        batches has no effect on it."""
         self.yield_to_loop()
         stepped = self.learner.step_all(rows, skip)
         self.yield_to_loop()
@@ -237,11 +237,11 @@ class ModelState:
 
 
 def _carried(header: dict[str, Any]) -> Carried:
-    """Which points of the learning curve were made in another log. Raises `ValueError`."""
+    """Return which points of the learning curve were made in another log. Raises `ValueError`."""
     applied = _number(header["applied"])
     if not _typed(header["restored"], bool):
         return NOTHING_CARRIED
-    if "carried" not in header:  # written before this was noted
+    if "carried" not in header:  # written by an older version
         return Carried(applied, UNKNOWN)
     seq, examples = (_number(number) for number in header["carried"])
     if seq > applied:
@@ -250,14 +250,14 @@ def _carried(header: dict[str, Any]) -> Carried:
 
 
 def _typed(value: object, kind: type[T]) -> T:
-    """Return `value` where it is a `kind` and not merely something that could be made one. Raises `ValueError`."""
+    """Return `value` if its type is exactly `kind`, without conversion. Raises `ValueError`."""
     if type(value) is not kind:
         raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
     return value
 
 
 def _number(value: object) -> int:
-    """Return a count of events, or the number of one. Raises `ValueError`."""
+    """Return `value` if it can be a count of events or an event number. Raises `ValueError`."""
     number = _typed(value, int)
     if not 0 <= number <= EVENTS_MAX:
         raise ValueError("a number of events is out of range")
@@ -265,7 +265,7 @@ def _number(value: object) -> int:
 
 
 def config_in(record: Record) -> ModelConfig | None:
-    """The configuration that a record brings; None where it brings none. Raises `Corrupt`."""
+    """Return the configuration that a record sets; None if it sets none. Raises `Corrupt`."""
     if record.kind == "config":
         return change_from_payload(record.payload).config
     if record.kind == "restore":
@@ -277,20 +277,20 @@ def config_in(record: Record) -> ModelConfig | None:
 
 
 def _counted(record: Record, batch: Batch) -> Batch:
-    """Return `batch` where it has as many rows as its record says. Raises `Corrupt`."""
+    """Return `batch` if it has as many rows as its record says. Raises `Corrupt`."""
     if batch.n != record.count:
         raise Corrupt(f"events {record.first} to {record.last}: the payload holds {batch.n}")
     return batch
 
 
 def _joined(run: Sequence[Record], batches: Sequence[Batch | None], many: bool) -> list[Batch]:
-    """The rows of several records, one behind the other, in batches of up to ROWS_TOGETHER or of one record; or, where `many` may
-    be learnt at once, as they are known. Raises `Corrupt`."""
+    """Return the rows of several records, in order, in batches of up to ROWS_TOGETHER or of one record; if `many` batches may
+    be learnt at once, unjoined when already decoded. Raises `Corrupt`."""
     known = [batch for batch in batches if batch is not None]
     counts = [record.count for record in run]
     if (many or min(counts) > ROWS_TOGETHER // 2) and [batch.n for batch in known] == counts:
-        return known  # to join them would cost more than it saves, or they are too large for that
-    if len(known) < len(run):  # all or none are known, but for a moment after a start
+        return known  # joining would cost more than it saves, or they are too large for it
+    if len(known) < len(run):  # all or none are decoded, except for a moment after a start
         known = decode_batches([record.payload for record in run])
     if len(known) < len(run):
         run = [replace(run[0], count=sum(record.count for record in run))]

@@ -1,12 +1,12 @@
-"""Work on a stream of items in several threads, the results in the order of the items.
+"""Map a function over a stream of items in several threads, with the results in the order of the items.
 
 Theory of operation
-    Items are drawn one at a time by whoever is free: by a thread, as long as fewer than `ahead` items are under way, and by the
-    caller where the result it wants next is not there yet. So the caller works instead of waiting, and two threads are both busy
-    whichever of making results and using them takes longer.
+    Items are drawn one at a time by any idle thread: by a helper thread while fewer than `ahead` items are in progress, and by
+    the caller when the result it needs next is not ready. So the caller works instead of waiting, and two threads are both busy
+    whether producing or consuming results takes longer.
 
-    `drawing` is held by who draws, and `drawn` counts under it, so numbers are in the order of the items. All that anybody waits
-    for is told by `news`.
+    The thread that draws holds `_drawing`, and `_drawn` is counted under it, so numbers are in the order of the items. Every
+    change that a thread may wait for is signalled by `_news`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ R = TypeVar("R")
 
 
 def ordered_map(items: Iterator[T], work: Callable[[T], R], threads: int, ahead: int) -> Generator[R, None, None]:
-    """Yield `work(item)` for each item, in their order; with `threads` of 1 in this thread alone, else in others besides.
+    """Yield `work(item)` for each item, in order. With `threads` of 1 all work is done in this thread, otherwise in others too.
 
-    ahead: items under way at most, give or take one a thread. What drawing or working raises is raised here, in its turn.
-    Closing ends the threads, each after the item it is at.
+    ahead: items in progress at most, plus or minus one per thread. Errors from drawing or working are raised here, in order.
+    Closing the generator ends the threads, each after its current item.
     """
     line = _Pipeline(items, work, ahead)
     helpers = [threading.Thread(target=line.help, name="riata-in-order", daemon=True) for _ in range(threads - 1)]
@@ -43,13 +43,13 @@ def ordered_map(items: Iterator[T], work: Callable[[T], R], threads: int, ahead:
 
 @dataclass(frozen=True, slots=True)
 class _Made(Generic[R]):
-    """What came of an item: `result` returns it, or raises."""
+    """The outcome of an item: `result` returns it, or raises."""
 
     result: Callable[[], R]
 
 
 class _Pipeline(Generic[T, R]):
-    """What is under way: the items from number `taken` to `drawn`, of which `made` has those that are done."""
+    """Items in progress: those from number `_taken` to `_drawn`; `_made` has the finished ones."""
 
     def __init__(self, items: Iterator[T], work: Callable[[T], R], ahead: int) -> None:
         self._items = items
@@ -62,7 +62,7 @@ class _Pipeline(Generic[T, R]):
         self._ended = False
 
     def help(self) -> None:
-        """Work until there is nothing to draw."""
+        """Work until there is nothing left to draw."""
         while True:
             with self._news:
                 self._news.wait_for(lambda: self._ended or self._drawn - self._taken < self._ahead)
@@ -71,7 +71,7 @@ class _Pipeline(Generic[T, R]):
             self._one(wait=True)
 
     def take(self) -> _Made[R] | None:
-        """The next result, worked for where it is late; None behind the last."""
+        """Return the next result, working while it is not ready; None after the last."""
         while True:
             with self._news:
                 self._news.wait_for(lambda: self._taken in self._made or self._is_over() or self._may_draw())
@@ -82,17 +82,17 @@ class _Pipeline(Generic[T, R]):
             self._one(wait=False)
 
     def used(self) -> None:
-        """The result taken last needs no room any more."""
+        """Record that the result taken last has been consumed."""
         self._taken += 1
         self._tell()
 
     def end(self) -> None:
-        """Draw no more."""
+        """Stop drawing items."""
         self._ended = True
         self._tell()
 
     def _one(self, wait: bool) -> None:
-        """Draw an item and work on it. Without `wait`, nothing happens while somebody else draws."""
+        """Draw an item and work on it. Without `wait`, do nothing while another thread draws."""
         if not self._drawing.acquire(blocking=wait):
             return
         try:
@@ -106,7 +106,7 @@ class _Pipeline(Generic[T, R]):
             self._tell()
 
     def _draw(self) -> Callable[[], R] | None:
-        """The work on the next item, None behind the last; what drawing raises is raised by that work."""
+        """Return the work on the next item, None after the last; an error raised by drawing is raised by that work."""
         try:
             return None if self._ended else partial(self._work, next(self._items))
         except StopIteration:

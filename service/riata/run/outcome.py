@@ -1,4 +1,4 @@
-"""What the web room is told of a request to observe."""
+"""The result of a request to observe, as the web package gets it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from riata.base.errors import BadInput, Unavailable
 from riata.wire.parsed import RowError
 
 
-@dataclass(slots=True)  # not frozen: one is made for each request, and to be frozen would cost as much as its row
+@dataclass(slots=True)  # not frozen: one is created for each request, and freezing would cost as much as its row
 class Observed:
-    """Counts of rows, the log position of the last one accepted, and every row error in the order of the rows. Never changed."""
+    """Counts of rows, the log position of the last one accepted, and every row error in row order. Not changed after creation."""
 
     accepted: int
     duplicate: int
     rejected: int
     seq: int
     errors: list[RowError]
-    durability: str  # what the acknowledgement promises: "fsync" survives power loss, "memory" nothing
+    durability: str  # the guarantee of the acknowledgement: "fsync" survives power loss, "memory" guarantees nothing
     applied: bool  # the served model includes these rows
-    duplicate_rows: tuple[int, ...] = ()  # their places in the body
+    duplicate_rows: tuple[int, ...] = ()  # their positions in the body
 
 
 class RowsRefused(BadInput):
@@ -33,6 +33,6 @@ class RowsRefused(BadInput):
 
 
 def not_in_time() -> Unavailable:
-    """What whoever sent events is told where the log has not answered: nobody knows yet what will become of them."""
+    """The error for events that the log has not acknowledged in time: it is not known yet whether they will be logged."""
     detail = "the log did not answer in time; send the same event ids again to learn what became of them"
     return Unavailable(detail, "log_timeout", outcome="unknown")

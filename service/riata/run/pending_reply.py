@@ -1,4 +1,4 @@
-"""Somebody who waits for the log, and not for ever."""
+"""A reply that waits for the log, with a timeout."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Told = Callable[[Observed | RiataError | None], None]
 
 
 class PendingReply:
-    """Told once, in the event loop: what any thread says first, or after `timeout_s` that there was no answer in time.
+    """Calls `told` once, in the event loop: with the first answer from any thread, or after `timeout_s` with a timeout error.
 
-    Made in the event loop.
+    Created in the event loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, told: Told, timeout_s: float) -> None:
@@ -24,7 +24,7 @@ class PendingReply:
         self._timer = loop.call_later(timeout_s, self._land, not_in_time())
 
     def tell(self, answer: Observed | RiataError | None) -> None:
-        """Say what became of it; None where whoever waits has to find out in another way. From any thread."""
+        """Deliver the answer; None if the caller has to use another way. Any thread may call it."""
         later(self._loop, self._land, answer)
 
     def _land(self, answer: Observed | RiataError | None) -> None:

@@ -1,9 +1,9 @@
-"""How much of the processors learning may take: what predictions leave over, and its share where that is too little.
+"""How much processor time learning gets: what predictions leave over, and a guaranteed share if that is too little.
 
 A thread that learns at full speed makes a prediction wait for a processor, not for the interpreter. On Linux a thread may lower
-its own priority and nobody else's; then the scheduler lets predictions by at once, and learning keeps its speed as long as any
-processor is idle. It may not take that back without a privilege. So there are two threads, one of low and one of normal priority,
-and one of them works at a time. Elsewhere than on Linux the two are alike.
+its own priority, and only its own; then the scheduler runs predictions first, and learning keeps its speed while any processor
+is idle. A thread may not raise its priority again without a privilege. So there are two threads, one of low and one of normal
+priority, and one of them works at a time. On systems other than Linux both have the same priority.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final
 
 from riata.base.priority import lower_priority
 
-WINDOW_S: Final = 0.5  # work that has waited for so long without a break tells whether the processors are short
+WINDOW_S: Final = 0.5  # whether processors are short is measured over such a stretch of uninterrupted work
 SHARE_MIN: Final = 0.5  # of a processor's time over a window: with less, learning starves
 
 
 class StarvationGauge:
-    """Says whether work starves: it has waited through a whole window, and got less than SHARE_MIN of a processor meanwhile."""
+    """Reports whether work starves: there was work through a whole window, and it got less than SHARE_MIN of a processor."""
 
     def __init__(self) -> None:
         self.starving = False
@@ -28,9 +28,9 @@ class StarvationGauge:
         self._used_s = 0.0
 
     def note(self, now_s: float, used_s: Callable[[], float], waiting: bool) -> bool:
-        """Return whether normal priority is called for.
+        """Return whether normal priority is needed.
 
-        now_s : of a monotonic clock; used_s : processor time of the thread that works; waiting : there is more to do
+        now_s : of a monotonic clock; used_s : processor time of the working thread; waiting : there is more to do
         """
         if not waiting:
             self.starving = False
@@ -45,10 +45,10 @@ class StarvationGauge:
 
 
 class TwoPriorityThread:
-    """Calls `turn` again and again until it returns false, in one of two threads; then `end`, in the same.
+    """Calls `turn` repeatedly until it returns false, in one of two threads; then `end`, in the same thread.
 
-    waiting : whether there is more to do already. The first thread has the lowest priority, the second that of whoever calls
-    `start`; the first hands over to the second while work starves, and gets it back once nothing waits.
+    waiting : returns whether there is more to do already. The first thread has the lowest priority, the second that of the caller
+    of `start`. The first hands over to the second while work starves, and gets it back when nothing waits.
     """
 
     def __init__(self, name: str, turn: Callable[[], bool], waiting: Callable[[], bool], end: Callable[[], None]) -> None:
@@ -64,7 +64,7 @@ class TwoPriorityThread:
 
     @property
     def starving(self) -> bool:
-        """Whether the thread of normal priority is at work."""
+        """Whether the thread of normal priority is the one that works."""
         return self._starving
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ class TwoPriorityThread:
                 self._changed.notify_all()
 
     def _work(self, starving: bool) -> bool:
-        """Work until it is the other's turn: then true; false at the end of all work."""
+        """Work until the other thread has to continue, then return true; return false at the end of all work."""
         while self._turn():
             if self._pace.note(time.monotonic(), time.thread_time, self._waiting()) != starving:
                 return True

@@ -1,4 +1,4 @@
-"""What besides the log decides the bits of a state: the version of the algorithms, and the arithmetic of the machine."""
+"""What determines the bits of a state besides the log: the version of the algorithms, and the arithmetic of the machine."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NUMERICS_CHARS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Under what a state was learnt. Two states of one log are comparable bit for bit where these are equal.
+    """The version and arithmetic a state was learnt under. Two states of one log are comparable bit for bit if these are equal.
 
     algo_version : `ALGO_VERSION` of the program that learnt it
-    numerics     : fingerprint of its arithmetic (`maths/numerics.py`); empty where the program did not record one
+    numerics     : fingerprint of its arithmetic (`maths/numerics.py`); empty if the program did not record one
     """
 
     algo_version: int
@@ -29,12 +29,12 @@ class Provenance:
         return f"algorithm {self.algo_version}, {numerics}"
 
     def document(self) -> dict[str, Any]:
-        """As it is written into headers of checkpoints and into upgrade events."""
+        """Return the form that is written into headers of checkpoints and into upgrade events."""
         return {"algo_version": self.algo_version, "numerics": self.numerics}
 
 
 def current() -> Provenance:
-    """Of this program on this machine."""
+    """Return the provenance of this program on this machine."""
     return Provenance(registry.ALGO_VERSION, numerics.fingerprint())
 
 

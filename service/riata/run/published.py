@@ -1,4 +1,4 @@
-"""What predictions and pages read: immutable, replaced by one assignment, never changed."""
+"""The published model that predictions and pages read: immutable, replaced by one assignment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from riata.run.config import ModelConfig
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A model as it was after `model.seq` events, with the figures of that moment."""
+    """A model after `model.seq` events, with the figures of that moment."""
 
     model: Model
     config: ModelConfig
@@ -22,9 +22,9 @@ class Published:
     applied: int  # log position; differs from model.seq while nothing was learnt
     skipped: int
     version: int
-    published_ms: int  # unix time, for people
+    published_ms: int  # unix time, for display
     published_mono_ms: int  # for ages
-    closed_vocabulary: U32 | None = None  # the slots that alone may occur in rows from now on; see `Learner.closed_vocabulary`
-    no_std_error: str = ""  # why predictions carry no standard error; empty where they do
+    closed_vocabulary: U32 | None = None  # if set, only these slots may occur in new rows; see `Learner.closed_vocabulary`
+    no_std_error: str = ""  # why predictions have no standard error; empty if they have one
     chain: bytes = b""  # of the log at `applied`
-    changes: tuple[int, ...] = ()  # the last events that set the configuration, oldest first; empty where that is not known
+    changes: tuple[int, ...] = ()  # the last events that set the configuration, oldest first; empty if unknown

@@ -1,4 +1,4 @@
-"""What the writer makes of a state: a model to be served, and now and then the covariance that standard errors come from."""
+"""What the writer publishes of a state: a model to be served, and from time to time the covariance for standard errors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from riata.run.published import Published
 from riata.wire.encoder import fingerprint
 from riata.wire.parse import Context
 
-REST: Final = 20  # an inversion is followed by so many times what it took without one: a twentieth of the writer's time
+REST: Final = 20  # pause after an inversion, as a multiple of its time: inversions take a twentieth of the writer's time
 
 
 class Curvature:
-    """The newest covariance of one model. `None` for a learner that keeps no curvature, and before the first publication."""
+    """The newest covariance of one model. `None` if the learner keeps no curvature, and before the first publication."""
 
     def __init__(self) -> None:
         self.covariance: Covariance | None = None
@@ -26,10 +26,10 @@ class Curvature:
         self._rested_ms = 0
 
     def refresh(self, state: ModelState, clock: Clock) -> None:
-        """Make the covariance anew, unless it is that of the present state or the last one was made a moment ago."""
+        """Recompute the covariance, unless it is that of the present state or was computed a moment ago."""
         if self._applied == state.applied or clock.monotonic_ms() < self._rested_ms:
             return
-        spent_ms = clock.thread_ms()  # on a busy machine a millisecond of a thread of low priority may last for seconds
+        spent_ms = clock.thread_ms()  # on a busy machine one millisecond of a low-priority thread may last for seconds
         sketch = state.learner.sketch()
         self.covariance = None if sketch is None else Covariance.of(sketch)
         self._applied = state.applied
@@ -37,18 +37,18 @@ class Curvature:
         self._rested_ms = clock.monotonic_ms() + REST * max(clock.thread_ms() - spent_ms, least_ms)
 
     def due_ms(self, applied: int) -> int | None:
-        """Return when a covariance that is behind event `applied` may be made anew; None where it is not behind."""
+        """Return when a covariance older than event `applied` may be recomputed; None if it is not older."""
         return None if self.covariance is None or self._applied == applied else self._rested_ms
 
 
 def schedule_of(state: ModelState) -> Schedule:
-    """The schedule in a model's configuration."""
+    """Return the schedule in a model's configuration."""
     config = state.config
     return Schedule(config.publish_every_ms, 1000 * config.checkpoint_every_s, config.checkpoint_every_events)
 
 
 def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None) -> Published:
-    """Make what will be served of `state`, without changing a bit of it. `covariance` may be of an earlier event."""
+    """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
     weights = state.learner.weights()
     state.yield_to_loop()
     model = Model(
@@ -60,7 +60,7 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         created_ms=clock.monotonic_ms(),
         uncertainty=None if covariance is None else look_up(covariance, weights),
     )
-    plan_of(model, Context(state.config.encoder, state.config.labels))  # here, or the first prediction would have to
+    plan_of(model, Context(state.config.encoder, state.config.labels))  # here, otherwise the first prediction would have to do it
     state.yield_to_loop()
     figures = state.progressive.figures()
     state.yield_to_loop()
@@ -83,7 +83,7 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
 
 
 def generation_info(state: ModelState) -> dict[str, float | int | str]:
-    """Figures of the moment, kept beside a checkpoint for people to choose by."""
+    """Return figures of the present state, stored with a checkpoint to help the operator choose one."""
     cumulative = state.progressive.figures()["cumulative"]
     numbers = {key: cumulative[key] for key in ("examples", "log_loss", "auc") if cumulative.get(key) is not None}
     return {**numbers, "non_zeros": len(state.learner.weights().slot), "skipped": state.skipped}

@@ -1,11 +1,12 @@
-"""From what is stored to a state that may serve. The only way to start: after a clean stop, a crash, or never having run.
+"""Recovery: from what is stored to a state that may serve. Every start uses it: after a clean stop, a crash, or the first.
 
-1  generations, newest first: the first whose digests verify wins
-2  the tail of the log is applied, every place and chain checked
-3  where a state learnt under another version or arithmetic was started from, an upgrade event carries it over (`upgrades.py`)
-4  a record under which three starts in a row have died is taken out, event by event, by a skip event of the log
+1  Generations, newest first: the first whose digests verify is used.
+2  The tail of the log is applied; every position and chain is checked.
+3  If the state was learnt under another version or arithmetic, an upgrade event carries it over (`upgrades.py`).
+4  A record at which a start crashed is applied event by event. After three crashes in a row at one event, a skip event of the log
+   takes it out.
 
-A model for which this fails because of what is stored is damaged: it is left alone, and the others are recovered.
+If this fails for a model because of what is stored, the model is damaged: it is left unchanged, and the others are recovered.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from riata.store.payload import decode_batch
 from riata.store.store import DAMAGED, Append, Generation, Head, Owner, Record, Store
 from riata.wire.batch import select_rows
 
-DEATHS_MAX = 3  # starts that may die under one event before it is skipped
+DEATHS_MAX = 3  # starts that may crash at one event before it is skipped
 HELD_BYTES_MAX = 64 * 2**20  # of records that are kept from one pass over the log to the next
 _RECORD_BYTES = 500  # of a record besides its payload, about
-_NEVER = Schedule(2**31, 2**31, 2**31)  # the core's checks without its timetable
+_NEVER = Schedule(2**31, 2**31, 2**31)  # the core's checks without its schedule
 
 
 @dataclass(frozen=True, slots=True)
 class _Suspect:
-    """The event, record or stage (STARTING) under which the last start died, and how many in a row have."""
+    """The event, record or stage (STARTING) at which the last start crashed, and how many starts in a row have crashed there."""
 
     seq: int
     deaths: int
@@ -48,31 +49,31 @@ class _Suspect:
 
 @dataclass(slots=True)
 class Recovered:
-    """A state at the end of its log, and what there is to say about how it got there."""
+    """A state at the end of its log, and how it was recovered."""
 
     state: ModelState
     generation: int  # 0: replayed from the beginning
     replayed: int  # events applied from the log
-    refused: dict[int, str] = field(default_factory=dict)  # refused while replaying, and why; those without a skip event yet
+    refused: dict[int, str] = field(default_factory=dict)  # refused during the replay, and why; only those without a skip event
     corrupt: list[int] = field(default_factory=list)  # generations that did not verify
-    skipped: list[int] = field(default_factory=list)  # events taken out now because starts died under them
-    upgraded: tuple[Provenance, int] | None = None  # under what the state was learnt, and the upgrade event that was logged now
+    skipped: list[int] = field(default_factory=list)  # events skipped now because starts crashed at them
+    upgraded: tuple[Provenance, int] | None = None  # what the state was learnt under, and the upgrade event logged now
 
 
 class Recovery:
-    """Recovers one model after the other through the store's thread."""
+    """Recovers models one after the other through the store's thread."""
 
     def __init__(self, call: Call, owner: Owner, now_ms: Callable[[], int], warm: Warm = already_warm) -> None:
         self._call = call
         self._owner = owner
         self._now_ms = now_ms
-        self.reached = 0  # the last event of the model under way that was applied
+        self.reached = 0  # the last event applied, of the model being recovered
         self._warm = warm
 
     def recover(self, name: str, on_progress: Callable[[int], None] = lambda _done: None) -> Recovered:
         """Bring `name` to the end of its log. `on_progress` gets the number of the last event applied.
 
-        Raises `Corrupt` (LogGap, LogFork) where no retained generation leads to the end of the log.
+        Raises `Corrupt` (LogGap, LogFork) if no retained generation leads to the end of the log.
         """
         head: Head = self._call(lambda s: s.head(name)).result()
         self.reached = 0
@@ -85,7 +86,7 @@ class Recovery:
         if found.state.applied < head.seq:
             what = f"{name}: the log ends at event {found.state.applied}, its head says {head.seq}"
             raise LogGap(what, event=found.state.applied + 1)
-        self._mark(name, NOTHING, 0)  # refused where another process owns the store now, so an upgrade is logged by the owner
+        self._mark(name, NOTHING, 0)  # refused if another process owns the store now, so that only the owner logs an upgrade
         if (before := found.state.learnt_under) != current():
             found.upgraded = (before, append_upgrade(self._call, found.state, self._now_ms()))
             skips, held, _ = self._look_ahead(name, found.state.applied)  # the upgrade, and what others appended meanwhile
@@ -100,7 +101,7 @@ class Recovery:
         suspect: _Suspect | None,
         on_progress: Callable[[int], None],
     ) -> None:
-        """Apply what the log has after the state; `held` are its next records, as far as they were read before."""
+        """Apply the log after the state; `held` are its next records, as far as they were read before."""
         state = found.state
         self.reached = state.applied
         name = state.name
@@ -120,7 +121,7 @@ class Recovery:
             on_progress(state.applied)
 
     def damaged(self, name: str, error: Corrupt) -> Damage:
-        """What `error`, met by `recover`, says of `name`; those who share the store are told by its mark."""
+        """Return the damage to `name` that `error`, raised by `recover`, describes; mark it for the other processes."""
         event = event_of(error, self.reached)
         self._mark(name, DAMAGED, max(event, 1))
         head: Head = self._call(lambda s: s.head(name)).result()
@@ -143,7 +144,7 @@ class Recovery:
         return Recovered(ModelState(name, head.lineage), 0, 0, corrupt=corrupt)
 
     def _disown(self, name: str, generation: Generation) -> None:
-        """A generation that has rotted must not be the reason why a sound one, or the log behind it, is dropped."""
+        """Mark a corrupt generation as not verified, so that no sound generation or log is trimmed because of it."""
         if generation.verified:
             self._call(lambda s: s.mark_verified(self._owner, name, generation.gen, sound=False)).result()
 
@@ -152,7 +153,7 @@ class Recovery:
         return content
 
     def _look_ahead(self, name: str, applied: int) -> tuple[frozenset[int], list[Record], Upgrade | None]:
-        """The events that the log takes out; its first records, as many as may be held: they need not be read again; and the
+        """Return the events that the log skips, its first records within HELD_BYTES_MAX (they need not be read again), and the
         last upgrade after event `applied`."""
         found: set[int] = set()
         held: list[Record] = []
@@ -168,7 +169,7 @@ class Recovery:
         return frozenset(found), held, upgrades.newest()
 
     def _suspect(self, name: str) -> _Suspect | None:
-        """What the start before this one was doing when it died; None where it did not die."""
+        """Return where the start before this one crashed; None if it did not crash."""
         seq, deaths = self._call(lambda s: s.inflight(name)).result()
         if seq in (NOTHING, DAMAGED):
             self._mark(name, STARTING, 0)
@@ -176,7 +177,7 @@ class Recovery:
         return _Suspect(seq, deaths + 1)
 
     def _probe(self, found: Recovered, record: Record, skips: frozenset[int], suspect: _Suspect) -> frozenset[int]:
-        """Apply `record` with a mark set before it; event by event where a start has died under it before."""
+        """Apply `record` with a mark set before it; event by event if a start has crashed at it before."""
         state = found.state
         if not record.first <= suspect.seq <= record.last:
             self._mark(state.name, record.last, 0)
@@ -206,17 +207,17 @@ class Recovery:
 
 
 NOTHING = 0  # no start is under way
-STARTING = -1  # the mark of a start that has not yet singled out a record
+STARTING = -1  # the mark of a start that has not reached a record yet
 
 
 def recover_all(
     call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tally, shared: bool = False, warm: Warm = already_warm
 ) -> tuple[list[Recovered], list[Damage]]:
-    """Recover every model, one after the other; return those that may serve, and what is wrong with those that may not.
-    `tally` shows how far it is, for probes that ask meanwhile.
+    """Recover every model, one after the other. Returns those that may serve, and the damage to the others. `tally` shows the
+    progress, for probes that arrive meanwhile.
 
-    shared : others create models too, so one without events may be about to get its first
-    warm   : is called with the configuration of each learner before it is made
+    shared : other processes create models too, so one without events may be about to get its first
+    warm   : called with the configuration of each learner before it is built
     """
     ends: dict[str, int] = call(lambda s: {name: s.head(name).seq for name in s.models()}).result()
     if not shared:
@@ -244,9 +245,9 @@ def recover_all(
 
 
 def _recover_or_tell(recovery: Recovery, name: str, on_progress: Callable[[int], None], tries: int) -> Recovered | Damage:
-    """Recover one model, or say what is damaged. A shared store is asked twice: it may have been changed between two calls.
+    """Recover one model, or return its damage. A shared store is tried twice: it may have changed between two calls.
 
-    Raises `Corrupt` for what is wrong with more than this model."""
+    Raises `Corrupt` for damage to more than this model."""
     for left in reversed(range(tries)):
         try:
             return recovery.recover(name, on_progress)
@@ -259,7 +260,7 @@ def _recover_or_tell(recovery: Recovery, name: str, on_progress: Callable[[int],
 
 
 def clear_marks(store: Store, owner: Owner) -> None:
-    """Note that no start is under way, where one was given up in good order."""
+    """Record that no start is under way, after one was stopped without a crash."""
     for name in store.models():
         store.mark_inflight(owner, name, NOTHING, 0)
 
@@ -272,7 +273,7 @@ def _drop_unborn(store: Store, owner: Owner, ends: dict[str, int]) -> None:
 
 
 def read_log(call: Call, name: str, after: int) -> Iterator[Record]:
-    """Every record after event `after`, in order, a few megabytes at a time; the next are read while some are learnt."""
+    """Yield every record after event `after`, in order; read a few megabytes at a time, the next while some are applied."""
     reading = _reading(call, name, after)
     while True:
         found: list[Record] = reading.result()
@@ -281,7 +282,7 @@ def read_log(call: Call, name: str, after: int) -> Iterator[Record]:
         after = found[-1].last
         reading = _reading(call, name, after)
         yield from found
-        if not reading.result():  # the end was read before the last was dealt with, which may have added to the log
+        if not reading.result():  # the end was read before the last records were applied, which may have appended to the log
             reading = _reading(call, name, after)
 
 

@@ -1,12 +1,11 @@
-"""What is damaged in a store, what each way to mend it would lose, and the mending. No service may use the store meanwhile.
+"""Diagnose damage in a store, say what each way to repair it would lose, and repair it. No service may use the store meanwhile.
 
-    set_aside   the model is moved, as it is, into a directory of its own, and its name is free
-    cut         the log ends before the damage: events from there on are lost
-    restore     the newest checkpoint that verifies is after the damage: it is restored, what follows it is learnt again, and the
-                log begins at it. Nothing of the model is lost but its history
+    set_aside   the model is moved unchanged into a directory of its own, and its name is free
+    cut         the log is cut before the damage: events from there on are lost
+    restore     the newest checkpoint that verifies is after the damage: it is restored, the events after it are learnt again, and
+                the log begins at it. Nothing of the model is lost except its history
 
-Each is an event of the model's log, of the kind `repair`, which moves no state; so what is left is again a log that determines
-its model.
+Each is an event of kind `repair` in the model's log, which changes no state. So the log still determines its model afterwards.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ Action = Literal["restore", "cut", "set_aside"]
 ACTIONS: Final[tuple[Action, ...]] = ("restore", "cut", "set_aside")  # the one that loses least first
 READ_BYTES: Final = 2**22
 LEASE_MS: Final = 600_000  # of a shared store: longer than a repair takes
-FRESH: Final = 2  # checkpoints that a restore writes, so that one of them may rot
+FRESH: Final = 2  # checkpoints that a restore writes, in case one of them becomes corrupt
 OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found out about one model. Nothing was changed.
+    """The findings about one model. Nothing was changed.
 
-    event   : the first damaged event; None where the log and a checkpoint that leads into it are sound
+    event   : the first damaged event; None if the log and a checkpoint that leads into it are sound
     newest  : the newest checkpoint that verifies
     rotten  : checkpoints that do not verify
-    loses   : the ways to mend it, and what each would lose, in words; the one that loses least first
+    loses   : the possible repairs, and what each would lose, in words; the one that loses least first
     """
 
     model: str
@@ -57,7 +56,7 @@ class Diagnosis:
 
 
 def diagnose(store: Store, model: str, on_progress: OnProgress = lambda _done, _of: None) -> Diagnosis:
-    """Read all that is kept of `model`. Raises `Corrupt` for what is wrong with more than this model."""
+    """Read everything stored for `model`. Raises `Corrupt` for damage to more than this model."""
     head = store.head(model)
     try:
         generations = store.generations(model)
@@ -88,7 +87,7 @@ def diagnose(store: Store, model: str, on_progress: OnProgress = lambda _done, _
 
 
 def _first_damage(store: Store, head: Head, start: tuple[str, int, bytes], on_progress: OnProgress) -> tuple[int, str] | None:
-    """The first event after one, whose chain is given or empty, that cannot be read as it was written, and why; None for none."""
+    """Return the first event after `start` that cannot be read as written, and why; None if none. An empty chain matches any."""
     model, after, chain = start
     size = READ_BYTES
     while True:
@@ -99,7 +98,7 @@ def _first_damage(store: Store, head: Head, start: tuple[str, int, bytes], on_pr
         except Corrupt as error:
             if not harms_one_model(error):
                 raise
-            if size > 1:  # one record at a time finds the first that is harmed, whatever is found first among many
+            if size > 1:  # reading one record at a time finds the first damaged one
                 size = 1
                 continue
             return max(after + 1, error.event or 0), error.detail
@@ -132,10 +131,10 @@ def _all_lost(head: Head) -> str:
 
 
 class Repairer:
-    """Mends models of one store. Owns the store from the first repair until `release`."""
+    """Repairs models of one store. Owns the store from its creation until `release`."""
 
     def __init__(self, store: Store, nonce: bytes, host: str, now_ms: Callable[[], int], shared: bool = False) -> None:
-        """Raises `Conflict` (code `owned`) where a service uses a shared store."""
+        """Raises `Conflict` (code `owned`) if a service uses a shared store."""
         self._store = store
         self._now_ms = now_ms
         self._shared = shared
@@ -143,13 +142,13 @@ class Repairer:
         self._call: Callable[[Callable[[Store], Any]], Future[Any]] = in_this_thread(store)
 
     def release(self) -> None:
-        """Let the store go."""
+        """Release the store."""
         self._store.release(self._owner)
 
     def repair(self, found: Diagnosis, action: Action, directory: Path | None, on_progress: Callable[[int], None]) -> str:
-        """Do one of the ways that `found` names; return what was done. `directory`: where a model is set aside.
+        """Do one of the repairs in `found.loses`; return what was done. `directory`: where a model is set aside.
 
-        Raises `Conflict` (code `cannot_repair`) where the store or the damage does not allow it."""
+        Raises `Conflict` (code `cannot_repair`) if the store or the damage does not allow it."""
         if action not in found.loses:
             ways = ", ".join(found.loses)
             raise Conflict(f"{found.model}: {action} does not mend this damage; what does: {ways}", "cannot_repair")
@@ -203,7 +202,7 @@ class Repairer:
             if saved.verdict is not Verdict.OK:
                 raise Conflict(f"{name}: the checkpoint was not written: {saved.detail or saved.verdict}", "cannot_repair")
         while store.trim(self._owner, name, FRESH + 1, 0):
-            pass  # it drops so many records at a time
+            pass  # each call drops a limited number of records
         first = store.head(name).first_seq
         return f"restored from generation {newest.gen}: {recovered.replayed} events learnt again, the log begins at event {first}"
 

@@ -1,6 +1,6 @@
-"""Learn a stored log again, beside whatever was stored of it, and compare: does the log determine the bits?
+"""Learn a stored log again, and compare with the stored states: does the log determine the bits?
 
-A state that was learnt under another provenance than the present one (`provenance.py`) may differ without anything being wrong.
+A state that was learnt under another provenance than the present one (`provenance.py`) may differ although nothing is damaged.
 Upgrade events carry such states, so from the last one on every bit has to be equal.
 """
 
@@ -32,13 +32,13 @@ Call = Callable[[Callable[[Store], Any]], Future[Any]]
 
 @dataclass(slots=True)
 class Compared:
-    """One stored state beside the one that replay reached at the same event."""
+    """One stored state beside the one that the replay reached at the same event."""
 
     generation: int  # 0: it is carried by an upgrade event
     applied: int
     stored: str  # hex digest
     replayed: str
-    problem: str = ""  # where the checkpoint itself does not verify
+    problem: str = ""  # set if the checkpoint itself does not verify
     learnt_under: Provenance = field(default_factory=current)
     upgrade: int = 0  # number of the upgrade event; 0: it is a generation
 
@@ -48,7 +48,7 @@ class Compared:
 
     @property
     def comparable(self) -> bool:
-        """False where the bits differ and were learnt under another version or with other arithmetic: that proves nothing."""
+        """False if the bits differ and were learnt under another version or with other arithmetic: this proves nothing."""
         return bool(self.problem) or self.equal or self.learnt_under == current()
 
 
@@ -63,23 +63,23 @@ class Span:
 
 @dataclass(slots=True)
 class ReplayReport:
-    """What a replay found. `state` is the model after its last event."""
+    """The result of a replay. `state` is the model after its last event."""
 
     model: str
     state: ModelState
-    started_at: int  # 0: from the beginning; else the event of the generation it had to start from
+    started_at: int  # 0: from the beginning; otherwise the event of the generation it had to start from
     events: int
     compared: list[Compared] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)  # oldest first; the last is the present one
 
     @property
     def equal(self) -> bool:
-        """True where every state passed on the way holds the same bits. See `compared` for how many there were."""
+        """Whether every state compared holds the same bits. See `compared` for how many there were."""
         return all(one.equal for one in self.compared)
 
     @property
     def sound(self) -> bool:
-        """True where nothing that is comparable differs, and everything that is stored verifies."""
+        """Whether no comparable state differs, and everything stored verifies."""
         return all(one.equal or not one.comparable for one in self.compared)
 
     @property
@@ -91,11 +91,11 @@ class ReplayReport:
 def replay(
     store: Store, model: str, to: int | None = None, on_progress: Callable[[int, int], None] = lambda _done, _of: None
 ) -> ReplayReport:
-    """Learn the log of `model` up to event `to` (default: its end), comparing with every retained generation passed, and with
-    the state that each upgrade event carries; learning goes on from that one.
+    """Learn the log of `model` up to event `to` (default: its end). Compares with every retained generation on the way, and with
+    the state that each upgrade event carries; learning continues from that state.
 
-    Starts from nothing where the log is whole, else from the oldest retained generation. Raises `LogGap`, `LogFork` or
-    `Corrupt` where the log itself is damaged; a generation that does not verify is reported, not raised.
+    Starts from an empty state if the log is complete, otherwise from the oldest retained generation. Raises `LogGap`, `LogFork`
+    or `Corrupt` if the log itself is damaged; a generation that does not verify is reported, not raised.
     """
     head, call = store.head(model), in_this_thread(store)
     last = head.seq if to is None else min(to, head.seq)
@@ -108,7 +108,7 @@ def replay(
     stops = upgrades.keys() | {generation.applied for generation in generations}
     core = Core(state.applied, state.chain, _NEVER, 0)
     wanted = itertools.takewhile(lambda record: record.first <= last, read_log(call, model, state.applied))
-    for run in itertools.chain([[]], runs(wanted, stops)):  # the first of none: something may be said of where this starts
+    for run in itertools.chain([[]], runs(wanted, stops)):  # the first run is empty: an upgrade may be at the starting event
         if run:
             core.logged_all(run)
             core.advanced(run[-1])
@@ -125,7 +125,7 @@ def replay(
 
 
 def _look_ahead(call: Call, model: str, applied: int) -> tuple[frozenset[int], list[Upgrade]]:
-    """What the log says of earlier events: those that are skipped, and where the state was carried over."""
+    """Return what the log says of earlier events: those that are skipped, and the upgrades."""
     skips: set[int] = set()
     upgrades = UpgradesSeen(applied)
     for record in read_log(call, model, applied):
@@ -137,19 +137,19 @@ def _look_ahead(call: Call, model: str, applied: int) -> tuple[frozenset[int], l
 
 def _apply(report: ReplayReport, run: list[Record], last: int, skips: frozenset[int]) -> None:
     batches: list[Batch] = []
-    if run[-1].last > last:  # the record was checked whole; of it, only what comes first is learnt
+    if run[-1].last > last:  # the record was checked whole; only its first events are learnt
         run, batches = _cut(run, last)
     report.state.apply_all(run, batches, skips)
     report.events += sum(record.count for record in run)
 
 
 def _carry_over(call: Call, report: ReplayReport, upgrade: Upgrade) -> None:
-    """Compare with the state that `upgrade` carries, and go on from that one."""
+    """Compare with the state that `upgrade` carries, and continue from that state."""
     carried = carried_state(call, report.model, report.state.lineage, upgrade)
     if carried.chain != report.state.chain:
         raise Corrupt(f"{report.model}: upgrade event {upgrade.first} carries the state of another log")
     digests = carried.freeze().digest().hex(), report.digest
-    # The start that logged it learnt the events after its generation itself: the other one of the two may be the present one.
+    # The start that logged it learnt the events after its generation itself: so the other of the two may be the present one.
     learnt_under = upgrade.after if upgrade.before == current() else upgrade.before
     report.compared.append(Compared(0, upgrade.at, *digests, learnt_under=learnt_under, upgrade=upgrade.first))
     report.state = carried
@@ -166,14 +166,14 @@ def _spans(report: ReplayReport, upgrades: list[Upgrade]) -> Iterator[Span]:
 
 
 def _cut(run: list[Record], last: int) -> tuple[list[Record], list[Batch]]:
-    """Return observe records up to event `last`, inside the last of them, and their rows."""
+    """Return observe records up to event `last`, which is inside the last record, and their rows."""
     end = run[-1]
     short = [*run[:-1], replace(end, count=last - end.first + 1)]
     return short, [slice_rows(decode_batch(record.payload), 0, record.count) for record in short]
 
 
 def _starting_state(store: Store, model: str, head: Head, generations: list[Generation]) -> tuple[ModelState, list[Generation]]:
-    """Return the state to start from, and the other generations that no record leads to: those of the same event."""
+    """Return the state to start from, and the other generations of the same event, which no record leads to."""
     if head.first_seq == 1:
         return ModelState(model, head.lineage), []
     for generation in generations:
@@ -191,7 +191,7 @@ def _compare(store: Store, model: str, generation: Generation, state: ModelState
     compared = Compared(generation.gen, generation.applied, generation.state_digest.hex(), state.freeze().digest().hex())
     try:
         stored = thaw_generation(generation, store.open_generation(model, generation.gen))
-        compared.stored = stored.freeze().digest().hex()  # as this version writes it, which may know settings that came later
+        compared.stored = stored.freeze().digest().hex()  # as this version writes it, which may have newer settings
         compared.learnt_under = stored.learnt_under
     except Corrupt as error:
         compared.problem = error.detail
@@ -199,7 +199,7 @@ def _compare(store: Store, model: str, generation: Generation, state: ModelState
 
 
 def in_this_thread(store: Store) -> Call:
-    """Let code written for the store's thread run in this one."""
+    """Return a `Call` that runs code written for the store's thread in this thread."""
 
     def call(work: Callable[[Store], Any]) -> Future[Any]:
         future: Future[Any] = Future()

@@ -1,4 +1,4 @@
-"""What the processes of a service on a shared store do, and what each leaves to others."""
+"""What the processes of a service on a shared store do in each role, and what they leave to other roles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DOES_NOT: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def require_role(role: Role, what: str) -> None:
-    """Raise `Conflict` (code `other_role`) where a process of this role does not do `what`, naming those that do."""
+    """Raise `Conflict` (code `other_role`) if a process of this role does not do `what`, naming the roles that do."""
     others = DOES_NOT.get(role, {})
     if what in others:
         raise Conflict(f"a {role} process {others[what]}", "other_role")

@@ -1,8 +1,9 @@
-"""Reading the retained log back while the service runs, so that damage is found before a start or a replay needs what is damaged.
+"""Log scrubbing: read the retained log back while the service runs, to find damage before a start or a replay needs the data.
 
-A start needs a checkpoint and the log after it; what lies before is needed only if that checkpoint rots too. So a damaged record
-harms nobody at first: the model in memory is sound and goes on. It is saved at once, so that no start needs the record, and the
-operator is told. The log is read in small pieces by the store's thread, when nothing else waits for it, at a bounded pace.
+A start needs a checkpoint and the log after it; earlier records are needed only if that checkpoint becomes corrupt too. So a
+damaged record does no harm at first: the model in memory is sound and continues. It is saved at once, so that no start needs the
+record, and the damage is reported. The store's thread reads the log in small pieces while nothing else waits for it, at a limited
+rate.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from riata.store.store import Head, Record, Store
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
-SLICE_BYTES: Final = 2**18  # of payloads at once: half a millisecond of the store's thread
+SLICE_BYTES: Final = 2**18  # payload bytes per read: half a millisecond of the store's thread
 RECORD_BYTES: Final = 200  # of a record besides its payload, about
 GIVE_WAY_S: Final = 0.01
-GIVE_WAY_MOST: Final = 100  # times: a store that is never idle is read in spite of that
+GIVE_WAY_MOST: Final = 100  # pauses at most: a store that is never idle is read nevertheless
 
 
 class LogScrub:
-    """Reads the logs of all models again and again. Used by one task."""
+    """Reads the logs of all models repeatedly. Used by one task."""
 
     def __init__(self, context: EngineContext, learning: Learning) -> None:
         self._context = context
@@ -36,7 +37,7 @@ class LogScrub:
         self._resume: dict[str, int] = {}  # of models with known damage: the event of the checkpoint that was written then
 
     async def scrub(self) -> list[str]:
-        """Read every log once; return the names of models in which damage was found that was not known. Raises `Unavailable`."""
+        """Read every log once; return the names of models with newly found damage. Raises `Unavailable`."""
         found = []
         for name in list(self._context.catalogue.served_models):
             try:
@@ -73,10 +74,10 @@ class LogScrub:
         return None
 
     def _begin(self, name: str, head: Head) -> int:
-        """The event after which to read: what is known to be damaged is not found again."""
+        """Return the event after which to read: known damage is not reported again."""
         known = self._context.tally.log_damaged.get(name)
         if known is None or known.lineage != head.lineage or known.event < head.first_seq:
-            self._forget(name)  # what was damaged is trimmed
+            self._forget(name)  # the damaged part was trimmed
             return head.first_seq - 1
         return max(head.first_seq - 1, self._resume.get(name, 0))
 
@@ -85,11 +86,11 @@ class LogScrub:
         self._resume.pop(name, None)
 
     async def _deal_with(self, damage: Damage) -> None:
-        """Make starts independent of the damaged record, and say what was found."""
+        """Make starts independent of the damaged record, and log the damage."""
         log.error("%s", log_sentence(damage))
         self._context.tally.log_damaged.setdefault(damage.model, damage)
         try:
-            await self._learning.settle()  # nothing that is saved now lacks the damaged event
+            await self._learning.settle()  # a state saved after this includes the damaged event
             saved = await self._learning.save(damage.model)
         except RiataError as error:
             log.error("model %s: no checkpoint after the damage was written: %s", damage.model, error.detail)
@@ -100,7 +101,7 @@ class LogScrub:
             log.info("model %s: saved as generation %d at event %d, from which it can be started", *at)
 
     async def _yield_to_loop(self) -> None:
-        """Let others have the store's thread first, for a while."""
+        """Wait for a while until the store's thread has no other work."""
         for _ in range(GIVE_WAY_MOST):
             if not self._context.log_thread.waiting():
                 return

@@ -1,4 +1,4 @@
-"""What the web room asks for. Everything hot and everything that only looks is here; `admin` has what changes models."""
+"""The operations that the web package calls: the hot path and everything read-only. `admin` has what changes models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ log = logging.getLogger("riata.run")
 
 
 class Service:
-    """The running service: several models that learn from their logs and answer from what was last published."""
+    """The running service: models that learn from their logs and answer from what was last published."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -48,51 +48,51 @@ class Service:
         self._solving = asyncio.Lock()  # one path at a time: a sketch may take 128 MB, and so does its copy
 
     async def start(self) -> None:
-        """Recover every model; afterwards `health().ready`."""
+        """Start, and recover every model; see `health().ready`."""
         await self._engine.start()
         self._expiry.start()
 
     def give_up_start(self) -> None:
-        """Have a start that is not done end soon; `stop` has to follow."""
+        """Make an unfinished start end soon; `stop` has to follow."""
         give_up_start(self._engine)
 
     async def stop(self) -> None:
-        """Learn what is logged, save it, let the store go."""
+        """Learn what is logged, save it, release the store."""
         await self._expiry.stop()
         await self._engine.stop()
 
     # -- hot -------------------------------------------------------------------------------------------------------
 
     def published(self, model: str) -> Published:
-        """What is served of `model` now. Raises `NotFound`; `Busy` while the log is replayed."""
+        """Return what is served of `model` now. Raises `NotFound`; `Busy` while the log is replayed."""
         return self._engine.published(model)
 
     def now(self, model: str) -> tuple[Published, float]:
-        """What is served of `model` now, and `stale_s` of it. Raises as both do."""
+        """Return what is served of `model` now, and its `stale_s`. Raises as `published` and `stale_s` do."""
         engine = self._engine
         served_model = engine.context.catalogue.served_models.get(model)
         published = None if served_model is None else served_model.published
         if published is not None and engine.learning is not None and engine.contender is None:
-            return published, 0.0  # who learns alone has the newest; said by the shortest way, since every prediction asks
+            return published, 0.0  # the only process has the newest model; a fast path, because every prediction calls this
         return self.published(model), self.stale_s(model)
 
     def context(self, model: str, labelled: bool) -> Context:
-        """How to read a body for `model`; only labelled rows bring names into the log."""
+        """Return the context for parsing a body for `model`; only labelled rows bring names into the log."""
         served_model = self._engine.served_model(model)
         labels = self.published(model).config.labels
         return Context(served_model.encoder, labels, served_model.seen if labelled else None)
 
     def names(self, model: str) -> NameBook:
-        """The feature names `model` has met."""
+        """Return the feature names that `model` has seen."""
         return self._engine.served_model(model).names
 
     async def observe(self, model: str, parsed: Parsed, *, atomic: bool = False, wait_applied: bool = False) -> Observed:
-        """Append the rows, durable on return; with `wait_applied`, served on return. Rows that a full vocabulary has no room for
-        are refused; those that were logged while it filled become skip events instead, and are told as refused to who waits until
-        they are applied. Labels of predictions are joined first.
+        """Append the rows, durable on return; with `wait_applied`, served on return. Rows for which a full vocabulary has no room
+        are refused. Rows that were logged while it filled become skip events instead; only calls with `wait_applied` report these
+        as refused. Labels of predictions are joined first.
 
-        Raises `RowsRefused` where no row is accepted, or with `atomic` where any is not; `Busy` and `Unavailable` as the
-        engine does, with the outcome.
+        Raises `RowsRefused` if no row is accepted, or with `atomic` if any is not; `Busy` and `Unavailable` as the engine does,
+        with the outcome.
         """
         if parsed.joins.n:
             return await self._remembering.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
@@ -107,12 +107,12 @@ class Service:
         return await applied(self._engine, model, observed, rows, skipped)
 
     def awaited(self, told: Settle) -> PendingReply:
-        """One who waits for an answer of the log for as long as one waits here. Called in the event loop."""
+        """Return a pending reply with the timeout of `observe`. Called in the event loop."""
         return PendingReply(asyncio.get_running_loop(), told, self._engine.settings.observe_timeout_ms / 1000)
 
     def observe_read(self, model: str, read: Callable[[], Parsed], awaited: PendingReply) -> None:
-        """`observe` what `read` reads, in the thread that calls this and then in the store's: the event loop hears of it once it
-        is durable. `awaited` is told what became of it, the error, or None where that takes `observe`."""
+        """`observe` what `read` returns, in the calling thread and then in the store's thread; the event loop is notified when it
+        is durable. `awaited` gets the result, the error, or None if the caller has to use `observe`."""
         try:
             parsed = read()
             self._require("observe", model)
@@ -122,7 +122,7 @@ class Service:
             append = self._append_of(model, parsed, False)
         except RiataError as error:
             awaited.tell(error)
-        except Exception:  # the outer edge of what is sent to us: tried once more where it is answered for
+        except Exception:  # outer edge for input from clients: the caller's retry with `observe` reports the error
             log.exception("rows could not be read beside the event loop")
             awaited.tell(None)
         else:
@@ -135,10 +135,10 @@ class Service:
             awaited.tell(error)
 
     def observe_soon(self, model: str, body: bytes, content_type: str, key: str | None, told: Settle) -> bool:
-        """Take a small body of labelled rows as it came, together with others; `key` is an Idempotency-Key. False where it has to
-        be parsed and given to `observe` by itself. `told` is called in the event loop with what became of it once it is
-        durable, the error, or None where it has to go by itself after all. Raises as `context` and `observe` do before anything
-        is logged."""
+        """Add a small body of labelled rows to the batcher, unparsed; `key` is an Idempotency-Key. Returns false if it has to be
+        parsed and passed to `observe` on its own. `told` is called in the event loop: with the result when it is durable, with
+        the error, or with None if it has to go to `observe` after all. Raises as `context` and `observe` do before anything is
+        logged."""
         served_model = self._engine.served_model(model)
         published = served_model.published or self.published(model)
         self._engine.require_role("observe")
@@ -148,7 +148,7 @@ class Service:
     async def observe_small(
         self, model: str, body: bytes, content_type: str, key: str | None, *, wait_applied: bool = False
     ) -> Observed | None:
-        """`observe` a small body together with others, see `observe_soon`; None where it has to go by itself."""
+        """`observe` a small body together with others, see `observe_soon`; None if it has to go to `observe` on its own."""
         skipped = self.published(model).skipped if wait_applied else 0
         future: asyncio.Future[Observed | None] = asyncio.get_running_loop().create_future()
         if not self.observe_soon(model, body, content_type, key, partial(settle, future)):
@@ -161,19 +161,19 @@ class Service:
         return await applied(self._engine, model, observed, np.arange(observed.accepted), skipped)
 
     async def remember(self, model: str, rows: list[bytes]) -> list[str]:
-        """Keep rows of `encode_waiting` until their labels come; durable on return. Returns an id for each.
+        """Keep rows of `encode_waiting` until their labels arrive; durable on return. Returns an id for each row.
 
-        Raises `Busy` (code `remember_full`), and as `observe` does where events cannot be taken now, or not by this process."""
+        Raises `Busy` (code `remember_full`), and as `observe` does if this process accepts no events now, or in its role."""
         return await self._remembering.remember(model, rows)
 
     def remembered(self) -> Mapping[str, RememberedTally]:
-        """What became of remembered predictions and of their labels, by model."""
+        """Return the tallies of remembered predictions and their labels, by model."""
         tallies = self._remembering.tallies
         return {model: tallies[model] for model in sorted(tallies.keys() & self._engine.served_models.keys())}
 
     async def wait_for(self, model: str, seq: int) -> Published:
-        """Wait a little until what is served includes event `seq`. Raises `BadInput` (code `min_seq_ahead`) where the log
-        does not have it yet, `Busy` (code `not_yet`) where it is not served in time."""
+        """Wait for a limited time until what is served includes event `seq`. Raises `BadInput` (code `min_seq_ahead`) if the log
+        does not have it yet, `Busy` (code `not_yet`) if it is not served in time."""
         logged = self._engine.served_model(model).logged
         if seq > logged and self._engine.settings.shared:
             logged = await self._engine.logged_now(model)
@@ -181,10 +181,10 @@ class Service:
             raise BadInput(f"min_seq {seq} is beyond the log, which ends at event {logged}", "min_seq_ahead")
         return await self._engine.wait_for(model, seq, self._engine.settings.min_seq_wait_ms)
 
-    # -- looking ---------------------------------------------------------------------------------------------------
+    # -- read-only -------------------------------------------------------------------------------------------------
 
     def models(self) -> list[dict[str, Any]]:
-        """One line for each model, by name. Of one that is damaged it says only that."""
+        """Return one line for each model, by name. A damaged model has only its name and the damage."""
         served_models, damaged = self._engine.served_models, self._engine.context.catalogue.damaged
         lines = [
             self._line(served_model, served_model.published)
@@ -195,8 +195,8 @@ class Service:
         return sorted(lines, key=lambda line: str(line["name"]))
 
     def describe(self, model: str) -> dict[str, Any]:
-        """Configuration, counters, metrics, memory by part, whether predictions carry standard errors and, if not, why not,
-        whether a closed vocabulary is full, and what the store keeps of `model`."""
+        """Return the configuration, counters, metrics, memory by part, whether predictions have standard errors and, if not, why
+        not, whether a closed vocabulary is full, the feature names, and the log of `model`."""
         published = self.published(model)
         served_model = self._engine.served_model(model)
         memory = {**published.memory, "served": sum(published.model.memory().values()), "names": served_model.names.memory()}
@@ -212,17 +212,17 @@ class Service:
         }
 
     async def path(self, model: str, question: PathQuestion) -> dict[str, Any]:
-        """Return the regularisation path of `model`, solved beside its learning. Raises `Conflict` (code `no_sketch`) where its
-        learner keeps no curvature."""
+        """Return the regularisation path of `model`, solved in another thread while it learns. Raises `Conflict` (code
+        `no_sketch`) if its learner keeps no curvature."""
         figures = self.published(model).figures
         async with self._solving:
             looked = await self._engine.look(model)
             return await asyncio.get_running_loop().run_in_executor(None, path_answer, model, looked, question, figures)
 
     def stale_s(self, model: str) -> float:
-        """For how long it is not known whether what is served of `model` is still the newest; 0.0 where this process learns.
+        """Return for how long it is not known whether what is served of `model` is the newest; 0.0 if this process learns.
 
-        Raises `Unavailable` (code `too_stale`) beyond the bound: such an answer would be of another time."""
+        Raises `Unavailable` (code `too_stale`) above the limit `max_staleness_s`."""
         stale_s = stale_for_s(self._engine, self._engine.served_model(model))
         bound = self._engine.settings.max_staleness_s
         if stale_s > bound:
@@ -233,7 +233,7 @@ class Service:
         return stale_s
 
     def health(self) -> Health:
-        """Where the service stands. Never touches the store."""
+        """Return the health of the service. Never accesses the store."""
         return health_of(self._engine)
 
     def _require(self, what: str, model: str) -> None:
@@ -241,7 +241,7 @@ class Service:
         self._engine.require_accepting(self._engine.served_model(model))
 
     def _owns_store(self) -> bool:
-        """Whether it is for this process to deal with what is due. Two at once do no harm."""
+        """Whether this process has to expire remembered predictions. Two processes at once do no harm."""
         return self._engine.leads and not self._engine.stopping and self._engine.fatal is None
 
     async def _within_vocabulary(self, model: str, parsed: Parsed) -> Parsed:
@@ -252,14 +252,14 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(None, within, parsed, vocabulary, bits)
 
     async def _served(self, model: str, seq: int) -> bool:
-        """Wait until event `seq` is served; false where that takes too long, which loses nothing: it is in the log."""
+        """Wait until event `seq` is served; false if that takes too long. Nothing is lost then: the event is in the log."""
         try:
             await self._engine.wait_for(model, seq, self._engine.settings.observe_timeout_ms)
         except Busy:
             return False
         return True
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _line(self, served_model: ServedModel, published: Published) -> dict[str, Any]:
         return {
@@ -284,7 +284,7 @@ class Service:
         return (self._engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
 
     def _append_of(self, model: str, parsed: Parsed, atomic: bool) -> Append:
-        """What the log is asked for rows that were read. Raises `RowsRefused`."""
+        """Return the log's append for parsed rows. Raises `RowsRefused`."""
         if parsed.batch.n == 0 or (atomic and parsed.errors):
             raise self._refused(parsed, parsed.errors, atomic)
         written = parsed.encoded
@@ -292,9 +292,9 @@ class Service:
         return Append(model, "observe", accepted_ms, parsed.batch, names=parsed.names, atomic=atomic, encoded=written)
 
     def _observed(self, parsed: Parsed, appended: Appended, atomic: bool) -> Observed:
-        """What became of rows that were read. Raises `RowsRefused`."""
+        """Return the outcome for parsed rows. Raises `RowsRefused`."""
         record, durability = appended.record, self._engine.settings.durability
-        if record is not None and record.count == parsed.batch.n:  # as nearly always
+        if record is not None and record.count == parsed.batch.n:  # the common case
             return Observed(record.count, 0, len(parsed.errors), appended.seq, parsed.errors, durability, False)
         errors = _merge(parsed, appended)
         accepted, duplicate = int(appended.accepted.sum()), int(appended.duplicate.sum())
@@ -311,7 +311,7 @@ class Service:
 
 
 def _merge(parsed: Parsed, appended: Appended) -> list[RowError]:
-    """Row errors of the wire and of the log, in the order of the rows."""
+    """Return the row errors of the parser and of the log, in row order."""
     if not parsed.errors and not appended.reused.any():
         return []
     reused = [

@@ -1,4 +1,4 @@
-"""What the thread that learns hands out of a learner's curvature, and the answer that is made of it."""
+"""A copy of a learner's curvature, taken in the thread that learns, and the regularisation path computed from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from riata.predict.path import regularisation_path
 class SketchCopy:
     """Copies, taken between two events.
 
-    version : of the model served at that moment, which may be behind `seq`
+    version : of the model served at that moment, which may be older than `seq`
     """
 
     version: int
@@ -27,7 +27,7 @@ class SketchCopy:
 
 @dataclass(frozen=True, slots=True)
 class PathQuestion:
-    """How many penalties, from which (the largest) to which; None where the sketch is to decide."""
+    """How many penalties, from which (the largest) to which; None if the sketch decides."""
 
     gammas: int = 20
     top: float | None = None
@@ -35,9 +35,9 @@ class PathQuestion:
 
 
 def path_answer(model: str, looked: SketchCopy, question: PathQuestion, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Solve the path of a sketch. Raises `Conflict` (code `no_sketch`) where the learner keeps none.
+    """Solve the path of a sketch. Raises `Conflict` (code `no_sketch`) if the learner keeps none.
 
-    figures : what is served of the model's own progressive validation
+    figures : the served figures of the model's own progressive validation
     """
     sketch = looked.sketch
     if sketch is None:
@@ -67,5 +67,5 @@ def path_answer(model: str, looked: SketchCopy, question: PathQuestion, figures:
 
 
 def _loss(shadow: Shadow | None, name: str) -> float | None:
-    """A loss of a penalty that is tried; None where it is not, or no event has tested it yet."""
+    """Return a loss of a penalty that is tried; None if it is not tried, or no event has tested it yet."""
     return None if shadow is None or shadow.weight == 0.0 else float(getattr(shadow, name))

@@ -1,25 +1,25 @@
-"""Requests of few rows that wait for the same sync: read by one call, logged as one record, answered at one waking.
+"""Batch small request bodies that wait for the same sync: parsed by one call, logged as one record, answered by one wake-up.
 
 Theory of operation
-    A request of one row costs a parse, a record of the log, an entry for the writer and two changes of thread, each far more
-    than the row itself. Here small requests wait, unread, for the store's thread, and a group costs these once.
+    A request of one row costs a parse, a record of the log, an entry in the writer's queue and two thread switches, each far more
+    than the row itself. Here small requests wait, unparsed, for the store's thread, and a group pays these costs once.
 
              event loop                          store's thread
-    put ───► waiting ─┐ gather, once      ┌─ take all that waits; read it together; one append a model
+    put ───► waiting ─┐ gather, once      ┌─ take all that waits; parse it together; one append per model
     put ───► waiting ─┼──────────────────►┤  one transaction, durable
     put ───► waiting ─┘                   └─ one call to the event loop
-    answer of each  ◄───────────────────────  which settles every request of the group, and gathers what waits by then
+    reply to each  ◄────────────────────────  which settles every request of the group, and gathers what waits by then
 
-    Nothing waits for time. The first request calls the store's thread as soon as the event loop has read from every
-    connection that had something; those that come while a group is on its way are the next one, which leaves once the last
-    answer is given and the event loop has looked at every connection again: so it has those too who ask again at once. One
-    connection alone waits for its own sync only, and many share one. Two groups under way at a time, one being read while the
-    other is answered, would be of half the size, and a group costs as much as thirty rows.
+    Nothing waits for a timer. The first request calls the store's thread as soon as the event loop has read from every
+    connection that had input. Requests that arrive while a group is in progress form the next group. It leaves once the last
+    reply is sent and the event loop has polled every connection again, so it includes clients that send again at once. A
+    single connection waits only for its own sync, and many connections share one. Two groups in progress at a time, one
+    parsed while the other is answered, would each have half the size, and a group costs as much as thirty rows.
 
-    Only what needs no second look is done here: rows that are all acceptable, under ids that are new. The append says so itself
-    (`whole`): where an id is known, nothing of the group is logged, the requests with that id are given back, and the
-    others are sent again. Whatever is given back is parsed and logged by itself, which gives the same answer, and the
-    reasons. A group may be of several models and formats; then each has an append of its own.
+    Only requests that need no further checks are batched: all rows acceptable, all ids new. The append requires this
+    (`only_if_all_new`): if an id is known, nothing of the group is logged, the requests with that id are returned, and the
+    others are appended again. A returned request is parsed and logged on its own, which gives the same reply, with the
+    reasons. A group may contain several models and formats; then each has its own append.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from riata.wire.names import Names
 from riata.wire.parse import Context, Format
 from riata.wire.small_bodies import JoinedBodies, lines_of, names_in, read_together, with_keys
 
-BODY_BYTES_MAX: Final = 16 * 2**10  # of a request that waits here; more is not short, and is parsed beside the store's thread
-GROUP_BYTES_MAX: Final = 2**20  # read in about half a millisecond
+BODY_BYTES_MAX: Final = 16 * 2**10  # of a request that waits here; larger bodies are parsed outside the store's thread
+GROUP_BYTES_MAX: Final = 2**20  # parsed in about half a millisecond
 
 Settle = Callable[[Observed | RiataError | None], None]
 log = logging.getLogger("riata.run")
@@ -54,7 +54,7 @@ log = logging.getLogger("riata.run")
 
 @dataclass(slots=True, eq=False)
 class _Small:
-    """One request. settle: None once it is answered; due_s: by when it is, by the loop's clock."""
+    """One request. settle: None once it is answered; due_s: its deadline, by the event loop's clock."""
 
     model: str
     form: Format
@@ -66,16 +66,16 @@ class _Small:
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """An append on its way: its requests, and where the rows of each end."""
+    """An append in progress: its requests, and where the rows of each end."""
 
     append: Append
     smalls: list[_Small]
     stop: list[int]
-    again: bool = False  # it is sent for the second time
+    again: bool = False  # this is the second attempt
 
 
 class SmallBodyBatcher:
-    """Where small requests wait. `put` is called in the event loop, and so is every `settle`; the rest is the store's thread."""
+    """The batcher. `put` and every `settle` run in the event loop; the rest runs in the store's thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -83,14 +83,14 @@ class SmallBodyBatcher:
         self._waiting: deque[_Small] = deque()
         self._log_thread.gathering = self._waiting
         self._timeout_s = engine.settings.observe_timeout_ms / 1000
-        self._called = False  # a group is on its way, from the call of the store's thread to the last answer
-        self._owed = 0  # requests of that group without an answer
-        self._open: deque[_Small] = deque()  # in the order they came; those in front are not answered
+        self._called = False  # a group is in progress, from the call of the store's thread to the last reply
+        self._owed = 0  # requests of that group without a reply
+        self._open: deque[_Small] = deque()  # in order of arrival; answered ones are removed from the front
         self._timer: asyncio.TimerHandle | None = None
 
     def put(self, model: str, body: bytes, content_type: str, key: str | None, settle: Settle) -> bool:
-        """Take a request that may be logged now, to a model without a closed vocabulary; false where it has to go by itself.
-        `settle` is called later, with what became of it, the error, or None where it has to go by itself after all."""
+        """Take a request that may be logged now, to a model without a closed vocabulary; false if it has to go on its own.
+        `settle` is called later, with the result, the error, or None if it has to go on its own after all."""
         loop = self._engine.loop
         found = lines_of(body, content_type) if len(body) <= BODY_BYTES_MAX else None
         if found is None or loop is None:
@@ -109,7 +109,7 @@ class SmallBodyBatcher:
     # -- in the event loop -----------------------------------------------------------------------------------------
 
     def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Answer those that have waited for too long; they may be logged yet."""
+        """Answer requests that have timed out; they may still be logged."""
         now_s = loop.time()
         while self._open and (self._open[0].settle is None or self._open[0].due_s <= now_s):
             _settle(self._open.popleft(), not_in_time())
@@ -129,7 +129,7 @@ class SmallBodyBatcher:
     # -- in the store's thread -------------------------------------------------------------------------------------
 
     def _gather(self) -> list[tuple[Append, Done]]:
-        """Take what waits now."""
+        """Take what waits now, as one append per model and format."""
         groups: dict[tuple[str, Format], list[_Small]] = {}
         requests = size = 0
         while self._waiting and requests < GROUP_REQUESTS_MAX and size < GROUP_BYTES_MAX:
@@ -141,11 +141,11 @@ class SmallBodyBatcher:
         return [(flight.append, partial(self._landed, flight)) for flight in flights if flight is not None]
 
     def _take_off(self, model: str, form: Format, smalls: list[_Small]) -> _Flight | None:
-        """Read requests of one model and make their append; None where none can be read with others."""
+        """Parse requests of one model and make their append; None if none of them can be parsed together."""
         try:
             together = self._read(model, form, smalls)
         except Exception as error:
-            if not isinstance(error, RiataError):  # the outer edge of what is sent to us: the store's thread goes on
+            if not isinstance(error, RiataError):  # outer edge for input from clients: the store's thread continues
                 log.exception("requests could not be read together")
             together = None
         if together is None or not together.taken:
@@ -173,7 +173,7 @@ class SmallBodyBatcher:
         )
 
     def _landed(self, flight: _Flight, answer: Appended | RiataError) -> None:
-        """Answer everybody, or send again those whose ids are new."""
+        """Answer every request of the group, or append those with new ids again."""
         if isinstance(answer, RiataError):
             error = self._engine.why_not_logged(answer)
             self._answer(flight.smalls, [error] * len(flight.smalls))
@@ -188,7 +188,7 @@ class SmallBodyBatcher:
             self._answer(flight.smalls, observed)
 
     def _divert(self, flight: _Flight, answer: Appended) -> None:
-        """Give back the requests with an id that is known; all of them where that is not why nothing was logged."""
+        """Return the requests with a known id; all of them if known ids are not why nothing was logged."""
         known = np.add.reduceat(answer.duplicate | answer.reused, [0, *flight.stop[:-1]]).astype(np.bool_)
         if flight.again or answer.refused is not None or not known.any() or known.all():
             self._answer(flight.smalls, [None] * len(flight.smalls))
@@ -201,7 +201,7 @@ class SmallBodyBatcher:
             again = _Flight(append, smalls, np.cumsum(count[~known]).tolist(), again=True)
             self._log_thread.submit(
                 append, partial(self._landed, again)
-            )  # before those that come back: they may repeat these ids
+            )  # before the returned requests, which may repeat these ids
         back = [small for small, is_known in zip(flight.smalls, known.tolist(), strict=True) if is_known]
         self._answer(back, [None] * len(back))
 
@@ -215,5 +215,5 @@ def _settle(small: _Small, answer: Observed | RiataError | None) -> None:
     if settle is not None:
         try:
             settle(answer)
-        except Exception:  # the outer edge of what whoever asked does with it: others wait for theirs, and for their group
+        except Exception:  # outer edge for the caller's callback: the other requests and the next group must go on
             log.exception("a request could not be answered; those that were taken with it are")

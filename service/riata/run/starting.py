@@ -1,4 +1,4 @@
-"""How an engine begins: alone on an embedded store, or as one of several processes on a shared one."""
+"""How an engine starts: alone on an embedded store, or as one of several processes on a shared store."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("riata.run")
 
-ANSWER_S = 5.0  # how long a start waits for a shared store before it goes on without it
+ANSWER_S = 5.0  # how long a start waits for a shared store before it continues without it
 SETTLED_EVERY_S = 0.05
 AGAIN_S = 1.0
 
 
 async def start(engine: Engine) -> None:
-    """Begin, alone or as one of several. Raises what either raises; a start that is given up ends without an error."""
+    """Start, alone or as one of several. Raises what either raises; a start that is abandoned ends without an error."""
     try:
         await (start_shared(engine) if engine.settings.shared else start_alone(engine))
     except Stopped:
@@ -39,7 +39,7 @@ async def start(engine: Engine) -> None:
 
 
 def give_up_start(engine: Engine) -> None:
-    """Have a start that is not done end soon, without an error. Nothing but `Engine.stop` may follow."""
+    """Make an unfinished start end soon, without an error. Only `Engine.stop` may follow."""
     engine.stopping = True
     engine.context.compilers.stop()
 
@@ -80,7 +80,7 @@ async def _lead_alone(engine: Engine, owner: Owner) -> None:
 
 
 def _recover(engine: Engine, owner: Owner) -> tuple[list[Recovered], list[Damage]]:
-    """Recover every model, in a thread. Raises `Stopped` soon after the engine is told to stop."""
+    """Recover every model, in a thread. Raises `Stopped` soon after the engine is stopped."""
     context, tally = engine.context, engine.tally
 
     def go_on() -> None:
@@ -89,7 +89,7 @@ def _recover(engine: Engine, owner: Owner) -> tuple[list[Recovered], list[Damage
 
     def warm(config: LearnerConfig) -> None:
         go_on()
-        tally.compiled = False  # which is what a probe is told
+        tally.compiled = False  # reported to probes
         context.warm(config)
         tally.compiled = True
 
@@ -97,17 +97,17 @@ def _recover(engine: Engine, owner: Owner) -> tuple[list[Recovered], list[Damage
     try:
         return recover_all(context.log_thread.call, owner, engine.clock.unix_ms, tally, warm=warm)
     except Stopped:
-        context.log_thread.call(lambda s: clear_marks(s, owner)).result()  # no event is to blame for the end of this start
+        context.log_thread.call(lambda s: clear_marks(s, owner)).result()  # this start did not crash at any event
         raise
     finally:
         tally.on_progress = lambda: None
 
 
 async def start_shared(engine: Engine) -> None:
-    """See that the store may be used, begin to follow and, where the role may, to ask for the lease.
+    """Check that the store is usable, begin to follow and, if the role allows it, to compete for the lease.
 
-    Raises `Conflict` (code `store_refuses`) with everything that is wrong with the store. One that does not answer is no reason
-    not to start: it is asked again in the background.
+    Raises `Conflict` (code `store_refuses`) with everything that is wrong with the store. A store that does not answer does not
+    prevent the start: it is retried in the background.
     """
     context, loop = engine.context, asyncio.get_running_loop()
     opened = context.log_thread.start()
@@ -137,7 +137,7 @@ async def _warm(engine: Engine) -> None:
 
 
 async def _look_after(engine: Engine) -> None:
-    """What has to be done now and then, as long as the engine runs."""
+    """Run the periodic tasks while the engine runs."""
     if engine.settings.shared:
         await _settle_in(engine)
     await asyncio.gather(_scrub_generations(engine), _scrub_log(engine))
@@ -155,7 +155,7 @@ async def _scrub_generations(engine: Engine) -> None:
 
 
 async def _scrub_log(engine: Engine) -> None:
-    """One pass after the other, with a pause between them: a long log takes longer than that."""
+    """Run one pass after another, with a pause between them: a pass over a long log takes longer than the pause."""
     scrub: LogScrub | None = None
     while True:
         await asyncio.sleep(engine.settings.scrub_every_s)
@@ -169,7 +169,7 @@ async def _scrub_log(engine: Engine) -> None:
 
 
 async def _settle_in(engine: Engine) -> None:
-    """Make the default model where this process is the first that ever led."""
+    """Create the default model if this process is the first leader of a new store."""
     if engine.contender is None:
         return
     while engine.learning is None:

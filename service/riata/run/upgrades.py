@@ -2,7 +2,7 @@
 
 Theory of operation
     A state is a function of its log under one version of the algorithms and one arithmetic (`Provenance`). A program that starts
-    from a checkpoint of another provenance goes on from a state that its own replay of the log would not give. So before it
+    from a checkpoint of another provenance continues from a state that its own replay of the log would not give. So before it
     serves or learns anything, it appends an `upgrade` event that carries this state: the state after event `at`. From there on
     the state is a function of the log again.
 
@@ -10,8 +10,8 @@ Theory of operation
                  learnt before  │ appended meanwhile   │ upgrade   │
                                 └─ learnt from the carried state ──────────────►
 
-    In an embedded store nobody appends meanwhile: at = first - 1. In a shared store others may. Therefore the event itself
-    moves nothing: like a skip event it says something about earlier events, and whoever reads a log looks ahead for it.
+    In an embedded store nothing is appended meanwhile: at = first - 1. In a shared store other processes may append. Therefore
+    the event itself changes no state: like a skip event it concerns earlier events, and every reader of a log looks ahead for it.
 
     A process that lost its lease may append its upgrade event late, after its successor did. An upgrade whose state does not
     include the upgrade before it (at < first of that one) was made without knowledge of it, and is void.
@@ -40,19 +40,19 @@ class Upgrade:
 
     at: int  # the state after this event is carried
     first: int  # number of the event itself
-    before: Provenance  # under which the state was learnt, but for events that the start which wrote this had to learn
-    after: Provenance  # under which learning goes on
+    before: Provenance  # what the state was learnt under, except for events that the start which wrote this had to learn
+    after: Provenance  # what learning continues under
 
 
 class UpgradesSeen:
     """The upgrades of a log that are in force, collected from its records in order."""
 
     def __init__(self, applied: int) -> None:
-        self._applied = applied  # those that a state after this event already includes are left out
+        self._applied = applied  # upgrades that a state after this event already includes are left out
         self.found: list[Upgrade] = []
 
     def note(self, record: Record) -> None:
-        """Look at the next record of the log. Raises `Corrupt`."""
+        """Read the next record of the log. Raises `Corrupt`."""
         if record.kind != UPGRADE:
             return
         upgrade = _read(record, records.decode_restore(record.payload)[0])
@@ -61,7 +61,7 @@ class UpgradesSeen:
             self.found.append(upgrade)
 
     def newest(self) -> Upgrade | None:
-        """The last one; None where there is none."""
+        """Return the last one; None if there is none."""
         return self.found[-1] if self.found else None
 
 

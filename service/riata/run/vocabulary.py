@@ -13,11 +13,11 @@ from riata.wire.parsed import Parsed, RowError
 from riata.wire.small_bodies import names_in
 
 CODE: Final = "vocabulary_full"
-LARGE: Final = 20_000  # features of a request that take longer to look up than the event loop should be held: about a millisecond
+LARGE: Final = 20_000  # features of a request; to look up more blocks the event loop for too long: about a millisecond
 
 
 def within(parsed: Parsed, vocabulary: U32, bits: int) -> Parsed:
-    """Return `parsed` without the rows that bring other features, each of which becomes a row error.
+    """Return `parsed` without the rows that have other features, each of which becomes a row error.
 
     vocabulary : u32, strictly increasing: hash >> (32 - bits) of the features that may occur
     """
@@ -35,12 +35,12 @@ def within(parsed: Parsed, vocabulary: U32, bits: int) -> Parsed:
         batch=batch,
         row=parsed.row[keep],
         errors=sorted([*parsed.errors, *refused], key=lambda error: error.index),
-        names=names_in(parsed.names, batch),  # the others are not brought into the log either
+        names=names_in(parsed.names, batch),  # names of the refused rows are not logged either
     )
 
 
 def _known_rows(batch: Batch, vocabulary: U32, bits: int) -> BOOL:
-    """Say of each row whether all of its features are in the vocabulary."""
+    """Return for each row whether all of its features are in the vocabulary."""
     keys = batch.hash >> np.uint32(32 - bits)
     at = np.minimum(np.searchsorted(vocabulary, keys), max(len(vocabulary) - 1, 0))
     strange = vocabulary[at] != keys if len(vocabulary) else np.ones(len(keys), np.bool_)

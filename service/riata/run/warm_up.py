@@ -1,12 +1,13 @@
-"""Compile, or load from disk, the kernels that requests can reach, before anybody waits for them.
+"""Warm-up: compile, or load from disk, the kernels that requests can reach, before a request needs them.
 
 Theory of operation
-    What there is to compile falls into parts that have few kernels in common: readers of bodies, and learners. What is on the
-    disk is loaded. What is not is compiled in processes of their own (`run/compilers.py`), one for each part, as many at once as
-    there are cores, and then loaded. A kernel that two of them want may be compiled twice. A service that runs is not held up by
-    the compiler, which is Python and holds the interpreter's lock; and the memory that the compiler takes ends with its process.
+    The code to compile is divided into parts that have few kernels in common: parsers of bodies, and learners. Parts on the disk
+    are loaded. The others are compiled in separate processes (`run/compilers.py`), one for each part, as many at once as there
+    are cores, and then loaded. A kernel that two parts need may be compiled twice. The compiler is Python and holds the
+    interpreter's lock of its own process only, so a running service is not blocked; the compiler's memory is freed when its
+    process ends.
 
-    Whatever such a process leaves undone is compiled here, where an error is seen.
+    What such a process does not finish is compiled in this process, where the error is raised.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LOADING: Final = "loading kernels; a first start compiles them, which takes abou
 
 
 def _warm_up_json() -> None:
-    """Reading JSON and queries, and predicting from them without the general way, which reads them with the same kernels."""
+    """Parsing JSON and queries, and the fast path of predictions, which parses them with the same kernels."""
     parse.WARM_UPS["JSON"]()
     parse.parse_query([("a", "1"), ("b", "c")], parse.Context(EncoderConfig()))
     one_row.warm_up()
@@ -49,12 +50,12 @@ def _warm_up_figures() -> None:
     payload.warm_up()
 
 
-# What every model needs, whatever it learns with; what takes longest comes first.
+# What every model needs, whatever its learner; the slowest to compile comes first.
 _COMMON: Final[dict[str, Callable[[], None]]] = {**parse.WARM_UPS, "JSON": _warm_up_json, "figures": _warm_up_figures}
 
 
 def _two_events() -> Batch:
-    """As readers would make it, of which no kernel is called here: another process may be compiling those."""
+    """A batch as the parsers make it, made without their kernels: another process may be compiling those."""
     return Batch(
         indptr=np.array([0, 1, 3], np.int64),
         hash=np.array([1, 1, 2**32 - 1], np.uint32),
@@ -67,7 +68,7 @@ def _two_events() -> Batch:
 
 
 def _warm_up_learner(config: LearnerConfig) -> None:
-    """Take two events all the way, to a prediction, through a learner of this kind that is thrown away."""
+    """Pass two events through a learner of this kind up to a prediction; the learner is discarded."""
     batch = _two_events()
     learner = registry.warm_up(config, batch)
     weights, sketch = learner.weights(), learner.sketch()
@@ -80,14 +81,14 @@ def _warm_up_learner(config: LearnerConfig) -> None:
 
 
 def _parts() -> dict[str, Callable[[], None]]:
-    """All that there is to compile, by the names that processes are told; what takes longest comes first."""
+    """Return all parts to compile, by the names that processes get; the slowest come first."""
     learners = {machine_code(config): partial(_warm_up_learner, config) for config in one_of_each()}
     first = {machine_code(config): learners[machine_code(config)] for config in one_of_each() if spec_of(config).slow_to_compile}
     return {**first, **_COMMON, **learners}
 
 
 def warm_up(compilers: Compilers | None = None) -> None:
-    """Make ready what every model needs, and the learner that a model has by default. Raises `Stopped`."""
+    """Make ready what every model needs, and the default learner. Raises `Stopped`."""
     _make_ready([*_COMMON, machine_code(default_learner())], compilers)
 
 
@@ -97,9 +98,9 @@ def warm_up_learner(config: LearnerConfig, compilers: Compilers | None = None) -
 
 
 def warm_up_all(tell: Callable[[str], None], compilers: Compilers | None = None) -> None:
-    """Make ready all that there is, of every learner. Raises `Stopped`.
+    """Make ready all parts, with every learner. Raises `Stopped`.
 
-    tell : is called with the name of each part when it is ready; any thread may call it
+    tell : called with the name of each part when it is ready; any thread may call it
     """
     _make_ready(list(_parts()), compilers, tell)
 
@@ -110,7 +111,7 @@ def warm_up_part(name: str) -> None:
 
 
 def _tell_nobody(_part: str) -> None:
-    """What is called for each part where nobody waits to hear."""
+    """Default `tell`: does nothing."""
 
 
 def _make_ready(names: list[str], compilers: Compilers | None, tell: Callable[[str], None] = _tell_nobody) -> None:

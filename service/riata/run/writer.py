@@ -1,7 +1,7 @@
 """The single writer: it alone owns every learner, takes records in log order, and publishes what it has learnt.
 
 It works in one thread at a time, at the lowest priority unless it starves (`priority.py`). Records of one model that wait
-together are learnt in one step (`turn_size.py`); small ones gather (`writer_queue.py`).
+together are learnt in one step (`turn_size.py`); small ones are gathered first (`writer_queue.py`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
 
 @dataclass(slots=True)
 class _Cell:
-    """One model in the writer's care."""
+    """One model of the writer."""
 
     state: ModelState
     core: Core
@@ -54,18 +54,18 @@ class _Cell:
     position: WriterPosition | None = None  # replaced after every record: another thread reads it
     curvature: Curvature = field(default_factory=Curvature)
     turn: Turn = field(default_factory=Turn)
-    waiting: list[SaveNow] = field(default_factory=list)  # who waits for the next checkpoint
-    being_saved: list[SaveNow] = field(default_factory=list)  # who waits for the one under way
+    waiting: list[SaveNow] = field(default_factory=list)  # requests for the next checkpoint
+    being_saved: list[SaveNow] = field(default_factory=list)  # requests for the checkpoint under way
 
 
 @dataclass(frozen=True, slots=True)
 class WriterHooks:
-    """What the writer tells the outside; all are called in the writer's thread and must not block."""
+    """The writer's callbacks; all are called in the writer's thread and must not block."""
 
     published: Callable[[Published], None]
     refused: Callable[[str, dict[int, str]], None]  # events that the learner refused by itself, and why: logged as skipped
     saved: Callable[[Saved], None]
-    wanted: Callable[[str], int | None]  # the lowest log position of this model that somebody waits to see served
+    wanted: Callable[[str], int | None]  # the lowest log position of this model that a request waits for
     fatal: Callable[[str, BaseException], None]
 
 
@@ -78,13 +78,13 @@ class Writer:
         self._checkpointer = checkpointer
         self._clock = clock
         self._hooks = hooks
-        self._yield_to_loop = yield_to_loop  # called between two steps of Python, none of which should take more than some 50 µs
+        self._yield_to_loop = yield_to_loop  # called between two steps of Python, each of at most some 50 µs
         self._inbox = WriterQueue()
         self._cells: dict[str, _Cell] = {}
-        self._due_ms: dict[str, int] = {}  # when to look after a model again; one that is not in it costs nothing
+        self._due_ms: dict[str, int] = {}  # when something of a model is due; a model that is not in it costs nothing
         self._swept_ms, self._learning = 0, True
-        self._busy_since_ms: int | None = None  # since when one item has been dealt with; None while it waits for one
-        self.taken_bytes = 0  # of the payloads of records that were dealt with
+        self._busy_since_ms: int | None = None  # since when one item is being processed; None while it waits for one
+        self.taken_bytes = 0  # of the payloads of records that were processed
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="riata-checkpoint", initializer=lower_priority)
         self._shifts = TwoPriorityThread("riata-writer", self._guarded_turn, self._inbox.presses, self._ended)
 
@@ -92,11 +92,11 @@ class Writer:
         self._shifts.start()
 
     def put(self, item: Item) -> None:
-        """Hand over something to do. Records of one model must come in log order."""
+        """Add an item to the queue. Records of one model must come in log order."""
         self._inbox.put(item)
 
     def settle(self) -> Future[None]:
-        """A future that is set when everything handed over so far was learnt and is served."""
+        """Return a future that is set when everything put so far was learnt and is served."""
         self._inbox.put(drain := Drain())
         return drain.future
 
@@ -105,16 +105,16 @@ class Writer:
         return self._learning
 
     def busy_ms(self) -> int:
-        """How long the thread has been at what it is doing; 0 while it waits for something to do."""
+        """Return how long the thread has been processing its item; 0 while it waits for one."""
         since_ms = self._busy_since_ms
         return 0 if since_ms is None else self._clock.monotonic_ms() - since_ms
 
     def positions(self) -> dict[str, WriterPosition]:
-        """Where every model stands, for the renewal of the lease. Any thread may ask."""
+        """Return the position of every model, for the renewal of the lease. Any thread may call it."""
         return {name: cell.position for name, cell in list(self._cells.items()) if cell.position is not None}
 
     def close(self) -> None:
-        """Learn what waits, then end the thread. A checkpoint under way is waited for."""
+        """Learn what waits, then end the thread, after the checkpoint under way."""
         self._inbox.put(None)
         self._shifts.join()
         self._saver.shutdown(wait=True, cancel_futures=True)
@@ -122,7 +122,7 @@ class Writer:
     def _guarded_turn(self) -> bool:
         try:
             return self._turn()
-        except Exception as error:  # the thread's outer edge: prediction goes on, learning ends, a new start decides
+        except Exception as error:  # the thread's outer edge: prediction continues, learning ends, a restart has to recover
             self._learning = False
             detail = error.detail if isinstance(error, RiataError) else repr(error)
             self._hooks.fatal(f"the writer stopped: {detail}", error)
@@ -133,7 +133,7 @@ class Writer:
         self._learning = False
 
     def _refuse_the_rest(self, error: Unavailable) -> None:
-        """Nobody may wait for a thread that has ended: answer every request that still comes, until told to end."""
+        """Fail every request that still arrives, until `close`: none may wait for a thread that has ended."""
         for cell in self._cells.values():
             for asked in [*cell.waiting, *cell.being_saved]:
                 asked.future.set_exception(error)
@@ -153,8 +153,8 @@ class Writer:
         return True
 
     def _await_item(self) -> Item | None:
-        """The next thing to do; what time asks for where none comes before it is due."""
-        if self._inbox.presses():  # a busy writer need not work out how long it might have waited
+        """Return the next item; a `Tick` if something is due by time before one comes."""
+        if self._inbox.presses():  # a busy writer need not compute how long it could wait
             return self._inbox.get()
         wait_s = self._wait_s()
         self._busy_since_ms = None
@@ -189,7 +189,7 @@ class Writer:
             if item.future.set_running_or_notify_cancel():
                 item.future.set_result(None)
         elif isinstance(item, DropModel):
-            self._forget(item)  # and after a `Tick` there is nothing to do but what follows every item
+            self._forget(item)  # after a `Tick` there is nothing to do except what follows every item
 
     def _learn(self, run: list[Logged]) -> None:
         model = run[0].record.model
@@ -208,18 +208,18 @@ class Writer:
         cell.core.advanced(records[-1])
         cell.position = WriterPosition(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
         if records[0].kind in ("config", "restore"):
-            ahead = False  # what is noted may not hold any more
+            ahead = False  # the noted time may not hold any more
             cell.core.reschedule(schedule_of(cell.state))
-            cell.curvature = Curvature()  # what it was made of may be another learner now
+            cell.curvature = Curvature()  # the learner may have been replaced
         if refused:
             self._hooks.refused(model, refused)
         if not (ahead and self._is_noted(model, cell, now_ms)):
             self._look_after(model)
 
     def _is_noted(self, name: str, cell: _Cell, now_ms: int) -> bool:
-        """Whether what will be due of a model that was ahead of what is served already is noted, and not due yet.
+        """Whether the next work for a model that was ahead of what is served is noted in `_due_ms`, and not due yet.
 
-        So a busy model is looked after when something is due, and not at every turn: that is Python, which predictions wait for.
+        So a busy model is serviced when something is due, and not at every turn: that is Python, which predictions wait for.
         """
         is_quiet = not cell.waiting and not cell.core.full and self._hooks.wanted(name) is None
         return is_quiet and now_ms < self._due_ms.get(name, now_ms)
@@ -245,7 +245,7 @@ class Writer:
     def _save_now(self, item: SaveNow) -> None:
         cell = self._cells.get(item.model)
         if not item.future.set_running_or_notify_cancel():
-            return  # whoever asked has gone; from here on nobody can take the question back
+            return  # the caller cancelled; after this check the call cannot be cancelled
         if cell is None:
             item.future.set_exception(Corrupt(f"model {item.model} was dropped meanwhile", "model_dropped"))
         elif item.if_ahead and not cell.core.unsaved:
@@ -266,7 +266,7 @@ class Writer:
         item.future.set_result(SketchCopy(cell.version, seq, learner.sketch(), learner.shadows()))
 
     def _sweep(self) -> None:
-        """Look after models of which something is due; not at every turn, and idle ones not at all: there may be a thousand."""
+        """Service models with something due; not at every turn, and not idle ones: there may be a thousand."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._swept_ms >= SWEEP_EVERY_MS or not self._inbox.presses():
             self._swept_ms = now_ms
@@ -287,9 +287,9 @@ class Writer:
         self._note_due(name, cell)
 
     def _note_due(self, name: str, cell: _Cell) -> None:
-        """Note when there will next be something to do for a model if nothing else happens to it."""
+        """Record when there will next be something to do for a model if nothing else happens to it."""
         moments = [cell.core.next_due_ms()]
-        if not cell.core.unpublished:  # else the next publication comes first
+        if not cell.core.unpublished:  # otherwise the next publication comes first
             moments.append(cell.curvature.due_ms(cell.core.applied))
         due_ms = min((moment for moment in moments if moment is not None), default=None)
         if due_ms is None:
@@ -298,7 +298,7 @@ class Writer:
             self._due_ms[name] = due_ms
 
     def _curvature_is_late(self, cell: _Cell, now_ms: int) -> bool:
-        """True where the last events of a stream are served with standard errors of an earlier moment, and need not be."""
+        """Whether the last events of a stream are served with older standard errors although new ones may be computed."""
         due_ms = cell.curvature.due_ms(cell.core.applied)
         return due_ms is not None and now_ms >= due_ms and not cell.core.unpublished
 
@@ -329,7 +329,7 @@ class Writer:
     def _finished(self, saved: Saved) -> None:
         cell = self._cells.get(saved.model)
         if cell is None or cell.state.lineage != saved.lineage:
-            return  # dropped meanwhile, and perhaps made again
+            return  # dropped meanwhile, and perhaps created again
         self._hooks.saved(saved)
         if saved.verdict is None:
             cell.core.abandoned()

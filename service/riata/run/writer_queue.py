@@ -1,4 +1,4 @@
-"""What the writer is told, and the queue it waits in: the records of one model that wait together come out together."""
+"""The writer's queue and its items: records of one model that wait together are taken out together."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from riata.run.turn_size import ROWS_TOGETHER
 from riata.store.store import Record
 from riata.wire.batch import Batch
 
-SMALL_ROWS: Final = 64  # a record of fewer is left to gather
-GATHERED_MAX: Final = 64  # so many of them are not
-GATHER_S: Final = 0.02  # how long the first of them waits at the most; far less than what is served may be behind
+SMALL_ROWS: Final = 64  # a record of fewer rows is left to gather
+GATHERED_MAX: Final = 64  # this many records end the gathering
+GATHER_S: Final = 0.02  # the longest wait of the first of them; far less than what is served may lag
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class AddModel:
-    """A model to look after from now on."""
+    """A model to learn from now on."""
 
     state: ModelState
     gen: int = 0  # newest durable generation
@@ -47,8 +47,8 @@ class DropModel:
 
 @dataclass(frozen=True, slots=True)
 class SaveNow:
-    """A checkpoint that somebody waits for; with `if_ahead` only where the newest one is not of this very state. `requested`: by
-    a caller, and not by the service for itself."""
+    """A checkpoint that a caller waits for; with `if_ahead` only if the newest one is not of the present state. `requested`: by a
+    client, not by the service itself."""
 
     model: str
     if_ahead: bool = False
@@ -58,14 +58,14 @@ class SaveNow:
 
 @dataclass(frozen=True, slots=True)
 class PublishNow:
-    """Somebody waits for a model's present state to be served."""
+    """A caller waits until a model's present state is served."""
 
     model: str
 
 
 @dataclass(frozen=True, slots=True)
 class CopySketch:
-    """Somebody wants to read a model's curvature; the answer is a copy that learning goes on beside."""
+    """A caller reads a model's curvature; the reply is a copy, so that learning continues."""
 
     model: str
     future: Future[SketchCopy] = field(default_factory=Future)
@@ -73,70 +73,70 @@ class CopySketch:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A checkpoint that ended, in whatever way."""
+    """A checkpoint that ended, successfully or not."""
 
     saved: Saved
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Set the future once everything before it was learnt and published."""
+    """Set the future when everything before it was learnt and published."""
 
     future: Future[None] = field(default_factory=Future)
 
 
 class Tick:
-    """Time has passed."""
+    """Wakes the writer for work that is due by time."""
 
 
 Item = Logged | AddModel | DropModel | SaveNow | PublishNow | CopySketch | Finished | Drain | Tick
 
 
 class WriterQueue:
-    """A queue that anybody may put into, and one thread at a time takes from. None is the end of all work.
+    """A queue that any thread may put into, and one thread at a time takes from. None is the end of all work.
 
-    To wake a thread costs more than to learn a row. So records of few rows are left to gather: nobody is woken for each of them
-    while the one who takes waits in `gather`.
+    To wake a thread costs more than to learn a row. So records of few rows are left to gather: they do not wake the consumer one
+    by one while it waits in `gather`.
     """
 
     def __init__(self) -> None:
         self._items: deque[Item | None] = deque()
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # rung after an item was put; that is all it says
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # signalled after an item was put; carries no data
         self._gathering = False
 
     def put(self, item: Item | None) -> None:
-        """Add something to do."""
+        """Add an item."""
         self._items.append(item)
         is_heard = not self._gathering or len(self._items) >= GATHERED_MAX or not _is_small(item)
-        if is_heard and self._bell.empty():  # who hears the last ring finds this item too
+        if is_heard and self._bell.empty():  # the consumer of the last signal finds this item too
             self._bell.put(None)
 
     def waits(self) -> bool:
-        """Whether there is something to do."""
+        """Whether the queue has an item."""
         return bool(self._items)
 
     def presses(self) -> bool:
-        """Whether there is something to do that is not left to gather."""
-        if self._items and not _is_small(self._items[0]):  # who asks is the one who takes
+        """Whether there is an item that is not left to gather."""
+        if self._items and not _is_small(self._items[0]):  # only the consumer calls this
             return True
-        items = self._items.copy()  # in one step: others add to it
+        items = self._items.copy()  # in one step: other threads add to it
         return len(items) >= GATHERED_MAX or not all(map(_is_small, items))
 
     def get(self, timeout_s: float | None = None) -> Item | None:
-        """Wait for the next thing to do. Raises `queue.Empty` after `timeout_s`."""
+        """Wait for the next item. Raises `queue.Empty` after `timeout_s`."""
         self.wait(timeout_s)
         return self._items.popleft()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until there is something to do. Raises `queue.Empty` after `timeout_s`."""
+        """Wait until there is an item. Raises `queue.Empty` after `timeout_s`."""
         while not self._items:
             self._bell.get(timeout=timeout_s)
 
     def gather(self, timeout_s: float = GATHER_S) -> None:
-        """Let records of few rows gather for `timeout_s`, or until there is something that presses."""
+        """Let records of few rows gather for `timeout_s`, or until `presses` is true."""
         self._gathering = True
         try:
-            while True:  # what it was rung for before was put before, and is seen below
+            while True:  # these signals are for items put before, which are seen below
                 self._bell.get_nowait()
         except queue.Empty:
             pass
@@ -148,8 +148,8 @@ class WriterQueue:
         self._gathering = False
 
     def run_of(self, first: Logged, rows_max: int = ROWS_TOGETHER) -> list[Logged]:
-        """Take what waits behind `first` and may be learnt in one turn with it, up to `rows_max` rows in all; `first` alone where
-        that is nothing, or it is as large by itself."""
+        """Take the records after `first` that may be learnt in one turn with it, up to `rows_max` rows in all; `first` alone if
+        there are none, or if it has as many rows by itself."""
         run, rows = [first], first.record.count
         while first.record.kind == "observe" and rows < rows_max and self._items:
             item = self._items[0]
