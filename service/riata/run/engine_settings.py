@@ -27,7 +27,7 @@ class EngineSettings:
     observe_timeout_ms: int = 10_000
     min_seq_wait_ms: int = 2_000
     scrub_every_s: float = 600.0
-    scrub_bytes_per_s: int = 4 * 2**20  # of the log: 14 GiB an hour, for about 1 % of a processor
+    scrub_bytes_per_s: int = 4 * 2**20  # of the log: 14 GiB an hour
     remember_bytes_max: int = 256 * 2**20
     role: Role = "all"
     shared: bool = False  # whether several processes share the store; its owner then holds a lease
