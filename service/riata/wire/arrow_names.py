@@ -61,8 +61,8 @@ def name_code(data: U8, start: int, stop: int) -> int:
     data : u8[...]     read only
     start, stop : int
 
-    Returns            OK, BAD_NAME, NAME_TOO_LONG, or HANDOVER where it is not plain ASCII
-    Cost               one look at each byte
+    Returns            OK, BAD_NAME, NAME_TOO_LONG, or HANDOVER if it is not plain ASCII
+    Cost               one read of each byte
     Source             the rule of names, as wire.json_features has it
     """
     code = OK if start < stop else BAD_NAME
@@ -82,7 +82,7 @@ def _outside(word: np.uint64) -> np.uint64:
 
 @inline_kernel
 def _are_plain(data: U8, start: int, stop: int) -> bool:
-    """Return whether the bytes start:stop may all be in a name; eight bytes must be there before `stop`. Source: `name_code`."""
+    """Return whether the bytes start:stop may all be in a name; eight must be readable before `stop`. Source: `name_code`."""
     odd, p = _NOTHING, start
     while p + _WORD_BYTES <= stop:
         odd |= _outside(load_word(data, p))

@@ -44,7 +44,7 @@ class Column:
 
 
 def floats(name: str, values: F64) -> Column:
-    """A column of doubles, null where NaN."""
+    """A column of doubles, null if NaN."""
     missing = np.isnan(values)
     nulls = int(missing.sum())
     given = np.packbits(~missing, bitorder="little").tobytes() if nulls else b""

@@ -33,7 +33,7 @@ def repeated_key(row: RecordScratch, first: int, last: int) -> int:
 
     Parameters
     ----------
-    row : Row            `order` sorted; `bucket` is overwritten
+    row : RecordScratch  `order` sorted; `bucket` is overwritten
     first, last : int
 
     Returns              position of a record of that key, or -1
@@ -108,12 +108,12 @@ def place_row(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, 
     Parameters
     ----------
     fingerprints : u64[>= n], values : f64[>= n]   of the records; read only
-    scratch : u32[...], u32[...]   `keys` and `starts` of a Row; overwritten
+    scratch : u32[...], u32[...]   `keys` and `starts` of a RecordScratch; overwritten
     n : int              at most BUCKETED_MAX
     hashes : u32[c], sums : f64[c]   written from `start`; room for n
     start : int
 
-    Returns              features written; -1 where the row is of another kind, and what was written means nothing
+    Returns              features written; -1 if the row is of another kind, and what was written means nothing
     Cost                 as `rank_words`; above RANKED_MAX, or where two keys are equal there, as `fill_buckets`, and one
                          comparison with a bucket for each record
     Source               wire.rows, theory of operation; sorting by counting (Knuth 1998, section 5.2)
@@ -151,12 +151,12 @@ def sum_row(row: RecordScratch, n: int, hashes: U32, sums: F64, start: int) -> t
 
     Parameters
     ----------
-    row : Row            n records; `order` and `bucket` are overwritten
+    row : RecordScratch  n records; `order` and `bucket` are overwritten
     n : int
     hashes : u32[c], sums : f64[c]   written from `start`
     start : int
 
-    Returns              (OK, features written), or (why not, position of the record to blame)
+    Returns              (OK, features written), or (why not, position of the record at fault)
     Cost                 one sort of n
     Source               wire.rows, theory of operation, steps 1 to 3
     """
@@ -234,7 +234,7 @@ def is_near(seen: U64, fingerprint: np.uint64) -> bool:
 
 @inline_kernel
 def first_unknown(fingerprints: U64, n: int, seen: U64) -> int:
-    """The first of n fingerprints that is not near its place in the table of names seen; n where all are. Source: `is_near`."""
+    """The first of n fingerprints that is not near its place in the table of names seen; n if all are. Source: `is_near`."""
     if len(seen) < LINE_WORDS:
         return 0
     i = 0

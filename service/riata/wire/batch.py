@@ -21,9 +21,9 @@ class Batch:
     hash     : u32[nnz]    32-bit keyed hash of the feature name, strictly increasing within a row.
                            Not yet a slot: slot = hash >> (32 - bits), so a log can be relearnt with another table size
     value    : f64[nnz]    finite, |value| <= VALUE_ABS_MAX, zeros dropped
-    label    : f64[n]      {0, 1} for classification, any bounded number for squared loss, NaN where there is none
+    label    : f64[n]      {0, 1} for classification, any bounded number for squared loss, NaN if there is none
     weight   : f64[n]      importance in (0, WEIGHT_MAX]
-    event_id : u8[n, 16]   128-bit digest of the client's id; zeros where `has_id` is false
+    event_id : u8[n, 16]   128-bit digest of the client's id; zeros if `has_id` is false
     has_id   : bool[n]
     """
 

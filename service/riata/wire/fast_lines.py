@@ -37,7 +37,7 @@ def fast_vw(data: U8, bar: int, stop: int, row: RecordScratch, rules: Rules) -> 
     ----------
     data : u8[...]     the body
     bar, stop : int    the first bar; end of the line
-    row : Row          `position` lists what vw_marks finds from the line's first byte on; records are written
+    row : RecordScratch  `position` lists what vw_marks finds from the line's first byte on; records are written
     rules : Rules      key
 
     Returns            how many records, or LEFT
@@ -103,9 +103,9 @@ def fast_svmlight(data: U8, p: int, stop: int, row: RecordScratch, k: int, rules
     Parameters
     ----------
     data : u8[...]     the body
-    p, stop : int      first byte behind the label; end of the line
-    row : Row          `position` lists what svmlight_marks finds from the line's first byte on; records are written
-    k : int            first position of `p` or behind it
+    p, stop : int      first byte after the label; end of the line
+    row : RecordScratch  `position` lists what svmlight_marks finds from the line's first byte on; records are written
+    k : int            first position of `p` or after it
     rules : Rules      key
 
     Returns            how many records, or LEFT

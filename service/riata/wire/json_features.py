@@ -88,12 +88,12 @@ def read_words(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, ma
     ----------
     data : u8[...]
     p, stop : int      the opening quote or bracket; end of what may be read
-    row : Row          records are added
+    row : RecordScratch  records are added
     rules : Rules
     mark : i64[MARKS]  BLAME_START:BLAME_STOP is the field
 
     Returns            position after it, or minus a code
-    Cost               one look at each byte, one hash for each value
+    Cost               one read of each byte, one hash for each value
     Source             the HTTP contract
     """
     field = hash_name(data, mark[BLAME_START], mark[BLAME_STOP], rules.key, NUMBER)
@@ -147,7 +147,7 @@ def read_scalar(data: U8, p: int, stop: int, mark: I64) -> tuple[int, float, int
     mark : i64[MARKS]  says where reading stopped
 
     Returns            (position after it, value, kind of the record); otherwise the position is minus a code
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             the HTTP contract
     """
     c = data[p]
@@ -177,12 +177,12 @@ def read_features(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules,
     ----------
     data : u8[...]
     p, stop : int      where the opening brace should be; end of what may be read
-    row : Row          records are written
+    row : RecordScratch  records are written
     rules : Rules
     mark : i64[MARKS]
 
     Returns            position after the closing brace, or minus a code
-    Cost               one look at each byte, one hash for each value
+    Cost               one read of each byte, one hash for each value
     Source             the HTTP contract
     """
     if data[p] != OPEN_OBJECT:

@@ -131,7 +131,7 @@ def is_time(data: U8, p: int, stop: int) -> bool:
     p, stop : int
 
     Returns            true if they have; the calendar is not checked
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             RFC 3339, section 5.6
     """
     if stop - p < 20 or not digits_at(data, p, 4, stop):  # 20 bytes: 2026-11-20T11:14:00Z
@@ -168,7 +168,7 @@ def read_string_member(data: U8, p: int, stop: int, mark: I64, which: int) -> in
     which : int        EVENT_ID or TS
 
     Returns            position after it, or minus a code
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             the HTTP contract
     """
     wrong = BAD_EVENT_ID if which == EVENT_ID else BAD_TS

@@ -132,7 +132,7 @@ def scan_string(data: U8, p: int, stop: int) -> tuple[int, int]:
     p, stop : int      first byte after the opening quote; end of what may be read
 
     Returns            (position of the closing quote, what it holds), or (-1 - position of the fault, 0)
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             RFC 8259, section 7
     """
     holds = 0
@@ -241,7 +241,7 @@ def skip_key(data: U8, p: int, stop: int) -> int:
     p, stop : int      where the opening quote should be; end of what may be read
 
     Returns            position after the colon, or -1 - position of the fault
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             RFC 8259, section 4
     """
     if p >= stop or data[p] != QUOTE:
@@ -265,7 +265,7 @@ def skip_scalar(data: U8, p: int, stop: int) -> int:
     p, stop : int      first byte of it; end of what may be read, p < stop
 
     Returns            position after it, or -1 - position of the fault
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             RFC 8259, section 3
     """
     if data[p] == QUOTE:
@@ -289,7 +289,7 @@ def skip_value(data: U8, p: int, stop: int, depth: int) -> tuple[int, int]:
     depth : int        how many arrays and objects it is already in
 
     Returns            (OK, position after it), (SYNTAX, where) or (TOO_DEEP, where)
-    Cost               one look at each byte, no recursion
+    Cost               one read of each byte, no recursion
     Source             RFC 8259; the kind of every open bracket is one bit of `objects`
     """
     objects, level = 0, 0

@@ -105,11 +105,11 @@ def read_member(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, m
     ----------
     data : u8[...]
     p, stop : int      first byte of the value; end of what may be read, p < stop
-    row : Row, rules : Rules, mark : i64[MARKS], out : f64[2]
+    row : RecordScratch, rules : Rules, mark : i64[MARKS], out : f64[2]
     which : int        index in EXAMPLE_KEYS
 
     Returns            position after it, or minus a code
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             the HTTP contract
     """
     if which == FEATURES:
@@ -127,15 +127,15 @@ def read_example(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, 
 
     Parameters
     ----------
-    data : u8[...]     the body, and the side area behind it
+    data : u8[...]     the body, and the side area after it
     p, stop : int      where the opening brace should be; end of what may be read
-    row : Row          records are written, mark[COUNT] of them
+    row : RecordScratch  records are written, mark[COUNT] of them
     rules : Rules
     mark : i64[MARKS]
     out : f64[2]       label and weight; unchanged if absent
 
     Returns            position after the closing brace, or minus a code
-    Cost               one look at each byte, one hash for each value
+    Cost               one read of each byte, one hash for each value
     Source             the HTTP contract
     """
     if p >= stop or data[p] != OPEN_OBJECT:
@@ -194,8 +194,8 @@ def take_row(
     ----------
     data : u8[...]
     start, stop : int  first byte of the row; end of what may be read
-    row : Row, sink : Sink, rules : Rules, mark : i64[MARKS]
-    number : int       which row this is
+    row : RecordScratch, sink : BatchBuilder  , rules : Rules, mark : i64[MARKS]
+    number : int       number of the row
     depth : int        0 if only white space may follow it before `stop`, 1 inside an array
 
     Returns            position after the row; sink.code[number] has its code
@@ -256,10 +256,10 @@ def read_ndjson(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules
     Parameters
     ----------
     text : Text        the body; its buffer is written, and the side area after its newline
-    row : Row, sink : Sink, rules : Rules
+    row : RecordScratch, sink : BatchBuilder  , rules : Rules
 
     Returns            OK, TOO_MANY_FEATURES or TOO_MANY_ROWS
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             this module's theory of operation
     """
     data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
@@ -295,10 +295,10 @@ def read_json(data: U8, ends: I64, row: RecordScratch, sink: BatchBuilder, rules
     ----------
     data : u8[...]     the body, and the side area from ends[1]
     ends : i64[2]      the body is data[0:ends[1] - 1]
-    row : Row, sink : Sink, rules : Rules
+    row : RecordScratch, sink : BatchBuilder  , rules : Rules
 
     Returns            OK; TOO_MANY_FEATURES or TOO_MANY_ROWS; SYNTAX or TOO_DEEP, the latter two at sink.place[count[ROWS], AT]
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             this module's theory of operation
     """
     data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)

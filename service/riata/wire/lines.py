@@ -62,15 +62,15 @@ def word_end(data: U8, p: int, stop: int) -> int:
 
 @kernel
 def is_ascii(data: U8, start: int, stop: int) -> bool:
-    """Say whether the bytes start:stop are all below 0x80.
+    """Return whether the bytes start:stop are all below 0x80.
 
     Parameters
     ----------
     data : u8[...]     read only
     start, stop : int
 
-    Returns            true where they are
-    Cost               one look at each byte, many at a time
+    Returns            true if they are
+    Cost               one read of each byte, many at a time
     Source             the definition of UTF-8
     """
     every = _NO_BITS

@@ -43,14 +43,14 @@ def probe(wanted: np.uint64, step: int, size: int) -> int:
 
 @kernel
 def lacks(table: U64, fingerprint: np.uint64) -> bool:
-    """Say whether `fingerprint` is not in `table`.
+    """Return whether `fingerprint` is not in `table`.
 
     Parameters
     ----------
-    table : u64[2^k]     0 where empty; read only
+    table : u64[2^k]     0 if empty; read only
     fingerprint : u64    0 counts as 1
 
-    Returns              true where it is certainly absent; false if present, or if the probe gave up
+    Returns              true if it is certainly absent; false if present, or if the probe gave up
     Cost                 at most PROBE_MAX reads, usually one or two
     Source               this module's theory of operation
     """
@@ -98,7 +98,7 @@ def enter_all(table: U64, fingerprints: U64, room: int, fresh: U8) -> tuple[int,
     table : u64[2^k]        overwritten
     fingerprints : u64[n]   read only
     room : int              how many may still be put
-    fresh : u8[n]           written: 1 where the fingerprint was put, 0 where not
+    fresh : u8[n]           written: 1 if the fingerprint was put, 0 if not
 
     Returns                 (how many were put, how many were absent and found no room)
     Cost                    at most PROBE_MAX reads for each

@@ -69,7 +69,7 @@ def shown_lengths(kinds: U8, spans: I64, chosen: I64, slow_ends: I64, lengths: U
     ----------
     kinds : u8[n], spans : i64[n, 4]   of the records; read only
     chosen : i64[k]         positions of records; read only
-    slow_ends : i64[s + 1]  where the names of the slow lanes begin and end; read only
+    slow_ends : i64[s + 1]  where the names of the reference readers begin and end; read only
     lengths : u32[k]        written
 
     Returns                 their sum
@@ -101,14 +101,14 @@ def _copy(source: U8, start: int, stop: int, target: U8, at: int) -> int:
 
 @kernel
 def write_shown(data: U8, kinds: U8, spans: I64, chosen: I64, slow: tuple[U8, I64], text: U8) -> None:
-    """Write the names of the records `chosen`, as they are shown, one behind another.
+    """Write the names of the records `chosen`, as they are shown, one after another.
 
     Parameters
     ----------
     data : u8[...]          the body; read only
     kinds : u8[n], spans : i64[n, 4]   of the records; read only
     chosen : i64[k]         positions of records; read only
-    slow : u8[...], i64[s + 1]   the names of the slow lanes, and where they begin and end; read only
+    slow : u8[...], i64[s + 1]   the names of the reference readers, and where they begin and end; read only
     text : u8[sum of `shown_lengths`]   written
 
     Returns                 nothing

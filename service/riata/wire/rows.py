@@ -60,12 +60,12 @@ NAMESPACE: Final = 3  # prefix^name
 KEY: Final = 4  # a JSON key: its fingerprint must not come twice among records of this kind
 SHADOWED: Final = 8  # no feature, value 0: there only so that a key of a string, list or null is seen
 
-# Places in Sink.count
+# Places in BatchBuilder.count
 FEATURES: Final = 0
 FOUND: Final = 1
 ROWS: Final = 2
 
-# Columns of Sink.place
+# Columns of BatchBuilder.place
 ROW_START: Final = 0
 ROW_STOP: Final = 1
 AT: Final = 2  # where reading stopped, for the sentence about a syntax error
@@ -73,7 +73,7 @@ FIELD_START: Final = 3  # the name at fault; start == stop if there is none
 FIELD_STOP: Final = 4
 ID_START: Final = 5  # the event id; start == stop if there is none
 ID_STOP: Final = 6
-BEGIN: Final = 7  # first feature in Sink.hash; only if the row was accepted
+BEGIN: Final = 7  # first feature in BatchBuilder.hash; only if the row was accepted
 END: Final = 8
 IN_FEATURES: Final = 9  # 1 if the field at fault is a key of a JSON "features" object
 PLACES: Final = 10
@@ -160,8 +160,8 @@ def _in_page(part: int, count: int, kind: type[T]) -> NDArray[T]:
     """`count` elements that begin in one of four parts of a page.
 
     The part of a short row that full SIMD registers read and write is then in one page for each array. Registers that extend
-    beyond a short row, as those of `jit.simd.rank` do, would otherwise sometimes reach into a page that was never touched. A masked
-    access there costs hundreds of cycles for every row. The parts differ because a core at first takes equal offsets in two pages
+    beyond a short row, as those of `jit.simd.rank` do, would otherwise sometimes reach into a page that was never touched. A
+    masked access there costs hundreds of cycles for every row. The parts differ because a core at first takes equal offsets in two pages
     for the same address (4K aliasing).
     """
     skipped = part * _APART * _LINE_BYTES // np.dtype(kind).itemsize

@@ -151,7 +151,7 @@ def any_number(data: U8, start: int, stop: int, json: bool) -> tuple[float, bool
     json : bool        which grammar
 
     Returns            (value, whether it is a number and exact)
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             as `parse_number`
     """
     value, _, end = fast_number(data, start)

@@ -30,7 +30,7 @@ INDICATOR_RECORDS: Final = 2  # one for the key, which must not come twice, and 
 def simple_string_end(data: U8, start: int, last: int) -> int:
     """Position of the quote that ends a string of plain ASCII, of at most NAME_BYTES_MAX bytes; or -1.
 
-    `start` is its first byte; 8 bytes must be there from `last` on. Source: RFC 8259, section 7.
+    `start` is its first byte; 8 bytes must be readable from `last` on. Source: RFC 8259, section 7.
     """
     end = start
     special = _NOTHING
@@ -49,13 +49,13 @@ def read_plain(data: U8, p: int, stop: int, row: RecordScratch, n: int, rules: R
     ----------
     data : u8[...]     read only
     p, stop : int      first byte of a member; end of what may be read
-    row : Row          records are written from n
+    row : RecordScratch  records are written from n
     n : int
     rules : Rules      if strings may be texts, they are left
 
     Returns            (position, records, closed): if closed, the position is that of the closing brace, otherwise
                        the first byte of the first member that was left
-    Cost               two looks at each byte, eight at a time
+    Cost               two reads of each byte, eight at a time
     Source             RFC 8259; wire.json_features for what a member means
     """
     data, row = borrow(data), borrow_row(row)

@@ -1,8 +1,8 @@
 """Reads the small bodies of several requests with one call.
 
 If newlines separate rows, concatenated bodies are again a body, and a body of one JSON object is a line of NDJSON. The kernel,
-its arrays and the copies of results cost about as much for a hundred short rows as for one. So requests that wait for the same sync
-are read together. Only requests whose rows are all accepted are taken from there. A request with any other row is left to
+its arrays and the copies of results cost about as much for a hundred short rows as for one. So requests that wait for the same
+sync are read together. Only requests whose rows are all accepted are taken from there. A request with any other row is left to
 `parse_examples`, which reports the error with the row numbers of that request.
 """
 

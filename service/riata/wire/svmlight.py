@@ -60,12 +60,12 @@ def read_svmlight(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rul
     Parameters
     ----------
     text : Text        the body; its buffer is written
-    row : Row          scratch
-    sink : Sink        one row for each line that is neither blank nor only a comment
+    row : RecordScratch  scratch
+    sink : BatchBuilder  one row for each line that is neither blank nor only a comment
     rules : Rules
 
     Returns            OK; or TOO_MANY_ROWS or TOO_MANY_FEATURES, which end the reading
-    Cost               two looks at each byte, one hash for each feature
+    Cost               two reads of each byte, one hash for each feature
     Source             this module's theory of operation
     """
     data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
@@ -113,8 +113,8 @@ def read_usual(data: U8, start: int, stop: int, row: RecordScratch, sink: BatchB
     ----------
     data : u8[...]     the body
     start, stop : int  first byte that is not a space; end of the line
-    row : Row          `position` as for `fast_svmlight`; records are written
-    sink : Sink        label[number] is written
+    row : RecordScratch  `position` as for `fast_svmlight`; records are written
+    sink : BatchBuilder  label[number] is written
     rules : Rules      key, labels and labelled
     number : int
 
@@ -151,7 +151,7 @@ def holds_hash(data: U8, start: int, stop: int) -> bool:
     start, stop : int
 
     Returns            true if there is
-    Cost               one look at each byte, many at a time, because it does not stop early
+    Cost               one read of each byte, many at a time, because it does not stop early
     Source             this module's theory of operation
     """
     found = False
@@ -168,13 +168,13 @@ def read_pairs(data: U8, start: int, stop: int, row: RecordScratch, sink: BatchB
     ----------
     data : u8[...]     the body
     start, stop : int  first byte that is not a space; the comment, or the end of the line
-    row : Row          records are written
-    sink : Sink        label[number] is written, and the field at fault
+    row : RecordScratch  records are written
+    sink : BatchBuilder  label[number] is written, and the field at fault
     rules : Rules      key, labels and labelled
     number : int
 
     Returns            how many records, or minus a code
-    Cost               two looks at each byte, one hash for each feature
+    Cost               two reads of each byte, one hash for each feature
     Source             this module's theory of operation
     """
     place = sink.place[number]
@@ -228,7 +228,7 @@ def read_pair(data: U8, start: int, stop: int) -> tuple[int, int, float, int]:
     value : float
     code : int         OK, or why it is refused
 
-    Cost               two looks at each byte of the index, one at the others
+    Cost               two reads of each byte of the index, one of the others
     Source             this module's theory of operation
     """
     data = borrow(data)
@@ -260,15 +260,15 @@ def read_pair(data: U8, start: int, stop: int) -> tuple[int, int, float, int]:
 
 @kernel
 def is_index(data: U8, start: int, stop: int) -> bool:
-    """Say whether the bytes start:stop are a decimal number from 0 to 2^63 - 1 without leading zeros.
+    """Return whether the bytes start:stop are a decimal number from 0 to 2^63 - 1 without leading zeros.
 
     Parameters
     ----------
     data : u8[...]     read only
     start, stop : int
 
-    Returns            true where they are
-    Cost               one look at each byte
+    Returns            true if they are
+    Cost               one read of each byte
     Source             this module's theory of operation
     """
     digits, _, passed, _, end = take_digits(data, start, stop, _NOTHING, 0)

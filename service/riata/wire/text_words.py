@@ -77,7 +77,7 @@ def put_grams(
     starts : int x 3   where the last, the last two and the last three words begin; -1 if there are fewer
     stop : int         where the last word ends
     prefix : int x 2   the bytes of the field's name
-    row : Row          records are written from n
+    row : RecordScratch  records are written from n
     rules : Rules      key and ngrams
     n : int
 
@@ -111,12 +111,12 @@ def read_text(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, mar
     ----------
     data : u8[...]     the body, and the side area after it, which is written from mark[SIDE]
     p, stop : int      first byte after the opening quote; end of what may be read
-    row : Row          records are written from mark[COUNT]
+    row : RecordScratch  records are written from mark[COUNT]
     rules : Rules
     mark : i64[MARKS]  COUNT and SIDE move on; BLAME_START:BLAME_STOP is the field's name
 
     Returns            position after the closing quote, or minus a code of `wire.codes`
-    Cost               one look at each byte, one hash for each gram
+    Cost               one read of each byte, one hash for each gram
     Source             this module's rule
     """
     n, side = mark[COUNT], mark[SIDE]

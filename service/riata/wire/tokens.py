@@ -251,7 +251,7 @@ def settle(row: RecordScratch) -> None:
 
     Parameters
     ----------
-    row : Row          `owed`, `position` and `named` are read; `span` and `owed` are written
+    row : RecordScratch  `owed`, `position` and `named` are read; `span` and `owed` are written
 
     Returns            nothing
     Cost               four numbers for each record

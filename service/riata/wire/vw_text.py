@@ -97,12 +97,12 @@ def read_vw(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) ->
     Parameters
     ----------
     text : Text        the body; its buffer is written
-    row : Row          scratch
-    sink : Sink        one row for each line that is not blank
+    row : RecordScratch  scratch
+    sink : BatchBuilder  one row for each line that is not blank
     rules : Rules
 
     Returns            OK; or TOO_MANY_ROWS or TOO_MANY_FEATURES, which end the reading
-    Cost               two looks at each byte, one hash for each feature
+    Cost               two reads of each byte, one hash for each feature
     Source             this module's theory of operation
     """
     data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
@@ -148,13 +148,13 @@ def read_any(data: U8, start: int, bar: int, stop: int, row: RecordScratch, sink
     ----------
     data : u8[...]     the body
     start, bar, stop : int   first byte of the line; its first bar; its end
-    row : Row          records are written
-    sink : Sink        label[number] and weight[number] are written, and the field at fault
+    row : RecordScratch  records are written
+    sink : BatchBuilder  label[number] and weight[number] are written, and the field at fault
     rules : Rules
     number : int
 
     Returns            how many records, or minus a code
-    Cost               two looks at each byte, one hash for each feature
+    Cost               two reads of each byte, one hash for each feature
     Source             this module's theory of operation
     """
     if not is_ascii(data, start, stop):
@@ -195,7 +195,7 @@ def read_front(data: U8, start: int, bar: int, sink: BatchBuilder, rules: Rules,
     ----------
     data : u8[...]     the body
     start, bar : int   first byte of the line; its first bar, or its end if there is none
-    sink : Sink        label[number] and weight[number] are written
+    sink : BatchBuilder  label[number] and weight[number] are written
     rules : Rules      labels and labelled
     number : int
 
@@ -251,12 +251,12 @@ def read_namespaces(data: U8, p: int, stop: int, row: RecordScratch, rules: Rule
     ----------
     data : u8[...]     the body
     p, stop : int      the first bar; end of the line
-    row : Row          records are written
+    row : RecordScratch  records are written
     rules : Rules      key
     place : i64[PLACES]   the field at fault is written
 
     Returns            how many records, or minus a code
-    Cost               one look at each byte, one hash for each feature
+    Cost               one read of each byte, one hash for each feature
     Source             this module's theory of operation
     """
     data, row, place = borrow(data), borrow_row(row), borrow(place)

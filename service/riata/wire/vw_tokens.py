@@ -54,7 +54,7 @@ def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
     colon : bool       whether a colon ends it too
 
     Returns            (position of the byte that ends it, OK, BAD_NAME or NAME_TOO_LONG)
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             wire.vw_text, theory of operation
     """
     data = borrow(data)
@@ -86,7 +86,7 @@ def is_word(data: U8, start: int, stop: int) -> bool:
     start, stop : int  the value
 
     Returns            true if it does not begin like a number, holds no colon, and is neither an infinity nor NaN
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             wire.vw_text, theory of operation
     """
     if start == stop:
@@ -117,7 +117,7 @@ def same_word(data: U8, start: int, stop: int, word: U8) -> bool:
     word : u8[...]     lower-case letters
 
     Returns            true if they are
-    Cost               one look at each byte of the word
+    Cost               one read of each byte of the word
     Source             ASCII
     """
     same = stop - start == len(word)
@@ -142,7 +142,7 @@ def read_namespace(data: U8, start: int, stop: int) -> tuple[int, int, float, in
     scale : float      1 if there is none
     code : int         OK, or why it is refused
 
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             wire.vw_text, theory of operation
     """
     p, code = take_name(data, start, stop, True)

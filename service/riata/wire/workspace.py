@@ -62,7 +62,7 @@ def clear_rows(count: I64, code: I64, place: I64, label: F64, weight: F64, rows:
 
     Parameters
     ----------
-    count : i64[3], code : i64[>= rows], place : i64[>= rows, PLACES], label, weight : f64[>= rows]   of a Sink; overwritten
+    count : i64[3], code : i64[>= rows], place : i64[>= rows, PLACES], label, weight : f64[>= rows]   of a sink; overwritten
     rows : int
 
     Returns              nothing
