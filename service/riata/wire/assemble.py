@@ -113,8 +113,8 @@ def place_row(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, 
     hashes : u32[c], sums : f64[c]   written from `start`; room for n
     start : int
 
-    Returns              features written; -1 if the row is of another kind, and what was written means nothing
-    Cost                 as `rank_words`; above RANKED_MAX, or where two keys are equal there, as `fill_buckets`, and one
+    Returns              features written; -1 if the row is of another kind, and what was written is invalid
+    Cost                 as `rank_words`; above RANKED_MAX, or if two keys are equal there, as `fill_buckets`, and one
                          comparison with a bucket for each record
     Source               wire.rows, theory of operation; sorting by counting (Knuth 1998, section 5.2)
     """

@@ -163,7 +163,7 @@ def list_rows(
     ----------
     code : i64[n], place : i64[n, PLACES], told : f64[n], f64[n]   of a BatchBuilder, told being its labels and weights; read only
     rows : i64[n]                           written: numbers of the accepted rows, increasing
-    indptr : i64[n + 1]                     written: where their features begin, in a concatenation
+    indptr : i64[n + 1]                     written: where their features begin when concatenated
     kept : f64[n], f64[n], bool[n]          written: their labels and weights, and whether they carry an id
 
     Returns                                 how many rows; how many of them carry an id; where the features of the first begin if

@@ -1,8 +1,8 @@
 """The reference reader of JSON: msgspec decides what is well-formed, plain Python what it means.
 
 It reads the rows that the compiled reader hands over. The tests also compare the two: for every row both accept the same
-numbers or both refuse. msgspec keeps the last of two equal keys and rejects large integers. So the standard library decodes again,
-reading every number with `float` and keeping every object as its pairs.
+numbers or both refuse. msgspec keeps the last of two equal keys and rejects large integers. So the standard library decodes
+again, reading every number with `float` and keeping every object as its pairs.
 """
 
 from __future__ import annotations

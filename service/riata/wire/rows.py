@@ -161,8 +161,8 @@ def _in_page(part: int, count: int, kind: type[T]) -> NDArray[T]:
 
     The part of a short row that full SIMD registers read and write is then in one page for each array. Registers that extend
     beyond a short row, as those of `jit.simd.rank` do, would otherwise sometimes reach into a page that was never touched. A
-    masked access there costs hundreds of cycles for every row. The parts differ because a core at first takes equal offsets in two pages
-    for the same address (4K aliasing).
+    masked access there costs hundreds of cycles for every row. The parts differ because a core at first takes equal offsets
+    in two pages for the same address (4K aliasing).
     """
     skipped = part * _APART * _LINE_BYTES // np.dtype(kind).itemsize
     spare = 2 * _PAGE_BYTES // np.dtype(kind).itemsize
