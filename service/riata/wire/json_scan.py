@@ -90,7 +90,7 @@ def scan_hex(data: U8, p: int, stop: int) -> int:
 
 @kernel
 def scan_escape(data: U8, p: int, stop: int) -> int:
-    """Pass one escape of a string; a surrogate must come as a pair.
+    """Skip one escape of a string; a surrogate must come as a pair.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def number_end(data: U8, p: int, stop: int) -> int:
 
 @kernel
 def literal_end(data: U8, p: int, stop: int) -> int:
-    """Pass `true`, `false` or `null`.
+    """Skip `true`, `false` or `null`.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def literal_end(data: U8, p: int, stop: int) -> int:
 
 @kernel
 def skip_key(data: U8, p: int, stop: int) -> int:
-    """Pass a key and its colon.
+    """Skip a key and its colon.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ def skip_key(data: U8, p: int, stop: int) -> int:
 
 @kernel
 def skip_scalar(data: U8, p: int, stop: int) -> int:
-    """Pass a string, number, `true`, `false` or `null`.
+    """Skip a string, number, `true`, `false` or `null`.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def skip_value(data: U8, p: int, stop: int, depth: int) -> tuple[int, int]:
     p, stop : int      first byte of it; end of what may be read
     depth : int        how many arrays and objects it is already in
 
-    Returns            (OK, position after it), (SYNTAX, where) or (TOO_DEEP, where)
+    Returns            (OK, position after it), (SYNTAX, position) or (TOO_DEEP, position)
     Cost               one read of each byte, no recursion
     Source             RFC 8259; the kind of every open bracket is one bit of `objects`
     """
