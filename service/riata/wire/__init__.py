@@ -1,1 +1,1 @@
-"""Rank 2: bytes of a request become a checked CSR `Batch`."""
+"""Rank 2: parses the bytes of a request into a checked CSR `Batch`."""

@@ -1,13 +1,13 @@
-"""The columns of examples in an Arrow stream: which there are, of which types, and their values as arrays of ours.
+"""The columns of examples in an Arrow stream: their names, their types, and their values as numpy arrays.
 
     names    list<string>                 or   indices   list<uint32 | uint64>       exactly one of the two
     values   list<float | double>
-    label    any number or bool           asked for where rows are learnt; null is absent
-    weight   any number                   may be left out; null is absent
-    event_id string                       may be left out; null is absent
+    label    any number or bool           required if rows are to be learnt; null is absent
+    weight   any number                   optional; null is absent
+    event_id string                       optional; null is absent
 
-Lists and strings may be the large ones. Lists hold no nulls. Offsets have to increase, and to stay inside what they point to.
-That is checked here, but for those of names: there are as many of them as features, and who reads these checks them.
+Lists and strings may have 64-bit offsets. Lists hold no nulls. Offsets must increase and stay inside the buffer that they index.
+That is checked here, except for the offsets of names: there are as many of those as features, and their reader checks them.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _SHOWN_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Strings: string i is body[ends[i]:ends[i + 1]], ends being i64[n + 1]; null where not given."""
+    """Strings: string i is body[ends[i]:ends[i + 1]], ends being i64[n + 1]; null if not given."""
 
     ends: I64
     given: BOOL
 
 
 class NamesAt(NamedTuple):
-    """Names of features as the body has them: name i is body[at + ends[i]:at + ends[i + 1]], once `do_rise` says that it is."""
+    """Names of features in the body: name i is body[at + ends[i]:at + ends[i + 1]], provided that `do_rise` holds for `ends`."""
 
     ends: Offsets
     at: int
-    size: int  # bytes of all of them: where the last may end
+    size: int  # bytes of all names: the largest valid offset
 
 
 class Numbers(NamedTuple):
-    """Numbers of rows, as they are in the body: f64[n], and which rows have one, bool[n], empty where all have.
+    """Numbers of rows, as they are in the body: values f64[n], and which rows have one, bool[n]; the latter is empty if all have.
 
-    Both are empty where there is no such column.
+    Both arrays are empty if there is no such column.
     """
 
     values: F64
@@ -69,7 +69,7 @@ class Columns:
     name_list, value_list : i64[n + 1]   row i has the items list[i]:list[i + 1]
     names   : NamesAt of k or None
     indices : u64[k] or None             in place of names
-    values  : f64[m]                     read only; the body itself where it has doubles
+    values  : f64[m]                     read only; a view of the body if it holds doubles
     label, weight : Numbers
     event_id : Texts or None
     """
@@ -87,7 +87,7 @@ class Columns:
 
 @inline_kernel
 def number_of(numbers: Numbers, i: int) -> float:
-    """The number of row i: NaN where it has none, and infinite, which is out of all bounds, where it has no number.
+    """The number of row i: NaN if it is absent, and infinite, which no bound admits, if it is NaN in the body.
 
     Source: the columns of this module.
     """
@@ -99,7 +99,7 @@ def number_of(numbers: Numbers, i: int) -> float:
 
 @inline_kernel
 def do_rise(offsets: Offsets, most: int) -> bool:
-    """Whether offsets, one at least, increase from 0 or above to `most` or below.
+    """Return whether offsets, at least one, increase from 0 or more to `most` or less.
 
     Source: Apache Arrow columnar format 1.5, "Variable-size list layout"
     """
@@ -111,17 +111,17 @@ def do_rise(offsets: Offsets, most: int) -> bool:
 
 @quick_kernel
 def place_offsets(offsets: Offsets, by: int, most: int, ends: I64) -> bool:
-    """Move the offsets of a column of rows to where they point.
+    """Add the start of the target to the offsets of a column of rows.
 
     Parameters
     ----------
     offsets : i32[n] or i64[n]   read only; n > 0, and at most one more than a request has rows
-    by : int                     where what they point into begins
-    most : int                   how long that is
-    ends : i64[n]                overwritten: each of them, `by` more
+    by : int                     where the target begins
+    most : int                   length of the target
+    ends : i64[n]                overwritten: each offset plus `by`
 
     Returns                      `do_rise`
-    Cost                         a comparison and an addition for each
+    Cost                         one comparison and one addition for each offset
     Source                       Apache Arrow columnar format 1.5, "Variable-size list layout"
     """
     for i in range(len(offsets)):
@@ -130,8 +130,8 @@ def place_offsets(offsets: Offsets, by: int, most: int, ends: I64) -> bool:
 
 
 def read_columns(body: memoryview) -> Columns:
-    """Read a stream's columns, from memory that is not written to meanwhile. Raises `Malformed` and `TooLarge`."""
-    body = body.toreadonly()  # compiled code is for columns that cannot be written
+    """Read a stream's columns. Nothing may write to the memory meanwhile. Raises `Malformed` and `TooLarge`."""
+    body = body.toreadonly()  # kernels are compiled for read-only arrays
     fields, frame = read_stream(body)
     names = [field.name for field in fields]
     for name in names:
@@ -167,7 +167,7 @@ def bad_offsets(name: str) -> Malformed:
 
 
 def _placed(field: Field, held: np.ndarray[Any, Any], by: int, most: int) -> I64:
-    """The offsets of a column, each `by` more. Raises `Malformed`."""
+    """The offsets of a column, each plus `by`. Raises `Malformed`."""
     ends = np.empty(len(held), np.int64)
     if not place_offsets(held, by, most, ends):
         raise bad_offsets(field.name)
@@ -186,7 +186,7 @@ def _wrong(name: str, why: str) -> Malformed:
 
 
 class _Reader:
-    """Takes nodes and buffers off a frame, in the order in which the format lists them."""
+    """Takes nodes and buffers from a frame, in the order in which the format lists them."""
 
     def __init__(self, body: memoryview, frame: Frame) -> None:
         self._body = body
@@ -215,7 +215,7 @@ class _Reader:
         if field.kind not in (_LIST, _LARGE_LIST) or len(field.children) != 1:
             raise _wrong(field.name, "expected lists")
         length, nulls = self._take_node(field.name, self._frame.rows)
-        self._take(field.name, "u1", 0)  # who is null: nobody, as is checked below
+        self._take(field.name, "u1", 0)  # the validity bitmap; no list is null, as is checked below
         held = self._offsets(field, length)
         item = field.children[0]
         count, item_nulls = self._take_node(field.name, None)
@@ -245,7 +245,7 @@ class _Reader:
         return length, nulls
 
     def _take(self, name: str, item: str, count: int) -> np.ndarray[Any, Any]:
-        """`count` items of the next buffer, which may be longer; what it points to is in the body."""
+        """`count` items of the next buffer, which may be longer; it is checked to be inside the body."""
         if self._buffer == len(self._frame.buffers):
             raise bad("fewer buffers than its columns have")
         start, size = self._frame.buffers[self._buffer]
@@ -253,10 +253,10 @@ class _Reader:
         if count * np.dtype(item).itemsize > size:
             raise bad(f"a buffer of {name} is too short")
         held = np.frombuffer(self._body, item, count, start)
-        return held if held.flags.aligned else np.frombuffer(held.tobytes(), item)  # compiled code is for numbers in their places
+        return held if held.flags.aligned else np.frombuffer(held.tobytes(), item)  # kernels are compiled for aligned arrays
 
     def _validity(self, name: str, length: int, nulls: int) -> BOOL:
-        """Which items there are; empty where none is null."""
+        """Which items are not null; empty if none is null."""
         bits = self._take(name, "u1", (length + 7) // 8 if nulls else 0)
         if not nulls:
             return _ALL
@@ -266,7 +266,7 @@ class _Reader:
         return given
 
     def _offsets(self, field: Field, length: int) -> np.ndarray[Any, Any]:
-        """i32 or i64[length + 1], as they are; a column without rows may have no offsets at all."""
+        """i32 or i64[length + 1], unchanged; a column without rows may have no offsets at all."""
         item = "<i8" if field.kind in (_LARGE_LIST, _LARGE_TEXT) else "<i4"
         if length == 0:
             self._take(field.name, item, 0)
@@ -274,7 +274,7 @@ class _Reader:
         return self._take(field.name, item, length + 1)
 
     def _strings(self, field: Field, length: int) -> NamesAt:
-        """Strings, whose offsets are still to be checked."""
+        """Strings, whose offsets are not checked yet."""
         held = self._offsets(field, length)
         self._take(field.name, "u1", 0)
         return NamesAt(held, *self._frame.buffers[self._buffer - 1])

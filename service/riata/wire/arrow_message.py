@@ -1,15 +1,15 @@
-"""The two messages of an Arrow stream that this house reads: a schema, and one record batch.
+"""The two messages of an Arrow stream that this package reads: a schema, and one record batch.
 
 Theory of operation
-    A stream is a row of messages, each 0xFFFFFFFF, the length of its metadata as i32, the metadata, and a body whose length the
-    metadata tells. Metadata is a FlatBuffer: tables that say, in a table of their own, where each of their fields is, and
-    vectors with their length in front. Every read below names its place and is checked against the bytes that are there, so
-    nothing that a stream claims is believed, and nothing is allocated by its word.
+    A stream is a sequence of messages. Each is 0xFFFFFFFF, the length of its metadata as i32, the metadata, and a body whose
+    length is in the metadata. Metadata is a FlatBuffer: tables, each with a vtable that says where its fields are, and vectors
+    that begin with their length. Every read below names its position and is checked against the bytes that are there. So no
+    claim of a stream is trusted, and no claimed length is allocated.
 
-    A client says the same schema with every body, so a schema that was read is known again by its bytes.
+    A client sends the same schema with every body, so parsed schemas are cached by their bytes.
 
-    What is refused: big-endian streams, dictionaries, compressed buffers (a few bytes of one can claim any length), more than one
-    record batch, and anything behind the stream.
+    Refused: big-endian streams, dictionaries, compressed buffers (a few bytes of one can claim any length), more than one
+    record batch, and anything after the stream.
 
 Source: Apache Arrow columnar format 1.5, "Serialization and interprocess communication"; FlatBuffers internals.
 """
@@ -27,7 +27,7 @@ SLUG: Final = "bad_arrow"
 _MARK: Final = b"\xff\xff\xff\xff"
 _END: Final = _MARK + bytes(4)
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
-_INT: Final = 2  # the type whose table has a second field that matters: whether it is signed
+_INT: Final = 2  # the only type whose second field is read: whether it is signed
 _COLUMNS_MAX: Final = 16
 _HEAD_BYTES: Final = 8
 _BUFFER: Final = struct.Struct("<qq")  # a Buffer, and a FieldNode
@@ -41,7 +41,7 @@ def bad(why: str) -> Malformed:
 
 
 class Field(NamedTuple):
-    """A column, or the items of one: its name, the number of its type in the format, what else the type says, its children."""
+    """A column, or the items of one: its name, the number of its type in the format, the detail of the type, its children."""
 
     name: str
     kind: int
@@ -65,17 +65,17 @@ class _Metadata:
         self.held = held
 
     def read(self, form: str, at: int) -> int:
-        """One number. Raises `Malformed` where it is not there."""
+        """Read one number. Raises `Malformed` if it is outside the metadata."""
         if not 0 <= at <= len(self.held) - struct.calcsize(form):
             raise bad("metadata points outside itself")
         return int(struct.unpack_from(form, self.held, at)[0])
 
     def jump(self, at: int) -> int:
-        """Where the offset at `at` points."""
+        """The position that the offset at `at` points to."""
         return at + self.read("<I", at)
 
     def place(self, table: int, field: int) -> int:
-        """Where a field of a table is; 0 where it is absent."""
+        """The position of a field of a table; 0 if it is absent."""
         vtable = table - self.read("<i", table)
         entry = 4 + 2 * field
         if entry + 2 > self.read("<H", vtable):
@@ -84,12 +84,12 @@ class _Metadata:
         return table + offset if offset else 0
 
     def number(self, table: int, field: int, form: str, otherwise: int = 0) -> int:
-        """A number in a table."""
+        """A number in a table; `otherwise` if it is absent."""
         at = self.place(table, field)
         return self.read(form, at) if at else otherwise
 
     def table(self, table: int, field: int) -> int:
-        """A table in a table; 0 where it is absent."""
+        """A table in a table; 0 if it is absent."""
         at = self.place(table, field)
         return self.jump(at) if at else 0
 
@@ -105,14 +105,14 @@ class _Metadata:
         return at + 4, count
 
     def pairs(self, table: int, field: int) -> list[tuple[int, int]]:
-        """A vector of structs of two i64, no more of them than columns have buffers."""
+        """A vector of structs of two i64; at most as many as the columns can have buffers."""
         at, count = self.vector(table, field, _BUFFER.size)
         if count > 4 * _COLUMNS_MAX:
             raise bad("more buffers than its columns have")
         return list(_BUFFER.iter_unpack(self.held[at : at + count * _BUFFER.size]))
 
     def text(self, table: int, field: int) -> str:
-        """A string, shown as far as it is UTF-8."""
+        """A string; bytes that are not UTF-8 are replaced."""
         at, count = self.vector(table, field, 1)
         return self.held[at : at + count].decode("utf-8", "replace")
 
@@ -147,7 +147,7 @@ def _metadata(body: bytes | memoryview, at: int, called: str) -> tuple[bytes, in
 
 
 def _header(told: bytes, at: int, wanted: int, called: str) -> tuple[_Metadata, int, int]:
-    """Metadata, its header table, and how long the body of the message at `at` is said to be."""
+    """The metadata, its header table, and the length that the body of the message at `at` claims."""
     metadata = _Metadata(told)
     message = metadata.jump(0)
     kind, size = metadata.number(message, 1, "<B"), metadata.number(message, 3, "<q")
@@ -160,7 +160,7 @@ def _header(told: bytes, at: int, wanted: int, called: str) -> tuple[_Metadata, 
 
 
 def _end(body: bytes | memoryview, start: int, size: int, called: str) -> int:
-    """Where the body of a message ends that begins at `start`."""
+    """Where the body of a message that begins at `start` ends."""
     if not 0 <= size <= len(body) - start:
         raise bad(f"the stream ends inside {called}")
     return start + size
@@ -168,7 +168,7 @@ def _end(body: bytes | memoryview, start: int, size: int, called: str) -> int:
 
 @lru_cache(_SCHEMAS_KEPT)
 def _schema(told: bytes) -> tuple[tuple[Field, ...], int]:
-    """The columns that this metadata lists, and how long the body of its message is said to be."""
+    """The columns that this metadata lists, and the length that the body of its message claims."""
     metadata, schema, size = _header(told, 0, _SCHEMA, "a schema")
     if metadata.number(schema, 0, "<h") != 0:
         raise bad("big-endian")

@@ -1,4 +1,4 @@
-"""Names in Arrow bodies: what may be one, a row of them hashed at once, and indices written as the names that they are."""
+"""Names in Arrow bodies: checks of a name, hashing of a row of names at once, and indices written out as decimal names."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _NOTHING, _ONE = np.uint64(0), np.uint64(1)
 
 @kernel
 def write_digits(indices: U64, data: U8, at: int, ends: I64) -> None:
-    """Write numbers in decimal, one behind another.
+    """Write numbers in decimal, one after another.
 
     Parameters
     ----------
     indices : u64[k]     read only
-    data : u8[...]       written from `at`; 20 bytes of room for each
+    data : u8[...]       written from `at`; needs 20 bytes for each number
     at : int
     ends : i64[k + 1]    written: number i is data[ends[i]:ends[i + 1]]
 
     Returns              nothing
-    Cost                 one division a digit
+    Cost                 one division for each digit
     Source               place values
     """
     ends[0] = at
@@ -54,15 +54,15 @@ def write_digits(indices: U64, data: U8, at: int, ends: I64) -> None:
 
 @kernel
 def name_code(data: U8, start: int, stop: int) -> int:
-    """Say what is wrong with a name.
+    """Check a name.
 
     Parameters
     ----------
     data : u8[...]     read only
     start, stop : int
 
-    Returns            OK, BAD_NAME, NAME_TOO_LONG, or HANDOVER where it is not plain ASCII
-    Cost               one look at each byte
+    Returns            OK, BAD_NAME, NAME_TOO_LONG, or HANDOVER if it is not plain ASCII
+    Cost               one read of each byte
     Source             the rule of names, as wire.json_features has it
     """
     code = OK if start < stop else BAD_NAME
@@ -76,28 +76,28 @@ def name_code(data: U8, start: int, stop: int) -> int:
 
 @inline_kernel
 def _outside(word: np.uint64) -> np.uint64:
-    """Not 0 where a byte of the word is below a space, or 0x7F and above. Source: as `jit.simd.bytes8.not_plain`."""
+    """Not 0 if a byte of the word is below a space, or 0x7F and above. Source: as `jit.simd.bytes8.not_plain`."""
     return (((word - _SPACES) & ~word) | (word + ONES) | word) & TOPS
 
 
 @inline_kernel
 def _are_plain(data: U8, start: int, stop: int) -> bool:
-    """Whether the bytes start:stop are what any name may have; eight must be there before `stop`. Source: `name_code`."""
+    """Return whether the bytes start:stop may all be in a name; eight must be readable before `stop`. Source: `name_code`."""
     odd, p = _NOTHING, start
     while p + _WORD_BYTES <= stop:
         odd |= _outside(load_word(data, p))
         p += _WORD_BYTES
     if p < stop:
-        before = (_ONE << np.uint64(8 * (p + _WORD_BYTES - stop))) - _ONE  # bits of bytes that were looked at, or come before
+        before = (_ONE << np.uint64(8 * (p + _WORD_BYTES - stop))) - _ONE  # bytes already checked, or before `start`
         odd |= _outside((load_word(data, stop - _WORD_BYTES) & ~before) | (_SPACES & before))
     return bool(odd == _NOTHING)
 
 
 @inline_kernel
 def hash_plain(data: U8, names: NamesAt, first: int, n: int, row: RecordScratch, key: np.uint64) -> bool:
-    """Hash name `first` and the n - 1 behind it; their spans are owed.
+    """Hash name `first` and the n - 1 after it; their spans are owed (`wire.tokens.settle`).
 
-    False, and nothing is owed, where one of them is not plain, empty or too long. Source: wire.tokens, theory of operation.
+    False, and nothing is owed, if one of them is not plain ASCII, empty or too long. Source: wire.tokens, theory of operation.
     """
     at, named, ends = row.position, row.named, names.ends
     stop = names.at + peek(ends, first + n)
@@ -107,7 +107,7 @@ def hash_plain(data: U8, names: NamesAt, first: int, n: int, row: RecordScratch,
         end = names.at + peek(ends, first + i)
         poke(at, i, np.uint32(end - 1))
         poke(named, i, np.uint32(end))
-    for k in range(1, WIDTH):  # names of two bytes, whatever those are: they fill the last eight
+    for k in range(1, WIDTH):  # padding: dummy names of two bytes fill the last group of eight
         poke(at, n + k, np.uint32(stop + 2 * k - 1))
         poke(named, n + k, np.uint32(stop + 2 * k))
     if not hash_tokens(data, at, named, n, key, row.fingerprint):

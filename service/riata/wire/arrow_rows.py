@@ -1,12 +1,12 @@
-"""Arrow bodies to features: what the columns hold becomes the records that every reader leaves, in one compiled pass.
+"""Arrow bodies to features: one compiled pass turns the columns into the records that every reader produces.
 
 Theory of operation
-    Names stand in the body one behind another: a list of ends, as the words of a line are (`wire.tokens`), and a row of plain
-    names is hashed as such a line, eight at a time. An index is the feature that svmlight calls so: its decimal digits are its
-    name. They are written into the side area behind the body first, and from there on they are names.
+    Names are contiguous in the body, with a list of ends, as the words of a line are (`wire.tokens`). So a row of plain names is
+    hashed like such a line, eight at a time. An index is the feature that svmlight names so: its name is its decimal digits.
+    The digits are written into the side area after the body first, and are then read as names.
 
-    A row is refused for its label, its weight or its event id, in this order, before its features are looked at. Rows
-    with a name that is not plain ASCII are left to `reference_row`.
+    A row is refused for its label, its weight or its event id, in this order, before its features are read. Rows with a name that
+    is not plain ASCII are left to `reference_row`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ from riata.wire.workspace import workspace
 Lists = tuple[I64, I64]
 Marks = tuple[Numbers, Numbers]
 
-_BAD_OFFSETS = -1  # no code of a row
+_BAD_OFFSETS = -1  # not a code of wire.codes
 _DIGITS_MAX = 20  # of a number below 2^64
 _INDEX_MAX = np.uint64(2**63 - 1)
 _HIGH = 0x80
@@ -89,7 +89,7 @@ _HIGH = 0x80
 
 @inline_kernel
 def _judge(label: float, weight: float, sink: BatchBuilder, rules: Rules, number: int) -> int:
-    """Take a row's label and weight, NaN where it has none: OK, or why the row is refused. Source: the contract of events."""
+    """Check and store a row's label and weight, NaN if absent: OK, or why the row is refused. Source: the contract of events."""
     if label == label:
         if not rules.labelled:
             return LABEL_NOT_ALLOWED
@@ -121,14 +121,14 @@ def read_lists(
 
     Parameters
     ----------
-    data : u8[...]       the body, and the side area; FRONT bytes before the first name, and PADDING behind
-    lists : i64[n + 1], i64[n + 1]   which names row i has, and which values: within those that there are
-    names : NamesAt       in `data`
+    data : u8[...]       the body, and the side area; FRONT bytes before the first name, and PADDING after
+    lists : i64[n + 1], i64[n + 1]   which names row i has, and which values; both within bounds
+    names : NamesAt      in `data`
     values : f64[m]      read only
     marks : Numbers, Numbers   labels and weights of the rows
-    indexed : bool       whether names are digits: they are right then, and one that comes twice is an index
-    row : Row            scratch
-    sink : Sink          code[:n] is OK where a row may be read
+    indexed : bool       whether the names are digits of indices: those need no check, and a repeated one is refused as an index
+    row : RecordScratch  scratch
+    sink : BatchBuilder  code[:n] is OK for the rows that are to be read
     rules : Rules
 
     Returns              OK; TOO_MANY_FEATURES, which ends the reading; or _BAD_OFFSETS of the names, before anything is read
@@ -182,7 +182,7 @@ def read_lists(
 
 
 def read_arrow(body: memoryview, rules: Rules) -> tuple[Reading, RecordScratch, Callable[[int], SlowRow | Refusal]]:
-    """Read a body: what became of it, the scratch of rows, and the slow lane of the rows that are left at HANDOVER.
+    """Read a body. Returns the reading, the scratch of rows, and the reference reader for rows whose code is HANDOVER.
 
     Raises `Malformed` and `TooLarge`.
     """
@@ -198,7 +198,7 @@ def read_arrow(body: memoryview, rules: Rules) -> tuple[Reading, RecordScratch, 
     side = _DIGITS_MAX * items if names is None else 0
     work = workspace(len(body) + side, 1)
     data = np.frombuffer(body, np.uint8)
-    if body.readonly or names is None or names.at < FRONT or names.at + names.size + PADDING > len(body):  # else it stays there
+    if body.readonly or names is None or names.at < FRONT or names.at + names.size + PADDING > len(body):  # otherwise in place
         copied = work.data[FRONT : FRONT + len(body) + side + PADDING]
         copied[: len(body)] = data
         data = copied
@@ -218,7 +218,7 @@ def read_arrow(body: memoryview, rules: Rules) -> tuple[Reading, RecordScratch, 
 
 
 def _find_wrong(reading: Reading, columns: Columns) -> None:
-    """Indices and event ids: into the sink, with the code of one that is not acceptable."""
+    """Check indices, and store event ids: a row with a bad one gets its code in the sink."""
     sink = reading.sink
     if columns.names is None and columns.indices is not None and bool((columns.indices > _INDEX_MAX).any()):
         wrong = np.flatnonzero(columns.indices > _INDEX_MAX)
@@ -249,7 +249,7 @@ def _is_text(held: bytes) -> bool:
 
 
 def reference_row(columns: Columns, names: NamesAt, number: int, reading: Reading) -> SlowRow | Refusal:
-    """Read one row in plain Python; any UTF-8."""
+    """Read one row in plain Python; any UTF-8 is accepted."""
     records: list[Record] = []
     first, value_first = int(columns.name_list[number]), int(columns.value_list[number])
     try:

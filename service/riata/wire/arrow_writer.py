@@ -1,10 +1,10 @@
-"""Columns as an Arrow stream: a schema, one record batch, the end. What `wire/arrow_message.py` reads, the other way round.
+"""Writes columns as an Arrow stream: a schema, one record batch, the end marker. The inverse of `wire/arrow_message.py`.
 
 Theory of operation
     Metadata is a FlatBuffer, written front to back: a table, then what its fields point to, so that every offset is positive, as
-    the format wants it. In front of each table stands its own vtable. Numbers stand at multiples of their size.
+    the format requires. Each table follows its own vtable. Numbers are aligned to multiples of their size.
 
-    A float that is NaN is written as null, where there is one: a reader then sees that nothing was said, not a number.
+    A NaN is written as null, so that a reader sees a missing value and not a number.
 
 Source: Apache Arrow columnar format 1.5, "Serialization and interprocess communication"; FlatBuffers internals.
 """
@@ -27,13 +27,13 @@ _VERSION: Final = 4  # V5 of the format
 _SCHEMA, _BATCH = 1, 3
 _INT, _FLOAT, _TEXT = 2, 3, 5
 _ALIGNED: Final = 8
-Part = Callable[[bytearray], int]  # writes itself at the end, and says where it is
+Part = Callable[[bytearray], int]  # appends itself, and returns its position
 Slot = tuple[str, int] | Part | None  # a number in a form of `struct`, a part to point to, nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: the number of its type in the format, what else the type says, its buffers, how many of it are null."""
+    """One column: the number of its type in the format, the detail of the type, its buffers, and its number of nulls."""
 
     name: str
     kind: int
@@ -44,7 +44,7 @@ class Column:
 
 
 def floats(name: str, values: F64) -> Column:
-    """A column of doubles, null where NaN."""
+    """A column of doubles, null if NaN."""
     missing = np.isnan(values)
     nulls = int(missing.sum())
     given = np.packbits(~missing, bitorder="little").tobytes() if nulls else b""
@@ -64,7 +64,7 @@ def texts(name: str, values: Sequence[str]) -> Column:
 
 
 def write_stream(columns: Sequence[Column], about: Mapping[str, Any] | None = None) -> bytes:
-    """Write columns of one length. `about` becomes metadata of the schema, each value as JSON."""
+    """Write columns of equal length. `about` becomes metadata of the schema, each value as JSON."""
     said = [_table((_text(key), _text(json.dumps(value)))) for key, value in (about or {}).items()]
     fields = _vector([_field(column) for column in columns])
     schema = _table((("<h", 0), fields, _vector(said)) if said else (("<h", 0), fields))
@@ -92,7 +92,7 @@ def _message(kind: int, header: Part, body: bytes) -> bytes:
 
 
 def _field(column: Column) -> Part:
-    """An entry of the schema: name, whether it may be null, type, no dictionary, no children."""
+    """An entry of the schema: name, nullable or not, type, no dictionary, no children."""
     return _table((_text(column.name), ("<B", 1), ("<B", column.kind), _table(column.detail), None, _vector([])))
 
 
@@ -101,7 +101,7 @@ def _pad(out: bytearray, to: int, ahead: int = 0) -> None:
 
 
 def _table(slots: Sequence[Slot]) -> Part:
-    """A table of a FlatBuffer behind its vtable."""
+    """A table of a FlatBuffer after its vtable."""
 
     def write(out: bytearray) -> int:
         vtable_bytes, at, offsets = 4 + 2 * len(slots), 4, []

@@ -1,4 +1,4 @@
-"""Records of one row become sorted, summed, bounded features; `wire.rows` says how, and what the arrays are."""
+"""Turns the records of one row into sorted, summed, bounded features; `wire.rows` describes the steps and the arrays."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from riata.wire.sorting import BUCKET_KEYS, BUCKETED_MAX, fill_buckets, rank_wor
 from riata.wire.tokens import settle
 
 _32 = np.uint64(32)
-_EMPTY = np.uint64(0)  # of a table of names
+_EMPTY = np.uint64(0)  # an empty place of a table of names
 _LOW = np.uint64(0xFFFFFFFF)
 _LISTED = np.uint64(LISTED_PLACES - 1)
-PREFETCHED_FROM: Final = 2**14  # places, two for each name: a smaller table stays in the second cache, which is near enough
+PREFETCHED_FROM: Final = 2**14  # places, two for each name: a smaller table stays in the L2 cache and needs no prefetch
 
 
 @kernel
@@ -33,7 +33,7 @@ def repeated_key(row: RecordScratch, first: int, last: int) -> int:
 
     Parameters
     ----------
-    row : Row            `order` sorted; `bucket` is overwritten
+    row : RecordScratch  `order` sorted; `bucket` is overwritten
     first, last : int
 
     Returns              position of a record of that key, or -1
@@ -108,18 +108,18 @@ def place_row(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, 
     Parameters
     ----------
     fingerprints : u64[>= n], values : f64[>= n]   of the records; read only
-    scratch : u32[...], u32[...]   `keys` and `starts` of a Row; overwritten
+    scratch : u32[...], u32[...]   `keys` and `starts` of a RecordScratch; overwritten
     n : int              at most BUCKETED_MAX
     hashes : u32[c], sums : f64[c]   written from `start`; room for n
     start : int
 
-    Returns              features written; -1 where the row is of another kind, and what was written means nothing
-    Cost                 as `rank_words`; above RANKED_MAX, or where two keys are equal there, as `fill_buckets`, and one
+    Returns              features written; -1 if the row is of another kind, and what was written is invalid
+    Cost                 as `rank_words`; above RANKED_MAX, or if two keys are equal there, as `fill_buckets`, and one
                          comparison with a bucket for each record
     Source               wire.rows, theory of operation; sorting by counting (Knuth 1998, section 5.2)
     """
-    # Keys that are equal share the lowest of their ranks, so the sum tells. Hashes may differ where their first 16 bits do not,
-    # in one of 25 rows of 75 records.
+    # Equal keys share the lowest of their ranks, so the sum of ranks shows whether any are equal. Different hashes have the same
+    # first 16 bits in one of 25 rows of 75 records.
     if n <= RANK_KEYS:
         total = place_few(fingerprints, values, scratch[0], n, hashes, sums, start)
     else:
@@ -131,7 +131,7 @@ def place_row(fingerprints: U64, values: F64, scratch: tuple[U32, U32], n: int, 
     inside, usual = 0, 0
     for i in range(n):
         size = abs(peek(values, i))
-        inside += int(size <= VALUE_ABS_MAX)  # false for what is not a number
+        inside += int(size <= VALUE_ABS_MAX)  # false for NaN
         usual += int((size <= VALUE_ABS_MAX) & (size >= SMALLEST_NORMAL))
     if usual == n:
         return n
@@ -151,16 +151,16 @@ def sum_row(row: RecordScratch, n: int, hashes: U32, sums: F64, start: int) -> t
 
     Parameters
     ----------
-    row : Row            n records; `order` and `bucket` are overwritten
+    row : RecordScratch  n records; `order` and `bucket` are overwritten
     n : int
     hashes : u32[c], sums : f64[c]   written from `start`
     start : int
 
-    Returns              (OK, features written), or (why not, position of the record to blame)
+    Returns              (OK, features written), or (why not, position of the record at fault)
     Cost                 one sort of n
     Source               wire.rows, theory of operation, steps 1 to 3
     """
-    # Taken out of their tuple once: numba counts references wherever an array leaves a tuple.
+    # Taken out of their tuple once: numba counts references each time an array leaves a tuple.
     order, fingerprints, values = row.order, row.fingerprint, row.value
     for i in range(n):
         order[i] = ((fingerprints[i] >> _32) << _32) | np.uint64(i)
@@ -180,7 +180,7 @@ def sum_row(row: RecordScratch, n: int, hashes: U32, sums: F64, start: int) -> t
             twice = repeated_key(row, i, j)
             if twice >= 0:
                 return DUPLICATE_KEY, twice
-        if not abs(total) <= VALUE_ABS_MAX:  # so written that NaN (infinity minus infinity) is refused too
+        if not abs(total) <= VALUE_ABS_MAX:  # negated so that NaN (infinity minus infinity) is refused too
             return OUT_OF_RANGE, first
         if abs(total) >= SMALLEST_NORMAL:
             if done >= room:
@@ -194,10 +194,10 @@ def sum_row(row: RecordScratch, n: int, hashes: U32, sums: F64, start: int) -> t
 
 @inline_kernel
 def prefetch_names(fingerprints: U64, n: int, seen: U64) -> None:
-    """Start to fetch the lines of the table of names seen that `first_unknown` will compare with n fingerprints.
+    """Prefetch the cache lines of the table of names seen that `first_unknown` will compare with n fingerprints.
 
-    Source: a table of many names does not stay in the cache beside a thread that reads long bodies; ranking a row is long enough
-    for its lines to come.
+    Source: a large table is evicted from the cache by a thread that reads long bodies. Ranking a row takes long enough for the
+    lines to arrive.
     """
     mask = np.uint64(len(seen) - LINE_WORDS)
     for i in range(n):
@@ -206,10 +206,10 @@ def prefetch_names(fingerprints: U64, n: int, seen: U64) -> None:
 
 @inline_kernel
 def prefetch_for_write(sink: BatchBuilder, start: int, n: int) -> None:
-    """Start to fetch the memory that features of the rows behind this one, of n features from `start` on, will be written to.
+    """Prefetch for writing the memory that the rows after this one will use; this one has n features from `start` on.
 
-    Source: a row is written in no order, so the machine does not see by itself where the next will be, and its stores wait, one
-    behind the other, for memory that a long body has reached for the first time.
+    Source: the features of a row are written in no order, so the hardware prefetcher does not predict the next address. Without
+    this, stores wait one after another for memory that a long body reaches for the first time.
     """
     for i in range(0, n, LINE_WORDS):
         prefetch(sink.value, start + AHEAD + i)
@@ -219,9 +219,9 @@ def prefetch_for_write(sink: BatchBuilder, start: int, n: int) -> None:
 
 @inline_kernel
 def is_near(seen: U64, fingerprint: np.uint64) -> bool:
-    """Whether a fingerprint is in the cache line of the table of names seen where it should be, or in the one behind it.
+    """Return whether a fingerprint is in the cache line of its first place in the table of names seen, or in the next one.
 
-    False for 0, which counts as 1 there. Source: wire.names, theory of operation; a line is compared at once.
+    False for 0, which counts as 1 there. Source: wire.names, theory of operation; one comparison covers a line.
     """
     mask = np.uint64(len(seen) - LINE_WORDS)
     line = fingerprint & mask
@@ -234,7 +234,7 @@ def is_near(seen: U64, fingerprint: np.uint64) -> bool:
 
 @inline_kernel
 def first_unknown(fingerprints: U64, n: int, seen: U64) -> int:
-    """The first of n fingerprints that is not near its place in the table of names seen; n where all are. Source: `is_near`."""
+    """The first of n fingerprints that is not near its place in the table of names seen; n if all are. Source: `is_near`."""
     if len(seen) < LINE_WORDS:
         return 0
     i = 0
@@ -249,17 +249,17 @@ def list_new(
 ) -> None:
     """List the records of a row whose names are not in the table of names seen.
 
-    A first body repeats most of its names. Those that are known to be listed already are passed over, unless the table is that of
-    one who wants every record (EVERY_NAME, shorter than a line); what is repeated all the same `wire.new_names` finds.
+    A first body repeats most of its names. Records that are listed already are skipped, unless the table is EVERY_NAME (shorter
+    than a line), which asks for every record. `wire.new_names` removes the remaining repetitions.
 
     Parameters
     ----------
-    row : Row            n records; spans that are owed are written
-    first, n : int       those before the first are known
-    sink : Sink          found_… and count[FOUND] are written
+    row : RecordScratch  n records; spans that are owed are written
+    first, n : int       the names of the records before `first` are known
+    sink : BatchBuilder  found_… and count[FOUND] are written
     seen : u64[2^k]      the table
-    number : int         which row this is
-    lift, norm : float   what the row's values were multiplied with, and divided by
+    number : int         number of the row
+    lift, norm : float   what the row's values were multiplied by, and divided by
 
     Returns              nothing
     Cost                 one probe of the table for each record
@@ -274,7 +274,7 @@ def list_new(
     for i in range(first, n):
         fingerprint = peek(fingerprints, i)
         if lined and is_near(seen, fingerprint):
-            continue  # as most are, also in a row that brings a name
+            continue  # the common case, even in a row with a new name
         place = int(np.int64(fingerprint & _LISTED))
         before = int(np.int64(peek(listed, place)))
         if lined and before < found and peek(found_fingerprint, before) == fingerprint:
@@ -297,13 +297,13 @@ def finish_row(row: RecordScratch, n: int, sink: BatchBuilder, rules: Rules, num
 
     Parameters
     ----------
-    row : Row            n records; scratch is overwritten
+    row : RecordScratch  n records; scratch is overwritten
     n : int
-    sink : Sink          features appended, place[number, BEGIN:END + 1] and count updated; untouched where refused
+    sink : BatchBuilder  features appended, place[number, BEGIN:END + 1] and count updated; unchanged if the row is refused
     rules : Rules        key, l2 and seen are read
-    number : int         which row this is
+    number : int         number of the row
 
-    Returns              (OK, 0), or (why not, position of the record to blame)
+    Returns              (OK, 0), or (why not, position of the record at fault)
     Cost                 one sort of n, one probe of the table of names for each record
     Source               wire.rows, theory of operation
     """

@@ -1,4 +1,4 @@
-"""The one currency of the house: the events of one request as compressed sparse rows."""
+"""`Batch`: the events of one request as compressed sparse rows (CSR). Every other part of the service exchanges events in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from riata.maths.rows import COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events of one request, checked: sorted, duplicates summed, finite, bounded.
+    """Checked events of one request: sorted, duplicates summed, finite, bounded.
 
     Shapes: n events, nnz features in all.
 
@@ -21,9 +21,9 @@ class Batch:
     hash     : u32[nnz]    32-bit keyed hash of the feature name, strictly increasing within a row.
                            Not yet a slot: slot = hash >> (32 - bits), so a log can be relearnt with another table size
     value    : f64[nnz]    finite, |value| <= VALUE_ABS_MAX, zeros dropped
-    label    : f64[n]      {0, 1} for classification, any bounded number for squared loss, NaN where there is none
+    label    : f64[n]      {0, 1} for classification, any bounded number for squared loss, NaN if there is none
     weight   : f64[n]      importance in (0, WEIGHT_MAX]
-    event_id : u8[n, 16]   128-bit digest of the client's id; zeros where `has_id` is false
+    event_id : u8[n, 16]   128-bit digest of the client's id; zeros if `has_id` is false
     has_id   : bool[n]
     """
 
@@ -48,12 +48,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What the log is to hold of `batch`, made by the thread that has read it; good for that very object and that time only.
+    """What the log stores for `batch`, encoded by the thread that read it. Valid only for that very object and that time.
 
     accepted_ms : unix time, part of what `digest` covers
     payload     : as `store.payload` writes it
     digest      : as `store.records` makes it
-    contents    : 16 bytes for each row with an id, in their order: what the id stands for, as `store.records` makes it
+    contents    : 16 bytes for each row with an id, in order: a digest of the row's content, as `store.records` makes it
     """
 
     batch: Batch
@@ -64,7 +64,7 @@ class Encoded:
 
 
 def select_rows(batch: Batch, keep: BOOL) -> Batch:
-    """Return the events of `batch` where `keep` (bool[n]) is true, in order; `batch` itself where all are kept."""
+    """Return the events of `batch` for which `keep` (bool[n]) is true, in order; `batch` itself if all are kept."""
     if bool(keep.all()):
         return batch
     lengths = np.diff(batch.indptr)
@@ -82,7 +82,7 @@ def select_rows(batch: Batch, keep: BOOL) -> Batch:
 
 
 def join_batches(batches: Sequence[Batch]) -> Batch:
-    """Return the events of all `batches`, at least one, one behind another."""
+    """Return the events of all `batches`, at least one, concatenated."""
     sizes = np.cumsum([0, *(batch.nnz for batch in batches)])
     return Batch(
         indptr=np.concatenate([[0], *(batch.indptr[1:] + size for batch, size in zip(batches, sizes[:-1], strict=True))]).astype(
@@ -114,13 +114,13 @@ def take_rows(batch: Batch, order: I64) -> Batch:
 
 
 def ids_of(batches: Sequence[Batch]) -> I64:
-    """The `id` of each array that a learner reads, as `maths.rows.rows_of` takes them: i64[m, COLUMNS]. Good while these are."""
+    """The `id` of each array that a learner reads, for `maths.rows.rows_of`: i64[m, COLUMNS]. Valid while these batches live."""
     ids = [id(array) for b in batches for array in (b.indptr, b.hash, b.value, b.label, b.weight)]
     return np.array(ids, np.int64).reshape(len(batches), COLUMNS)
 
 
 def in_one_piece(batch: Batch) -> Batch:
-    """The same events, with what a learner reads as kernels read it: each array in one piece, of the right kind of numbers."""
+    """The same events, with the learner's arrays as kernels need them: contiguous and of the right type."""
     return replace(
         batch,
         indptr=np.ascontiguousarray(batch.indptr, np.int64),
@@ -132,7 +132,7 @@ def in_one_piece(batch: Batch) -> Batch:
 
 
 def slice_rows(batch: Batch, start: int, stop: int) -> Batch:
-    """Return the events start:stop of `batch`, sharing its memory; `batch` itself where that is all of them."""
+    """Return the events start:stop of `batch`, sharing its memory; `batch` itself if those are all."""
     if start == 0 and stop == batch.n:
         return batch
     low, high = int(batch.indptr[start]), int(batch.indptr[stop])

@@ -1,4 +1,4 @@
-"""Why a row was refused: the numbers kernels return, the slugs clients test, and the sentence for people."""
+"""Why a row was refused: the numbers that kernels return, the slugs for clients, and a readable sentence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from riata.base.limits import FEATURES_PER_ROW_MAX, LABEL_ABS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX, VALUE_ABS_MAX, WEIGHT_MAX
 
 OK: Final = 0
-HANDOVER: Final = 1  # not a refusal: the compiled reader leaves this row to the slow lane
+HANDOVER: Final = 1  # not a refusal: the compiled reader leaves this row to the reference reader
 SYNTAX: Final = 2
 TOO_DEEP: Final = 3
 NOT_OBJECT: Final = 4

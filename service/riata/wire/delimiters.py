@@ -1,10 +1,10 @@
-"""Where a row's delimiters are: 64 bytes compared at once, and their positions written one behind another.
+"""Positions of a row's delimiters: 64 bytes are compared at once (SIMD), and the positions are written to a list.
 
-The readers of usual rows go from position to position and never search. What they find there they check, so a list of
-positions is never believed: a row that is not as the reader expects is left to the reader of any row.
+The readers of common rows step from position to position and never search. They check the bytes at each position, so the list is
+not trusted: a row that is not as the fast path expects is left to the reader for any row.
 
-Behind the last position stand TAIL zeros. Position 0 is the first byte of the body, which is a delimiter of no row that a
-reader of usual rows takes, so a reader that runs past the end finds something that does not fit, and stops.
+TAIL zeros follow the last position. Position 0 is the first byte of the body, which is not a delimiter in any row that the
+fast path accepts. So a reader that runs past the end of the list finds a mismatch, and stops.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from riata.jit.raw.memory import BLOCK, SPILLED, json_marks, newline_marks, ones
 from riata.jit.raw.unowned import borrow
 from riata.jit.simd.bytes8 import trailing_zeros
 
-PADDING: Final = BLOCK + 8  # bytes that must be there behind the last one of a row
-FRONT: Final = 8  # bytes that must be there before the first one of a body, where it is read eight words at a time
+PADDING: Final = BLOCK + 8  # bytes that must be readable after a row
+FRONT: Final = 8  # bytes that must be readable before a body that is read eight words at a time
 TAIL: Final = 32  # of three positions for each of eight members, and more
 JSON, VW, SVMLIGHT = 0, 1, 2
-TAKEN: Final = 2**17  # bytes of a body that are taken in at once: with what becomes of them they stay in a core's second cache
+TAKEN: Final = 2**17  # bytes of a body copied at once: with the features made of them they fit a core's L2 cache
 NEWLINE: Final = 10
 _ROOM: Final = BLOCK + SPILLED + TAIL
 _NOTHING, _ONE = np.uint64(0), np.uint64(1)
 
 
 class Text(NamedTuple):
-    """A body whose rows are lines, and where it is read. It is taken in part by part, while it is read (`take_in`)."""
+    """A body whose rows are lines, and the buffer where it is read. `take_in` copies it part by part while it is read."""
 
-    at: int  # address of its first byte; that of `data` where it lies there already
+    at: int  # address of its first byte; equal to that of `data` if the body is there already
     size: int  # bytes
-    data: U8  # u8[>= size] written: the body, and a newline if there is room; for usual rows FRONT bytes before, PADDING behind
-    ends: I64  # i64[size + 3] written: line i is data[ends[i]:ends[i + 1] - 1]; the last place says how many are known
+    data: U8  # u8[>= size] written: the body, a newline if there is room; the fast path needs FRONT bytes before, PADDING after
+    ends: I64  # i64[size + 3] written: line i is data[ends[i]:ends[i + 1] - 1]; the last place holds how many are known
 
 
 @inline_kernel
@@ -47,7 +47,7 @@ def position(positions: U32, k: int) -> int:
 
 @inline_kernel
 def list_marks(positions: U32, n: int, p: int, mask: np.uint64) -> int:
-    """Write the positions in a mask of the block at `p` behind n others; how many there are then. BLOCK + SPILLED more have room.
+    """Write the positions in a mask of the block at `p` after n others; the new count. BLOCK + SPILLED more must fit.
 
     Source: as `mark_row`.
     """
@@ -69,16 +69,16 @@ def marks_of(data: U8, p: int, form: int) -> np.uint64:
 
 @kernel
 def mark_row(data: U8, p: int, stop: int, form: int, positions: U32) -> int:
-    """List the delimiters from `p` to the first newline, or to `stop`, whichever comes first; the newline is one of them.
+    """List the delimiters from `p` to the first newline, or to `stop`, whichever comes first. The newline is included.
 
     Parameters
     ----------
     data : u8[...]         read only
-    p, stop : int          first byte of a row; where looking ends at the latest
+    p, stop : int          first byte of a row; where the search ends at the latest
     form : int             JSON, VW or SVMLIGHT
-    positions : u32[...]   written, and TAIL zeros behind
+    positions : u32[...]   written, followed by TAIL zeros
 
-    Returns                how many; 0 where there is not room for them, or fewer than PADDING bytes behind `stop`
+    Returns                how many; 0 if they do not fit, or if fewer than PADDING bytes follow `stop`
     Cost                   a few operations for each 64 bytes, three for each delimiter
     Source                 Langdale and Lemire 2019, "Parsing gigabytes of JSON per second", sections 3.1.1 and 3.1.2
     """
@@ -89,7 +89,7 @@ def mark_row(data: U8, p: int, stop: int, form: int, positions: U32) -> int:
         if n + _ROOM > len(positions):
             return 0
         mask, newline = marks_of(data, p, form), newline_marks(data, p)
-        mask &= newline ^ (newline - _ONE)  # the bits up to the first newline; all where there is none
+        mask &= newline ^ (newline - _ONE)  # the bits up to the first newline; all if there is none
         n = list_marks(positions, n, p, mask)
         p = stop + 1 if newline != _NOTHING else p + BLOCK
     for k in range(TAIL):
@@ -99,16 +99,16 @@ def mark_row(data: U8, p: int, stop: int, form: int, positions: U32) -> int:
 
 @kernel
 def take_in(text: Text, known: int, taken: int) -> tuple[int, int]:
-    """Copy what follows of a body to where it is read, until there is a line more, and say where its lines end.
+    """Copy the next part of a body to where it is read, until at least one more line is complete, and list the ends of lines.
 
     Parameters
     ----------
     text : Text            `data` and `ends` are written
-    known, taken : int     what this has returned before; 0 and 0 at first
+    known, taken : int     what the previous call returned; 0 and 0 at first
 
-    Returns                how many lines are known, as many as before where there are no more; how many bytes were taken in
-    Cost                   a few operations for each 64 bytes. Readers ask when they have no line left, not for every line: what
-                           surrounds a call that does nothing takes 30 ns, a fourth of what a short row takes
+    Returns                how many lines are known, unchanged if there are no more; how many bytes are copied so far
+    Cost                   a few operations for each 64 bytes. Readers call it when they have no line left, not for every line:
+                           the overhead of a call that does nothing is 30 ns, a quarter of a short row
     Source                 as `mark_row`; Drepper 2007, "What every programmer should know about memory", section 6.2
     """
     data, ends, source = borrow(text.data), borrow(text.ends), array_at(text.at, (text.size,), np.uint8)
@@ -121,7 +121,7 @@ def take_in(text: Text, known: int, taken: int) -> tuple[int, int]:
                 poke(data, i, peek(source, i))
         known = list_lines(data, taken, stop, ends, known)
         taken = stop
-        if stop == text.size:  # the last line ends as the others do
+        if stop == text.size:  # the last line ends like the others
             if stop < len(data):
                 data[stop] = NEWLINE
             known, taken = known + 1, stop + 1
@@ -132,11 +132,11 @@ def take_in(text: Text, known: int, taken: int) -> tuple[int, int]:
 
 @inline_kernel
 def list_lines(data: U8, p: int, stop: int, ends: I64, known: int) -> int:
-    """Write the positions behind the newlines of the bytes p:stop behind `known` others; how many there are then. Source: as
+    """Write the positions after the newlines of the bytes p:stop, after `known` others. Returns the new count. Source: as
     `take_in`."""
     while p + BLOCK <= stop:
         mask = newline_marks(data, p)
-        # Written also where there is none, and then over: whether a block has one is what the machine cannot foresee.
+        # Written even if there is none, and overwritten then: a branch on whether a block has a newline would be mispredicted.
         poke(ends, known + 1, p + int(np.int64(trailing_zeros(mask))) + 1)
         known += int(mask != _NOTHING)
         mask &= mask - _ONE

@@ -1,4 +1,4 @@
-"""How the features of a model are made from what clients send: one frozen document."""
+"""The configuration of the encoder: how the features of a model are made from what clients send."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FINGERPRINT_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class EncoderConfig:
-    """How names become slots and values become numbers. Nothing here can change without learning anew, but `names_max`."""
+    """How names become slots and values become numbers. Any change requires relearning, except of `names_max`."""
 
     bits: Annotated[int, Ge(BITS_MIN), Le(BITS_MAX)] = field(
         default=22,
@@ -48,7 +48,7 @@ class EncoderConfig:
 
 
 def fingerprint(config: EncoderConfig) -> str:
-    """Return 16 hex digits that are equal only where two encoders make the same features; `names_max` does not matter."""
+    """Return 16 hex digits that are equal only if two encoders make the same features; `names_max` does not matter."""
     document = write_document(config)
     del document["names_max"]
     document["feature_hash"] = FEATURE_HASH_VERSION

@@ -1,9 +1,9 @@
-"""Usual examples in JSON, read from the positions of their delimiters.
+"""The fast path for JSON: reads common examples from the positions of their delimiters.
 
-An example is usual where it holds no escape and no byte above 0x7E, where white space stands behind a colon or a comma only
-and is one space, where no name or string holds a comma or a closing brace, and where every feature is a number or a string
-that is no text. Any other example is left, as a whole, to `wire.json_text`, which also says what is wrong with it. So there is
-no second grammar here: what is taken is right by both, and comes out the same.
+An example is common if it holds no escape and no byte above 0x7E; if white space is one space and only after a colon or a comma;
+if no name or string holds a comma or a closing brace; and if every feature is a number, or a string that is not a text. Any
+other example is left, as a whole, to `wire.json_text`, which also reports its errors. So there is no second grammar here: what
+the fast path accepts, the general reader accepts with the same result.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _NUMBER_MARKS, _STRING_MARKS = 3, 5  # delimiters of a member: of its key, of it
 
 @inline_kernel
 def next_member(data: U8, after: int) -> int:
-    """Where the member behind the comma at `after` begins, one space allowed. Source: RFC 8259, section 2."""
+    """Where the member after the comma at `after` begins; one space is allowed. Source: RFC 8259, section 2."""
     return after + 1 + int(peek(data, after + 1) == SPACE)
 
 
 @inline_kernel
 def fast_features(data: U8, k: int, n: int, row: RecordScratch, rules: Rules) -> tuple[int, int, int]:
-    """Read the members of a features object that is not empty, those that `json_pairs` has left.
+    """Read the members of a features object that is not empty, from the one at which `json_pairs` stopped.
 
     Parameters
     ----------
     data : u8[...]     read only
-    k : int            the first of the positions of the next member in `row.position`
+    k : int            index in `row.position` of the first position of the next member
     n : int            records before it
-    row : Row          `position` lists what json_marks finds; records are written
-    rules : Rules      key; where strings may be texts, they are left
+    row : RecordScratch  `position` lists what json_marks finds; records are written
+    rules : Rules      key; if strings may be texts, they are left to the general reader
 
-    Returns            (position of the closing brace, its place in `row.position`, records), or (-1, 0, 0) where something is
-                       not usual
+    Returns            (position of the closing brace, its index in `row.position`, records), or (-1, 0, 0) if the object is
+                       not a common one
     Cost               about twenty operations for each feature
     Source             RFC 8259; wire.json_features for what a member means
     """
@@ -62,7 +62,7 @@ def fast_features(data: U8, k: int, n: int, row: RecordScratch, rules: Rules) ->
     while True:
         end = position(at, k + 1)
         size = end - p - 1
-        # Whatever a position is, it has to stand where this member wants it.
+        # The positions are not trusted: each must be where this member needs it.
         if peek(at, k) != p or peek(data, p) != QUOTE or peek(data, end) != QUOTE or not 0 < size <= NAME_BYTES_MAX:
             return -1, 0, 0
         begin = end + 2 + int(peek(data, end + 2) == SPACE)
@@ -108,12 +108,12 @@ def fast_example(data: U8, start: int, row: RecordScratch, rules: Rules, mark: I
     Parameters
     ----------
     data : u8[...]     read only
-    start : int        where the opening brace should be
-    row : Row          `position` lists what json_marks finds from `start` on; mark[COUNT] records and `pair` are written
+    start : int        expected position of the opening brace
+    row : RecordScratch  `position` lists what json_marks finds from `start` on; mark[COUNT] records and `pair` are written
     rules : Rules
-    mark : i64[...]    the span of an event id is noted
+    mark : i64[...]    the span of an event id is written
 
-    Returns            position after the closing brace, or -1 where something is not usual; then what was written means nothing
+    Returns            position after the closing brace; -1 if the example is not a common one, and what was written is invalid
     Cost               as `fast_features`
     Source             the HTTP contract
     """

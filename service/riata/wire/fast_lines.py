@@ -1,8 +1,8 @@
-"""Usual lines of VW text and svmlight, read from the positions of their delimiters.
+"""The fast path for VW text and svmlight: reads common lines from the positions of their delimiters.
 
-A line is usual where its bytes are ASCII, spaces part its words, a namespace has no scale, every name is there, and every
-value is a decimal number. Any other line is left, as a whole, to the readers of `wire.vw_text` and `wire.svmlight`, which also
-say what is wrong with it. So there is no second grammar here: what is taken is right by both, and comes out the same.
+A line is common if its bytes are ASCII, spaces separate its words, namespaces have no scale, no name is empty, and every value is
+a decimal number. Any other line is left, as a whole, to the readers of `wire.vw_text` and `wire.svmlight`, which also report its
+errors. So there is no second grammar here: what the fast path accepts, they accept with the same result.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from riata.wire.simple_numbers import number_between
 BAR: Final = 124
 _ZERO: Final = 48
 _WORD_BYTES: Final = 8
-LEFT: Final = -1000  # below minus every code
+LEFT: Final = -1000  # less than minus any code
 
 
 @kernel
@@ -37,7 +37,7 @@ def fast_vw(data: U8, bar: int, stop: int, row: RecordScratch, rules: Rules) -> 
     ----------
     data : u8[...]     the body
     bar, stop : int    the first bar; end of the line
-    row : Row          `position` lists what vw_marks finds from the line's first byte on; records are written
+    row : RecordScratch  `position` lists what vw_marks finds from the line's first byte on; records are written
     rules : Rules      key
 
     Returns            how many records, or LEFT
@@ -55,7 +55,7 @@ def fast_vw(data: U8, bar: int, stop: int, row: RecordScratch, rules: Rules) -> 
     while p < stop:
         end = position(at, k)
         k += 1
-        if end == p:  # nothing before the delimiter: a space too many, or the next namespace
+        if end == p:  # nothing before the delimiter: an extra space, or the next namespace
             c = peek(data, p)
             p += 1
             if c == BAR:
@@ -103,9 +103,9 @@ def fast_svmlight(data: U8, p: int, stop: int, row: RecordScratch, k: int, rules
     Parameters
     ----------
     data : u8[...]     the body
-    p, stop : int      first byte behind the label; end of the line
-    row : Row          `position` lists what svmlight_marks finds from the line's first byte on; records are written
-    k : int            first position of `p` or behind it
+    p, stop : int      first byte after the label; end of the line
+    row : RecordScratch  `position` lists what svmlight_marks finds from the line's first byte on; records are written
+    k : int            first position of `p` or after it
     rules : Rules      key
 
     Returns            how many records, or LEFT

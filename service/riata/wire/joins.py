@@ -1,7 +1,7 @@
 """Rows that label a prediction: {"prediction_id": "…", "label": 1} in place of features.
 
-The readers of bodies know the key and refuse the row by it, and such rows are few beside the others. So they are found among
-the refused ones and read once more here, by the strict decoder of the slow lane.
+The readers of bodies know the key and refuse a row that has it. Such rows are rare. So they are picked out of the refused rows
+and read again here, by the strict decoder of the reference reader.
 
 A prediction's id is its key in hexadecimal:
 
@@ -10,8 +10,8 @@ A prediction's id is its key in hexadecimal:
     │ due_ms u48, big endian│ chance, 80 bits                         │
     └───────────────────────┴────────────────────────────────────────┘
 
-`due_ms` is the unix time until which its label is awaited. It is part of the id so that a label that comes too late can be told
-from one of a prediction that never was, when nothing else is left of either.
+`due_ms` is the unix time until which the label is awaited. It is part of the id so that a label that comes too late can be
+distinguished from a label of an unknown prediction after all other state of both is gone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ JOIN_KEYS: Final = ("prediction_id", "label", "weight", "ts")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _SHOWN_MAX: Final = 64
 
-# Why a row with a prediction_id was refused: slug and sentence, where the codes of other rows have none that fits.
+# Why a row with a prediction_id was refused: slug and sentence, for reasons that have no code in wire.codes.
 NOT_TO_PREDICT: Final = ("prediction_id_not_allowed", "prediction_id: a row to predict has features; its answer brings the id")
 BAD_ID: Final = ("bad_prediction_id", "prediction_id: expected the 32 characters that came with a prediction")
 WITH_FEATURES: Final = (
@@ -45,7 +45,7 @@ WITH_EVENT_ID: Final = ("prediction_id_with_event_id", "prediction_id: it is the
 
 
 class _NoJoin(Exception):
-    """Carries slug and sentence up to `read_joins`."""
+    """Carries a slug and a sentence to `read_joins`."""
 
     def __init__(self, slug: str, sentence: str) -> None:
         super().__init__(slug, sentence)
@@ -64,7 +64,7 @@ def due_of(key: bytes) -> int:
 
 
 def read_joins(reading: Reading, errors: list[RowError]) -> tuple[Joins, list[RowError]]:
-    """Take the rows that label a prediction out of the refused ones. Returns them, and the errors of all that stay refused."""
+    """Split the rows that label a prediction from the refused ones. Returns them, and the errors of the rows still refused."""
     asked = np.flatnonzero(reading.sink.code[: reading.rows] == BY_PREDICTION).tolist()
     if not asked:
         return NO_JOINS, errors

@@ -1,4 +1,4 @@
-"""The object of features: numbers, indicators and texts become records.
+"""Reads the object of features in JSON: numbers, indicators and texts become records.
 
 Positions, codes and `mark` are as in `wire.json_text`.
 """
@@ -54,9 +54,9 @@ def name_fault(start: int, stop: int, holds: int) -> int:
 
 @inline_kernel
 def put_record(row: RecordScratch, mark: I64, fingerprint: np.uint64, value: float, kind: int, at: tuple[int, int]) -> bool:
-    """Append one record of the field mark[BLAME_START:BLAME_STOP]; false where there is no room.
+    """Append one record of the field mark[BLAME_START:BLAME_STOP]; false if there is no room.
 
-    `at` are the bytes of the second part of the name, and not used where the name is plain. Source: wire.rows.
+    `at` is the span of the second part of the name; it is not used if the name is plain. Source: wire.rows.
     """
     n = mark[COUNT]
     if n >= len(row.value):
@@ -88,12 +88,12 @@ def read_words(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, ma
     ----------
     data : u8[...]
     p, stop : int      the opening quote or bracket; end of what may be read
-    row : Row          records are added
+    row : RecordScratch  records are added
     rules : Rules
     mark : i64[MARKS]  BLAME_START:BLAME_STOP is the field
 
     Returns            position after it, or minus a code
-    Cost               one look at each byte, one hash for each value
+    Cost               one read of each byte, one hash for each value
     Source             the HTTP contract
     """
     field = hash_name(data, mark[BLAME_START], mark[BLAME_STOP], rules.key, NUMBER)
@@ -146,8 +146,8 @@ def read_scalar(data: U8, p: int, stop: int, mark: I64) -> tuple[int, float, int
     p, stop : int      first byte of it; end of what may be read, p < stop
     mark : i64[MARKS]  says where reading stopped
 
-    Returns            (position after it, value, kind of the record); the position is minus a code where it is none of them
-    Cost               one look at each byte
+    Returns            (position after it, value, kind of the record); otherwise the position is minus a code
+    Cost               one read of each byte
     Source             the HTTP contract
     """
     c = data[p]
@@ -177,17 +177,17 @@ def read_features(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules,
     ----------
     data : u8[...]
     p, stop : int      where the opening brace should be; end of what may be read
-    row : Row          records are written
+    row : RecordScratch  records are written
     rules : Rules
     mark : i64[MARKS]
 
     Returns            position after the closing brace, or minus a code
-    Cost               one look at each byte, one hash for each value
+    Cost               one read of each byte, one hash for each value
     Source             the HTTP contract
     """
     if data[p] != OPEN_OBJECT:
         return fail(mark, MISSING_FEATURES, p)
-    # Borrowed once more: in here the compiler then sees that there is nothing to count, and drops the checks for it.
+    # Borrowed again: inlined here, the compiler then sees that there are no references to count, and drops the checks.
     data, row, mark = borrow(data), borrow_row(row), borrow(mark)
     fingerprints, values, kinds, spans, key = row.fingerprint, row.value, row.kind, row.span, rules.key
     p = skip_space(data, p + 1, stop)

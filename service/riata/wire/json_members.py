@@ -1,4 +1,4 @@
-"""The keys of an example and their plain values: label, weight, event id and time.
+"""Reads the keys of an example and their simple values: label, weight, event id and time.
 
 Positions, codes and `mark` are as in `wire.json_text`.
 """
@@ -39,7 +39,7 @@ _KEY_AT = np.cumsum([0, *(len(key) for key in EXAMPLE_KEYS)])
 
 @kernel
 def known_key(data: U8, start: int, stop: int) -> int:
-    """Which key of an example the bytes start:stop are.
+    """Find which key of an example the bytes start:stop are.
 
     Parameters
     ----------
@@ -102,14 +102,14 @@ def read_number_member(data: U8, p: int, stop: int, rules: Rules, mark: I64, out
 
 @kernel
 def digits_at(data: U8, p: int, count: int, stop: int) -> bool:
-    """Say whether `count` decimal digits stand at `p`, before `stop`.
+    """Return whether there are `count` decimal digits at `p`, before `stop`.
 
     Parameters
     ----------
     data : u8[...]     read only
     p, count, stop : int
 
-    Returns            true where they do
+    Returns            true if there are
     Cost               `count` bytes
     Source             RFC 3339, section 5.6
     """
@@ -123,15 +123,15 @@ def digits_at(data: U8, p: int, count: int, stop: int) -> bool:
 
 @kernel
 def is_time(data: U8, p: int, stop: int) -> bool:
-    """Say whether the bytes p:stop have the shape of an RFC 3339 time.
+    """Return whether the bytes p:stop have the shape of an RFC 3339 time.
 
     Parameters
     ----------
     data : u8[...]     read only
     p, stop : int
 
-    Returns            true where they do; no calendar is asked
-    Cost               one look at each byte
+    Returns            true if they have; the calendar is not checked
+    Cost               one read of each byte
     Source             RFC 3339, section 5.6
     """
     if stop - p < 20 or not digits_at(data, p, 4, stop):  # 20 bytes: 2026-11-20T11:14:00Z
@@ -164,11 +164,11 @@ def read_string_member(data: U8, p: int, stop: int, mark: I64, which: int) -> in
     ----------
     data : u8[...]
     p, stop : int      first byte of the value; end of what may be read, p < stop
-    mark : i64[MARKS]  the span of an event id is noted
+    mark : i64[MARKS]  the span of an event id is written
     which : int        EVENT_ID or TS
 
     Returns            position after it, or minus a code
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             the HTTP contract
     """
     wrong = BAD_EVENT_ID if which == EVENT_ID else BAD_TS

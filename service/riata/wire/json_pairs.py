@@ -1,11 +1,11 @@
-"""Members `"name":number` of a JSON object, read eight at a time from the positions of their delimiters.
+"""Reads members `"name":number` of a JSON object, eight at a time (SIMD), from the positions of their delimiters.
 
-Such a member has three delimiters: the quotes around its name, and the comma or the brace behind its number. So eight members
-are every third of 24 positions, and what has to stand there is compared for all of them at once: a quote and a colon, perhaps a
-space, and behind a comma, perhaps a space again, the quote that is the next position. Names are hashed and numbers put together
-as in `wire.tokens`. The first eight of which one is anything else are left, with all that follow, to `wire.fast_json`.
+Such a member has three delimiters: the quotes around its name, and the comma or the brace after its number. So eight members are
+every third of 24 positions. The bytes around those positions are compared for all eight at once: a quote, a colon and perhaps a
+space; after a comma, perhaps a space again, and then the quote at the next position. Names are hashed and numbers assembled as in
+`wire.tokens`. From the first group of eight with any other member on, the object is left to `wire.fast_json`.
 
-Eight bytes must be there before the body, and PADDING behind it.
+Eight bytes must be readable before the body, and PADDING after it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _SPACE_QUOTE = np.uint64(SPACE | QUOTE << 8)
 
 @inline_kernel
 def members_there(data: U8, at: U32, k: int, head: Words) -> int:
-    """How many members, up to WIDTH, begin with position k, the last of which may be the last of its object; -1 where one of them
-    is not as this module has it. The first is known to have its quote; `head` has the bytes from the second quotes on. Source:
+    """How many members, up to WIDTH, begin with position k; the last may be the last of its object. -1 if one of them is not
+    as this module expects. The first is known to have its quote; `head` has the bytes from the second quotes on. Source:
     RFC 8259, section 4."""
     second, end = positions(at, k + 1, PAIR_MARKS), positions(at, k + 2, PAIR_MARKS)
     behind = words_at(data, at, k + 2, PAIR_MARKS, 0)
@@ -63,7 +63,7 @@ def members_there(data: U8, at: U32, k: int, head: Words) -> int:
 
 @inline_kernel
 def pair_group(data: U8, k: int, row: RecordScratch, n: int, key: np.uint64) -> int:
-    """Read up to WIDTH members from position k on, as records from n on: how many, or -1 where one of them is left.
+    """Read up to WIDTH members from position k on, as records from n on. Returns how many, or -1 if one of them is left.
 
     Source: as `members_there`, and maths.hashing, wire.simple_numbers.
     """
@@ -100,16 +100,16 @@ def pair_group(data: U8, k: int, row: RecordScratch, n: int, key: np.uint64) -> 
 
 @inline_kernel
 def json_pairs(data: U8, k: int, row: RecordScratch, key: np.uint64) -> tuple[int, int, int]:
-    """Read the members of an object that is not empty, as long as they are as this module has it.
+    """Read the members of an object that is not empty, as long as they are as this module expects.
 
     Parameters
     ----------
     data : u8[...]     read only
-    k : int            the first of the positions of the first member in `row.position`
-    row : Row          `position` lists what json_marks finds; records are written, and their spans are owed
-    key : u64          what names are hashed under
+    k : int            index in `row.position` of the first position of the first member
+    row : RecordScratch  `position` lists what json_marks finds; records are written, and their spans are owed
+    key : u64          hash key of names
 
-    Returns            (position of the closing brace, its place in `row.position`, records), or (-1, place of the member that is
+    Returns            (position of the closing brace, its index in `row.position`, records), or (-1, index of the member that is
                        left, records before it)
     Cost               about twenty operations for each feature
     Source             as `members_there`

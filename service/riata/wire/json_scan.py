@@ -1,7 +1,7 @@
-"""The grammar of RFC 8259 over raw bytes: what a string, a number and a whole value are, and nothing about examples.
+"""The grammar of RFC 8259 over raw bytes: strings, numbers and whole values. Nothing here depends on what an example is.
 
-Bytes of 0x80 and above are only allowed inside strings; whether they are UTF-8 is for the slow lane, which gets every
-row that holds one. Positions are absolute in `data`; a negative position means "not well-formed at -1 - position".
+Bytes of 0x80 and above are only allowed inside strings. The reference reader checks that they are UTF-8; it gets every row
+that holds one. Positions are absolute in `data`; a negative position means "not well-formed at -1 - position".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LETTER_R: Final = 0x72
 LETTER_T: Final = 0x74
 LETTER_U: Final = 0x75
 
-# What a string holds besides plain ASCII
+# What a string holds besides plain ASCII.
 HAS_ESCAPE: Final = 1
 HAS_NON_ASCII: Final = 2
 HAS_DELETE: Final = 4
@@ -54,7 +54,7 @@ _SURROGATES, _LOW_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xDC00, 0xE000
 
 @inline_kernel
 def skip_space(data: U8, p: int, stop: int) -> int:
-    """First position from `p` that is no JSON white space, or `stop`. Source: RFC 8259, section 2."""
+    """First position from `p` that is not JSON white space, or `stop`. Source: RFC 8259, section 2."""
     while p < stop and (data[p] == SPACE or data[p] == NEWLINE or data[p] == RETURN or data[p] == TAB):
         p += 1
     return p
@@ -90,7 +90,7 @@ def scan_hex(data: U8, p: int, stop: int) -> int:
 
 @kernel
 def scan_escape(data: U8, p: int, stop: int) -> int:
-    """Pass one escape of a string; a surrogate must come as a pair.
+    """Skip one escape of a string; a surrogate must come as a pair.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def scan_string(data: U8, p: int, stop: int) -> tuple[int, int]:
     p, stop : int      first byte after the opening quote; end of what may be read
 
     Returns            (position of the closing quote, what it holds), or (-1 - position of the fault, 0)
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             RFC 8259, section 7
     """
     holds = 0
@@ -167,8 +167,9 @@ def simple_end(data: U8, p: int, stop: int) -> int:
 def short_number(data: U8, p: int, stop: int) -> tuple[int, float]:
     """Read digits, or digits `.` digits, of at most 15 digits in all: (position after them, value), or (-1, 0.0).
 
-    Up to 10^15 both the digits and the power of ten are exact doubles, so one division rounds correctly; what begins with
-    0, goes on with another byte of a number, or is longer is left to `parse_number`. Source: Clinger 1990, section 3.
+    Up to 10^15 both the digits and the power of ten are exact doubles, so one division rounds correctly. A number that begins
+    with 0, that continues with another byte of a number, or that is longer is left to `parse_number`. Source: Clinger 1990,
+    section 3.
     """
     digits, power, begin, dot = 0, 1.0, p, -1
     while p < stop and p - begin <= _SHORT_BYTES_MAX:
@@ -191,7 +192,7 @@ def short_number(data: U8, p: int, stop: int) -> tuple[int, float]:
 
 @inline_kernel
 def number_end(data: U8, p: int, stop: int) -> int:
-    """First position from `p` whose byte can be in no number. Source: RFC 8259, section 6."""
+    """First position from `p` whose byte cannot be in a number. Source: RFC 8259, section 6."""
     while p < stop:
         c = data[p]
         if not (ZERO <= c <= NINE or c in (DOT, MINUS, PLUS) or (c | 32) == LETTER_E):
@@ -202,7 +203,7 @@ def number_end(data: U8, p: int, stop: int) -> int:
 
 @kernel
 def literal_end(data: U8, p: int, stop: int) -> int:
-    """Pass `true`, `false` or `null`.
+    """Skip `true`, `false` or `null`.
 
     Parameters
     ----------
@@ -232,7 +233,7 @@ def literal_end(data: U8, p: int, stop: int) -> int:
 
 @kernel
 def skip_key(data: U8, p: int, stop: int) -> int:
-    """Pass a key and its colon.
+    """Skip a key and its colon.
 
     Parameters
     ----------
@@ -240,7 +241,7 @@ def skip_key(data: U8, p: int, stop: int) -> int:
     p, stop : int      where the opening quote should be; end of what may be read
 
     Returns            position after the colon, or -1 - position of the fault
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             RFC 8259, section 4
     """
     if p >= stop or data[p] != QUOTE:
@@ -256,7 +257,7 @@ def skip_key(data: U8, p: int, stop: int) -> int:
 
 @kernel
 def skip_scalar(data: U8, p: int, stop: int) -> int:
-    """Pass a string, number, `true`, `false` or `null`.
+    """Skip a string, number, `true`, `false` or `null`.
 
     Parameters
     ----------
@@ -264,7 +265,7 @@ def skip_scalar(data: U8, p: int, stop: int) -> int:
     p, stop : int      first byte of it; end of what may be read, p < stop
 
     Returns            position after it, or -1 - position of the fault
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             RFC 8259, section 3
     """
     if data[p] == QUOTE:
@@ -279,7 +280,7 @@ def skip_scalar(data: U8, p: int, stop: int) -> int:
 
 @kernel
 def skip_value(data: U8, p: int, stop: int, depth: int) -> tuple[int, int]:
-    """Pass one value of any kind; this decides whether a row is well-formed once it is refused for another reason.
+    """Skip one value of any kind. This decides whether a row that is refused for another reason is well-formed.
 
     Parameters
     ----------
@@ -287,8 +288,8 @@ def skip_value(data: U8, p: int, stop: int, depth: int) -> tuple[int, int]:
     p, stop : int      first byte of it; end of what may be read
     depth : int        how many arrays and objects it is already in
 
-    Returns            (OK, position after it), (SYNTAX, where) or (TOO_DEEP, where)
-    Cost               one look at each byte, no recursion
+    Returns            (OK, position after it), (SYNTAX, position) or (TOO_DEEP, position)
+    Cost               one read of each byte, no recursion
     Source             RFC 8259; the kind of every open bracket is one bit of `objects`
     """
     objects, level = 0, 0
@@ -307,7 +308,7 @@ def skip_value(data: U8, p: int, stop: int, depth: int) -> tuple[int, int]:
                 if p < 0:
                     return SYNTAX, -1 - p
                 continue
-            # An empty one: fall through to the closing below.
+            # An empty one: continue with the closing below.
         else:
             p = skip_scalar(data, p, stop)
             if p < 0:

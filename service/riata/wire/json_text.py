@@ -1,13 +1,13 @@
 """JSON and NDJSON bodies to features in one compiled pass.
 
 Theory of operation
-    Every row is read by `read_example` from its bytes straight into records (`wire.rows`). It ends in one of three ways:
-    accepted; refused, with a code and the name to blame; or handed over (HANDOVER) because it holds something that this
-    lane leaves to `wire.reference_json`: an escape or a byte above 0x7F in a string (in a text: a \\u escape), or a number
-    too close to a tie. Refused and handed-over rows are passed once more by `skip_value`, which finds their end and lets
-    a syntax error win over any other reason, as a decoder that parses before it judges would.
+    `read_example` reads every row from its bytes straight into records (`wire.rows`). A row ends in one of three ways:
+    accepted; refused, with a code and the name at fault; or handed over (HANDOVER) because it holds something that this
+    reader leaves to `wire.reference_json`: an escape or a byte above 0x7F in a string (in a text: a \\u escape), or a number
+    too close to a tie. `skip_value` then scans refused and handed-over rows again. It finds their end, and gives a syntax
+    error precedence over any other reason, as a decoder that parses before it validates would.
 
-    Readers return a position, or minus a code. The rest they say through `mark` (`wire.text_words` names its places).
+    Readers return a position, or minus a code. They report the rest through `mark` (`wire.text_words` names its places).
 """
 
 from __future__ import annotations
@@ -105,11 +105,11 @@ def read_member(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, m
     ----------
     data : u8[...]
     p, stop : int      first byte of the value; end of what may be read, p < stop
-    row : Row, rules : Rules, mark : i64[MARKS], out : f64[2]
+    row : RecordScratch, rules : Rules, mark : i64[MARKS], out : f64[2]
     which : int        index in EXAMPLE_KEYS
 
     Returns            position after it, or minus a code
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             the HTTP contract
     """
     if which == FEATURES:
@@ -127,15 +127,15 @@ def read_example(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, 
 
     Parameters
     ----------
-    data : u8[...]     the body, and the side area behind it
+    data : u8[...]     the body, and the side area after it
     p, stop : int      where the opening brace should be; end of what may be read
-    row : Row          records are written, mark[COUNT] of them
+    row : RecordScratch  records are written, mark[COUNT] of them
     rules : Rules
     mark : i64[MARKS]
-    out : f64[2]       label and weight; left alone where absent
+    out : f64[2]       label and weight; unchanged if absent
 
     Returns            position after the closing brace, or minus a code
-    Cost               one look at each byte, one hash for each value
+    Cost               one read of each byte, one hash for each value
     Source             the HTTP contract
     """
     if p >= stop or data[p] != OPEN_OBJECT:
@@ -188,18 +188,18 @@ def read_example(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, 
 def take_row(
     data: U8, start: int, stop: int, row: RecordScratch, sink: BatchBuilder, rules: Rules, mark: I64, number: int, depth: int
 ) -> int:  # fmt: skip
-    """Read, finish and file one row, whatever becomes of it.
+    """Read, finish and store one row, with its result or the reason for its refusal.
 
     Parameters
     ----------
     data : u8[...]
     start, stop : int  first byte of the row; end of what may be read
-    row : Row, sink : Sink, rules : Rules, mark : i64[MARKS]
-    number : int       which row this is
-    depth : int        0 where nothing but white space may follow it before `stop`, 1 inside an array
+    row : RecordScratch, sink : BatchBuilder  , rules : Rules, mark : i64[MARKS]
+    number : int       number of the row
+    depth : int        0 if only white space may follow it before `stop`, 1 inside an array
 
-    Returns            position after the row; sink.code[number] says what became of it
-    Cost               one look at each byte of a good row, two of another
+    Returns            position after the row; sink.code[number] has its code
+    Cost               one read of each byte of a good row, two of another
     Source             this module's theory of operation
     """
     side = mark[SIDE]
@@ -251,15 +251,15 @@ def take_row(
 
 @kernel
 def read_ndjson(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
-    """Read one example a line; lines of white space are no rows.
+    """Read one example per line; lines of white space are not rows.
 
     Parameters
     ----------
-    text : Text        the body; where it is read is written, and behind its newline the side area
-    row : Row, sink : Sink, rules : Rules
+    text : Text        the body; its buffer is written, and the side area after its newline
+    row : RecordScratch, sink : BatchBuilder  , rules : Rules
 
     Returns            OK, TOO_MANY_FEATURES or TOO_MANY_ROWS
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             this module's theory of operation
     """
     data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
@@ -281,7 +281,7 @@ def read_ndjson(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules
         end = take_row(data, start, stop, row, sink, rules, mark, number, 0)
         if sink.code[number] == TOO_MANY_FEATURES:
             return TOO_MANY_FEATURES
-        # A line is a row by itself: nothing about its end matters to the next.
+        # Each line is a row of its own: the next one does not depend on where this one ends.
         sink.place[number, ROW_STOP] = max(end, stop)
         number += 1
         sink.count[ROWS] = number
@@ -295,10 +295,10 @@ def read_json(data: U8, ends: I64, row: RecordScratch, sink: BatchBuilder, rules
     ----------
     data : u8[...]     the body, and the side area from ends[1]
     ends : i64[2]      the body is data[0:ends[1] - 1]
-    row : Row, sink : Sink, rules : Rules
+    row : RecordScratch, sink : BatchBuilder  , rules : Rules
 
-    Returns            OK; TOO_MANY_FEATURES or TOO_MANY_ROWS; SYNTAX or TOO_DEEP, and then sink.place[count[ROWS], AT] says where
-    Cost               one look at each byte
+    Returns            OK; TOO_MANY_FEATURES or TOO_MANY_ROWS; SYNTAX or TOO_DEEP, the latter two at sink.place[count[ROWS], AT]
+    Cost               one read of each byte
     Source             this module's theory of operation
     """
     data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
@@ -330,7 +330,7 @@ def read_json(data: U8, ends: I64, row: RecordScratch, sink: BatchBuilder, rules
         if closed and after == stop:
             return OK
         if closed or p >= stop or data[p] != COMMA:
-            # The fault is noted at the last row read, so the caller looks there.
+            # The fault is recorded in the last row read: the caller reads place[count[ROWS], AT].
             sink.count[ROWS] = number - 1
             sink.place[number - 1, AT] = after if closed else p
             return SYNTAX

@@ -1,4 +1,4 @@
-"""Which label, and which weight, a number means: one answer for every format."""
+"""Converts numbers to labels and weights, by the same rules for every format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIGN: Final = 1
 
 @inline_kernel
 def label_of(number: float, rules: Rules) -> float:
-    """The label that `number` is under the model's setting, a label of -1/+1 as 0 or 1; NaN where it is none.
+    """The label that `number` is under the model's setting, with -1/+1 mapped to 0 and 1; NaN if it is not a label.
 
     Source: the HTTP contract.
     """
@@ -29,10 +29,10 @@ def label_of(number: float, rules: Rules) -> float:
         return np.nan
     if rules.labels == _SIGN:
         return 1.0 if number > 0.0 else 0.0
-    return number + 0.0  # adding nothing turns -0.0 into 0.0
+    return number + 0.0  # adding 0.0 turns -0.0 into 0.0
 
 
 @inline_kernel
 def is_weight(number: float) -> bool:
-    """Whether an event may have this weight. Source: the HTTP contract."""
+    """Return whether an event may have this weight. Source: the HTTP contract."""
     return 0.0 < number <= WEIGHT_MAX

@@ -1,4 +1,4 @@
-"""What the line formats (VW text, svmlight) share: blank lines, spaces, ASCII, labels, and how a row is filed."""
+"""Shared by the line formats (VW text, svmlight): blank lines, spaces, ASCII, labels, and how the result of a row is stored."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _NO_BITS = np.uint8(0)
 
 @inline_kernel
 def is_space(c: int) -> bool:
-    """True for a space or a tab, which part the fields of a line. Source: the documentation of both formats."""
+    """True for a space or a tab, which separate the fields of a line. Source: the documentation of both formats."""
     return c in (SPACE, TAB)
 
 
 @inline_kernel
 def skip_spaces(data: U8, p: int, stop: int) -> int:
-    """First position from `p` that holds no space or tab. Source: the documentation of both formats."""
+    """First position from `p` that is not a space or tab. Source: the documentation of both formats."""
     while p < stop and (data[p] == SPACE or data[p] == TAB):
         p += 1
     return p
@@ -54,7 +54,7 @@ def skip_spaces(data: U8, p: int, stop: int) -> int:
 
 @inline_kernel
 def word_end(data: U8, p: int, stop: int) -> int:
-    """First position from `p` that holds a space or tab. Source: the documentation of both formats."""
+    """First position from `p` that is a space or tab. Source: the documentation of both formats."""
     while p < stop and not (data[p] == SPACE or data[p] == TAB):
         p += 1
     return p
@@ -62,15 +62,15 @@ def word_end(data: U8, p: int, stop: int) -> int:
 
 @kernel
 def is_ascii(data: U8, start: int, stop: int) -> bool:
-    """Say whether the bytes start:stop are all below 0x80.
+    """Return whether the bytes start:stop are all below 0x80.
 
     Parameters
     ----------
     data : u8[...]     read only
     start, stop : int
 
-    Returns            true where they are
-    Cost               one look at each byte, many at a time
+    Returns            true if they are
+    Cost               one read of each byte, many at a time
     Source             the definition of UTF-8
     """
     every = _NO_BITS
@@ -81,14 +81,14 @@ def is_ascii(data: U8, start: int, stop: int) -> bool:
 
 @kernel
 def line_span(data: U8, start: int, stop: int) -> tuple[int, int]:
-    """Cut a trailing carriage return off a line, and the white space before its first word.
+    """Trim a line: a trailing carriage return, and the white space before its first word.
 
     Parameters
     ----------
     data : u8[...]     read only
     start, stop : int  the line, without its newline
 
-    Returns            (start, stop) of what is left; equal where the line is blank
+    Returns            (start, stop) of the rest; equal if the line is blank
     Cost               a few bytes
     Source             the documentation of both formats
     """
@@ -99,7 +99,7 @@ def line_span(data: U8, start: int, stop: int) -> tuple[int, int]:
 
 @kernel
 def read_label(data: U8, start: int, stop: int, rules: Rules) -> tuple[float, int]:
-    """Read a label as the model's setting wants it.
+    """Read a label according to the model's setting.
 
     Parameters
     ----------
@@ -107,12 +107,12 @@ def read_label(data: U8, start: int, stop: int, rules: Rules) -> tuple[float, in
     start, stop : int  the label, a decimal number
     rules : Rules      labels
 
-    Returns            (label, OK), (0, BAD_LABEL) or (0, HANDOVER); a label of -1/+1 comes out as 0 or 1
+    Returns            (label, OK), (0, BAD_LABEL) or (0, HANDOVER); a label of -1/+1 becomes 0 or 1
     Cost               one number
     Source             the HTTP contract
     """
     digit = int(data[stop - 1]) - _ZERO
-    if 0 <= digit <= _NINE and (stop - start == 1 or (stop - start == _SIGNED and data[start] == _MINUS)):  # nearly every label
+    if 0 <= digit <= _NINE and (stop - start == 1 or (stop - start == _SIGNED and data[start] == _MINUS)):  # the common case
         value, status = float(digit if stop - start == 1 else -digit), EXACT
     else:
         value, status = parse_number(data, start, stop, False)
@@ -126,7 +126,7 @@ def read_label(data: U8, start: int, stop: int, rules: Rules) -> tuple[float, in
 
 @inline_kernel
 def blame(place: I64, start: int, stop: int, code: int) -> int:
-    """Note the bytes that are to blame; minus the code. Source: the columns of Sink.place."""
+    """Store the span of the bytes at fault; returns minus the code. Source: the columns of BatchBuilder.place."""
     place[FIELD_START] = start
     place[FIELD_STOP] = stop
     return -code
@@ -134,7 +134,7 @@ def blame(place: I64, start: int, stop: int, code: int) -> int:
 
 @inline_kernel
 def open_row(sink: BatchBuilder, number: int, start: int, stop: int) -> None:
-    """Note where row `number` is, nobody to blame yet, and what holds where nothing is said. Source: columns of Sink.place."""
+    """Store where row `number` is, no field at fault, and the default label and weight. Source: columns of BatchBuilder.place."""
     place = sink.place[number]
     place[ROW_START] = start
     place[ROW_STOP] = stop
@@ -147,17 +147,17 @@ def open_row(sink: BatchBuilder, number: int, start: int, stop: int) -> None:
 
 @inline_kernel
 def close_row(row: RecordScratch, n: int, sink: BatchBuilder, rules: Rules, number: int) -> int:
-    """Finish and file row `number`, whatever became of its reading.
+    """Finish row `number` and store its code, whether its reading succeeded or not.
 
     Parameters
     ----------
-    row : Row            n records; scratch is overwritten
-    n : int              how many, or minus the code that says why there are none
-    sink : Sink          code[number], and for a good row what `finish_row` adds
+    row : RecordScratch  n records; scratch is overwritten
+    n : int              how many, or minus the code of a failed reading
+    sink : BatchBuilder  code[number], and for a good row what `finish_row` adds
     rules : Rules
     number : int
 
-    Returns              the code filed
+    Returns              the code stored
     Cost                 as `finish_row`
     Source               wire.rows, theory of operation
     """

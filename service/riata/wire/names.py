@@ -1,14 +1,14 @@
-"""Which feature names this server has met, so that a weight can be shown by name.
+"""The set of feature names that this server has seen, and `Names`, the names of one request.
 
 Theory of operation
-    Weights are stored by hash. A name is written to the log once, with the first request that carried it; this table
-    says, for each record of a request, whether that has happened. It holds 64-bit fingerprints in open addressing, at
-    most half full. A probe goes around the cache line of its first place, then around the next one: a line is compared at once,
-    and hardly a name is outside its own. It gives up after PROBE_MAX steps and calls the name known: names made to collide are
-    then merely not shown, and cost nobody time.
+    Weights are stored by hash, and shown by name. A name is written to the log once, with the first request that carried it.
+    The table of names seen tells, for each record of a request, whether that has happened. It holds 64-bit fingerprints with open
+    addressing, at most half full. A probe goes around the cache line of its first place, then around the next one. A line is
+    compared at once, and almost every name is in its first line. After PROBE_MAX steps a probe gives up and reports the name as
+    known. So names chosen to collide are merely not shown, and cannot slow the server down.
 
-    The names themselves travel as `Names`: three arrays for all names of a request, from the reader of the body through
-    the log to the book of names, so that nothing on that way is done name by name in Python.
+    The names themselves are `Names`: three arrays for all names of a request. They keep that form from the reader of the body,
+    through the log, to the index of names, so that no step handles names one by one in Python.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from riata.jit.raw.memory import LINE_WORDS, peek, poke
 
 PROBE_MAX: Final = 64
 _COUNT_BYTES: Final = 4  # u32
-_NAMES_AT_FIRST: Final = 512  # most models have few, and there may be a thousand models
+_NAMES_AT_FIRST: Final = 512  # small, because most models have few names and there may be a thousand models
 _ENTRY_BYTES: Final = 12  # u64 fingerprint, u32 length
 _EMPTY = np.uint64(0)
 _ONE = np.uint64(1)
@@ -35,7 +35,7 @@ _ONE = np.uint64(1)
 
 @inline_kernel
 def probe(wanted: np.uint64, step: int, size: int) -> int:
-    """Which place of a table of `size` is looked at in this step. Source: this module's theory of operation."""
+    """Which place of a table of `size` is probed in this step. Source: this module's theory of operation."""
     inner = min(size, LINE_WORDS) - 1
     first = int(np.int64(wanted & np.uint64(size - 1)))
     return ((first & ~inner) + (step & ~inner)) & (size - 1) | ((first + step) & inner)
@@ -43,14 +43,14 @@ def probe(wanted: np.uint64, step: int, size: int) -> int:
 
 @kernel
 def lacks(table: U64, fingerprint: np.uint64) -> bool:
-    """Say whether `fingerprint` is not in `table`.
+    """Return whether `fingerprint` is not in `table`.
 
     Parameters
     ----------
-    table : u64[2^k]     0 where empty; read only
+    table : u64[2^k]     0 if empty; read only
     fingerprint : u64    0 counts as 1
 
-    Returns              true where it is surely absent; false where present, or where the probe gave up
+    Returns              true if it is certainly absent; false if present, or if the probe gave up
     Cost                 at most PROBE_MAX reads, usually one or two
     Source               this module's theory of operation
     """
@@ -73,7 +73,7 @@ def enter(table: U64, fingerprint: np.uint64) -> int:
     table : u64[2^k]     overwritten
     fingerprint : u64    0 counts as 1
 
-    Returns              1 where it was put, 0 where it was there, -1 where the probe gave up
+    Returns              1 if it was put, 0 if it was there, -1 if the probe gave up
     Cost                 at most PROBE_MAX reads
     Source               this module's theory of operation
     """
@@ -98,7 +98,7 @@ def enter_all(table: U64, fingerprints: U64, room: int, fresh: U8) -> tuple[int,
     table : u64[2^k]        overwritten
     fingerprints : u64[n]   read only
     room : int              how many may still be put
-    fresh : u8[n]           written: 1 where the fingerprint was put, 0 where not
+    fresh : u8[n]           written: 1 if the fingerprint was put, 0 if not
 
     Returns                 (how many were put, how many were absent and found no room)
     Cost                    at most PROBE_MAX reads for each
@@ -125,7 +125,7 @@ class Names(Sequence[tuple[int, bytes]]):
 
     fingerprint : u64[k]
     length      : u32[k]   bytes of each name
-    text        : u8[sum of length]   the names one behind another
+    text        : u8[sum of length]   the names, concatenated
     """
 
     fingerprint: U64
@@ -134,7 +134,7 @@ class Names(Sequence[tuple[int, bytes]]):
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[int, bytes]]) -> Names:
-        """The same names as arrays; `pairs` itself where it is a `Names` already."""
+        """The same names as arrays; `pairs` itself if it is a `Names` already."""
         if isinstance(pairs, Names):
             return pairs
         listed = list(pairs)
@@ -151,7 +151,7 @@ class Names(Sequence[tuple[int, bytes]]):
         count = int.from_bytes(content[:_COUNT_BYTES], "little")
         if size < 0 or size < count * _ENTRY_BYTES:
             raise Corrupt(f"names: {len(content)} bytes are too few for {count} names")
-        # Copied, because numbers behind a u32 do not lie where their type wants them.
+        # Copied, because u64 numbers after a u32 are not aligned.
         fingerprint = np.frombuffer(content, "<u8", count, _COUNT_BYTES).astype(np.uint64)
         length = np.frombuffer(content, "<u4", count, _COUNT_BYTES + 8 * count).astype(np.uint32)
         text = np.frombuffer(content, np.uint8, offset=_COUNT_BYTES + count * _ENTRY_BYTES)
@@ -166,7 +166,7 @@ class Names(Sequence[tuple[int, bytes]]):
         return count + numbers + self.text.tobytes()
 
     def take(self, wanted: U8) -> Names:
-        """Those names whose entry in `wanted`, u8[k], is not 0; itself where that is all of them."""
+        """The names whose entry in `wanted`, u8[k], is not 0; itself if that is all of them."""
         chosen = wanted != 0
         if bool(chosen.all()):
             return self
@@ -188,7 +188,7 @@ class Names(Sequence[tuple[int, bytes]]):
     def __getitem__(self, at: slice) -> list[tuple[int, bytes]]: ...
 
     def __getitem__(self, at: int | slice) -> tuple[int, bytes] | list[tuple[int, bytes]]:
-        """For tests and tools: makes a list of all names first."""
+        """For tests and tools: builds a list of all names first."""
         return list(self)[at]
 
     def __eq__(self, other: object) -> bool:
@@ -198,22 +198,22 @@ class Names(Sequence[tuple[int, bytes]]):
 
 
 class NamesSeen:
-    """A set of name fingerprints of fixed capacity. One thread adds; reading beside it is harmless."""
+    """A set of name fingerprints of fixed capacity. One thread adds; other threads may read meanwhile."""
 
     def __init__(self, capacity: int = NAMES_KEPT_MAX) -> None:
-        """Make room for `capacity` names; 0 keeps none."""
+        """Set the capacity to `capacity` names; 0 keeps none."""
         self.capacity = capacity
         self.count = 0
-        self.dropped = 0  # names that were offered to `add` and found no room
+        self.dropped = 0  # new names that `mark` could not keep because the set was full
         self._table = _empty_table(_size_for(min(capacity, _NAMES_AT_FIRST)))
 
     @property
     def full(self) -> bool:
-        """True where no further name is kept."""
+        """True if no more names are kept."""
         return self.count >= self.capacity
 
     def table(self) -> U64:
-        """The table for kernels, or an empty array where the set is full: then nothing is worth looking up."""
+        """The table for kernels, or an empty array if the set is full: no lookup is needed then."""
         return self._table[:0] if self.full else self._table
 
     def __contains__(self, fingerprint: int) -> bool:
@@ -225,7 +225,7 @@ class NamesSeen:
     def mark(self, fingerprints: U64) -> U8:
         """Mark names as seen, once the request that carried them is in the log.
 
-        Returns u8[n]: 1 where the name was new and there was room for it, 0 where not.
+        Returns u8[n]: 1 if the name was new and there was room for it, otherwise 0.
         """
         self._make_room(min(self.count + len(fingerprints), self.capacity))
         fresh = np.empty(len(fingerprints), np.uint8)
@@ -241,7 +241,7 @@ class NamesSeen:
         return self.count - before
 
     def _make_room(self, names: int) -> None:
-        """Go over to a longer table where this one would be more than half full; who reads the old one misses what is new."""
+        """Switch to a longer table if this one would be more than half full; a reader of the old table misses the new names."""
         if _size_for(names) <= len(self._table):
             return
         held = self._table[self._table != _EMPTY]
@@ -251,15 +251,15 @@ class NamesSeen:
 
 
 def _empty_table(size: int) -> U64:
-    """A table that begins on a cache line, so that readers who look at eight places at once touch one line."""
+    """A table aligned to a cache line, so that a comparison of eight places touches one line."""
     return aligned(np.zeros(size + LINE_WORDS, np.uint64), size, 8 * LINE_WORDS)
 
 
 def _size_for(names: int) -> int:
-    """Entries of a table that is at most half full with so many names."""
+    """Number of places of a table that is at most half full with so many names."""
     return 1 << (2 * max(names, 1)).bit_length()
 
 
-NO_NAMES: Final[U64] = np.zeros(0, np.uint64)  # the table of a reader that is not asked for names
+NO_NAMES: Final[U64] = np.zeros(0, np.uint64)  # the table of a reader that collects no names
 EVERY_NAME: Final[U64] = np.zeros(2, np.uint64)  # an empty table: every record is listed; never written to
 NOTHING_NAMED: Final = Names(np.zeros(0, np.uint64), np.zeros(0, np.uint32), np.zeros(0, np.uint8))

@@ -1,11 +1,11 @@
-"""From the records whose names were not in the table to the `Names` of a request: each once, as it is shown to people.
+"""Collects the new names of a request: from the records whose names were not in the table, to `Names` without repetitions.
 
 Theory of operation
-    The readers list a record for every appearance of a name not seen before. `first_found` keeps the first of each
-    fingerprint, by way of a table at most a quarter full, whose probes give up as those of `wire.names` do; then the
-    lengths of the shown names are added up, and the names are written one behind another.
+    The readers list a record for every occurrence of a name not seen before. `first_found` keeps the first of each
+    fingerprint. It uses a table at most a quarter full, whose probes give up as those of `wire.names` do. Then the lengths
+    of the shown names are summed, and the names are written one after another.
 
-    A name that a slow lane read is no stretch of the body: its span is (-1, i, ., .), and it is name i of `slow`.
+    A name from a reference reader is not a span of the body: its span is (-1, i, ., .), and it is name i of `slow`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BETWEEN_BYTES = np.array([BETWEEN.get(kind, b"\0")[0] for kind in range(_KIND_S
 
 @kernel
 def first_found(fingerprints: U64, table: U32, first: I64) -> int:
-    """Find where each fingerprint comes for the first time.
+    """Find the first occurrence of each fingerprint.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def first_found(fingerprints: U64, table: U32, first: I64) -> int:
     first : i64[n]          positions are written, increasing
 
     Returns                 how many there are
-    Cost                    at most PROBE_MAX reads for each, usually one or two; one that the probe gives up on is left out
+    Cost                    at most PROBE_MAX reads for each, usually one or two; a fingerprint whose probe gives up is left out
     Source                  this module's theory of operation
     """
     mask = np.uint64(len(table) - 1)
@@ -63,13 +63,13 @@ def first_found(fingerprints: U64, table: U32, first: I64) -> int:
 
 @kernel
 def shown_lengths(kinds: U8, spans: I64, chosen: I64, slow_ends: I64, lengths: U32) -> int:
-    """Measure the names of the records `chosen` as they are shown.
+    """Compute the lengths of the names of the records `chosen`, as they are shown.
 
     Parameters
     ----------
     kinds : u8[n], spans : i64[n, 4]   of the records; read only
     chosen : i64[k]         positions of records; read only
-    slow_ends : i64[s + 1]  where the names of the slow lanes begin and end; read only
+    slow_ends : i64[s + 1]  where the names of the reference readers begin and end; read only
     lengths : u32[k]        written
 
     Returns                 their sum
@@ -101,14 +101,14 @@ def _copy(source: U8, start: int, stop: int, target: U8, at: int) -> int:
 
 @kernel
 def write_shown(data: U8, kinds: U8, spans: I64, chosen: I64, slow: tuple[U8, I64], text: U8) -> None:
-    """Write the names of the records `chosen`, as they are shown, one behind another.
+    """Write the names of the records `chosen`, as they are shown, one after another.
 
     Parameters
     ----------
     data : u8[...]          the body; read only
     kinds : u8[n], spans : i64[n, 4]   of the records; read only
     chosen : i64[k]         positions of records; read only
-    slow : u8[...], i64[s + 1]   the names of the slow lanes, and where they begin and end; read only
+    slow : u8[...], i64[s + 1]   the names of the reference readers, and where they begin and end; read only
     text : u8[sum of `shown_lengths`]   written
 
     Returns                 nothing
@@ -131,10 +131,10 @@ def write_shown(data: U8, kinds: U8, spans: I64, chosen: I64, slow: tuple[U8, I6
 
 
 def names_found(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> Names:
-    """Every name the readers listed in `sink`, once, in the order of its first appearance.
+    """Every name the readers listed in `sink`, once, in the order of its first occurrence.
 
     data       : u8[...]      the body
-    slow_names : list[bytes]  what spans of slow lanes point to
+    slow_names : list[bytes]  the names that spans of reference readers refer to
     """
     n = int(sink.count[FOUND])
     if n == 0:

@@ -1,4 +1,4 @@
-"""Rows of length one: division by the 2-norm."""
+"""L2 normalisation: divides each row by its 2-norm."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from riata.jit.kernel import kernel
 
 SMALLEST_NORMAL: Final = 2.0**-1022
 SQUARES_SMALL: Final = 2.0**-900  # below this the sum of squares has lost digits to underflow
-LIFT: Final = 2.0**600  # exact; brings the smallest normal number where its square is normal
+LIFT: Final = 2.0**600  # exact; the smallest normal number times this has a normal square
 
 
 @kernel
 def normalise_l2(hashes: U32, values: F64, start: int, stop: int) -> tuple[int, float, float]:
-    """Divide values[start:stop] by its 2-norm; what becomes subnormal is dropped.
+    """Divide values[start:stop] by its 2-norm; values that become subnormal are dropped.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def normalise_l2(hashes: U32, values: F64, start: int, stop: int) -> tuple[int, 
 
     Returns              (new stop, lift, norm): every value is now  value * lift / norm
     Cost                 two passes
-    Source               the sum of squares runs in order of hash; a tiny row is first lifted by a power of two
+    Source               squares are summed in order of hash; a tiny row is scaled by a power of two first
     """
     squares = 0.0
     for i in range(start, stop):

@@ -1,11 +1,11 @@
 """Decimal text to the nearest double, exactly, in compiled code.
 
-A number is scanned to `digits * 10^exponent` (at most 19 digits are kept; whether non-zero ones were dropped is remembered).
-Where both factors are exact doubles one multiplication or division rounds correctly. Else the product of the digits and a 128-bit
-approximation of the power of ten decides all 53 bits and the rounding (Lemire 2021); the few inputs that it cannot decide
-are handed to the caller, who asks Python.
+A number is scanned to `digits * 10^exponent`. At most 19 digits are kept, and whether a dropped digit was not zero is recorded.
+If both factors are exact doubles, one multiplication or division rounds correctly. Otherwise the product of the digits and a
+128-bit approximation of the power of ten decides all 53 bits and the rounding (Lemire 2021). The few inputs that it cannot decide
+are handed to the caller, which uses Python's float.
 
-Too large a number is infinite and too small a one is zero, as in Python: bounds are the caller's to check.
+A number too large is infinite and one too small is zero, as in Python. The caller checks bounds.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _EXACT_POWER = 22  # 10^22 is the largest power of ten that is a double
 _EXPONENT_CLAMP = 10**9  # beyond any exponent that the digits of a body could bring back into range
 _POWER_MIN = -342  # below, even 2^64 - 1 rounds to zero
 _POWER_MAX = 308  # above, even 1 is infinite
-_TIE_MIN, _TIE_MAX = -4, 23  # only with these exponents can 64 bits of digits be exactly half way between two doubles
+_TIE_MIN, _TIE_MAX = -4, 23  # only with these exponents can 64-bit digits be exactly half way between two doubles
 _ROUNDED_UP_MIN = -27  # 5^27 < 2^64: products of down to this power of ten can be whole numbers
-_SUREST_MIN, _SUREST_MAX = _ROUNDED_UP_MIN, 55  # 5^55 < 2^128: the table needs no benefit of the doubt here
+_SUREST_MIN, _SUREST_MAX = _ROUNDED_UP_MIN, 55  # 5^55 < 2^128: a product is always decided in this range
 
 _U0, _U1, _U3 = np.uint64(0), np.uint64(1), np.uint64(3)
 _NINE, _ZERO_U = np.uint64(9), np.uint64(48)
@@ -49,8 +49,8 @@ _E_LOWER, _E_UPPER = 101, 69
 def _power_of_five(exponent: int) -> int:
     """Return the top 128 bits of 5^exponent.
 
-    They are truncated, so that a product is never too large, but for the reciprocals of powers that fit 64 bits: those are
-    rounded up, so that the product of a multiple of the power, which is exact, is not one too small.
+    They are truncated, so that a product is never too large. The exceptions are reciprocals of powers that fit 64 bits. Those are
+    rounded up, so that the exact product of a multiple of the power is not one too small.
     """
     power: int = 5 ** abs(exponent)
     length = power.bit_length()
@@ -72,20 +72,20 @@ _POWERS_OF_TEN = np.array([10.0**k for k in range(_EXACT_POWER + 1)])
 
 @kernel
 def parse_number(data: U8, start: int, stop: int, json: bool) -> tuple[float, int]:
-    """Read the bytes start:stop of `data`, all of them, as one decimal number.
+    """Read all the bytes start:stop of `data` as one decimal number.
 
     Parameters
     ----------
     data : u8[...]     the whole body; read only
     start, stop : int  the number's bytes
-    json : bool        true: the grammar of RFC 8259. False: also a leading `+`, leading zeros, `.5` and `1.`;
-                       neither knows hexadecimals, `inf` or `nan`
+    json : bool        true: the grammar of RFC 8259. false: also a leading `+`, leading zeros, `.5` and `1.`;
+                       neither accepts hexadecimals, `inf` or `nan`
 
     Returns
     -------
     value : float      the double nearest to the number, ties to even; infinite beyond 1.797e308
-    status : int       EXACT; NOT_A_NUMBER; or HAND_OVER: it is a number, with more than 19 digits and next to a tie, and
-                       the caller asks Python's float of the same bytes
+    status : int       EXACT; NOT_A_NUMBER; or HAND_OVER: a number of more than 19 digits next to a tie, which
+                       the caller reads with Python's float
 
     Cost               one pass, one or two wide multiplications
     Source             Clinger 1990 for the short numbers; Lemire, "Number parsing at a gigabyte per second", 2021
@@ -105,7 +105,7 @@ def parse_prefix(data: U8, start: int, stop: int, json: bool) -> tuple[float, in
     Returns
     -------
     value, status      as for `parse_number`
-    end : int          where it ends; of no meaning where it is no number
+    end : int          where it ends; undefined if it is not a number
 
     Cost               one pass for up to 19 digits, two for more
     Source             as for `parse_number`
@@ -144,7 +144,7 @@ def parse_prefix(data: U8, start: int, stop: int, json: bool) -> tuple[float, in
 
 @inline_kernel
 def run_of_digits(data: U8, at: int, stop: int, digits: np.uint64) -> tuple[np.uint64, int]:
-    """Append the run of decimal digits at `at` to `digits`, modulo 2^64; and where it ends. Source: place values."""
+    """Append the run of decimal digits at `at` to `digits`, modulo 2^64. Returns where it ends, too. Source: place values."""
     while at + _WORD_BYTES <= stop:
         part, count = leading_digits(load_word(data, at))
         digits = digits * _WHOLE_POWERS_OF_TEN[count] + part
@@ -162,7 +162,7 @@ def run_of_digits(data: U8, at: int, stop: int, digits: np.uint64) -> tuple[np.u
 
 @inline_kernel
 def take_exponent(data: U8, start: int, stop: int) -> tuple[int, int]:
-    """Read what follows the `e`; and where it ends, or -1 where there is no digit. Clamped. Source: RFC 8259 section 6."""
+    """Read what follows the `e`, clamped, and where it ends, or -1 if there is no digit. Source: RFC 8259 section 6."""
     at = start
     negative = at < stop and data[at] == _MINUS
     if negative or (at < stop and data[at] == _PLUS):
@@ -189,7 +189,7 @@ def read_long(data: U8, start: int, stop: int, exponent: int) -> tuple[float, bo
     Returns
     -------
     value : float      its absolute value
-    sure : bool        false where the digits left out could change it
+    sure : bool        false if the dropped digits could change it
 
     Cost               one pass, at most two times `round_decimal`
     Source             Lemire 2021, section 11
@@ -201,7 +201,7 @@ def read_long(data: U8, start: int, stop: int, exponent: int) -> tuple[float, bo
         dropped = dropped or fraction_dropped
     value, sure = round_decimal(digits, exponent + passed)
     if dropped:
-        # The true number lies between digits and digits + 1; where both round alike, so does it.
+        # The true number is between digits and digits + 1; if both round to the same double, so does it.
         above, sure_above = round_decimal(digits + _U1, exponent + passed)
         sure = sure and sure_above and value == above
     return value, sure
@@ -213,14 +213,14 @@ def take_digits(data: U8, start: int, stop: int, digits: np.uint64, kept: int) -
 
     Parameters
     ----------
-    data, start, stop  the bytes to read; the run ends at `stop` or at the first byte that is no digit
-    digits : u64       what came before
+    data, start, stop  the bytes to read; the run ends at `stop` or at the first byte that is not a digit
+    digits : u64       the digits before the run
     kept : int         how many significant digits that has
 
     Returns
     -------
     digits, kept       as given, with the run appended
-    passed : int       digits of the run that found no room
+    passed : int       digits of the run that were not kept
     dropped : bool     one of those was not zero
     at : int           where the run ended
 
@@ -258,7 +258,7 @@ def round_decimal(digits: np.uint64, exponent: int) -> tuple[float, bool]:
     Returns
     -------
     value : float      zero and infinity included
-    sure : bool        false where the 128 bits of the table could not decide (not known to happen)
+    sure : bool        false if the 128 bits of the table could not decide (not known to happen)
 
     Cost               one or two 64-bit by 64-bit multiplications
     Source             Lemire 2021, Algorithm 1; the table and the bounds on exponents are explained at their definitions
@@ -279,7 +279,7 @@ def round_decimal(digits: np.uint64, exponent: int) -> tuple[float, bool]:
     top = high >> _63
     shift = top + np.uint64(9)
     mantissa = high >> shift  # 54 bits: 53 and the one that decides the rounding
-    # floor(exponent * log2(10)) holds for the whole range of the table (Lemire 2021, section 5); 1086 is the bias and the
+    # floor(exponent * log2(10)) is exact for the whole range of the table (Lemire 2021, section 5); 1086 is the bias plus the
     # 63 places of `scaled`.
     biased = int(((217706 * exponent) >> 16) + 1086 + np.int64(top) - zeros)
     if biased <= 0:

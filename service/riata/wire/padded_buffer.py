@@ -1,4 +1,4 @@
-"""A body that is read where it lies: whoever receives one into such memory saves a copy of it."""
+"""A buffer for a body, with padding around it, so that the body can be read in place without a copy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NEWLINE_BYTES: Final = 1
 
 
 class PaddedBuffer:
-    """A body of `size` bytes in memory of its own, with the bytes around it that readers look at, and one to end its last line.
+    """A body of `size` bytes with the padding that the readers need before and after it, and one byte for a final newline.
 
     bytes : u8[size]        to be written before it is read
-    room  : u8[size + 1 + PADDING]   the same, and what is behind; FRONT bytes are there before it
+    room  : u8[size + 1 + PADDING]   the same memory and the padding after it; FRONT bytes precede it
     """
 
     __slots__ = ("bytes", "room")

@@ -1,8 +1,8 @@
-"""From the bytes of a request to a checked `Batch`: the way in of this room.
+"""Parses the bytes of a request into a checked `Batch`: the entry point of this package.
 
-`parse_examples` picks the reader by content type, lets its kernel walk the whole body, gives the rows that the kernel
-left over to the slow lane, and packs what came out. `parse_query` does the same for the parameters of a query, and the
-`explain_…` functions read once more and keep every name.
+`parse_examples` picks the reader by content type, lets its kernel read the whole body, gives the rows that the kernel handed
+over to the reference reader, and collects the results. `parse_query` does the same for the parameters of a query. The
+`explain_…` functions read again and keep every name.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _JSON_SPACE: Final = re.compile(rb"[ \t\r\n]*")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What reading needs to know about a model. `names` is None where no names are to be collected."""
+    """What the readers need to know about a model. `names` is None if no names are to be collected."""
 
     encoder: EncoderConfig
     labels: Labels = "0/1"
@@ -74,7 +74,7 @@ class Context:
 
 
 class Format(NamedTuple):
-    """One content type: a kernel for the body, a slow lane for single rows, and whether newlines part the rows."""
+    """One content type: a kernel for the body, a reference reader for single rows, and whether newlines separate the rows."""
 
     read: Callable[[Text, RecordScratch, BatchBuilder, Rules], int]
     slow: Callable[[bytes, Rules], SlowRow | Refusal]
@@ -82,7 +82,7 @@ class Format(NamedTuple):
 
 
 def _read_document(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
-    """Read JSON, which has to be there as a whole."""
+    """Read JSON, which must be complete in memory."""
     text.ends[0], text.ends[1] = 0, text.size + 1
     return read_json(text.data, text.ends, row, sink, rules)
 
@@ -105,7 +105,7 @@ FORMATS: Final[dict[str, Format | None]] = {  # None: Arrow, whose rows are colu
 
 
 def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[np.uint64]] = NO_NAMES) -> Rules:
-    """Write `context` as the scalars and arrays that kernels take; `seen` is the table of names to look up in."""
+    """Convert `context` to the scalars and arrays that kernels take; `seen` is the table of names for lookups."""
     encoder = context.encoder
     return Rules(
         key=np.uint64(encoder.hash_key),
@@ -133,12 +133,12 @@ def format_of(content_type: str) -> Format | None:
 def parse_examples(
     body: bytes | PaddedBuffer | U8, content_type: str, context: Context, labelled: bool, scratch: Workspace | None = None
 ) -> Parsed:
-    """Read a body of examples; rows that are at fault become row errors, the others a `Batch`.
+    """Read a body of examples. Rows at fault become row errors, the others a `Batch`.
 
-    body    : what came; or, read by lines, `scratch.room`, written
-    scratch : with room for the body; the batch may then lie in it, and is good until it is used for another
-    Raises `Unsupported` for an unknown content type, `TooLarge` beyond a limit of the request, and `Malformed` where there is
-    no row at all or, in JSON, where the body is no document.
+    body    : the bytes received; or, for formats read by lines, `scratch.room`, written
+    scratch : with room for the body; the batch may use its memory, and is then valid until the scratch is used again
+    Raises `Unsupported` for an unknown content type, `TooLarge` beyond a limit of the request, and `Malformed` if there is
+    no row at all or, in JSON, if the body is not a document.
     """
     seen = NO_NAMES if context.names is None else context.names.table()
     form = format_of(content_type)
@@ -149,7 +149,7 @@ def parse_examples(
 def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[tuple[int, float, str]]]:
     """For every row that `parse_examples` would accept for prediction: (feature hash, value, name) of all its features.
 
-    Values are those of the batch; where several names share a hash, each is listed with its own share. Raises the same.
+    Values are those of the batch. If several names share a hash, each is listed with its own share. Raises the same.
     """
     reading = read_body(body, format_of(content_type), make_rules(context, False, EVERY_NAME))
     return _explained(reading)
@@ -158,7 +158,7 @@ def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[
 def parse_query(pairs: list[tuple[str, str]], context: Context) -> Parsed:
     """Read the features of a query as one row to predict; a key that comes twice is a list of indicators.
 
-    A value that is a JSON number is numeric, anything else an indicator, or a text where the encoder says so. Raises `TooLarge`.
+    A value that is a JSON number is numeric. Any other is an indicator, or a text if the encoder says so. Raises `TooLarge`.
     """
     seen = NO_NAMES if context.names is None else context.names.table()
     return _parsed(_read_query(pairs, make_rules(context, False, seen)), True)
@@ -170,7 +170,7 @@ def explain_query(pairs: list[tuple[str, str]], context: Context) -> list[list[t
 
 
 def _warm_up(*bodies: tuple[str, bytes]) -> None:
-    """Read bodies of these content types with all that readers can be asked for."""
+    """Read bodies of these content types, with every option of the readers in use."""
     context = Context(EncoderConfig(text=("t",), ngrams=2, normalise="l2"), names=NamesSeen(1))
     for content_type, body in bodies:
         parse_examples(body, content_type, context, labelled=True)
@@ -180,7 +180,7 @@ def _warm_up(*bodies: tuple[str, bytes]) -> None:
 
 _EXAMPLE: Final = b'{"features":{"a":1.5,"b":"c","t":"two words","d":[true]},"label":1,"ts":"2026-11-20T11:14:00Z"}'
 _LINES: Final = _EXAMPLE + b'\n{"features":{"a":1,"s":"x","t":"a b"},"label":0}'
-# Each compiles kernels, or loads them from the cache, few of which another wants too; together they are all that reading reaches.
+# Each compiles kernels, or loads them from the cache. They share few kernels; together they cover all that reading can call.
 WARM_UPS: Final[dict[str, Callable[[], None]]] = {
     "JSON": partial(_warm_up, ("application/json", _EXAMPLE), ("application/x-ndjson", _LINES)),
     "VW text, svmlight": partial(_warm_up, ("text/x-vw", b"1 1.0 'tag|n:2 a:1.5 b\n"), ("text/x-svmlight", b"1 1:1.5 2:2\n")),
@@ -194,7 +194,7 @@ def _space_end(body: bytes) -> int:
 
 
 def read_body(body: bytes | PaddedBuffer | U8, form: Format | None, rules: Rules, scratch: Workspace | None = None) -> Reading:
-    """Let the readers of `form` walk the whole body; every row then has its code. Raises as `parse_examples` does."""
+    """Read the whole body with the readers of `form`; every row then has its code. Raises as `parse_examples` does."""
     if form is None:
         reading, row, slow = read_arrow(memoryview(cast(Any, body.bytes if isinstance(body, PaddedBuffer) else body)), rules)
     else:
@@ -215,7 +215,7 @@ def _read_text(
     if form is _JSON and not (whole := bytes(body)).isascii():
         check_utf8(whole)
     work = scratch or workspace(len(body), rules.ngrams)
-    # The side area takes the lower-case words of texts; they are never longer than what they were read from.
+    # The side area receives the lower-case words of texts; they are never longer than their source.
     side = len(body) + 1 if len(rules.text) else 0
     data, row = work.data[FRONT : FRONT + len(body) + 1 + side + PADDING], work.row
     if isinstance(body, PaddedBuffer) and form.by_line and scratch is None and not side:
@@ -240,7 +240,7 @@ def _read_text(
 
 
 def _take_slow(reading: Reading, row: RecordScratch, number: int, result: SlowRow | Refusal) -> RecordScratch:
-    """Finish a row that a slow lane has read; returns the scratch, larger where the row needed that."""
+    """Finish a row that a reference reader has read. Returns the scratch, or a larger one if the row needed that."""
     sink = reading.sink
     if isinstance(result, Refusal):
         sink.code[number] = result.code

@@ -1,4 +1,4 @@
-"""What a body became: the good rows as one `Batch`, the others as row errors, and the names met for the first time."""
+"""The result of reading a body: good rows as one `Batch`, the others as row errors, and the names that are new."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from riata.wire.rows import (
 from riata.wire.workspace import leave_features
 
 ID_BYTES: Final = 16
-LEFT_FROM: Final = 2**12  # features; fewer are copied in less time than it takes to see whose memory is free
+LEFT_FROM: Final = 2**12  # features; fewer are copied faster than free memory is found
 _ESCAPE_BYTES: Final = 6  # of an escaped character in JSON
 _NO_NUMBER: Final = re.compile(rb"[+-]?(nan|inf)", re.IGNORECASE)
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -45,7 +45,7 @@ KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "predictio
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """Why row `index` (from 0, blank lines not counted) was not accepted: a stable slug, and a sentence for people."""
+    """Why row `index` (from 0, blank lines not counted) was not accepted: a stable slug, and a readable sentence."""
 
     index: int
     code: str
@@ -54,9 +54,9 @@ class RowError:
 
 @dataclass(frozen=True, slots=True)
 class Joins:
-    """Labels of predictions that were asked for earlier: rows that carry a prediction_id in place of features.
+    """Labels of earlier predictions: rows that carry a prediction_id in place of features.
 
-    row    : i64[n]        which row of the body each of them was, increasing
+    row    : i64[n]        row number of each in the body, increasing
     key    : list[bytes]   the prediction's key, 16 bytes each
     label  : f64[n]        as in a batch
     weight : f64[n]
@@ -78,17 +78,17 @@ NO_JOINS: Final = Joins(np.zeros(0, np.int64), [], np.zeros(0), np.zeros(0))
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A body, read.
+    """The parsed body.
 
     batch  : Batch               the accepted rows, in order
-    row    : i64[batch.n]        which row of the body each of them was
-    errors : list[RowError]      the refused ones, in order
+    row    : i64[batch.n]        row number of each in the body
+    errors : list[RowError]      the refused rows, in order
     rows   : int                 rows in the body; rows == batch.n + joins.n + len(errors)
     names  : Names               fingerprints, and names as shown, of the names not seen before, each once
-    single : bool                true where the body was one JSON object rather than a list of them
+    single : bool                true if the body was one JSON object and not a list
     joins  : Joins               the rows that label a prediction
-    lines  : int                 lines of a body that was read by lines: newlines, and one for what lies behind the last
-    written : Written            what the log is to hold of them, where that is made already
+    lines  : int                 lines of a body that was read by lines: newlines, plus one for bytes after the last
+    encoded : Encoded | None     what the log stores for the batch, if that is encoded already
     """
 
     batch: Batch
@@ -104,16 +104,16 @@ class Parsed:
 
 @dataclass(slots=True)
 class Reading:
-    """A body between the readers and `Parsed`: the kernels' arrays, and what slow lanes added to them."""
+    """Intermediate state between the readers and `Parsed`: the arrays of the kernels, and what reference readers added."""
 
     data: U8
     sink: BatchBuilder
     rules: Rules
     lines: int = 0
-    fields: dict[int, str] = field(default_factory=dict)  # row -> name to blame, where a slow lane refused it
-    identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, where a slow lane accepted it
+    fields: dict[int, str] = field(default_factory=dict)  # row -> name at fault, if a reference reader refused it
+    identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, if a reference reader accepted it
     slow_names: list[bytes] = field(default_factory=list)  # shown names of found records whose span starts with -1
-    is_passing: bool = True  # the sink is scratch for the next body, so that what stays is copied
+    is_passing: bool = True  # the sink is scratch that the next body reuses, so results are copied out
 
     @property
     def rows(self) -> int:
@@ -121,7 +121,7 @@ class Reading:
         return int(self.sink.count[ROWS])
 
     def left(self) -> Iterator[int]:
-        """The rows that are left to a slow lane, in order."""
+        """The rows that are left to a reference reader, in order."""
         code = self.sink.code[: self.rows]
         number = first_left(code, 0)
         while number < len(code):
@@ -136,14 +136,14 @@ def accepted(reading: Reading) -> I64:
 
 @quick_kernel
 def first_left(code: I64, start: int) -> int:
-    """Find a row that is left to a slow lane.
+    """Find a row that is left to a reference reader.
 
     Parameters
     ----------
-    code : i64[n]     of a Sink; read only
+    code : i64[n]     of a BatchBuilder; read only
     start : int       at most n
 
-    Returns           the first such row from `start` on; n where there is none
+    Returns           the first such row from `start` on; n if there is none
     Cost              one comparison for each row
     Source            wire.codes
     """
@@ -157,19 +157,19 @@ def first_left(code: I64, start: int) -> int:
 def list_rows(
     code: I64, place: I64, told: tuple[F64, F64], rows: I64, indptr: I64, kept: tuple[F64, F64, BOOL]
 ) -> tuple[int, ...]:
-    """List what a batch has of each accepted row.
+    """List the batch fields of each accepted row.
 
     Parameters
     ----------
-    code : i64[n], place : i64[n, PLACES], told : f64[n], f64[n]   of a Sink, told being its labels and weights; read only
+    code : i64[n], place : i64[n, PLACES], told : f64[n], f64[n]   of a BatchBuilder, told being its labels and weights; read only
     rows : i64[n]                           written: numbers of the accepted rows, increasing
-    indptr : i64[n + 1]                     written: where their features begin, one behind the other
+    indptr : i64[n + 1]                     written: where their features begin when concatenated
     kept : f64[n], f64[n], bool[n]          written: their labels and weights, and whether they carry an id
 
     Returns                                 how many rows; how many of them carry an id; where the features of the first begin if
-                                            those of the others follow, each behind the one before, else -1
+                                            the features of all are contiguous and in order, otherwise -1
     Cost                                    a few operations for each row
-    Source                                  wire.rows, Sink; one step: each one of numpy hands the interpreter's lock on
+    Source                                  wire.rows, BatchBuilder; one kernel, because each numpy call may release the GIL
     """
     n, ids, first, end = 0, 0, 0, 0
     indptr[0] = 0
@@ -190,10 +190,10 @@ def list_rows(
 
 
 def make_batch(reading: Reading) -> tuple[Batch, I64]:
-    """The accepted rows and their numbers, increasing.
+    """Make the batch of the accepted rows. Returns it and their row numbers, increasing.
 
-    Features are copied out of a sink that has them in another order: rows that a slow lane finished lie behind the others there.
-    They are copied out of one that passes, too, unless they are many and may stay.
+    Features are copied if the sink has them in another order: rows that a reference reader finished come after the others there.
+    They are also copied if the sink is reused (`is_passing`), unless they are many and `leave_features` lets them stay.
     """
     sink, most = reading.sink, reading.rows
     rows, indptr = np.empty(most, np.int64), np.empty(most + 1, np.int64)
@@ -210,14 +210,14 @@ def make_batch(reading: Reading) -> tuple[Batch, I64]:
         length = np.diff(indptr)
         place = np.arange(indptr[-1]) + np.repeat(sink.place[rows, BEGIN] - indptr[:-1], length)
         hashes, values = sink.hash[place], sink.value[place]
-    digest = np.frombuffer(bytearray(n * ID_BYTES), np.uint8).reshape(n, ID_BYTES)  # numpy hands on the lock to clear that
+    digest = np.frombuffer(bytearray(n * ID_BYTES), np.uint8).reshape(n, ID_BYTES)  # np.zeros would release the GIL to clear it
     if ids or reading.identities:
         _put_identities(reading, rows, digest, has_id)
     return Batch(indptr, hashes, values, label, weight, digest, has_id), rows
 
 
 def _put_identities(reading: Reading, rows: I64, digest: U8, has_id: BOOL) -> None:
-    """Write the ids of rows, those that slow lanes read among them."""
+    """Write the digests of event ids, including those from reference readers."""
     place = reading.sink.place
     for k in np.flatnonzero(has_id):
         start, stop = place[rows[k], ID_START], place[rows[k], ID_STOP]
@@ -233,7 +233,7 @@ def _digest(identity: bytes) -> U8:
 
 
 def shown_name(reading: Reading, found: int) -> bytes:
-    """The name of a found record as it is shown to people."""
+    """The name of a found record as users see it."""
     a, b, c, d = (int(x) for x in reading.sink.found_span[found])
     if a < 0:
         return reading.slow_names[b]
@@ -243,12 +243,12 @@ def shown_name(reading: Reading, found: int) -> bytes:
 
 
 def new_names(reading: Reading) -> Names:
-    """Every name the readers found, once, in the order of its first appearance."""
+    """Every name the readers found, once, in the order of its first occurrence."""
     return names_found(reading.data, reading.sink, reading.slow_names)
 
 
 def what_stands(data: U8, at: int) -> str:
-    """Say what makes a body not well-formed from byte `at` on, where it is one of the mistakes that writers of JSON make."""
+    """Describe the syntax error at byte `at` of a body, if it is one of the common mistakes in generated JSON."""
     text = data[at : at + _ESCAPE_BYTES].tobytes()
     if _NO_NUMBER.match(text):
         return ": NaN and Infinity are not numbers here"
@@ -274,7 +274,7 @@ def _row_error(reading: Reading, number: int, is_shown: bool) -> RowError:
     if code in (SYNTAX, TOO_DEEP) and not name:
         found = what_stands(reading.data, int(place[AT]))
         return RowError(number, slug, f"{sentence}, at byte {int(place[AT] - place[ROW_START])} of the row{found}")
-    if code == UNKNOWN_KEY and is_shown:  # a search among words: only where somebody will read it
+    if code == UNKNOWN_KEY and is_shown:  # a search among words: only if the error is shown
         sentence = f"{sentence}; {nearest(name[:_FIELD_SHOWN_MAX], KNOWN_KEYS)}"
     shown = "".join(c if c.isprintable() else "\ufffd" for c in name[:_FIELD_SHOWN_MAX])
     return RowError(number, slug, f"{shown}: {sentence}" if shown else sentence)

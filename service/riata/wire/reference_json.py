@@ -1,8 +1,8 @@
-"""The slow lane of JSON: msgspec decides what is well-formed, plain Python what it means.
+"""The reference reader of JSON: msgspec decides what is well-formed, plain Python what it means.
 
-It reads the rows that the compiled lane hands over, and it is that lane's twin in the tests: for every row both accept
-the same numbers or both refuse. msgspec keeps the last of two equal keys and turns large integers away, so the
-standard library decodes once more, with every number read by `float` and every object kept as its pairs.
+It reads the rows that the compiled reader hands over. The tests also compare the two: for every row both accept the same
+numbers or both refuse. msgspec keeps the last of two equal keys and rejects large integers. So the standard library decodes
+again, reading every number with `float` and keeping every object as its pairs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Pairs(list[tuple[str, Any]]):
 
 
 class Refused(Exception):
-    """Carries a `Refusal` up to `reference_json`."""
+    """Carries a `Refusal` to `reference_json`."""
 
     def __init__(self, code: int, field: str = "") -> None:
         super().__init__(code, field)
@@ -77,7 +77,7 @@ def reference_json(line: bytes, rules: Rules) -> SlowRow | Refusal:
 
 
 def decode(text: bytes) -> Any:
-    """Decode strictly: objects become `Pairs`, numbers float (infinite where too large). Raises `Refused`."""
+    """Decode strictly: objects become `Pairs`, numbers float (infinite if too large). Raises `Refused`."""
     read_to_the_end = True
     try:
         msgspec.json.Decoder(float_hook=float).decode(text)
@@ -94,7 +94,7 @@ def decode(text: bytes) -> Any:
             text.decode(), object_pairs_hook=Pairs, parse_float=float, parse_int=float, parse_constant=_no_constant
         )
         if not read_to_the_end:
-            json.dumps(value, ensure_ascii=False).encode()  # the standard library lets lone surrogates in
+            json.dumps(value, ensure_ascii=False).encode()  # the standard library accepts lone surrogates
     except UnicodeDecodeError:
         raise Refused(INVALID_UTF8) from None
     except ValueError:

@@ -1,7 +1,7 @@
-"""The slow lanes of the line formats, in plain Python: str methods and regular expressions.
+"""The reference readers of the line formats, in plain Python: str methods and regular expressions.
 
-They read the lines that the compiled lanes of `wire.vw_text` and `wire.svmlight` hand over, and are their twins in the
-tests: for every line both accept the same numbers or refuse for the same reason. Those modules say what the formats mean.
+They read the lines that the kernels of `wire.vw_text` and `wire.svmlight` hand over. The tests also compare them with those
+kernels: for every line both accept the same numbers or refuse for the same reason. Those modules describe the formats.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NUMBER_LIKE: Final = re.compile(r"[0-9+.-].*|(?:nan|inf|infinity)\Z|.*:.*|\Z", 
 
 
 def decimal(text: str) -> float | None:
-    """Read a decimal number with Python's float, or say that it is none."""
+    """Read a decimal number with Python's float; None if it is not one."""
     return float(text) if _DECIMAL.fullmatch(text) else None
 
 
@@ -55,7 +55,7 @@ def checked_label(text: str, rules: Rules) -> float:
 
 
 def reference_vw(line: bytes, rules: Rules) -> SlowRow | Refusal:
-    """Read one line, which is not blank and has no line end, in plain Python; any UTF-8."""
+    """Read one line, which is not blank and has no line end, in plain Python; any UTF-8 is accepted."""
     try:
         text = line.decode()
         front, bar, rest = text.partition("|")
@@ -136,7 +136,7 @@ def _slow_feature(name: str, value: str | None, prefix: bytes, key: int, scale: 
 
 def reference_svmlight(line: bytes, rules: Rules) -> SlowRow | Refusal:
     """Read one line, which is neither blank nor all comment and has no line end, in plain Python."""
-    # Outside comments nothing but ASCII is accepted, so any one-byte encoding will do.
+    # Outside comments only ASCII is accepted, so any one-byte encoding will do.
     text = line.decode("latin-1").partition("#")[0]
     words = [word for word in _CUT.split(text) if word]
     label = float("nan")

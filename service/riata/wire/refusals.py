@@ -1,4 +1,4 @@
-"""What ends the reading of a body: too much of something, or bytes that are not what they say they are."""
+"""Raises the errors that end the reading of a body: a limit exceeded, or bytes that are malformed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from riata.wire.rows import AT
 
 
 def raise_for(code: int, reading: Reading) -> None:
-    """Raise `TooLarge` or `Malformed` where a reader has stopped with such a code."""
+    """Raise the `TooLarge` or `Malformed` that belongs to the code with which a reader stopped."""
     if code == TOO_MANY_FEATURES:
         raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
     if code == TOO_MANY_ROWS:
         raise TooLarge(f"a request has at most {ROWS_PER_REQUEST_MAX} rows", "too_many_rows")
     if code in (SYNTAX, TOO_DEEP):
         at = int(reading.sink.place[reading.rows, AT])
-        if not reading.data[: at + 1].tobytes().strip(b" \t\r\n"):  # the newline put behind the body counts as space
+        if not reading.data[: at + 1].tobytes().strip(b" \t\r\n"):  # the newline added after the body counts as space
             raise Malformed("the body holds no rows", "empty_body")
         slug, sentence = SLUGS[code]
         stands = what_stands(reading.data, at)

@@ -1,28 +1,28 @@
-"""From the records of one row to sorted, summed, bounded features: shared by every format the wire reads.
+"""From the records of one row to sorted, summed, bounded features. Every format uses these arrays and steps.
 
 Theory of operation
-    A reader (JSON, VW, svmlight) walks the bytes of one row and leaves one record per value in `RecordScratch`: the 64-bit
-    fingerprint of the name, the value as written, what kind of name it is, and where its bytes are. `finish_row` then
+    A reader (JSON, VW, svmlight) reads the bytes of one row and writes one record per value to `RecordScratch`: the 64-bit
+    fingerprint of the name, the value as written, the kind of name, and where its bytes are. `finish_row` then
 
         1  orders the records by feature hash (the top 32 bits), equal hashes in the order they came
         2  sums equal hashes, in that order; refuses a JSON key that came twice, and a sum beyond VALUE_ABS_MAX
         3  drops sums that are zero or subnormal
-        4  divides by the row's 2-norm where the encoder asks for it
+        4  divides by the row's 2-norm if the encoder asks for it
         5  appends to `BatchBuilder`, and lists there the names that are not in the table of names seen
 
-    Nothing of a row reaches `BatchBuilder` before the row is known to be good, so a refused row leaves no trace.
+    Nothing of a row is written to `BatchBuilder` before the row is known to be good, so a refused row leaves no trace.
 
     A line reader offers two functions, which `wire.parse` calls:
 
         read_FORMAT(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int
-            a kernel over the whole body, which it takes in part by part (`delimiters.take_in`). Sets sink.code, place, label,
+            a kernel over the whole body, which it copies part by part (`delimiters.take_in`). Sets sink.code, place, label,
             weight for every row and count[ROWS]; calls `finish_row` for good ones. It begins with  row, sink, rules =
-            borrow_row(row), …, which takes reference counting out of the loops (three times faster). Returns OK, or
+            borrow_row(row), …, which removes reference counting from the loops (three times faster). Returns OK, or
             TOO_MANY_FEATURES or TOO_MANY_ROWS, which end the reading.
-        slow_FORMAT(line: bytes, rules: Rules) -> SlowRow | Refusal
-            the same line in plain Python, for rows whose code the kernel left at HANDOVER.
+        reference_FORMAT(line: bytes, rules: Rules) -> SlowRow | Refusal
+            reads the same line in plain Python, for rows whose code the kernel left at HANDOVER.
 
-    Orders are sorted as (hash << 32 | position): all different, so no sort has to be stable (`wire.sorting`).
+    Sort keys are (hash << 32 | position): all different, so the sort need not be stable (`wire.sorting`).
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
 STARTS_MAX: Final = max(BUCKETS_MAX, RANKED_MAX)
 RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words of a text repeat
 
-LISTED_PLACES: Final = 2**14  # few enough for the second cache, and enough for the names that come again and again
+LISTED_PLACES: Final = 2**14  # small enough for the L2 cache, and enough for the names that repeat
 
 MARKS_MAX: Final = 9
 OWED: Final = 3
-_POSITIONS_MAX: Final = 2**18  # of delimiters; a row with more is read without
+_POSITIONS_MAX: Final = 2**18  # of delimiters; a row with more is read without the fast path
 _POSITIONS_SPARE: Final = 128
 _LINE_BYTES: Final = 64
 _PAGE_BYTES: Final = 4096
-_APART: Final = 17  # cache lines; any number that takes four arrays to different parts of a page
+_APART: Final = 17  # cache lines; any number that puts four arrays into different parts of a page
 
 # Kinds of record. The low two bits say how the name is shown, as the tags of the feature hash do.
 PLAIN: Final = 0  # name
@@ -60,27 +60,27 @@ NAMESPACE: Final = 3  # prefix^name
 KEY: Final = 4  # a JSON key: its fingerprint must not come twice among records of this kind
 SHADOWED: Final = 8  # no feature, value 0: there only so that a key of a string, list or null is seen
 
-# Places in Sink.count
+# Places in BatchBuilder.count
 FEATURES: Final = 0
 FOUND: Final = 1
 ROWS: Final = 2
 
-# Columns of Sink.place
+# Columns of BatchBuilder.place
 ROW_START: Final = 0
 ROW_STOP: Final = 1
 AT: Final = 2  # where reading stopped, for the sentence about a syntax error
-FIELD_START: Final = 3  # the name that is to blame; start == stop where there is none
+FIELD_START: Final = 3  # the name at fault; start == stop if there is none
 FIELD_STOP: Final = 4
-ID_START: Final = 5  # the event id; start == stop where there is none
+ID_START: Final = 5  # the event id; start == stop if there is none
 ID_STOP: Final = 6
-BEGIN: Final = 7  # first feature in Sink.hash; only where the row was accepted
+BEGIN: Final = 7  # first feature in BatchBuilder.hash; only if the row was accepted
 END: Final = 8
-IN_FEATURES: Final = 9  # 1 where the field to blame is a key of a JSON "features" object
+IN_FEATURES: Final = 9  # 1 if the field at fault is a key of a JSON "features" object
 PLACES: Final = 10
 
 
 class RecordScratch(NamedTuple):
-    """Records of the row being read; reused for every row. m = capacity, `row_capacity(body bytes, ngrams)`."""
+    """Records of the row being read, as arrays; reused for every row. m = capacity, `row_capacity(body bytes, ngrams)`."""
 
     fingerprint: U64  # u64[m]
     value: F64  # f64[m] as written, not yet checked; may be infinite
@@ -88,34 +88,34 @@ class RecordScratch(NamedTuple):
     span: I64  # i64[m, 4] prefix start, prefix stop, name start, name stop in the body; start == stop: empty
     order: U64  # u64[m] scratch
     bucket: U64  # u64[m] scratch
-    mark: I64  # i64[MARKS_MAX] small scratch of the reader, whose own module names its places
+    mark: I64  # i64[MARKS_MAX] small scratch of the reader; its module names the places
     pair: F64  # f64[2] label and weight of the row being read
     position: U32  # u32[...] delimiters of the row (wire.delimiters)
     named: U32  # u32[...] as long as `position`: where the names of words end (wire.tokens)
-    owed: I64  # i64[OWED] records whose spans are to be had from tokens.settle, and their prefix
-    keys: U32  # u32[BUCKETS_MAX * BUCKET_KEYS] keys of a short row, two in each; of a longer one hashes, in buckets
-    starts: U32  # u32[STARTS_MAX] their ranks; or how many are in each bucket, and then where it begins
+    owed: I64  # i64[OWED] records whose spans tokens.settle still has to write, and their prefix
+    keys: U32  # u32[BUCKETS_MAX * BUCKET_KEYS] keys of a short row, two in each; hashes of a longer one, in buckets
+    starts: U32  # u32[STARTS_MAX] their ranks; or the size of each bucket, and then where it begins
 
 
 class BatchBuilder(NamedTuple):
-    """What the whole body became. c = feature capacity, r = row capacity.
+    """The features of the whole body, while it is read. c = feature capacity, r = row capacity.
 
     A reader sets for its row number i: code[i], place[i], label[i], weight[i]; `count[ROWS]` is set when it ends.
-    Rows are counted from 0 over the rows that are there; blank lines are no rows.
+    Rows are counted from 0; blank lines are not rows.
     """
 
     hash: U32  # u32[c]
     value: F64  # f64[c]
-    count: I64  # type: ignore[assignment]  # i64[3]  FEATURES, FOUND, ROWS so far; nobody counts items of this tuple
-    found_fingerprint: U64  # u64[c] one for each record whose name is not in Rules.seen; or not for all that repeat another's
+    count: I64  # type: ignore[assignment]  # i64[3]  FEATURES, FOUND, ROWS so far; shadows tuple.count, which is not used
+    found_fingerprint: U64  # u64[c] one for each record whose name is not in Rules.seen, though not for all repetitions
     found_value: F64  # f64[c] its own value, after normalising
     found_row: I64  # i64[c]
     found_kind: U8  # u8[c]
     found_span: I64  # i64[c, 4]
-    listed: U32  # u32[LISTED_PLACES] by the low bits of a fingerprint where it may be in found_fingerprint; never cleared
+    listed: U32  # u32[LISTED_PLACES] by the low bits of a fingerprint: where it may be in found_fingerprint; never cleared
     code: I64  # i64[r]  OK, HANDOVER or why the row was refused (wire.codes)
     place: I64  # i64[r, PLACES]
-    label: F64  # f64[r] NaN where there is none
+    label: F64  # f64[r] NaN if there is none
     weight: F64  # f64[r]
 
 
@@ -124,20 +124,20 @@ class Rules(NamedTuple):
 
     key: np.uint64  # the model's hash key
     labels: int  # 0: "0/1"   1: "-1/+1"   2: "real"
-    labelled: int  # 1 where rows are to be learnt, 0 where they are to be predicted
-    l2: int  # 1 where rows are divided by their 2-norm
+    labelled: int  # 1 if rows are to be learnt, 0 if they are to be predicted
+    l2: int  # 1 if rows are divided by their 2-norm
     ngrams: int
     text: U64  # u64[fields] H(key, NUMBER, name) of the fields that are split into words
-    seen: U64  # u64[2^k] table of names seen (wire.names); of length 0 where no names are wanted
+    seen: U64  # u64[2^k] table of names seen (wire.names); of length 0 if no names are wanted
 
 
 def row_capacity(body_bytes: int, ngrams: int) -> int:
-    """Records one row of such a body can have: a record takes at least two bytes, once for each length of n-gram."""
+    """Maximal number of records of one row of such a body: a record takes at least two bytes, once for each length of n-gram."""
     return min(RECORDS_PER_ROW_MAX, ngrams * (body_bytes // 2) + 4)
 
 
 def make_row(capacity: int) -> RecordScratch:
-    """Allocate a `RecordScratch`; pages that are not reached are never touched."""
+    """Allocate a `RecordScratch`; pages that are not used are never touched."""
     positions = min(2 * capacity, _POSITIONS_MAX) + _POSITIONS_SPARE
     return RecordScratch(
         fingerprint=_in_page(0, capacity, np.uint64),
@@ -157,11 +157,12 @@ def make_row(capacity: int) -> RecordScratch:
 
 
 def _in_page(part: int, count: int, kind: type[T]) -> NDArray[T]:
-    """So many elements, from one of four parts of a page on.
+    """`count` elements that begin in one of four parts of a page.
 
-    What of a short row is read and written in whole registers is then on one page each. Registers that go beyond a short row, as
-    those of `jit.simd.rank` do, would otherwise sometimes reach into a page that was never touched, and a masked access there
-    costs hundreds of cycles for every row. The parts differ because a core at first takes equal places of two pages for one.
+    The part of a short row that full SIMD registers read and write is then in one page for each array. Registers that extend
+    beyond a short row, as those of `jit.simd.rank` do, would otherwise sometimes reach into a page that was never touched. A
+    masked access there costs hundreds of cycles for every row. The parts differ because a core at first takes equal offsets
+    in two pages for the same address (4K aliasing).
     """
     skipped = part * _APART * _LINE_BYTES // np.dtype(kind).itemsize
     spare = 2 * _PAGE_BYTES // np.dtype(kind).itemsize
@@ -169,7 +170,7 @@ def _in_page(part: int, count: int, kind: type[T]) -> NDArray[T]:
 
 
 def _on_lines(count: int) -> U32:
-    """So many numbers, from the beginning of a cache line on."""
+    """`count` numbers, aligned to a cache line."""
     return aligned(np.empty(count + _LINE_BYTES // 4, np.uint32), count, _LINE_BYTES)
 
 
@@ -240,16 +241,16 @@ def borrow_rules(rules: Rules) -> Rules:
 
 
 class SlowRow(NamedTuple):
-    """One good row as a slow lane hands it back: the same records, with the name as it is shown."""
+    """One good row as a reference reader returns it: the same records, with the name as it is shown."""
 
     records: list[tuple[int, float, int, bytes]]  # fingerprint, value, kind, shown name
     label: float = float("nan")
     weight: float = 1.0
-    event_id: bytes = b""  # UTF-8; empty where there is none
+    event_id: bytes = b""  # UTF-8; empty if there is none
 
 
 class Refusal(NamedTuple):
-    """Why a slow lane refused a row: a code of `wire.codes`, and the field or name to blame, empty where there is none."""
+    """Why a reference reader refused a row: a code of `wire.codes`, and the field or name at fault, empty if there is none."""
 
     code: int
     field: str = ""

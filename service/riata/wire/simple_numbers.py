@@ -1,6 +1,6 @@
-"""Short decimal numbers, eight bytes at a time: the usual ones, at a third of the cost of `wire.numbers`, to the same bits.
+"""Short decimal numbers, eight bytes at a time: common numbers at a third of the cost of `wire.numbers`, with the same bits.
 
-What is taken here is a number of both grammars; an exponent, leading zeros, a bare point, a long number and every mistake
+The numbers accepted here are valid in both grammars. An exponent, leading zeros, a bare point, a long number and every mistake
 are left to `wire.numbers`.
 """
 
@@ -16,7 +16,7 @@ from riata.jit.raw.memory import peek
 from riata.jit.simd.bytes8 import ONES, TOPS, leading_digits, load_word, trailing_zeros
 from riata.wire.numbers import EXACT, parse_number, round_decimal
 
-SIMPLE_NUMBER_REACH: Final = 34  # 7 digits, the point, 3 words, and the byte after them, which is the caller's to look at
+SIMPLE_NUMBER_REACH: Final = 34  # 7 digits, the point, 3 words, and the byte after them, which the caller checks
 _WORD_BYTES: Final = 8
 _WORDS_BEHIND_POINT: Final = 3
 _DIGITS_MAX: Final = 19  # 10^19 - 1 < 2^64
@@ -30,8 +30,8 @@ _MINUS, _DOT, _ZERO, _E_UPPER, _E_LOWER = 45, 46, 48, 69, 101
 def simple_number(data: U8, p: int) -> tuple[int, float]:
     """Read digits, or digits `.` digits, 19 at most and 7 before the point: (position after them, value), or (-1, 0.0).
 
-    For both grammars; a sign, an exponent and whatever is longer are left to `parse_prefix`. SIMPLE_NUMBER_REACH bytes must be
-    there from `p` on. Source: as for `parse_number`.
+    For both grammars; a sign, an exponent and anything longer are left to `parse_prefix`. SIMPLE_NUMBER_REACH bytes must be
+    readable from `p` on. Source: as for `parse_number`.
     """
     digits, count = leading_digits(load_word(data, p))
     good = 0 < count < _WORD_BYTES and (count == 1 or data[p] != _ZERO)
@@ -55,9 +55,9 @@ def simple_number(data: U8, p: int) -> tuple[int, float]:
 
 @inline_kernel
 def fast_number(data: U8, p: int) -> tuple[float, int, int]:
-    """Read a minus, if any, and a `simple_number`: what `parse_prefix` returns, or an end of -1 where that has to be asked.
+    """Read an optional minus and a `simple_number`: what `parse_prefix` returns, or an end of -1 if that must be called.
 
-    The end may lie behind the bytes that the caller meant; then too. Source: as for `parse_number`.
+    If the end is after the bytes that the caller meant, `parse_prefix` must be called, too. Source: as for `parse_number`.
     """
     end, value = -1, 0.0
     if p + 1 + SIMPLE_NUMBER_REACH <= len(data):
@@ -83,7 +83,7 @@ _HUNDRED_MILLION = np.uint64(100_000_000)
 
 @inline_kernel
 def join_digits(word: W) -> W:
-    """The number whose eight digits, each 0 to 9, are the bytes of a word; of each of several words.
+    """The number whose eight digits, each 0 to 9, are the bytes of a word; elementwise for several words.
 
     Source: Lemire 2018, as `leading_digits`.
     """
@@ -95,8 +95,8 @@ def join_digits(word: W) -> W:
 def number_of_8(data: U8, start: int, stop: int) -> tuple[float, bool]:
     """Read the bytes start:stop, 1 to 8 of them, as digits with at most one point inside: (value, whether they are that).
 
-    No sign, and no zero in front of another digit; for both grammars. PADDING bytes must be there from `stop` on.
-    Source: the digits are moved to the end of one word, the point is closed up, and one division rounds (Clinger 1990).
+    No sign, and no zero in front of another digit; for both grammars. PADDING bytes must be readable from `stop` on.
+    Source: the digits are moved to the end of one word, the point is removed, and one division rounds (Clinger 1990).
     """
     size = stop - start
     word = (load_word(data, start) ^ _ZEROS) << (np.uint64(8 * (8 - size)) & np.uint64(63))
@@ -142,7 +142,7 @@ def number_of_16(data: U8, start: int, stop: int) -> tuple[float, bool]:
 
 @kernel
 def any_number(data: U8, start: int, stop: int, json: bool) -> tuple[float, bool]:
-    """Read the bytes start:stop as `parse_number` does, the usual ones faster.
+    """Read the bytes start:stop as `parse_number` does, common numbers faster.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def any_number(data: U8, start: int, stop: int, json: bool) -> tuple[float, bool
     json : bool        which grammar
 
     Returns            (value, whether it is a number and exact)
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             as `parse_number`
     """
     value, _, end = fast_number(data, start)
@@ -165,7 +165,7 @@ def any_number(data: U8, start: int, stop: int, json: bool) -> tuple[float, bool
 def number_between(data: U8, start: int, stop: int, json: bool) -> tuple[float, bool]:
     """Read the bytes start:stop as `parse_number` does: (value, whether it is a number and exact).
 
-    PADDING bytes must be there from `stop` on, and 8 before it. Source: as for `parse_number`.
+    PADDING bytes must be readable from `stop` on, and 8 before it. Source: as for `parse_number`.
     """
     negative = peek(data, start) == _MINUS
     first = start + int(negative)

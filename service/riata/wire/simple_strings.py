@@ -1,8 +1,8 @@
-"""The usual members of a features object, `"name":number` and `"name":"value"`, eight bytes at a time.
+"""The common members of a features object, `"name":number` and `"name":"value"`, eight bytes at a time.
 
-Whatever else a member may be - an escape, a text, white space in an unusual place, an exponent, a twentieth digit, a
-mistake - ends the reading in front of it, and `wire.json_features` reads it in the general way. So there is no second
-grammar here: what is taken is right by both readers, and what is left is judged by one.
+Reading stops before any other member: an escape, a text, white space in an uncommon place, an exponent, a twentieth digit, a
+mistake. `wire.json_features` reads that member in the general way. So there is no second grammar here: both readers agree on
+what is accepted, and only one judges the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from riata.wire.json_scan import CLOSE_OBJECT, COLON, COMMA, MINUS, QUOTE, SPACE
 from riata.wire.rows import EQUALS, KEY, PLAIN, SHADOWED, RecordScratch, Rules, borrow_row
 from riata.wire.simple_numbers import SIMPLE_NUMBER_REACH, simple_number
 
-_AHEAD: Final = SIMPLE_NUMBER_REACH + 8  # bytes that may be looked at behind the quote that ends a name
+_AHEAD: Final = SIMPLE_NUMBER_REACH + 8  # bytes that may be read after the quote that ends a name
 _NOTHING = np.uint64(0)
 INDICATOR_RECORDS: Final = 2  # one for the key, which must not come twice, and one for the indicator
 
@@ -30,7 +30,7 @@ INDICATOR_RECORDS: Final = 2  # one for the key, which must not come twice, and 
 def simple_string_end(data: U8, start: int, last: int) -> int:
     """Position of the quote that ends a string of plain ASCII, of at most NAME_BYTES_MAX bytes; or -1.
 
-    `start` is its first byte; 8 bytes must be there from `last` on. Source: RFC 8259, section 7.
+    `start` is its first byte; 8 bytes must be readable from `last` on. Source: RFC 8259, section 7.
     """
     end = start
     special = _NOTHING
@@ -43,19 +43,19 @@ def simple_string_end(data: U8, start: int, last: int) -> int:
 
 @kernel
 def read_plain(data: U8, p: int, stop: int, row: RecordScratch, n: int, rules: Rules) -> tuple[int, int, bool]:
-    """Read members `"name":number` and `"name":"value"` as long as they are of the usual kind.
+    """Read members `"name":number` and `"name":"value"` as long as they are of a common kind.
 
     Parameters
     ----------
     data : u8[...]     read only
     p, stop : int      first byte of a member; end of what may be read
-    row : Row          records are written from n
+    row : RecordScratch  records are written from n
     n : int
-    rules : Rules      where strings may be texts, they are left
+    rules : Rules      if strings may be texts, they are left
 
-    Returns            (position, records, closed): where closed, the position is that of the closing brace, and otherwise
+    Returns            (position, records, closed): if closed, the position is that of the closing brace, otherwise
                        the first byte of the first member that was left
-    Cost               two looks at each byte, eight at a time
+    Cost               two reads of each byte, eight at a time
     Source             RFC 8259; wire.json_features for what a member means
     """
     data, row = borrow(data), borrow_row(row)

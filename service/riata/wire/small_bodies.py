@@ -1,9 +1,9 @@
-"""Small bodies of several requests, read by one call.
+"""Reads the small bodies of several requests with one call.
 
-Where rows are parted by newlines, bodies put behind one another are a body, and a body of one JSON object is a line of NDJSON.
-The kernel, its arrays and the copies out of them cost about as much for a hundred short rows as for one, so requests that
-wait for the same sync are read together. Only what is beyond doubt is taken from there: a request with a row that is not
-accepted is left to `parse_examples`, which says what is wrong with it, in its own words and places.
+If newlines separate rows, concatenated bodies are again a body, and a body of one JSON object is a line of NDJSON. The kernel,
+its arrays and the copies of results cost about as much for a hundred short rows as for one. So requests that wait for the same
+sync are read together. Only requests whose rows are all accepted are taken from there. A request with any other row is left to
+`parse_examples`, which reports the error with the row numbers of that request.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _ONE: Final = np.ones(1, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class JoinedBodies:
-    """What several bodies became.
+    """The result of reading several bodies.
 
     batch : Batch            the rows of the requests in `taken`, in their order
     stop  : i64[len(taken)]  where the rows of each end in the batch
-    taken : list[int]        which of the bodies these are, increasing; the others have to be parsed one by one
+    taken : list[int]        numbers of those bodies, increasing; the others have to be parsed one by one
     names : Names            the names not seen before, of all of them, each once
     """
 
@@ -52,8 +52,8 @@ class JoinedBodies:
 
 
 def lines_of(body: bytes, content_type: str) -> tuple[Format, bytes] | None:
-    """The format and the lines, without a newline behind the last, by which `body` can be read together with others; None
-    where it has to be read by itself."""
+    """The format and the lines, without a newline after the last, with which `body` can be read together with others; None
+    if it must be read alone."""
     form = _format(content_type)
     if form is None or body.startswith(_BYTE_ORDER_MARK):
         return None
@@ -66,8 +66,8 @@ def lines_of(body: bytes, content_type: str) -> tuple[Format, bytes] | None:
 
 
 def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> JoinedBodies:
-    """Read labelled rows of bodies for which `lines_of` gave `form`. Raises as `parse_examples` does: then each has to be parsed
-    by itself."""
+    """Read labelled rows of bodies for which `lines_of` gave `form`. Raises as `parse_examples` does; each must then be parsed
+    alone."""
     seen = NO_NAMES if context.names is None else context.names.table()
     rules = _rules(context.encoder, context.labels)._replace(seen=seen)
     reading = read_body(bodies[0] if len(bodies) == 1 else b"\n".join(bodies), form, rules)
@@ -84,10 +84,10 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Jo
 
 
 def _rows_of(bodies: Sequence[bytes], reading: Reading) -> I64:
-    """How many rows each body has."""
+    """Number of rows of each body."""
     if len(bodies) == 1:
         return np.array([reading.rows])
-    if reading.rows == reading.lines == len(bodies):  # as mostly: each is at least a line, so each is one, and no line is blank
+    if reading.rows == reading.lines == len(bodies):  # the common case: each is at least a line, so each is one
         return np.ones(len(bodies), np.int64)
     stop = np.array(list(accumulate(len(body) + 1 for body in bodies)), np.int64)
     owner = stop.searchsorted(reading.sink.place[: reading.rows, ROW_START], "right")
@@ -95,7 +95,7 @@ def _rows_of(bodies: Sequence[bytes], reading: Reading) -> I64:
 
 
 def _batch_of_one(reading: Reading) -> Batch:
-    """What `make_batch` gives of one row that was accepted, in as few steps as there can be: they are what such a row costs."""
+    """What `make_batch` returns for a single accepted row, in as few steps as possible: their number determines the cost."""
     sink = reading.sink
     place = sink.place[0].tolist()
     if reading.identities or place[ID_STOP] > place[ID_START]:
@@ -118,8 +118,8 @@ def names_in(names: Names, batch: Batch) -> Names:
 
 
 def with_keys(batch: Batch, keys: Sequence[tuple[str, int, int]]) -> Batch:
-    """Give every row that has no event id, from `start` to `stop` of each (key, start, stop), the id `key/index`, `index` being
-    its place among them, counted from 0."""
+    """Give each row without an event id the id `key/index`. Each (key, start, stop) is for the rows start:stop; `index` is the
+    row's place among those, counted from 0."""
     if not keys:
         return batch
     event_id, has_id = batch.event_id.copy(), batch.has_id.copy()

@@ -1,8 +1,8 @@
-"""Sorting of 64-bit keys that nobody can make slow.
+"""Sorting of 64-bit keys, with a bound that no choice of keys can exceed.
 
-A bucket pass on the top byte makes it linear for keys that spread, as hashes do; heap sort inside large buckets keeps
-keys that were chosen to collide at n log n. Where keys are few, each is compared with all, or with all of its bucket: that says
-where it belongs, without a branch.
+A bucket pass on the top byte makes it linear for keys that are spread, as hashes are. Heap sort inside large buckets keeps keys
+that were chosen to collide at n log n. If there are few keys, each is compared with all, or with all of its bucket, to find its
+rank without a branch (SIMD).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LAST = np.uint32(0xFFFFFFFF)
 _NONE = np.uint32(0)
 _BUCKETS: Final = 256
 _TOP_BYTE = np.uint64(56)
-_INSERT_MAX: Final = 32  # insertion sort wins below about this length
+_INSERT_MAX: Final = 32  # insertion sort is faster below about this length
 
 
 @kernel
@@ -39,7 +39,7 @@ def heap_sort(keys: U64, start: int, stop: int) -> None:
     start, stop : int
 
     Returns            nothing
-    Cost               n log n whatever the keys are
+    Cost               n log n for any keys
     Source             Williams 1964, Algorithm 232
     """
     n = stop - start
@@ -73,7 +73,7 @@ def insert_sort(keys: U64, start: int, stop: int) -> None:
     start, stop : int
 
     Returns            nothing
-    Cost               the sum of the distances that keys are away from their places
+    Cost               the sum of the distances of keys from their places
     Source             Knuth 1998, section 5.2.1, Algorithm S
     """
     for i in range(start + 1, stop):
@@ -87,7 +87,7 @@ def insert_sort(keys: U64, start: int, stop: int) -> None:
 
 @kernel
 def sort_range(keys: U64, start: int, stop: int) -> None:
-    """Sort keys[start:stop] in place: insertion where short, heap sort where long.
+    """Sort keys[start:stop] in place: insertion sort if short, heap sort if long.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def sort_keys(keys: U64, scratch: U64, n: int) -> None:
         scratch[ends[bucket]] = keys[i]
         ends[bucket] += 1
     if largest <= _INSERT_MAX:
-        insert_sort(scratch, 0, n)  # nothing is far from its place, so one pass over all of it is short
+        insert_sort(scratch, 0, n)  # every key is near its place, so one pass is fast
     else:
         start = 0
         for b in range(_BUCKETS):
@@ -145,7 +145,7 @@ def sort_keys(keys: U64, scratch: U64, n: int) -> None:
 
 @inline_kernel
 def rank_words(words: U64, n: int, keys: U32, ranks: U32) -> None:
-    """Say of each of n words how many have less in their first 16 bits.
+    """Count for each of n words how many have smaller first 16 bits.
 
     Parameters
     ----------
@@ -165,18 +165,18 @@ def rank_words(words: U64, n: int, keys: U32, ranks: U32) -> None:
 
 @kernel
 def fill_buckets(fingerprints: U64, n: int, keys: U32, starts: U32) -> int:
-    """Put the top halves of n words into buckets by their top bits, and say where each bucket begins in sorted order.
+    """Put the top halves of n words into buckets by their top bits, and compute where each bucket begins in sorted order.
 
     Parameters
     ----------
     fingerprints : u64[>= n]   read only
     n : int                    at most BUCKETED_MAX
-    keys : u32[BUCKETS_MAX * BUCKET_KEYS]   written: bucket b from b * BUCKET_KEYS on, filled up with the largest key
+    keys : u32[BUCKETS_MAX * BUCKET_KEYS]   written: bucket b from b * BUCKET_KEYS on, padded with the largest key
     starts : u32[BUCKETS_MAX]  written: how many keys are below those of bucket b
 
-    Returns            by how much a top half is shifted for its bucket; -1 where one has more than BUCKET_KEYS
+    Returns            by how many bits a top half is shifted for its bucket; -1 if one has more than BUCKET_KEYS
     Cost               a few operations for each word
-    Source             Knuth 1998, section 5.2.1, sorting by distribution; buckets are half full at most where keys spread
+    Source             Knuth 1998, section 5.2.1, sorting by distribution; buckets are at most half full if keys are spread
     """
     buckets, shift = (1, 32) if n <= BUCKET_KEYS else (4, 30)
     while buckets > 1 and buckets * BUCKET_KEYS < _SPARE * n:

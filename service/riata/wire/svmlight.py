@@ -3,11 +3,11 @@
     label index:value index:value ... # comment
 
 Theory of operation
-    Words are parted by spaces or tabs; `#` and what follows it is passed over, whatever its bytes are. A row to predict may
-    carry a label, as files do; it is not looked at. An index is a decimal number from 0 to 2^63 - 1 written the one way
-    there is, because it is the feature's name: `3` here is `"3"` in JSON and `| 3` in VW text. Indices come in any order,
-    none of them twice. Query ids are refused: to drop them in silence would lose what ranking needs. A blank line, or one
-    of comment alone, is no row; a carriage return before the newline is dropped.
+    Words are separated by spaces or tabs. `#` and everything after it is skipped, whatever its bytes are. A row to predict may
+    carry a label, as files do; it is not read. An index is a decimal number from 0 to 2^63 - 1 in its only canonical form,
+    because it is the feature's name: `3` here is `"3"` in JSON and `| 3` in VW text. Indices come in any order, without
+    repetitions. Query ids are refused: to drop them silently would lose what ranking needs. A blank line, or one that is only
+    a comment, is not a row. A carriage return before the newline is dropped.
 
     Lines with a number next to a tie are left to `reference_svmlight`.
 """
@@ -59,13 +59,13 @@ def read_svmlight(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rul
 
     Parameters
     ----------
-    text : Text        the body; where it is read is written
-    row : Row          scratch
-    sink : Sink        one row for each line that is neither blank nor all comment
+    text : Text        the body; its buffer is written
+    row : RecordScratch  scratch
+    sink : BatchBuilder  one row for each line that is neither blank nor only a comment
     rules : Rules
 
     Returns            OK; or TOO_MANY_ROWS or TOO_MANY_FEATURES, which end the reading
-    Cost               two looks at each byte, one hash for each feature
+    Cost               two reads of each byte, one hash for each feature
     Source             this module's theory of operation
     """
     data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
@@ -107,14 +107,14 @@ def read_svmlight(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rul
 
 @inline_kernel
 def read_usual(data: U8, start: int, stop: int, row: RecordScratch, sink: BatchBuilder, rules: Rules, number: int) -> int:
-    """Read the label and the features of a usual line.
+    """Read the label and the features of a common line.
 
     Parameters
     ----------
     data : u8[...]     the body
-    start, stop : int  first byte that is no space; end of the line
-    row : Row          `position` as for `fast_svmlight`; records are written
-    sink : Sink        label[number] is written
+    start, stop : int  first byte that is not a space; end of the line
+    row : RecordScratch  `position` as for `fast_svmlight`; records are written
+    sink : BatchBuilder  label[number] is written
     rules : Rules      key, labels and labelled
     number : int
 
@@ -134,7 +134,7 @@ def read_usual(data: U8, start: int, stop: int, row: RecordScratch, sink: BatchB
 
 @inline_kernel
 def file_label(data: U8, start: int, end: int, sink: BatchBuilder, rules: Rules, number: int) -> int:
-    """Read the label start:end of row `number`, if it is asked for: OK, or why it is refused. Source: as `read_label`."""
+    """Read the label start:end of row `number`, if it is required: OK, or why it is refused. Source: as `read_label`."""
     fault = OK
     if rules.labelled:
         sink.label[number], fault = read_label(data, start, end, rules)
@@ -143,15 +143,15 @@ def file_label(data: U8, start: int, end: int, sink: BatchBuilder, rules: Rules,
 
 @kernel
 def holds_hash(data: U8, start: int, stop: int) -> bool:
-    """Say whether there is a `#` among the bytes start:stop.
+    """Return whether there is a `#` among the bytes start:stop.
 
     Parameters
     ----------
     data : u8[...]     read only
     start, stop : int
 
-    Returns            true where there is
-    Cost               one look at each byte, many at a time, because it does not stop early
+    Returns            true if there is
+    Cost               one read of each byte, many at a time, because it does not stop early
     Source             this module's theory of operation
     """
     found = False
@@ -167,14 +167,14 @@ def read_pairs(data: U8, start: int, stop: int, row: RecordScratch, sink: BatchB
     Parameters
     ----------
     data : u8[...]     the body
-    start, stop : int  first byte that is no space; the comment, or the end of the line
-    row : Row          records are written
-    sink : Sink        label[number] is written, and who is to blame
+    start, stop : int  first byte that is not a space; the comment, or the end of the line
+    row : RecordScratch  records are written
+    sink : BatchBuilder  label[number] is written, and the field at fault
     rules : Rules      key, labels and labelled
     number : int
 
     Returns            how many records, or minus a code
-    Cost               two looks at each byte, one hash for each feature
+    Cost               two reads of each byte, one hash for each feature
     Source             this module's theory of operation
     """
     place = sink.place[number]
@@ -202,7 +202,7 @@ def read_pairs(data: U8, start: int, stop: int, row: RecordScratch, sink: BatchB
             break
         fingerprint[n] = hash_name(data, p, colon, rules.key, NUMBER)
         value[n] = given
-        kind[n] = PLAIN | KEY  # KEY, so that an index that comes twice is seen
+        kind[n] = PLAIN | KEY  # KEY, so that an index that comes twice is detected
         span[n, 0], span[n, 1], span[n, 2], span[n, 3] = p, p, p, colon
         n += 1
         p = skip_spaces(data, after, stop)
@@ -223,12 +223,12 @@ def read_pair(data: U8, start: int, stop: int) -> tuple[int, int, float, int]:
 
     Returns
     -------
-    after : int        where it ends; of no meaning where it is refused
+    after : int        where it ends; undefined if it is refused
     colon : int        where its index ends
     value : float
     code : int         OK, or why it is refused
 
-    Cost               two looks at each byte of the index, one at the others
+    Cost               two reads of each byte of the index, one of the others
     Source             this module's theory of operation
     """
     data = borrow(data)
@@ -260,15 +260,15 @@ def read_pair(data: U8, start: int, stop: int) -> tuple[int, int, float, int]:
 
 @kernel
 def is_index(data: U8, start: int, stop: int) -> bool:
-    """Say whether the bytes start:stop are a decimal number from 0 to 2^63 - 1 without leading zeros.
+    """Return whether the bytes start:stop are a decimal number from 0 to 2^63 - 1 without leading zeros.
 
     Parameters
     ----------
     data : u8[...]     read only
     start, stop : int
 
-    Returns            true where they are
-    Cost               one look at each byte
+    Returns            true if they are
+    Cost               one read of each byte
     Source             this module's theory of operation
     """
     digits, _, passed, _, end = take_digits(data, start, stop, _NOTHING, 0)

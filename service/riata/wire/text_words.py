@@ -1,9 +1,9 @@
 """Words of a text: lower case, maximal runs of letters, digits and `_`, counted; n-grams join neighbours with a space.
 
-One rule in two hands: `reference_words` says it for any Unicode text; `read_text` does the same for ASCII inside a JSON
-string, where the short escapes can only separate words and anything else is handed over. Every other character separates
-words, control characters and NUL among them: mail holds them, and to refuse it would bias the model. A gram longer than
-NAME_BYTES_MAX is dropped: it is noise (an encoded attachment, say) and would fail as a name.
+The rule has two implementations. `reference_words` defines it for any Unicode text. `read_text` does the same for ASCII inside a
+JSON string; there, short escapes can only separate words, and anything else is handed over. Every other character separates
+words, including control characters and NUL: mail contains them, and refusing it would bias the model. A gram longer than
+NAME_BYTES_MAX is dropped: it is noise (an encoded attachment, for example) and would fail as a name.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from riata.wire.codes import BAD_TEXT, HANDOVER, SYNTAX, TOO_MANY_IN_ROW
 from riata.wire.json_scan import BACKSLASH, DELETE, LETTER_U, QUOTE, SPACE, scan_escape
 from riata.wire.rows import WORD, RecordScratch, Rules
 
-# Places of the `mark` array, through which the JSON kernels tell where they are
+# Places of the `mark` array, with which the JSON kernels report their state
 COUNT: Final = 0  # records of the row so far
-SIDE: Final = 1  # first free byte of the side area behind the body, where lower-case words are written
+SIDE: Final = 1  # first free byte of the side area after the body, where lower-case words are written
 STOPPED: Final = 2
 BLAME_START: Final = 3
 BLAME_STOP: Final = 4
 IDENTITY_START: Final = 5
 IDENTITY_STOP: Final = 6
-BLAME_INSIDE: Final = 7  # 1 while the name to blame is a feature's
+BLAME_INSIDE: Final = 7  # 1 while the name at fault is a feature's
 MARKS: Final = 8
-WINDOW: Final = 8  # how far ahead delimiters are looked for where no newline ends a row
+WINDOW: Final = 8  # how far ahead to search for delimiters if no newline ends a row
 
 
 @inline_kernel
 def fail(mark: I64, code: int, at: int) -> int:
-    """Note where reading stopped; minus the code. Source: wire.json_text, theory of operation."""
+    """Store where reading stopped; returns minus the code. Source: wire.json_text, theory of operation."""
     mark[STOPPED] = at
     return -code
 
@@ -57,7 +57,7 @@ def reference_words(text: str, ngrams: int) -> list[bytes]:
 
 @inline_kernel
 def lower_word_byte(c: int) -> int:
-    """The lower-case byte of an ASCII letter, digit or `_`, else 0. Source: str.isalnum on ASCII."""
+    """The lower-case byte of an ASCII letter, digit or `_`, otherwise 0. Source: str.isalnum on ASCII."""
     if 97 <= c <= 122 or 48 <= c <= 57 or c == 95:  # a-z, 0-9, _
         return c
     if 65 <= c <= 90:  # A-Z
@@ -73,15 +73,15 @@ def put_grams(
 
     Parameters
     ----------
-    data : u8[...]     the side area holds the words, one space between two
-    starts : int x 3   where the last, the last two and the last three words begin; -1 where there are fewer
+    data : u8[...]     the side area holds the words, separated by one space
+    starts : int x 3   where the last, the last two and the last three words begin; -1 if there are fewer
     stop : int         where the last word ends
     prefix : int x 2   the bytes of the field's name
-    row : Row          records are written from n
+    row : RecordScratch  records are written from n
     rules : Rules      key and ngrams
     n : int
 
-    Returns            records after this, or -1 where there is no room
+    Returns            records after this, or -1 if there is no room
     Cost               one hash for each gram
     Source             this module's rule
     """
@@ -89,7 +89,7 @@ def put_grams(
     for length in range(rules.ngrams):
         start = starts[length]
         if start < 0 or stop - start > NAME_BYTES_MAX:
-            break  # longer grams are longer still
+            break  # longer grams are even longer in bytes
         if n >= len(row.value):
             return -1
         row.fingerprint[n] = hash_name(data, start, stop, field, NUMBER)
@@ -109,14 +109,14 @@ def read_text(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, mar
 
     Parameters
     ----------
-    data : u8[...]     the body, and behind it the side area, which is written from mark[SIDE]
+    data : u8[...]     the body, and the side area after it, which is written from mark[SIDE]
     p, stop : int      first byte after the opening quote; end of what may be read
-    row : Row          records are written from mark[COUNT]
+    row : RecordScratch  records are written from mark[COUNT]
     rules : Rules
     mark : i64[MARKS]  COUNT and SIDE move on; BLAME_START:BLAME_STOP is the field's name
 
     Returns            position after the closing quote, or minus a code of `wire.codes`
-    Cost               one look at each byte, one hash for each gram
+    Cost               one read of each byte, one hash for each gram
     Source             this module's rule
     """
     n, side = mark[COUNT], mark[SIDE]

@@ -1,20 +1,21 @@
-"""Lines of words parted by single spaces, each a name, or a name, a colon and a number: read eight words at a time.
+"""Reads lines of words separated by single spaces, each a name, or a name, a colon and a number: eight words at a time (SIMD).
 
 Theory of operation
-    Such a line is a list of ends. A word begins behind the end of the one before it, and its name ends at its colon, or, where
-    it has none, with the word. Both are found for 64 bytes at once (`mark_tokens`): with a bit for every space and every colon,
+    Such a line is a list of ends. A word begins after the end of the previous one. Its name ends at its colon or, without a
+    colon, with the word. `mark_tokens` finds both for 64 bytes at once. With a bit for every space and every colon,
 
-        the delimiter behind a colon    is where adding the colons, moved up by one, to what is no delimiter carries to
-        ends of names                   are colons, and spaces that are not behind a colon
+        the delimiter after a colon     is where adding the colons, shifted up by one, to the bits of non-delimiters carries to
+        ends of names                   are colons, and spaces that are not the delimiter after a colon
 
-    and a delimiter behind a colon that is a colon itself means that the line is not of this kind. What follows has no branch for
-    each word: names are hashed and numbers put together eight side by side (`jit.simd.u64x8`). A name above 16 bytes, or a
-    number above 8, is read by itself. What is anything else leaves the line to the readers of `wire.fast_lines`, and those leave
-    it to the ones that know the grammar.
+    and a delimiter after a colon that is itself a colon means that the line is not of this kind. The rest has no branch for each
+    word: names are hashed and numbers converted in eight lanes (`jit.simd.u64x8`). A name above 16 bytes, or a number above
+    8, is read separately. Anything else leaves the line to the readers of `wire.fast_lines`, and those leave it to the
+    readers of the full grammar.
 
-    Where names lie in the body is asked for a name that is new, or at fault. So `span` is not written until then (`settle`).
+    The position of a name in the body is needed only if the name is new, or at fault. So `span` is not written until then: such
+    spans are "owed", and `settle` writes them.
 
-Eight bytes must be there before the body, and PADDING behind it.
+Eight bytes must be readable before the body, and PADDING after it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _ZEROS = np.uint64(0x3030303030303030)
 _POINTS = np.uint64(0x1E1E1E1E1E1E1E1E)  # "." ^ "0"
 _BEYOND_NINE = np.uint64(0x7676767676767676)
 _MINUS, _DOT = np.uint64(45), np.uint64(46)
-_FRONT, _ZERO_IN_FRONT = np.uint64(0xF0FF), np.uint64(0x3030)  # a zero, and behind it a digit: those have 3 in their upper half
+_FRONT, _ZERO_IN_FRONT = np.uint64(0xF0FF), np.uint64(0x3030)  # a zero, followed by a digit: digits have 3 in their upper half
 
 
 @inline_kernel
@@ -56,13 +57,13 @@ def mark_tokens(data: U8, p: int, stop: int, form: int, ends: U32, named: U32) -
     Parameters
     ----------
     data : u8[...]     read only
-    p, stop : int      the line, or what is left of it
+    p, stop : int      the line, or the rest of it
     form : int         VW or SVMLIGHT
     ends : u32[...]    written: where each word ends
-    named : u32[...]   written: where its name does; as long as `ends`
+    named : u32[...]   written: where its name ends; as long as `ends`
 
-    Returns            how many words, but for empty ones at the end; WIDTH words of one byte behind the line follow in the lists.
-                       0 where there are other delimiters, a second colon in a word, or too little room or padding
+    Returns            how many words, without empty ones at the end; WIDTH words of one byte after the line follow in the lists.
+                       0 if there are other delimiters, a second colon in a word, or too little room or padding
     Cost               about thirty operations for each 64 bytes
     Source             this module's theory of operation; carries as Langdale and Lemire 2019, section 3.1.1, use them
     """
@@ -103,7 +104,7 @@ def mixed(h: Words) -> Words:
 
 @inline_kernel
 def hash_of_words(size: Words, first: Words, second: Words, key: np.uint64) -> Words:
-    """Fingerprints of names of 1 to 16 bytes: their first eight bytes, and the eight that end them. Source: maths.hashing."""
+    """Fingerprints of names of 1 to 16 bytes, from their first eight bytes and their last eight. Source: maths.hashing."""
     h = (size * M1) ^ key
     long = size > _8
     first = first & (_ALL >> either(long, _0, (_8 - size) << _3))
@@ -115,18 +116,18 @@ def hash_of_words(size: Words, first: Words, second: Words, key: np.uint64) -> W
 
 @inline_kernel
 def digits_of_words(head: Words, last: Words, size: Words) -> tuple[Lanes, Mask]:
-    """Numbers of up to 8 bytes without a sign: (values, whether each is that), as `number_of_8` has it.
+    """Numbers of up to 8 bytes without a sign: (values, whether each is one), as `number_of_8` defines them.
 
-    head : what they begin with;   last : the eight bytes that end them;   size : their bytes. Source: wire.simple_numbers.
+    head : their first bytes;   last : their last eight bytes;   size : their lengths. Source: wire.simple_numbers.
     """
     good = (size - _1) < _8
     word = (last ^ _ZEROS) & (_ALL << either(good, (_8 - size) << _3, _0))
     other = word ^ _POINTS
     point = (other - ONES) & (other ^ _ALL) & TOPS
-    above = (_0 - point) ^ point  # the bits of the bytes behind the point; none where there is no point
+    above = (_0 - point) ^ point  # the bits of the bytes after the point; none if there is no point
     below: Words = above ^ _ALL
     word = either(point != _0, ((word << _8) & below) | (word & above), word)
-    # Digits alone, and no point at the end; none at the beginning, and no zero in front of a digit.
+    # Only digits, and no point at the end; none at the beginning, and no zero in front of a digit.
     good = good & (((((word + _BEYOND_NINE) | word) & TOPS) | (point & _TOP)) == _0)
     good = good & ((head & _BYTE) != _DOT) & (((head ^ _ZERO_IN_FRONT) & _FRONT) != _0)
     return numbers(join_digits(word)) / tens(ones_of(above) >> _3), good
@@ -134,7 +135,7 @@ def digits_of_words(head: Words, last: Words, size: Words) -> tuple[Lanes, Mask]
 
 @inline_kernel
 def number_of_words(head: Words, last: Words, size: Words) -> tuple[Lanes, Mask]:
-    """`digits_of_words` of numbers some of which have a minus. Source: as there."""
+    """`digits_of_words` for numbers of which some have a minus. Source: as there."""
     negative = (head & _BYTE) == _MINUS
     value, good = digits_of_words(either(negative, head >> _8, head), last, size - either(negative, _1, _0))
     return where(negative, value * -1.0, value), good
@@ -149,7 +150,7 @@ def hash_tokens(data: U8, ends: U32, named: U32, n: int, key: np.uint64, fingerp
     data : u8[...]             the body
     ends, named : u32[...]     as `mark_tokens` writes them; read only
     n : int                    how many; WIDTH more may be written
-    key : u64                  what names are hashed under
+    key : u64                  hash key of names
     fingerprints : u64[...]    written
 
     Returns                    whether every name has 1 to NAME_BYTES_MAX bytes
@@ -196,7 +197,7 @@ def token_values(data: U8, ends: U32, named: U32, n: int, values: F64) -> bool:
         size, last = stop - start - _1, words_at(data, ends, g + 1, 1, -_WORD_BYTES)
         long = flags(size > _8) & ~flags(bare) != 0
         head = words_at(data, named, g + 1, 1, 1) if long else last >> (((_8 - size) << _3) & _63)
-        if flags((head & _BYTE) == _MINUS) != 0:  # of eight numbers nearly always or nearly never one
+        if flags((head & _BYTE) == _MINUS) != 0:  # one branch for eight numbers, almost always the same way in a file
             value, good = number_of_words(head, last, size)
         else:
             value, good = digits_of_words(head, last, size)
@@ -214,7 +215,7 @@ def token_values(data: U8, ends: U32, named: U32, n: int, values: F64) -> bool:
 
 @inline_kernel
 def are_indices(data: U8, ends: U32, named: U32, n: int) -> bool:
-    """Whether each of the words 1 to n has a colon, and before it at most 8 digits, the first no zero unless it is alone.
+    """Return whether each of the words 1 to n has a colon, and before it at most 8 digits without a leading zero, or a 0.
 
     Source: wire.svmlight, theory of operation; digits as in `number_of_words`.
     """
@@ -233,10 +234,10 @@ def are_indices(data: U8, ends: U32, named: U32, n: int) -> bool:
 
 @inline_kernel
 def owe_spans(row: RecordScratch, n: int, kind: int, start: int, stop: int) -> None:
-    """Note that the spans of the n records, all of one kind, are to be had from `settle`: of words under the prefix start:stop;
-    or, where `stop` is -1, of members of JSON, the first of which has its first quote at position[start].
+    """Record that the spans of the n records, all of one kind, are owed: `settle` will write them.
 
-    Source: this module's theory of operation.
+    The records are words under the prefix start:stop; or, if `stop` is -1, members of JSON, the first of which has its first
+    quote at position[start]. Source: this module's theory of operation.
     """
     kinds, owed = borrow(row.kind), borrow(row.owed)
     for i in range(n):
@@ -250,7 +251,7 @@ def settle(row: RecordScratch) -> None:
 
     Parameters
     ----------
-    row : Row          `owed`, `position` and `named` are read; `span` and `owed` are written
+    row : RecordScratch  `owed`, `position` and `named` are read; `span` and `owed` are written
 
     Returns            nothing
     Cost               four numbers for each record
@@ -270,8 +271,9 @@ def settle(row: RecordScratch) -> None:
 
 @inline_kernel
 def svmlight_tokens(data: U8, start: int, stop: int, row: RecordScratch, key: np.uint64) -> int:
-    """Read the pairs of a line of SVMlight text behind its first word, which is no pair and ends at position[0]: how many records
-    were written; their spans are owed. -1: left.
+    """Read the pairs of a line of SVMlight text after its first word, which is not a pair and ends at position[0].
+
+    Returns how many records were written, or -1 if the line is left; their spans are owed.
 
     key : u64      the model's key. Source: wire.svmlight, theory of operation
     """
@@ -289,7 +291,9 @@ def svmlight_tokens(data: U8, start: int, stop: int, row: RecordScratch, key: np
 
 @inline_kernel
 def vw_tokens(data: U8, bar: int, stop: int, row: RecordScratch, form: int, top: np.uint64) -> int:
-    """Read a line of VW text with one bar, the one at `bar`: how many records were written; their spans are owed. -1: left.
+    """Read a line of VW text with one bar, at `bar`. Returns how many records were written, or -1 if the line is left.
+
+    Their spans are owed.
 
     top : u64      the model's key. Source: wire.vw_text, theory of operation
     """

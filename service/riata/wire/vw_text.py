@@ -3,23 +3,23 @@
     [label [importance [base]]] ['tag]|namespace[:scale] feature[:value] ... |namespace ...
 
 Theory of operation
-    Before the first bar, words are parted by spaces or tabs. The last of them is a tag where it touches the bar or begins
-    with a quote; tags repeat, so they are no event ids and are passed over. The others are the label, the importance
-    weight (1 where absent) and a base, an initial prediction, which must be 0. A row to predict may carry label and
-    importance, as files do; they are not looked at.
+    Before the first bar, words are separated by spaces or tabs. The last of them is a tag if it touches the bar or begins
+    with a quote. Tags repeat, so they are not event ids and are skipped. The others are the label, the importance
+    weight (1 if absent) and a base, an initial prediction, which must be 0. A row to predict may carry label and
+    importance, as files do; they are not read.
 
-    After a bar, what touches it is a namespace, whose scale multiplies the numbers in it; a space makes the namespace
-    nameless. A feature is a name, or a name and a number, or a name and a word:
+    A word that touches a bar is a namespace. Its scale multiplies the numbers in it. With a space after the bar, the namespace
+    has no name. A feature is a name, or a name and a number, or a name and a word:
 
         |user age:41        user^age          41 times the scale
         |user member        user^member       the scale
-        |user city:paris    user^city:paris   1: an indicator, which no scale touches
-        | age:41 city:paris   age, city=paris   the features that JSON calls so
+        |user city:paris    user^city:paris   1: an indicator, to which no scale applies
+        | age:41 city:paris   age, city=paris   the features with these names in JSON
         |user :7 :8         user^0, user^1    nameless features are numbered within their namespace
 
-    A value that begins as a number does, or is an infinity or not a number, and is no decimal number, is refused rather
-    than taken for a word. Features that come twice are summed. A carriage return before the newline is dropped and a blank
-    line is no row. Other control characters are in no name; the only quoting there is is the tag's.
+    A value that begins like a number, or is an infinity or NaN, and is not a decimal number, is refused and not taken for a
+    word. Features that come twice are summed. A carriage return before the newline is dropped, and a blank line is not a
+    row. Names hold no other control characters. The only quoting is that of the tag.
 
     Lines with a byte above 0x7F, nameless features, and numbers next to a tie are left to `reference_vw`.
 """
@@ -96,13 +96,13 @@ def read_vw(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) ->
 
     Parameters
     ----------
-    text : Text        the body; where it is read is written
-    row : Row          scratch
-    sink : Sink        one row for each line that is not blank
+    text : Text        the body; its buffer is written
+    row : RecordScratch  scratch
+    sink : BatchBuilder  one row for each line that is not blank
     rules : Rules
 
     Returns            OK; or TOO_MANY_ROWS or TOO_MANY_FEATURES, which end the reading
-    Cost               two looks at each byte, one hash for each feature
+    Cost               two reads of each byte, one hash for each feature
     Source             this module's theory of operation
     """
     data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
@@ -142,19 +142,19 @@ def read_vw(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) ->
 
 @kernel
 def read_any(data: U8, start: int, bar: int, stop: int, row: RecordScratch, sink: BatchBuilder, rules: Rules, number: int) -> int:
-    """Read one line, whatever it is.
+    """Read any line.
 
     Parameters
     ----------
     data : u8[...]     the body
     start, bar, stop : int   first byte of the line; its first bar; its end
-    row : Row          records are written
-    sink : Sink        label[number] and weight[number] are written, and who is to blame
+    row : RecordScratch  records are written
+    sink : BatchBuilder  label[number] and weight[number] are written, and the field at fault
     rules : Rules
     number : int
 
     Returns            how many records, or minus a code
-    Cost               two looks at each byte, one hash for each feature
+    Cost               two reads of each byte, one hash for each feature
     Source             this module's theory of operation
     """
     if not is_ascii(data, start, stop):
@@ -165,10 +165,10 @@ def read_any(data: U8, start: int, bar: int, stop: int, row: RecordScratch, sink
 
 @inline_kernel
 def file_digit(data: U8, start: int, sink: BatchBuilder, rules: Rules, number: int) -> int:
-    """Read what stands before the first bar where that is one digit, perhaps with a minus, and a space: where the bar is.
+    """Read what is before the first bar if that is one digit, with an optional minus, and a space. Returns the bar's position.
 
-    `start` where it is anything else, or no label. Without a branch for the sign, which is a coin's toss in many a file.
-    Source: this module's theory of operation; as `read_front`, which reads the same.
+    Returns `start` if it is anything else, or not a label. The sign has no branch: in many files it is random, and mispredicted.
+    Source: this module's theory of operation; `read_front` reads the same.
     """
     if start + _WORD_BYTES > len(data):
         return start
@@ -189,13 +189,13 @@ def file_digit(data: U8, start: int, sink: BatchBuilder, rules: Rules, number: i
 
 @inline_kernel
 def read_front(data: U8, start: int, bar: int, sink: BatchBuilder, rules: Rules, number: int) -> int:
-    """Read what stands before the first bar.
+    """Read what is before the first bar.
 
     Parameters
     ----------
     data : u8[...]     the body
-    start, bar : int   first byte of the line; its first bar, or its end where there is none
-    sink : Sink        label[number] and weight[number] are written
+    start, bar : int   first byte of the line; its first bar, or its end if there is none
+    sink : BatchBuilder  label[number] and weight[number] are written
     rules : Rules      labels and labelled
     number : int
 
@@ -205,7 +205,7 @@ def read_front(data: U8, start: int, bar: int, sink: BatchBuilder, rules: Rules,
     """
     place = sink.place[number]
     place[AT] = bar
-    if data[bar] != BAR:  # the byte after the line is there: it is the newline or the return
+    if data[bar] != BAR:  # also readable at the end of the line: a newline or a carriage return
         return -SYNTAX
     last = bar
     while last > start and is_space(data[last - 1]):
@@ -214,7 +214,7 @@ def read_front(data: U8, start: int, bar: int, sink: BatchBuilder, rules: Rules,
     while last > start and not is_space(data[last - 1]):
         last -= 1
     if last < stop and stop != bar and data[last] != QUOTE:
-        last = stop  # the last word is no tag
+        last = stop  # the last word is not a tag
     words = 0
     p = skip_spaces(data, start, last)
     while p < last:
@@ -251,12 +251,12 @@ def read_namespaces(data: U8, p: int, stop: int, row: RecordScratch, rules: Rule
     ----------
     data : u8[...]     the body
     p, stop : int      the first bar; end of the line
-    row : Row          records are written
+    row : RecordScratch  records are written
     rules : Rules      key
-    place : i64[PLACES]   who is to blame is written
+    place : i64[PLACES]   the field at fault is written
 
     Returns            how many records, or minus a code
-    Cost               one look at each byte, one hash for each feature
+    Cost               one read of each byte, one hash for each feature
     Source             this module's theory of operation
     """
     data, row, place = borrow(data), borrow_row(row), borrow(place)

@@ -1,4 +1,4 @@
-"""The parts that features of VW text are made of; `wire.vw_text` says what they mean."""
+"""Reads the parts of a feature of VW text; `wire.vw_text` describes what they mean."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORD_BYTES: Final = 8
 _COLONS = np.uint64(0x3A3A3A3A3A3A3A3A)
 _BARS = np.uint64(0x7C7C7C7C7C7C7C7C)
 _ABOVE_SPACES = np.uint64(0x2121212121212121)
-_I, _N = 0x69, 0x6E  # lower-case letters that those words begin with
+_I, _N = 0x69, 0x6E  # first letters of those words, in lower case
 
 
 @inline_kernel
@@ -45,7 +45,7 @@ def in_no_name(word: np.uint64, other: np.uint64) -> np.uint64:
 
 @kernel
 def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
-    """Find the end of a part of a name, and what is wrong with it.
+    """Find the end of a part of a name, and check the part.
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
     colon : bool       whether a colon ends it too
 
     Returns            (position of the byte that ends it, OK, BAD_NAME or NAME_TOO_LONG)
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             wire.vw_text, theory of operation
     """
     data = borrow(data)
     start = p
     code = OK
     ends, other = np.uint64(0), _COLONS if colon else _BARS
-    while ends == np.uint64(0) and p + _WORD_BYTES <= stop:  # the first byte that the loop below has to look at
+    while ends == np.uint64(0) and p + _WORD_BYTES <= stop:  # then p is the first byte that the loop below has to check
         ends = in_no_name(load_word(data, p), other)
         p += first_byte(ends)
     while p < stop:
@@ -78,15 +78,15 @@ def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
 
 @kernel
 def is_word(data: U8, start: int, stop: int) -> bool:
-    """Say whether a value is a word rather than a number, or something meant as one.
+    """Return whether a value is a word, and neither a number nor something meant as one.
 
     Parameters
     ----------
     data : u8[...]     read only
     start, stop : int  the value
 
-    Returns            true where it begins as no number does, holds no colon and is not an infinity or not a number
-    Cost               one look at each byte
+    Returns            true if it does not begin like a number, holds no colon, and is neither an infinity nor NaN
+    Cost               one read of each byte
     Source             wire.vw_text, theory of operation
     """
     if start == stop:
@@ -108,7 +108,7 @@ def is_word(data: U8, start: int, stop: int) -> bool:
 
 @kernel
 def same_word(data: U8, start: int, stop: int, word: U8) -> bool:
-    """Say whether the bytes start:stop are `word`, whatever their case.
+    """Return whether the bytes start:stop are `word`, ignoring case.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ def same_word(data: U8, start: int, stop: int, word: U8) -> bool:
     start, stop : int
     word : u8[...]     lower-case letters
 
-    Returns            true where they are
-    Cost               one look at each byte of the word
+    Returns            true if they are
+    Cost               one read of each byte of the word
     Source             ASCII
     """
     same = stop - start == len(word)
@@ -138,11 +138,11 @@ def read_namespace(data: U8, start: int, stop: int) -> tuple[int, int, float, in
     Returns
     -------
     after : int        where its features begin
-    named : int        where its name ends; at `start` where it is nameless
-    scale : float      1 where there is none
+    named : int        where its name ends; `start` if it has no name
+    scale : float      1 if there is none
     code : int         OK, or why it is refused
 
-    Cost               one look at each byte
+    Cost               one read of each byte
     Source             wire.vw_text, theory of operation
     """
     p, code = take_name(data, start, stop, True)
@@ -175,7 +175,7 @@ def read_feature(data: U8, start: int, stop: int, key: np.uint64) -> tuple[int, 
     -------
     after : int        where it ends
     named : int        where its name ends
-    number : float     its value, 1 where it has none; NaN where it is a word
+    number : float     its value, 1 if it has none; NaN if it is a word
     fingerprint : u64
     code : int         OK, or why it is refused
 

@@ -1,10 +1,10 @@
-"""Scratch that a thread keeps from one body to the next, so that reading touches no fresh memory.
+"""Scratch memory that a thread reuses from one body to the next, so that reading allocates nothing.
 
-Fresh memory costs more than reading: the system hands it out page by page, and clears every page. What leaves this room is
-copied out of the scratch, so the next body may overwrite it; but the features of a long body, which are most of it, stay where
-they are, and the next body gets other memory for its own (`leave_features`): a thread has memory for a few bodies, in turn. A
-body above KEPT_BYTES_MAX gets scratch of its own, which bounds what a thread holds on to. Who has many bodies, and is done with
-one before long, lends scratch of `Workspaces` to each.
+Fresh memory costs more than reading: the system provides it page by page, and clears every page. Results are copied out of the
+scratch, so the next body may overwrite it. The exception are the features of a long body, which are most of its result: they stay
+in place, and the next body gets other memory for its features (`leave_features`). A thread has memory for a few bodies, in turn.
+A body above KEPT_BYTES_MAX gets scratch of its own, which bounds what a thread keeps. A caller with many short-lived bodies at
+once lends scratch of `Workspaces` to each.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from riata.wire.rows import PLACES, BatchBuilder, RecordScratch, make_row, make_
 
 KEPT_BYTES_MAX: Final = 4 * 2**20
 _BYTES_MIN: Final = 2**14
-_SPARE: Final = 8  # bodies of about one size: an eighth more, and the next fits as well
-_SETS_MAX: Final = 4  # of memory for features: batches that wait to be learnt, and the body that is read
+_SPARE: Final = 8  # an eighth more than the body needs, so that the next body of about the same size fits as well
+_SETS_MAX: Final = 4  # sets of memory for features: for batches that wait to be learnt, and for the body being read
 
 
 @dataclass(slots=True, eq=False)
 class Workspace:
-    """Scratch for bodies of at most `size` bytes, whose texts have n-grams of at most `ngrams` words; `sink` may change."""
+    """Scratch for bodies of at most `size` bytes, whose texts have n-grams of at most `ngrams` words; `sink` may be replaced."""
 
     size: int
     ngrams: int
-    data: U8  # FRONT bytes, the body, a newline, as much again for the words of texts, and PADDING
+    data: U8  # FRONT bytes, the body, a newline, the same size again for the words of texts, and PADDING
     ends: I64
     row: RecordScratch
     sink: BatchBuilder
 
     def emptied(self) -> BatchBuilder:
-        """The sink, empty, for a reader of lines, which sets all there is to say of a row."""
+        """The sink, empty, for a reader of lines; such a reader sets all fields of a row itself."""
         self.sink.count[:] = 0
         return self.sink
 
@@ -52,21 +52,21 @@ class Workspace:
         return sink._replace(code=sink.code[:rows], place=sink.place[:rows], label=sink.label[:rows], weight=sink.weight[:rows])
 
     def room(self, size: int) -> U8:
-        """Where a body of `size` bytes lies while it is read; who writes it there himself saves a copy."""
+        """The buffer in which a body of `size` bytes is read; a caller that writes the body there directly saves a copy."""
         return self.data[FRONT : FRONT + size]
 
 
 @quick_kernel
 def clear_rows(count: I64, code: I64, place: I64, label: F64, weight: F64, rows: int) -> None:
-    """Make a sink empty, as far as `rows` rows reach.
+    """Clear the first `rows` rows of a sink.
 
     Parameters
     ----------
-    count : i64[3], code : i64[>= rows], place : i64[>= rows, PLACES], label, weight : f64[>= rows]   of a Sink; overwritten
+    count : i64[3], code : i64[>= rows], place : i64[>= rows, PLACES], label, weight : f64[>= rows]   of a sink; overwritten
     rows : int
 
     Returns              nothing
-    Cost                 fourteen numbers for each row
+    Cost                 14 numbers for each row
     Source               wire.rows, `make_sink`
     """
     count[:] = 0
@@ -77,7 +77,7 @@ def clear_rows(count: I64, code: I64, place: I64, label: F64, weight: F64, rows:
 
 
 def make_workspace(size: int, ngrams: int) -> Workspace:
-    """Allocate; pages that no body reaches are never touched."""
+    """Allocate a workspace; pages that no body reaches are never touched."""
     rows = min(size // 2 + 1, ROWS_PER_REQUEST_MAX)
     return Workspace(
         size=size,
@@ -92,14 +92,14 @@ def make_workspace(size: int, ngrams: int) -> Workspace:
 class _Kept(threading.local):
     def __init__(self) -> None:
         self.held: Workspace | None = None
-        self.sets: list[tuple[U32, F64]] = []  # memory for features, that of `held` among them
+        self.sets: list[tuple[U32, F64]] = []  # memory for features, including that of `held`
 
 
 _kept = _Kept()
 
 
 def workspace(size: int, ngrams: int) -> Workspace:
-    """Scratch of this thread for a body of `size` bytes, to be used before the thread asks again."""
+    """Scratch of this thread for a body of `size` bytes; valid until the thread calls this again."""
     held = _kept.held
     if held is not None and size <= held.size and ngrams <= held.ngrams:
         return held
@@ -113,9 +113,9 @@ def workspace(size: int, ngrams: int) -> Workspace:
 
 
 def leave_features(sink: BatchBuilder) -> bool:
-    """Whether the features in `sink`, of scratch of this thread, may stay where they are, and the next body has other memory.
+    """Return whether the features in `sink` may stay in place. If so, the next body gets other memory for its features.
 
-    Memory is free again when nobody has an array in it any more.
+    `sink` must be of this thread's scratch. Memory is free again when no array refers to it any more.
     """
     held = _kept.held
     if held is None or held.sink.hash is not sink.hash:
@@ -133,7 +133,7 @@ def leave_features(sink: BatchBuilder) -> bool:
 
 
 def _holders(memory: tuple[U32, F64]) -> int:
-    """How many hold either array of `memory`; every array that lies in one of them holds it."""
+    """Reference count of the arrays of `memory`, the larger of the two; every view of an array holds a reference to it."""
     return max(sys.getrefcount(memory[0]), sys.getrefcount(memory[1]))
 
 
@@ -141,14 +141,14 @@ _HOLDERS_WHERE_FREE: Final = _holders((np.empty(0, np.uint32), np.empty(0)))
 
 
 class Workspaces:
-    """Scratch to be lent, for any number of threads. What is given back is lent again."""
+    """A pool of scratch for any number of threads. Scratch that is given back is lent again."""
 
     def __init__(self, ngrams: int) -> None:
         self._ngrams = ngrams
         self._free: deque[Workspace] = deque()
 
     def lend(self, size: int) -> Workspace:
-        """Scratch for a body of `size` bytes."""
+        """Take scratch for a body of `size` bytes from the pool."""
         try:
             found = self._free.pop()
         except IndexError:
@@ -158,5 +158,5 @@ class Workspaces:
         return make_workspace(max(_BYTES_MIN, size + size // _SPARE), self._ngrams)
 
     def give(self, back: Workspace) -> None:
-        """Nothing that lies in `back` is needed any more."""
+        """Return scratch to the pool; nothing in `back` may be used any more."""
         self._free.append(back)
