@@ -1,1 +1,1 @@
-"""Rank 6: HTTP. Hot routes are plain ASGI, the rest is FastAPI."""
+"""Rank 6: the HTTP server. Hot routes are plain ASGI, all others are FastAPI."""

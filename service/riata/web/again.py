@@ -1,15 +1,17 @@
-"""A request whose head is the one before it once more: what was found out about that head need not be found out again.
+"""Request head cache of a keep-alive connection: a repeated head is compared byte for byte instead of parsed and checked again.
 
 Theory of operation
-    A client says the same head with every request, but for the query of a GET and the length of a body. What the parser and the
-    checks behind it make of a head is decided by its bytes alone. So a connection remembers the bytes around the query, or around
-    the length, of a request that came by itself, was let through and was answered at once, or taken to be answered later
-    (`learn`). Who says the same head twice is expected to say it again, and heard together with others of his kind
-    (`web/audience.py`): where nothing differs but the query, or the digits and the body that they count, it is that request
-    with another row. The query has to be in plain characters, which whoever answers it sees to: no space, so that it cannot
-    hold the end of a head, and no `#`, so that it is a query to its end.
+    A client usually sends the same head with every request of a keep-alive connection, except for the query of a GET and the
+    Content-Length of a POST. The result of the parser, and of the checks after it, depends on the bytes of the head alone. So a
+    connection remembers the bytes before and after the query, or before and after the length (`learn`). It does so for a request
+    that arrived alone, was admitted, and was answered at once or accepted to be answered later.
 
-    What may change without the head is asked for every time: the keys in force, an expiry, a rate, the model that is served.
+    A connection that sends the same head twice is expected to send it again. It is then read together with similar connections
+    (`web/audience.py`). If only the query differs, or only the digits of the length and the body that they count, it is the same
+    request with another row. The query must be of plain characters, which the handler checks: no space, so that it cannot contain
+    the end of a head, and no `#`, so that it is a query to its end.
+
+    What may change without the head is checked for every request: the keys in force, expiry, rate limit, served model.
 """
 
 from __future__ import annotations
@@ -35,42 +37,42 @@ Take = Callable[["FastRequest", bytes, Reply], bool]
 
 
 class Quick(Protocol):
-    """What is done with rows under a known head: `web/plain_rows.py` answers them, `web/observe.py` has them logged."""
+    """How rows under a known head are processed: `web/plain_rows.py` predicts them, `web/observe.py` has them logged."""
 
     @property
     def take(self) -> Take | None:
-        """Takes each of the rows that `heard` hands out; None where it hands out answers."""
+        """The function that takes each row that `heard` returns; None if `heard` returns answers."""
         ...
 
     def heard(self, ear: Ear, at: int, count: int) -> tuple[int, list[Asked]]:
-        """Look at what was heard from `at` on, as far as it is for this; returns where the next begins, and of each what it asks
-        for: the document that answers it, or its row."""
+        """Process the requests received from index `at` on that belong to this object. Returns the index of the first that does
+        not, and for each request the document that answers it, or its row."""
         ...
 
 
 class Again:
-    """What a connection remembers.
+    """The head that a connection remembers.
 
-    request : the one that was let through, without its body; what does not belong to the head is of no meaning
-    quick   : what is done with the row of such a request
-    head    : the bytes in front of what differs, and behind it
+    request : the admitted request, without its body; only the fields that come from the head are valid
+    quick   : processes the rows of such requests
+    head    : the bytes before and after the part that varies
     """
 
     __slots__ = ("_around", "head", "quick", "request")
 
     def __init__(self, request: FastRequest, quick: Quick, before: bytes, behind: bytes, size_max: int) -> None:
-        self.request = replace(request, body=b"")  # it may be long, and the connection lives long
+        self.request = replace(request, body=b"")  # the body may be long, and the connection is long-lived
         self.quick = quick
         self._around = before, behind
         self.head = Head(before, behind, request.line.method == "GET", size_max)
 
     def is_like(self, other: Again) -> bool:
-        """Whether another one knows the same head."""
+        """Return whether another object remembers the same head."""
         return self._around == other._around
 
 
 def learn(data: bytes, request: FastRequest, quick: Quick, target: bytes, target_bytes_max: int) -> Again | None:
-    """Remember the head of a request that `data` began with and that ended with it; None where it is not of the usual form."""
+    """Remember the head of the one request that `data` holds, exactly; None if the head is not of the common form."""
     method, body = request.line.method.encode(), request.body
     start = method + b" " + target
     head = data[: len(data) - len(body)]

@@ -1,4 +1,4 @@
-"""An HTTP answer as plain bytes, and the few lines that send it."""
+"""An HTTP answer as plain bytes, and the function that sends it through ASGI."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.types import Send
 JSON: Final = b"application/json"
 NDJSON: Final = b"application/x-ndjson"
 ARROW: Final = b"application/vnd.apache.arrow.stream"
-STANDING_HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))  # of every answer
+STANDING_HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))  # in every answer
 
 
 class Answer(NamedTuple):
@@ -23,12 +23,12 @@ class Answer(NamedTuple):
 
 
 def json_answer(document: Any, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
-    """Write a document as JSON: floats as the shortest text that reads back as the same number, NaN never."""
+    """Return a document as JSON. Floats are written as the shortest text that parses to the same number; NaN is never written."""
     return Answer(status, msgspec.json.encode(document), JSON, headers)
 
 
 async def send_answer(send: Send, answer: Answer) -> None:
-    """Send head and body."""
+    """Send the head and the body."""
     headers = [(b"content-type", answer.content_type), (b"content-length", str(len(answer.body)).encode()), *answer.headers]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -1,4 +1,4 @@
-"""The ASGI application: hot routes as plain ASGI, everything else through FastAPI, one shell around all."""
+"""The ASGI application: hot routes as plain ASGI, all others through FastAPI, and one middleware (`Shell`) around both."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def create_app(
 ) -> FastAPI:
     """Build the application. Its lifespan starts and stops `service`.
 
-    Starting goes on in the background, so that the probes answer while a long log is replayed; where it fails,
-    `on_start_failed` is told, once. `gate` asks for keys and bounds rates; without one everybody may do everything.
-    `state.meters` of what is returned are its meters, `state.bodies` the bodies under way, `state.fast_lane` its fast lane,
-    or None where the settings want none.
+    The service starts in the background, so that the probes answer while a long log is replayed. If it fails,
+    `on_start_failed` is called, once. `gate` requires keys and limits rates; without one every request is allowed.
+    The application returned has `state.meters`, its metrics; `state.bodies`, the accounting of bodies; and `state.fast_lane`,
+    its fast path, or None if the settings disable it.
     """
     meters = Meters(service)
     meters.registry.register(RememberedCollector(service))
@@ -113,7 +113,7 @@ def create_app(
 
 
 def hot_routes(observe: Handler, predict: Handler) -> list[Route]:
-    """Build the routes that do without FastAPI's machinery."""
+    """Build the routes that bypass FastAPI."""
     found = []
     for prefix in ("", "/models/{model}"):
         for path, handler, methods in ((f"{prefix}/observe", observe, ["POST"]), (f"{prefix}/predict", predict, ["GET", "POST"])):
@@ -122,7 +122,7 @@ def hot_routes(observe: Handler, predict: Handler) -> list[Route]:
 
 
 def hot_lines(observe: Observe, predict: Predict, settings: WebSettings) -> list[HotLine]:
-    """Build the lines of the fast lane. Each is one of the hot routes too, which take what a line does not."""
+    """Build the lines of the fast path. Each is a hot route too, which handles the requests that the line does not take."""
     found = []
     for prefix in ("", "/models/{model}"):
         found.append(HotLine("POST", f"{prefix}/observe", observe.soon, settings.body_bytes_max, observe.quick))
@@ -131,7 +131,7 @@ def hot_lines(observe: Observe, predict: Predict, settings: WebSettings) -> list
 
 
 def allowed_methods(path: str) -> bytes:
-    """Write the methods that a path template takes; a route knows only its own, and several may share a path."""
+    """Return the methods of a path template, for `Allow`. A route knows only its own, and several routes may share a path."""
     found = {operation.method.upper() for operation in operations() if operation.path == path} or {"GET"}
     return ", ".join(sorted(found | ({"HEAD"} if path in HEAD_PATHS else set()))).encode()
 
@@ -147,7 +147,7 @@ def _started(task: asyncio.Task[None], on_start_failed: OnStartFailed | None) ->
 
 
 async def _settled(starting: asyncio.Task[None], service: ServiceProtocol) -> None:
-    """Have starting end soon, and wait until it has: stopping a service that is half started would be a third state."""
+    """Abort a start that is still running and wait until it has ended, so that a half-started service is never stopped."""
     if not starting.done():
         service.give_up_start()
     await asyncio.wait([starting])

@@ -1,16 +1,17 @@
-"""Those who ask the same again and again, heard together.
+"""Batched reading of keep-alive connections that repeat the same request head, with a separate epoll.
 
 Theory of operation
-    A connection that has said the same head twice will likely say it again with another row. Its socket is taken from the event
-    loop then (its transport is paused) and put into an `epoll` of our own, which the loop watches in its place. Whenever there is
-    something, all that has come is taken and compared in one compiled call, rows to predict are answered in another
-    (`predict/heard.py`), rows to learn handed on, and what is the same for all of them is asked for once: the time, and which
-    model is served. Everything else is asked for each request: the key in force, its expiry, its rate.
+    A connection that has sent the same head twice will likely send it again with another row. Its transport is then paused, and
+    its socket is registered in a separate `epoll`, which the event loop watches instead. When sockets are readable, one compiled
+    call receives from all of them and compares the heads. A second compiled call predicts the rows to predict
+    (`predict/heard.py`). Rows to learn are handed on. What is the same for all requests of a batch is looked up once: the time
+    and the served model. Everything else is checked for each request: the key in force, its expiry, its rate limit.
 
-    Who says anything else, or says something before he is answered, leaves: the loop reads his socket again, and what he said
-    goes to the protocol as if it had been read by the loop. So does who says nothing more, or is lost. Nothing is decided here.
+    A connection leaves if it sends anything else, or sends more before it is answered. Its transport is resumed, and the bytes
+    received go to the protocol as if the event loop had read them. A connection that sends EOF or is lost leaves in the same way.
+    This module makes no decision about a request: it only routes bytes.
 
-An `Audience` belongs to the event loop's thread, and has one loop.
+An `Audience` belongs to the event loop's thread, and serves one loop.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from riata.predict.one_row import OneRow
 from riata.web.again import Again
 
 log = logging.getLogger("riata.web")
-NOBODY: Final = -1  # instead of the number of a socket
+NOBODY: Final = -1  # no socket: used instead of a file descriptor
 
 
 class Listener(Protocol):
-    """A connection as it is heard here. What is in `known` stays the same until it leaves."""
+    """A connection as the `Audience` uses it. `known` stays the same until the connection leaves."""
 
     loop: asyncio.AbstractEventLoop
     wire: asyncio.Transport
@@ -40,28 +41,28 @@ class Listener(Protocol):
     known: Again | None
 
     def answer(self, asked: bytes, started: float) -> bool:
-        """Answer a request that was heard, with a document, or have its row answered later; false where it has to be read, and
-        nothing was done."""
+        """Answer a request with the document `asked`, or have the row `asked` answered later. Returns false, and does nothing,
+        if the request has to go through the parser."""
         ...
 
     def data_received(self, data: bytes) -> None:
-        """Read what has come."""
+        """Parse received bytes."""
         ...
 
 
 class Audience:
-    """Connections whose requests are expected. `answered` is told whenever some were answered at once."""
+    """Connections that are expected to repeat a known head. `answered` is called after each batch that was answered at once."""
 
     def __init__(self, answered: Callable[[asyncio.AbstractEventLoop], None]) -> None:
         self._answered = answered
-        self._listeners: dict[int, Listener] = {}  # by their sockets
-        self._epoll: select.epoll | None = None  # while there is anybody
+        self._listeners: dict[int, Listener] = {}  # by the file descriptor of the socket
+        self._epoll: select.epoll | None = None  # None while there is no connection
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._number = self._alone = NOBODY  # of the epoll, and of the socket that was the only one heard in the last turn
+        self._number = self._alone = NOBODY  # file descriptors: of the epoll, and of the only socket read in the last turn
         self._ear: Ear | None = None
 
     def enter(self, listener: Listener) -> None:
-        """Hear the next requests of a connection whose head is known; nobody else reads from it meanwhile."""
+        """Read the next requests of a connection with a known head here; the event loop does not read from it meanwhile."""
         known = listener.known
         if not CAN_HEAR or known is None or self.expects(listener):
             return
@@ -77,7 +78,7 @@ class Audience:
         self._epoll.register(listener.socket, select.EPOLLIN)
 
     def leave(self, listener: Listener) -> None:
-        """Have the loop read from a connection again, if it was heard here."""
+        """Return a connection to the event loop, if it is read here."""
         if self._epoll is None or self._loop is None or self._listeners.pop(listener.socket, None) is None:
             return
         self._epoll.unregister(listener.socket)
@@ -90,21 +91,21 @@ class Audience:
             self._epoll = self._loop = None
 
     def expects(self, listener: Listener) -> bool:
-        """Whether a connection is heard here."""
+        """Return whether a connection is read here."""
         return listener.socket in self._listeners
 
     def hear(self) -> None:
-        """Answer what has come, a number of requests at most."""
+        """Process the requests that have arrived, a bounded number of them."""
         self._hear(1, NOBODY)
 
     def listen(self) -> None:
-        """The same, but look for it some times where there is nothing; first of all at the socket of who was alone last."""
+        """Like `hear`, but poll LOOKS times if nothing has arrived; begin with the only socket read in the last turn, if any."""
         self._hear(LOOKS, self._alone)
 
     def _hear(self, looks: int, alone: int) -> None:
         if self._epoll is None or self._loop is None or self._ear is None:
             return
-        ear, started = self._ear, time.perf_counter()  # a request may have come some microseconds later
+        ear, started = self._ear, time.perf_counter()  # taken before reading: a request may arrive some µs later
         count, at = ear.hear(self._number, looks, alone), 0
         if count > 0:
             self._alone = ear.socket(0) if count == 1 else NOBODY
@@ -112,9 +113,9 @@ class Audience:
                 at = self._answer(ear, at, count, started)
 
     def _answer(self, ear: Ear, at: int, count: int, started: float) -> int:
-        """Answer the rows from `at` on that are of one kind; returns where those of another begin."""
+        """Answer the rows from `at` on that share one `Quick`; returns where those of another begin."""
         listeners = self._listeners
-        quick = listeners[ear.socket(at)].known.quick  # type: ignore[union-attr]  # who has come in knows it
+        quick = listeners[ear.socket(at)].known.quick  # type: ignore[union-attr]  # set since `enter`
         at, found = quick.heard(ear, at, count)
         for socket, begin, size, asked in found:
             listener = listeners[socket]

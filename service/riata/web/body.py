@@ -1,4 +1,4 @@
-"""Reading what a request brings: headers, and a body that is never held beyond its bound."""
+"""Read request headers and bodies; a body is never held in memory beyond its size limit."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from starlette.types import Message, Receive, Scope
 
 from riata.base.errors import BadInput, Busy, Malformed, TooLarge, Unsupported
 
-SMALL_BYTES: Final = 64 * 2**10  # of a body that is not counted
-BODIES: Final = "riata.bodies"  # in the scope: what all bodies together take
-HELD: Final = "riata.body_bytes"  # in the scope: what the body of this request takes
+SMALL_BYTES: Final = 64 * 2**10  # bodies up to this size are not counted
+BODIES: Final = "riata.bodies"  # key in the scope: the `Bodies` of the application
+HELD: Final = "riata.body_bytes"  # key in the scope: bytes counted for the body of this request
 
 
 @dataclass(slots=True)
 class Bodies:
-    """The memory of all bodies that come in parts, from their first part until their request is answered.
+    """Memory accounting for all bodies that arrive in parts, from their first part until their request is answered.
 
-    Bodies of at most SMALL_BYTES, and those that come in one part, are not counted: `connections_max` bounds what they take, and
-    no number of long bodies keeps them out.
+    Bodies of at most SMALL_BYTES, and those that arrive in one part, are not counted: `connections_max` bounds what they take.
+    So long bodies, however many, cannot keep them out.
 
     bytes_max : setting `bodies_bytes_max`
     held      : bytes counted now
@@ -28,10 +28,10 @@ class Bodies:
 
     bytes_max: int
     held: int = 0
-    _most: int = 0  # held at once since `most_since` was last asked
+    _most: int = 0  # peak of `held` since the last call of `most_since`
 
     def take(self, scope: Scope, size: int) -> None:
-        """Have `size` bytes counted for a request. Raises `Busy` (bodies_full) if that is too many."""
+        """Count `size` bytes for a request. Raises `Busy` (bodies_full) if that exceeds `bytes_max`."""
         counted = scope.get(HELD, 0)
         if not self.take_bytes(counted_bytes(size) - counted):
             raise Busy(
@@ -42,7 +42,7 @@ class Bodies:
         scope[HELD] = counted_bytes(size)
 
     def take_bytes(self, size: int) -> bool:
-        """Count `size` more bytes, to be given back by `give_bytes`; false, and nothing done, if that is too many."""
+        """Count `size` more bytes, to be released by `give_bytes`. Returns false, without counting, beyond `bytes_max`."""
         if size > 0 and self.held + size > self.bytes_max:
             return False
         self.held += size
@@ -50,30 +50,30 @@ class Bodies:
         return True
 
     def most_since(self) -> int:
-        """The most bytes held at once since this was last asked."""
+        """Return the peak of the bytes held since the last call."""
         most, self._most = self._most, self.held
         return most
 
     def give_back(self, scope: Scope) -> None:
-        """Forget the body of a request."""
+        """Release the bytes counted for a request."""
         self.give_bytes(scope.pop(HELD, 0))
 
     def give_bytes(self, size: int) -> None:
-        """Forget bytes that were counted without a scope."""
+        """Release bytes that were counted without a scope."""
         self.held -= size
 
 
 def counted_bytes(size: int) -> int:
-    """How many bytes are counted of a body of which `size` bytes have come."""
+    """Return how many bytes are counted for a body of which `size` bytes have arrived."""
     return size if size > SMALL_BYTES else 0
 
 
 class ClientGone(Exception):
-    """The connection ended before the body did: nobody is there to be answered, nothing was accepted."""
+    """The connection ended before the body did: there is no client to answer, and nothing was accepted."""
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:
-    """Return one header (`name` in lower case), None where it is absent. Raises `Malformed` where it comes twice."""
+    """Return one header (`name` in lower case), None if it is absent. Raises `Malformed` if it was sent twice."""
     found: bytes | None = None
     for key, value in scope["headers"]:
         if key == name:
@@ -84,12 +84,12 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 
 def content_type(scope: Scope) -> str:
-    """Return the Content-Type header, empty where there is none."""
+    """Return the Content-Type header, empty if there is none."""
     return (header(scope, b"content-type") or b"").decode("latin-1")
 
 
 def idempotency_key(raw: bytes | None) -> str | None:
-    """Read an Idempotency-Key header, None where it is absent.
+    """Read an Idempotency-Key header, None if it is absent.
 
     Raises `BadInput` (bad_idempotency_key) unless it is 1 to 200 visible ASCII characters.
     """
@@ -103,9 +103,9 @@ def idempotency_key(raw: bytes | None) -> str | None:
 async def read_body(scope: Scope, receive: Receive, bytes_max: int, deadline_s: float) -> bytes:
     """Read a whole body.
 
-    Raises `TooLarge` (body_too_large) as soon as more than `bytes_max` are announced or have come, `Unsupported` for a
-    Content-Encoding, `Busy` (bodies_full) where all bodies together take too much, `BadInput` (body_too_slow) after
-    `deadline_s`, `ClientGone` where the connection ends early.
+    Raises `TooLarge` (body_too_large) as soon as more than `bytes_max` are announced or have arrived, `Unsupported` for a
+    Content-Encoding, `Busy` (bodies_full) if all bodies together take too much memory, `BadInput` (body_too_slow) after
+    `deadline_s`, `ClientGone` if the connection ends early.
     """
     encoding = header(scope, b"content-encoding")
     if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
@@ -127,7 +127,7 @@ async def read_body(scope: Scope, receive: Receive, bytes_max: int, deadline_s: 
 
 
 def too_large(bytes_max: int) -> TooLarge:
-    """Return the error for a body beyond its bound."""
+    """Return the error for a body beyond its size limit."""
     return TooLarge(f"the body has more than {bytes_max} bytes; send the rows in several requests", "body_too_large")
 
 
@@ -137,7 +137,7 @@ def _beyond(announced: bytes, bytes_max: int) -> bool:
 
 
 async def _read_parts(message: Message, receive: Receive, bytes_max: int, scope: Scope) -> bytes:
-    parts: list[bytes] = []  # joined once: a body that grows part by part is copied over and over
+    parts: list[bytes] = []  # joined once at the end: appending to one bytes object would copy it for every part
     size = 0
     bodies: Bodies | None = scope.get(BODIES)
     while True:

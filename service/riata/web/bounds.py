@@ -1,4 +1,4 @@
-"""How much of anything a connection may take before the HTTP side ends it, and what it is told then."""
+"""Limits and timeouts of connections, and the refusals that are sent when they are exceeded."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Final
 from riata.base.hosts import Hosts
 from riata.web.problems import PROBLEM_JSON, Problem
 
-TARGET_BYTES_MAX: Final = 2**16 - 1  # of path and query together; the parser counts in 16 bits
-FILES_RESERVED: Final = 16  # of the files the process may open: for the store, the probes and the refusals themselves
+TARGET_BYTES_MAX: Final = 2**16 - 1  # path and query together; the parser counts in 16 bits
+FILES_RESERVED: Final = 16  # file descriptors kept for the store, the probes and the refusals themselves
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of one connection, and of all of them.
+    """Limits of one connection, and of all of them.
 
     head_bytes_max   : bytes of all header lines of one request
     headers_max      : header lines of one request
-    target_bytes_max : bytes of path and query, which is where GET /predict carries its row
+    target_bytes_max : bytes of path and query; the query of GET /predict is the row
     head_s           : s from the first byte of a head, or from connecting, to the end of the head
-    body_idle_s      : s without a byte of a body that has begun; how long it may take in all is `body_deadline_s` of the routes
-    write_s          : s in which a client takes nothing of an answer that waits for it
-    write_bytes_per_s: a client takes an answer at least this fast, counted from when it began to wait
-    idle_s           : s between two requests of a connection
-    linger_s         : s for a client that was refused to stop sending, so that the refusal reaches it
+    body_idle_s      : s without a byte of a body that has begun; `body_deadline_s` of the routes limits the whole body
+    write_s          : s in which a client reads nothing of an answer that is waiting to be sent
+    write_bytes_per_s: a client must read an answer at least this fast, counted from when it began to wait
+    idle_s           : s between two requests of a connection (keep-alive timeout)
+    linger_s         : s that a refused client has to stop sending, so that the refusal reaches it
     linger_bytes_max : bytes that are read from it and dropped meanwhile
-    lingering_max    : connections in that state at once; further ones are cut without ceremony
-    pipelined_max    : requests of one connection that wait for an earlier one to be answered
+    lingering_max    : connections in that state at once; further ones are closed at once
+    pipelined_max    : pipelined requests of one connection that wait for an earlier answer
     connections_max  : connections open at once
     """
 
@@ -42,7 +42,7 @@ class Bounds:
     body_idle_s: float = 15.0
     write_s: float = 10.0
     write_bytes_per_s: float = 64 * 2**10
-    idle_s: float = 75.0  # longer than load balancers keep idle connections, so that they and not we close them
+    idle_s: float = 75.0  # longer than load balancers keep idle connections, so that they close them first
     linger_s: float = 1.0
     linger_bytes_max: int = 4 * 2**20
     lingering_max: int = 128
@@ -50,20 +50,20 @@ class Bounds:
     connections_max: int = 1024
 
     def sweep_s(self) -> float:
-        """Return how often deadlines are looked at: often enough for the shortest."""
+        """Return the interval, s, at which deadlines are checked: short enough for the shortest of them."""
         return min(0.25, self.head_s / 4, self.body_idle_s / 4, self.write_s / 4, self.idle_s / 4, self.linger_s / 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer given below the routes; after it the connection is closed. `raw` is the whole of it."""
+    """An answer sent by the protocol itself, after which the connection is closed. `raw` is the complete response."""
 
     code: str
     raw: bytes
 
 
 def refusal(status: int, code: str, detail: str, retryable: bool = False) -> Refusal:
-    """Write the bytes of a refusal: the problem document of every other error, and nothing that was sent."""
+    """Build a refusal: a problem document as for every other error; it repeats nothing of the request."""
     body = Problem(status, code, detail, retryable=retryable).answer().body
     head = [
         b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode()),
@@ -112,7 +112,7 @@ STOPPING: Final = refusal(503, "stopping", "the service stops; nothing of this r
 
 
 class Refused(Exception):
-    """Raised inside the parser's callbacks: what of the request cannot be, and what to answer."""
+    """Raised inside the parser's callbacks, with the refusal to send."""
 
     def __init__(self, answer: Refusal) -> None:
         super().__init__(answer.code)
@@ -123,10 +123,10 @@ class Refused(Exception):
 class ListenerState:
     """What the connections of one listener share.
 
-    refused  : how often each refusal was given, by its code; `slow_reader` are clients that did not take their answer
-    lingering: connections that were refused and are not yet gone
-    reserved : files that the process may open and connections leave to others
-    hosts    : the hosts that are answered, and pages of other sites change nothing; None where callers are asked for keys
+    refused  : number of refusals by code; `slow_reader` counts clients that did not read their answer
+    lingering: connections that were refused and are not yet closed
+    reserved : file descriptors that connections leave free for other uses
+    hosts    : the allowed hosts; if set, cross-site requests that change state are refused. None if keys are required
     """
 
     bounds: Bounds = field(default_factory=Bounds)
@@ -137,6 +137,6 @@ class ListenerState:
     files_max: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the first file number that a connection may not have: the system gives out the lowest that is free."""
+        """Compute the first file descriptor that connections may not use: the system assigns the lowest free one."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.files_max = math.inf if soft == resource.RLIM_INFINITY else soft - self.reserved

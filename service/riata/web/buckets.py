@@ -1,23 +1,23 @@
-"""Token buckets: how many requests a second a key, and all together, may send."""
+"""Token-bucket rate limits: requests a second for each key, and for all requests together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final
 
-BURST_S: Final = 2.0  # a caller that was silent may send this many seconds' worth at once
+BURST_S: Final = 2.0  # an idle caller may send this many seconds' worth at once
 
 
 @dataclass(slots=True)
 class Bucket:
-    """One bucket of `burst` tokens that fills at `per_s`."""
+    """One bucket that fills at `per_s` tokens a second, up to BURST_S seconds' worth and at least 1."""
 
     per_s: float
     tokens: float = -1.0
     at_ms: int = 0
 
     def take(self, now_ms: int) -> float:
-        """Take one token and return 0, or return the seconds until there is one."""
+        """Take one token and return 0, or return the seconds until one is available."""
         tokens = self.tokens
         if now_ms != self.at_ms or tokens < 0.0:
             burst = max(1.0, self.per_s * BURST_S)
@@ -32,9 +32,9 @@ class Bucket:
 
 @dataclass(slots=True)
 class Buckets:
-    """A bucket for each key that has been seen, and one for all. Only keys of the file get one, so their number is bounded.
+    """A bucket for each key that was used, and one for all requests. Only keys of the file get one, so their number is bounded.
 
-    per_key, together : requests a second; 0 for no bound
+    per_key, together : requests a second; 0 for no limit
     """
 
     per_key: float = 0.0
@@ -43,7 +43,7 @@ class Buckets:
     _all: Bucket | None = None
 
     def take(self, key: str | None, per_s: float | None, now_ms: int) -> float:
-        """Take a token for a request of `key`, which may have a bound `per_s` of its own; returns seconds to wait, or 0."""
+        """Take a token for a request of `key`, which may have a limit `per_s` of its own. Returns the seconds to wait, or 0."""
         wait_s = 0.0
         bound = self.per_key if per_s is None else per_s
         if key is not None and bound > 0.0:
@@ -57,7 +57,7 @@ class Buckets:
         return wait_s
 
     def spare(self, key: str | None, per_s: float | None) -> bool:
-        """Say whether the next `take` is sure to find tokens: there were some left when it was last asked. Takes none."""
+        """Return whether the next `take` certainly finds tokens: some were left after the last one. Takes none."""
         bound = self.per_key if per_s is None else per_s
         if key is not None and bound > 0.0:
             bucket = self._of.get(key)

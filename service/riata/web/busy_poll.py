@@ -1,12 +1,11 @@
-"""Look for the next request for a moment before going to sleep.
+"""Busy polling: the event loop polls its sockets for a short time after each answer instead of sleeping.
 
-A core that sleeps has to be woken when a request comes, which takes some 20 to 50 µs in a virtual machine: more than a prediction
-does. A client that asks one thing after another is mostly back within that time. So after each answer the event loop looks at
-its sockets again and again for a short while. It lets go of the interpreter's lock at each look, so that other threads have
-their turn.
+Waking a sleeping core when a request arrives takes some 20 to 50 µs in a virtual machine: longer than a prediction. A client
+that sends one request after another is mostly back within that time. So after each answer the event loop polls its sockets
+without blocking for a short time. It releases the interpreter's lock at each poll, so that other threads can run.
 
-Where the last to be answered were those who ask the same again and again (`web/audience.py`), they are looked at in between, some
-microseconds long, which is the shorter way.
+If the last answers went to connections of the `Audience` (`web/audience.py`), its sockets are polled too, between two turns of
+the loop, for some µs. That is faster than going through the loop.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from riata.base.cores import cores
 
 
 class BusyPoll:
-    """What keeps an event loop awake for `micros` µs after each answer. On one core alone it keeps nothing awake, since the
-    client may be waiting for that core."""
+    """Keeps an event loop polling for `micros` µs after each answer. With a single core it does nothing, since the client may
+    be waiting for that core."""
 
     def __init__(self, micros: int) -> None:
         self._seconds = micros / 1e6 if cores() > 1 else 0.0
@@ -29,8 +28,8 @@ class BusyPoll:
         self._hear: Callable[[], object] | None = None
 
     def stay(self, loop: asyncio.AbstractEventLoop, hear: Callable[[], object] | None = None) -> None:
-        """Begin the time anew; called in `loop`, which is always the same. `hear` looks for more of what was answered, where
-        there is a shorter way to that than the loop's."""
+        """Restart the polling period; called in `loop`, which is always the same. `hear` polls the sockets of the `Audience`, if
+        the last answers went to these."""
         if self._seconds:
             self._until = time.perf_counter() + self._seconds
             self._hear = hear
@@ -39,11 +38,11 @@ class BusyPoll:
                 loop.call_soon(self._look, loop)
 
     def rest(self) -> None:
-        """End the time: what is waited for now comes from a thread of our own, which needs the interpreter's lock for it."""
+        """End the polling period: the loop now waits for another thread of this process, which needs the interpreter's lock."""
         self._until = 0.0
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have the loop come back here, by way of its sockets, unless the time is over."""
+        """Schedule this again after the loop has polled its sockets, until the period is over."""
         if time.perf_counter() < self._until:
             loop.call_soon(self._look, loop)
             if self._hear is not None:

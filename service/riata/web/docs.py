@@ -1,6 +1,6 @@
-"""/openapi.json and /docs, which work without a network: the viewer's files come from an installed package.
+"""Routes of /openapi.json and /docs (Swagger UI), which work offline: the viewer's files come from an installed package.
 
-The package `fastapi-offline` carries the files of Swagger UI; its code is not imported, only the two files are served.
+The package `fastapi-offline` contains the files of Swagger UI. Its code is not imported; only two of its files are served.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PAGE: Final = b"""<!doctype html>
 </body>
 </html>
 """
-# Nothing is fetched from anywhere else; the viewer sets styles inline and draws its icons from data URLs.
+# Only this origin is allowed. Swagger UI sets inline styles and uses data URLs for its icons.
 POLICY: Final = (
     b"content-security-policy",
     (
@@ -59,12 +59,12 @@ def docs_routes(document: dict[str, Any]) -> APIRouter:
 
     @router.get("/openapi.json")
     async def openapi() -> Response:
-        """The contract."""
+        """The OpenAPI document."""
         return respond(json_answer(document))
 
     @router.get("/docs")
     async def docs() -> Response:
-        """The contract as a page on which requests can be tried."""
+        """The OpenAPI document as an interactive page."""
         return respond(Answer(200, PAGE, b"text/html; charset=utf-8", (POLICY,)))
 
     @router.get("/docs/{asset}")
@@ -84,10 +84,10 @@ def asset_bytes(name: str) -> bytes:
 
 
 def asset_path(name: str) -> Path:
-    """Find a file of the viewer where the package was installed."""
+    """Return the path of a file of the viewer in the installed package."""
     return Path(str(distribution(PACKAGE).locate_file(f"fastapi_offline/static/{name}")))
 
 
 def golden_text(document: dict[str, Any]) -> str:
-    """Write the document as it is kept for comparison."""
+    """Return the text of the document in the form of the golden file."""
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

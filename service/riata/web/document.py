@@ -1,4 +1,4 @@
-"""Small JSON bodies of the operations, read as strictly as the rows: what a careless reader lets through is refused."""
+"""Strict parsing of the small JSON bodies of the admin routes (RFC 8259, no duplicate keys, bounded nesting)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from riata.base.errors import BadInput, Malformed, Unsupported
 from riata.base.limits import JSON_DEPTH_MAX
 
-KEY_CHARS_MAX: Final = 64  # no setting has a longer name, and a refusal that names the key stays short
+KEY_CHARS_MAX: Final = 64  # no setting has a longer name; keeps a refusal that names the key short
 
 
 def read_json_object(body: bytes, content_type: str) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def read_json_object(body: bytes, content_type: str) -> dict[str, Any]:
 
     Raises `Unsupported` unless the type is application/json, `Malformed` for what is not JSON in UTF-8 (NaN, Infinity, numbers
     out of range, lone surrogates, a byte-order mark, trailing bytes), for duplicate keys and for too deep nesting,
-    `BadInput` for anything but an object.
+    `BadInput` for anything other than an object.
     """
     check_type(content_type, "application/json")
     if not body:
@@ -37,7 +37,7 @@ def read_json_object(body: bytes, content_type: str) -> dict[str, Any]:
 
 
 def check_type(content_type: str, expected: str) -> None:
-    """Raise `Unsupported` unless a Content-Type header names `expected`, with UTF-8 where it names a charset."""
+    """Raise `Unsupported` unless a Content-Type header names `expected`, and UTF-8 if it names a charset."""
     media, _, parameters = content_type.partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
     if media.strip().lower() != expected or charset not in ("", "utf-8", "utf8"):

@@ -1,9 +1,9 @@
-"""Requests that are answered where they are parsed: no scope, no task, one write.
+"""The fast path: requests answered from the parser's callback, without an ASGI scope or a task, with one write.
 
-Most of what a prediction costs is the way to its handler and back. A hot line is a route whose handler can say its answer at
-once from a request that is whole: the protocol (`web/fast_protocol.py`) asks it from the parser's callback. What a handler
-does not take, and every request that is not plain, goes the ASGI way (`web/shell.py`), which all routes have: so a hot line
-has no behaviour of its own, and both lanes give the same bytes.
+Most of the cost of a prediction is the ASGI dispatch to its handler and back. A hot line is a route whose handler can answer a
+complete request synchronously. The protocol (`web/fast_protocol.py`) calls it from the parser's callback. Requests that the
+handler does not take, and all that are not simple, go through ASGI (`web/shell.py`), where every route is mounted too. So a hot
+line has no behaviour of its own, and both paths give the same bytes.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ CLOSE_HEADER: Final = (b"connection", b"close")
 _CLOSE: Final = b"connection: close\r\n"
 _MODELS: Final = MODELS.encode()
 _STANDING: Final = b"".join(b"%b: %b\r\n" % pair for pair in STANDING_HEADERS)
-_FINE_END: Final = b"\r\n%b\r\n" % _STANDING  # behind the length of an answer without headers of its own
+_FINE_END: Final = b"\r\n%b\r\n" % _STANDING  # what follows the length of an answer without headers of its own
 
 
 class Verdict(Enum):
-    """What a handler says where it has no answer yet."""
+    """What a handler returns if it has no answer yet."""
 
-    NOT_HERE = "not here"  # nothing was done: the ASGI way takes the request from its beginning
-    LATER = "later"  # the answer will be given to `reply`, once, from the event loop and not before the handler has returned
+    NOT_HERE = "not here"  # nothing was done: ASGI handles the request from its beginning
+    LATER = "later"  # `reply` will get the answer, once, in the event loop and not before the handler has returned
 
 
 NOT_HERE: Final = Verdict.NOT_HERE
@@ -58,16 +58,16 @@ LATER: Final = Verdict.LATER
 
 @dataclass(slots=True)
 class FastRequest:
-    """A request that is whole: no more of a body than its line takes, no header line twice, sent as it is.
+    """A complete request: its body is within the limit of its line, no header is repeated, and it has no content encoding.
 
-    template   : of its route; `model` is the model it speaks of
-    query      : as it was sent, behind the question mark
-    header_list: names in lower case; `headers` is the same to look up in, and set before a handler sees the request
-    key        : what it was let through with; None where keys are not asked for
-    admitted   : whether its head was looked at and let through, by the gate too where there is one
-    more       : the parts of a body behind its first, which are joined once the last has come
-    is_plain   : whether it was answered in the way that others with its head can be (`HotLine.quick`)
-    past       : a long body that came past the parser (`web/long_body.py`), all of it; `body` is what came of it before
+    line       : the route; `model` is the name of the model that the request is for
+    query      : as sent, after the question mark
+    header_list: names in lower case; `headers` is the same as a dict, set before a handler sees the request
+    key        : the API key of the request; None if keys are not required
+    admitted   : whether its head was checked and admitted, by the gate too if there is one
+    more       : the parts of a body after the first; joined once the last has arrived
+    is_plain   : whether it was answered in a way that others with the same head can be (`HotLine.quick`)
+    past       : a long body read past the parser (`web/long_body.py`), all of it; `body` is the part that came before
     """
 
     line: HotLine
@@ -84,7 +84,7 @@ class FastRequest:
     past: PaddedBuffer | None = None
 
     def add(self, part: bytes) -> None:
-        """Take the next part of the body."""
+        """Append the next part of the body."""
         if not self.body:
             self.body = part
         elif self.more is None:
@@ -94,16 +94,16 @@ class FastRequest:
 
     @property
     def is_long(self) -> bool:
-        """Whether its body is read beside the event loop, which has other things to do meanwhile."""
+        """Whether its body is parsed in another thread, so that it does not block the event loop."""
         return len(self.whole) > INLINE_BYTES_MAX
 
     @property
     def whole(self) -> bytes | PaddedBuffer:
-        """The body, once all of it has come."""
+        """The body, once it is complete."""
         return self.body if self.past is None else self.past
 
     def join(self) -> None:
-        """Make one of the parts."""
+        """Join the parts of the body."""
         if self.more is not None:
             self.body = b"".join([self.body, *self.more])
             self.more = None
@@ -115,11 +115,11 @@ FastHandler = Callable[[FastRequest, Reply], Answer | Verdict]
 
 @dataclass(frozen=True)
 class HotLine:
-    """One route of the fast lane. `template` is that of the ASGI route that answers what the handler does not take.
+    """One route of the fast path. `template` is the path of the ASGI route that answers what the handler does not take.
 
-    The handler may raise errors of `riata.base.errors`, which are answered as on every route; it is given bodies of at most
-    `bytes_max`. `quick` says of a request what is done with rows of others with the same head; None where that is not known
-    from the head.
+    The handler may raise errors of `riata.base.errors`, which are answered as on every route. It gets bodies of at most
+    `bytes_max`. `quick` returns how to process rows of further requests with the same head, None if the head alone does not
+    decide that.
     """
 
     method: str
@@ -130,14 +130,15 @@ class HotLine:
 
     @cached_property
     def route(self) -> tuple[str, str]:
-        """As the table of scopes has it."""
+        """The key of the route in the table of scopes: method and template."""
         return self.method, self.template
 
 
 class FastLane:
-    """The hot lines of an application, and what every answer of theirs goes through: gate, meters, head.
+    """The hot lines of an application, and what all their requests share: access check, metrics, response head.
 
-    `awake` keeps the event loop from sleeping for a moment after each. `bodies` counts those that come in parts, of both lanes.
+    `awake` keeps the event loop polling for a short time after each answer. `bodies` counts the bodies that arrive in parts, on
+    the fast path and on the ASGI path.
     """
 
     def __init__(
@@ -163,10 +164,10 @@ class FastLane:
             (self._long if of_model else self._short)[line.method.encode(), path.encode()] = line
         self._standing: Headers | None = None
         self._openings: dict[tuple[int, bytes], bytes] = {}
-        self._fine = b""  # of them, that of a prediction
+        self._fine = b""  # the opening of a prediction's answer
 
     def find(self, method: bytes, target: bytes, headers: Headers) -> FastRequest | None:
-        """Return the request that a head begins, None where it goes the ASGI way."""
+        """Return the request that a head begins, None if it has to go through ASGI."""
         path, _, query = target.partition(b"?")
         model = DEFAULT_MODEL
         line = self._short.get((method, path))
@@ -181,7 +182,7 @@ class FastLane:
         return None if b"#" in target else FastRequest(line, model, query, headers, time.perf_counter())
 
     def ask(self, request: FastRequest, reply: Reply, caller: Caller) -> Answer | Verdict:
-        """Return the answer to a request of a connection that is whole, or why there is none yet."""
+        """Return the answer to a complete request of a connection, or the verdict if there is none yet."""
         refusal = self._look_at(request, caller)
         if refusal is not None:
             return refusal
@@ -194,13 +195,13 @@ class FastLane:
             return NOT_HERE
 
     def learn(self, data: bytes, request: FastRequest, target: bytes, target_bytes_max: int) -> Again | None:
-        """Return what to remember of a request that was answered at once, or taken, and was all that came; None where it is not
-        usual."""
+        """Return the head to remember of a request that arrived alone and was answered at once, or accepted. None if the head is
+        not of the common form."""
         quick = None if request.line.quick is None else request.line.quick(request)
         return None if quick is None else learn(data, request, quick, target, target_bytes_max)
 
     def take(self, known: Again, take: Take, row: bytes, started: float, caller: Caller, reply: Reply) -> bool:
-        """Have a row under a known head answered later; false where the parser has to look, and nothing was done."""
+        """Have a row under a known head answered later. Returns false, and does nothing, if the parser has to handle it."""
         request, gate = known.request, self.gate
         if gate is not None and not (gate.stands(caller, request.key) and gate.spares(request.key)):
             return False
@@ -209,15 +210,15 @@ class FastLane:
             if not take(request, row, reply):
                 return False
         except Exception:
-            return False  # the other way meets it too, and says what it is
+            return False  # the ASGI path meets the same error and reports it
         if gate is not None:
             gate.rate(request.key)
         return True
 
     def say(self, known: Again, document: bytes, started: float, caller: Caller, standing: Headers, write: Write) -> bool:
-        """Write the answer to a row under a known head; false where the parser has to look, and nothing was done.
+        """Write the answer to a row under a known head. Returns false, and does nothing, if the parser has to handle it.
 
-        What can be done behind the answer is: a client whose core has not gone to sleep yet need not be woken.
+        Whatever can be done after the write is done after it: a client whose core is not asleep yet need not be woken.
         """
         request, gate = known.request, self.gate
         refusal = None
@@ -235,7 +236,7 @@ class FastLane:
         return True
 
     def awaits(self, request: FastRequest, caller: Caller) -> bool:
-        """Say whether the body of a request is waited for here: not where the head is enough to refuse it."""
+        """Return whether to wait for the body of a request here: not if its head alone is reason to refuse it."""
         if self._look_at(request, caller) is not None:
             return False
         try:
@@ -245,7 +246,7 @@ class FastLane:
         return True
 
     def _look_at(self, request: FastRequest, caller: Caller) -> Answer | Verdict | None:
-        """Look at a head, once: None where it is let through."""
+        """Check a head, once. Returns None if it is admitted."""
         if request.admitted:
             return None
         line, found = request.line, dict(request.header_list)
@@ -261,7 +262,7 @@ class FastLane:
         return None
 
     def answered(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Somebody was answered: stay awake for what he says next."""
+        """Keep the event loop polling after an answer, for the client's next request."""
         self.awake.stay(loop, self.audience.listen)
 
     def note(self, request: FastRequest, status: int, started: float) -> None:
@@ -270,7 +271,7 @@ class FastLane:
         self.meters.answered(line.method, line.template, status, time.perf_counter() - started)
 
     def written(self, answer: Answer, standing: Headers, closing: bool) -> bytes:
-        """Write an answer as uvicorn would: `standing` are the headers that it puts in front, a new list each second."""
+        """Return an answer's bytes as uvicorn would write them. `standing`: uvicorn's default headers, a new list each second."""
         if standing is not self._standing:
             self._standing = standing
             self._openings.clear()
@@ -281,7 +282,7 @@ class FastLane:
         return b"%b%d\r\n%b%b%b\r\n%b" % (opening, len(answer.body), more, _STANDING, end, answer.body)
 
     def _opening(self, status: int, content_type: bytes) -> bytes:
-        """Write a head as far as it is the same for a second, and keep it as long."""
+        """Write the part of a response head that stays the same for a second, and cache it."""
         lines = b"".join(b"%b: %b\r\n" % pair for pair in self._standing or ())
         opening = b"%b%bcontent-type: %b\r\ncontent-length: " % (STATUS_LINE[status], lines, content_type)
         self._openings[status, content_type] = opening

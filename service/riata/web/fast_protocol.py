@@ -1,13 +1,13 @@
-"""The protocol with the fast lane: hot requests are answered from the parser's callback, all others as before.
+"""The HTTP protocol with the fast path: hot requests are answered from the parser's callback, all others by uvicorn's cycle.
 
-A hot request that is answered at once mostly lives inside one call of `data_received`: its head and body came together, nothing
-else of its connection is under way, and when the call ends the answer is written. Where its body comes later, as many clients
-send it, or its answer does, it holds the place of uvicorn's cycle meanwhile (`StandIn`), so that deadlines, pipelined requests, a
-lost connection and the stop of the server see what they always see. Whatever does not fit becomes an ordinary cycle, in the order
-in which it came.
+Most hot requests are handled within one call of `data_received`: head and body arrive together, no other request of the
+connection is in progress, and the answer is written before the call ends. If the body arrives later, as with many clients, or
+the answer is given later, the request takes the place of uvicorn's request-response cycle meanwhile (`StandIn`). So deadlines,
+pipelining, a lost connection and the shutdown of the server work as for a cycle. A request that does not fit the fast path
+becomes an ordinary cycle. Requests are answered in the order in which they arrive.
 
-A connection that says one head again and again is heard by an `Audience` instead, past the parser, and `answer` is called with
-what it asks for, until it says something else.
+A connection that repeats one head is read by an `Audience` instead, past the parser. It calls `answer` with the document or row
+of each request, until the connection sends something else.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from riata.web.long_body import WORTH_BYTES, LongBody
 from riata.web.protocol import BoundedProtocol
 from riata.wire.padded_buffer import PaddedBuffer
 
-BODY_WAIT_S: Final = 1.0  # for a body that comes after its head; what takes longer goes to a route, which has a deadline for it
+BODY_WAIT_S: Final = 1.0  # to wait for a body after its head; a slower one goes to the ASGI route, which has a deadline
 OK: Final = 200
 LENGTH_DIGITS_MAX: Final = 18
-AT_ONCE_MAX: Final = 16  # of one connection before others have their turn; further ones wait as pipelined requests do
+AT_ONCE_MAX: Final = 16  # requests of one connection in one read; further ones are queued as pipelined requests are
 
 
 class _Unheard:
-    """An event that nobody waits for."""
+    """An event without waiters."""
 
     def set(self) -> None:
         """Do nothing."""
@@ -48,15 +48,15 @@ _UNHEARD: Final = _Unheard()
 
 
 class StandIn:
-    """A hot request whose body or answer is on its way, as the rest of the protocol sees it: a cycle that runs."""
+    """A hot request that waits for its body or answer. To the rest of the protocol it is a running cycle."""
 
     __slots__ = ("body", "disconnected", "held", "keep_alive", "message_event", "more_body", "request", "response_complete",
                  "response_started", "waits_until")  # fmt: skip
 
     def __init__(self, request: FastRequest, waits_until: float) -> None:
-        self.request: FastRequest | None = request  # None once it is answered: the connection keeps the last cycle, not its body
+        self.request: FastRequest | None = request  # None once answered, to free the body: the connection keeps its last cycle
         self.waits_until = waits_until
-        self.held = 0  # bytes of its body that were counted among all bodies under way
+        self.held = 0  # bytes of its body that are counted in `Bodies`
         self.body = b""
         self.more_body = self.disconnected = self.response_started = self.response_complete = False
         self.keep_alive = True
@@ -64,34 +64,34 @@ class StandIn:
 
 
 class FastProtocol(BoundedProtocol):
-    """One connection with a fast lane. `fast` is shared by all of a listener."""
+    """One connection with the fast path. `fast` is shared by all connections of a listener."""
 
     def __init__(self, front: ListenerState, fast: FastLane, **named: Any) -> None:
         super().__init__(front, **named)
         self.fast = fast
-        self.hot: FastRequest | None = None  # its head has come, and not all of its body
+        self.hot: FastRequest | None = None  # its head is complete, its body is not
         self.stand_in: StandIn | None = None
-        self.long_body: LongBody | None = None  # what its body is read by, past the parser
+        self.long_body: LongBody | None = None  # reads its body past the parser
         self.caller = Caller()
         self.socket = -1
-        self.known: Again | None = None  # the head that was learnt last, which it says as long as it is heard
-        self.begun = 0  # heads that began in what was received last
-        self.taken: FastRequest | None = None  # the last in it that was answered at once, or taken to be answered later
+        self.known: Again | None = None  # the head learnt last; unchanged while the `Audience` reads the connection
+        self.begun = 0  # heads that began in the last `data_received`
+        self.taken: FastRequest | None = None  # the last request in it that was answered, or accepted to be answered later
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin."""
+        """Set up the connection."""
         self.socket = transport.get_extra_info("socket").fileno()
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Have it parsed, and remember the head of a request that was all that came."""
+        """Parse the bytes, and remember the head of a request that arrived alone."""
         self.begun, self.taken = 0, None
         super().data_received(data)
         if self.taken is not None and self.begun == 1 and not (self.deaf or self.in_head or self.in_body):
             self._learn(data, self.taken)
 
     def answer(self, asked: bytes, started: float) -> bool:
-        """Answer a request that was heard (`web/audience.py`), or have it answered later; false where it has to be read."""
+        """Answer a request read by `web/audience.py`, or have it answered later. Returns false if it has to be parsed."""
         known, state = self.known, self.server_state
         if known is None or self.deaf or self.stand_in is not None:
             return False
@@ -109,15 +109,15 @@ class FastProtocol(BoundedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """The client takes its time; what it sends meanwhile is parsed, and waits."""
+        """The client reads slowly: leave the audience. What it sends meanwhile is parsed and queued."""
         self.fast.audience.leave(self)
         super().pause_writing()
 
     def on_body(self, body: bytes) -> None:
-        """Part of a body."""
+        """Add a part of a body to the hot request, or pass it on."""
         hot = self.hot
         if hot is not None and self.stand_in is not None and not self._hold(self.stand_in, self.body_bytes + len(body)):
-            self._take_the_other_way()  # which says that there is no room
+            self._take_the_other_way()  # which answers that all bodies together are too large
             hot = None
         if hot is None:
             super().on_body(body)
@@ -126,7 +126,7 @@ class FastProtocol(BoundedProtocol):
             hot.add(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole: answer it, if it is hot."""
+        """The request is complete: answer it if it is hot."""
         hot = self.hot
         if hot is None or self.body_bytes > hot.line.bytes_max:
             self._take_the_other_way()
@@ -136,7 +136,7 @@ class FastProtocol(BoundedProtocol):
             self._ask(hot)
 
     def reply(self, answer: Answer) -> None:
-        """Give the answer to the request that waits for it; nothing but the count where its connection is lost."""
+        """Write the answer to the waiting request. If its connection is lost, only count it."""
         waiting = self.stand_in
         request = None if waiting is None else waiting.request
         if waiting is None or request is None:
@@ -150,17 +150,17 @@ class FastProtocol(BoundedProtocol):
         self.on_response_complete()
 
     def whole(self, body: PaddedBuffer) -> None:
-        """A long body has come to its end, unseen by the parser, which would wait for it: another one goes on behind it."""
+        """A long body is complete. The parser, which has not seen it and would wait for it, is replaced by a new one."""
         hot, self.long_body = cast(FastRequest, self.hot), None
         hot.past = body
         self.body_bytes = len(body)
         self.deadline = math.inf
-        self._ask(hot)  # which may need to know of the head what the parser knows
+        self._ask(hot)  # may need the parser's knowledge of the head
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
 
     def parted(self, came: bytes) -> None:
-        """A long body goes to the parser from here on, which counts it by its parts."""
+        """From here on a long body goes through the parser and is counted by its parts."""
         self.long_body = None
         if self.stand_in is not None:
             self._hold(self.stand_in, self.body_bytes)
@@ -168,30 +168,30 @@ class FastProtocol(BoundedProtocol):
             self.data_received(came)
 
     def sweep(self, now: float) -> None:
-        """End what has taken too long; a body that comes slowly goes to a route, as far as it has come."""
+        """Enforce the deadlines. The part of a slow long body that has arrived goes back to the parser."""
         if self.long_body is not None and now > self.long_body.until:
             self.long_body.give_back()
         super().sweep(now)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it, and the part of a body that has come."""
+        """Drop all state, with the part of a body that has arrived."""
         self.fast.audience.leave(self)
         if self.hot is not None and self.stand_in is not None:
             self.hot = self.long_body = self.stand_in.request = None
             self.fast.bodies.give_bytes(self.stand_in.held)
         super().connection_lost(exc)
 
-    # -- what the parts below it leave open
+    # -- overrides of the base classes
 
     def _open(self) -> None:
-        """Begin a head; the scope of ASGI is made once it is known to be needed."""
+        """Begin a head. The ASGI scope is created only when it is needed."""
         self.begun += 1
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
 
     def _start(self) -> None:
-        """The head is whole and good: keep what is hot, begin a cycle for everything else."""
+        """The head is complete and valid: keep a hot request, begin a cycle for any other."""
         parser, cycle = self.parser, self.cycle
         if (
             not self.seen & (CODING_SEEN | UPGRADE_SEEN)
@@ -206,7 +206,7 @@ class FastProtocol(BoundedProtocol):
             self._make_cycle(self.headers)
 
     def _body_is_open(self, size: int) -> None:
-        """The body did not come with the head, or not all of it: it is waited for here, and not for long."""
+        """The body is incomplete: wait for the rest here, at most BODY_WAIT_S."""
         waits = self.stand_in
         if self.hot is not None:
             if waits is None and self._fits(self.hot) and self.fast.awaits(self.hot, self.caller):
@@ -220,13 +220,13 @@ class FastProtocol(BoundedProtocol):
     # -- the rest
 
     def _learn(self, data: bytes, taken: FastRequest) -> None:
-        """Remember the head of a request that was all that came. Who says it twice is expected to say it again."""
+        """Remember the head of a request that arrived alone. A connection that sends it twice is expected to send it again."""
         last, self.known = self.known, self.fast.learn(data, taken, self.url, self.bounds.target_bytes_max)
         if last is not None and self.known is not None and last.is_like(self.known):
             self.fast.audience.enter(self)
 
     def _ask(self, hot: FastRequest) -> None:
-        """Have a hot request answered, now or later, or by a cycle."""
+        """Have a hot request answered: now, later, or by a cycle."""
         answer = self.fast.ask(hot, self.reply, self.caller)
         if answer is NOT_HERE:
             self.hot = hot
@@ -249,42 +249,42 @@ class FastProtocol(BoundedProtocol):
             self.fast.awake.rest()
 
     def _wait(self, request: FastRequest) -> None:
-        """A request that is whole is answered later, by a thread that needs the interpreter's lock for it."""
+        """A complete request will be answered later, by a thread that needs the interpreter's lock."""
         self.fast.awake.rest()
         self._stand_in(request)
 
     def _fits(self, request: FastRequest) -> bool:
-        """Whether the body that was announced is one that is waited for here, and there is room for what came of it."""
+        """Return whether the announced body is within the limit of the line, and the part that has arrived can be counted."""
         if announced_bytes(request) > request.line.bytes_max:
             return False
         return self.fast.bodies.held + counted_bytes(self.body_bytes) <= self.fast.bodies.bytes_max
 
     def _read_long(self, request: FastRequest, waiting: StandIn) -> None:
-        """Read the rest of a body past the parser, where that is worth it. All of it is counted at once, while all bodies take
-        half of the room at the most: by words alone nobody keeps others out."""
+        """Read the rest of a body past the parser if it is long enough. All of it is counted at once, but only while all bodies
+        together take at most half of `bodies_bytes_max`: an announced length alone cannot keep other bodies out."""
         length, bodies = announced_bytes(request), self.fast.bodies
         rest = length - self.body_bytes
         if rest >= WORTH_BYTES and 2 * (bodies.held + rest) <= bodies.bytes_max and self._hold(waiting, length):
             request.join()
-            until = min(waiting.waits_until, self.loop.time() + self.bounds.body_idle_s / 2)  # bytes are not seen one by one
+            until = min(waiting.waits_until, self.loop.time() + self.bounds.body_idle_s / 2)  # progress is not seen byte by byte
             self.long_body = LongBody(self, self.wire, request.body, length, until)
 
     def _hold(self, waiting: StandIn, size: int) -> bool:
-        """Have `size` bytes of a body counted; false, and nothing done, if all bodies together are too long."""
+        """Count `size` bytes of a body. Returns false, without counting, if all bodies together are too large."""
         more = counted_bytes(size) - waiting.held
         counted = self.fast.bodies.take_bytes(more)
         waiting.held += more if counted else 0
         return counted
 
     def _stand_in(self, request: FastRequest) -> None:
-        """Have the request hold the place of a cycle."""
+        """Put a `StandIn` for the request in the place of the cycle."""
         self.stand_in = StandIn(request, self.loop.time() + BODY_WAIT_S)
         self.cycle = self.running = cast(RequestResponseCycle, self.stand_in)
         if self.in_body:  # a body that came in one part is not counted
             self._hold(self.stand_in, self.body_bytes)
 
     def _stand_aside(self) -> bool:
-        """The answer is there: leave the place, if it was held. Returns whether the connection may be kept."""
+        """Remove the `StandIn`, if there is one, and release its bytes. Returns whether the connection may be kept alive."""
         waited, self.stand_in = self.stand_in, None
         if waited is None:
             return True
@@ -294,7 +294,7 @@ class FastProtocol(BoundedProtocol):
         return waited.keep_alive
 
     def _take_the_other_way(self) -> None:
-        """Make a cycle of the hot request, if there is one."""
+        """Turn the hot request, if there is one, into an ordinary cycle."""
         hot, self.hot = self.hot, None
         if hot is None:
             return
@@ -332,6 +332,6 @@ class FastProtocol(BoundedProtocol):
 
 
 def announced_bytes(request: FastRequest) -> int:
-    """How long a body is said to be; 0 where that is not said."""
+    """Return the Content-Length; 0 if there is none."""
     announced = next((value for name, value in request.header_list if name == b"content-length"), b"0")
     return int(announced) if len(announced) <= LENGTH_DIGITS_MAX else sys.maxsize

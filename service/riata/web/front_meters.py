@@ -1,4 +1,4 @@
-"""What Prometheus reads about connections and keys."""
+"""Prometheus metrics of connections and API keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from riata.web.server import Server
 
 @dataclass(frozen=True, eq=False)
 class FrontCollector(Collector):
-    """Asks the listener and the gate when Prometheus asks."""
+    """Collects the figures of the listener and the gate at each scrape."""
 
     server: Server
     gate: Gate
@@ -24,7 +24,7 @@ class FrontCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield how many connections there are, which were refused, and how reading the keys goes."""
+        """Yield the number of connections, the refusals by code, the number of keys and the failed readings of the keys file."""
         yield GaugeMetricFamily("riata_connections", "Connections open now.", value=len(self.server.server_state.connections))
         refused = CounterMetricFamily("riata_connections_refused", "Connections ended by the server, by why.", labels=("code",))
         for code, count in sorted(self.server.front.refused.copy().items()):

@@ -1,4 +1,4 @@
-"""Who is let through to the routes: key, model, scope and rate, in that order, before a byte of the body is asked for."""
+"""Access control for the routes: API key, model, scope and rate limit, in that order, before any byte of the body is read."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from riata.web.scopes import MAKING, OPEN, SCOPES_OF, TEMPLATES, place
 from riata.web.service import ServiceProtocol
 
 log = logging.getLogger("riata.web")
-KEY: Final = "riata.key"  # left in the scope of a request that brought a key
-ADMITTED: Final = "riata.admitted"  # left in the scope of a request that was let through before it had one
-ANONYMOUS: Final = "riata.anonymous"  # left in the scope of a request without one, where keys are asked for
+KEY: Final = "riata.key"  # in the scope of a request that carried a key
+ADMITTED: Final = "riata.admitted"  # in the scope of a request that was admitted before it had a scope
+ANONYMOUS: Final = "riata.anonymous"  # in the scope of a request without a key, if keys are required
 WATCH_S: Final = 1.0
 CHALLENGE: Final = ((b"www-authenticate", b'Bearer realm="riata"'),)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """What changes when a file is written anew or another one takes its place."""
+    """File attributes that change when a file is rewritten or replaced."""
 
     inode: int
     mtime_ns: int
@@ -42,7 +42,7 @@ class _Stamp:
 
 @dataclass(slots=True)
 class KeysFile:
-    """The file of keys: read at the start, looked at every second, swapped whole. `failures` counts readings that failed."""
+    """The keys file: read at the start, checked for changes every second, swapped as a whole. `failures` counts failed reads."""
 
     path: Path
     ring: KeyRing = field(default_factory=KeyRing)
@@ -51,13 +51,13 @@ class KeysFile:
     _stamp: _Stamp | None = None
 
     def load(self) -> None:
-        """Read the file. Raises `BadInput` (bad_keys_file); what was read before stays in force then."""
+        """Read the file. Raises `BadInput` (bad_keys_file); the keys read before then stay in force."""
         self._stamp = self._look()
         self.ring = ring_of(read_keys(self.path))
         self.readings += 1
 
     def refresh(self) -> bool:
-        """Read the file again where it has changed; says whether new keys are in force. A bad file is said once, and counted."""
+        """Read the file again if it has changed; returns whether new keys are in force. A bad file is logged once and counted."""
         if self._look() == self._stamp:
             return False
         try:
@@ -78,7 +78,7 @@ class KeysFile:
 
 
 class Caller:
-    """What a connection said when it was last let through, so that the same words need not be looked up again."""
+    """The credentials with which a connection was last admitted, so that the same header need not be looked up again."""
 
     __slots__ = ("key", "ring", "said")
 
@@ -90,7 +90,7 @@ class Caller:
 
 @dataclass(slots=True)
 class Gate:
-    """The one place that says who may. Without a file everybody may; the bounds of rate hold all the same."""
+    """Authentication, authorisation and rate limits. Without a keys file all requests are authorised; rate limits still apply."""
 
     clock: Clock
     file: KeysFile | None = None
@@ -98,11 +98,11 @@ class Gate:
 
     @property
     def acts(self) -> bool:
-        """Say whether there is anything to ask."""
+        """Whether there is anything to check: keys or rate limits."""
         return self.file is not None or self.buckets.per_key > 0.0 or self.buckets.together > 0.0
 
     def check(self, scope: Scope, service: ServiceProtocol) -> Answer | None:
-        """Return the refusal of a request, None where it may go on."""
+        """Return the refusal of a request, None if it is admitted."""
         try:
             self._check(scope, service)
         except RiataError as error:
@@ -112,14 +112,14 @@ class Gate:
     def ask(
         self, route: tuple[str, str], model: str, authorization: bytes | None, service: ServiceProtocol, caller: Caller
     ) -> tuple[Answer | None, Key | None]:
-        """Say of a request to a route that asks for a scope: its refusal, or None and its key, if keys are asked for."""
+        """Check a request to a route that requires a scope. Returns its refusal, or None and its key if keys are required."""
         try:
             return None, self._admit(route, model, self._key_again(authorization, caller), service)
         except RiataError as error:
             return refused(error), None
 
     def stands(self, caller: Caller, key: Key | None) -> bool:
-        """Say whether the key that a connection was last let through with would be found again, and has not expired."""
+        """Return whether the key with which a connection was last admitted is still in force and has not expired."""
         if self.file is None:
             return True
         if key is None or caller.key is not key or caller.ring is not self.file.ring:
@@ -127,16 +127,16 @@ class Gate:
         return key.expires_ms is None or self.clock.unix_ms() < key.expires_ms
 
     def rate(self, key: Key | None) -> Answer | None:
-        """Count one more request of a key that is let through; returns the refusal where it is one too many."""
+        """Count one more request of an admitted key. Returns the refusal if the rate limit is exceeded."""
         wait_s = self._wait_s(key)
         return None if wait_s == 0.0 else refused(_too_many(wait_s))
 
     def spares(self, key: Key | None) -> bool:
-        """Say whether `rate` is sure to let the next request of a key through; it has to be counted all the same."""
+        """Return whether `rate` will certainly admit the next request of a key; `rate` still has to count it."""
         return self.buckets.spare(None, None) if key is None else self.buckets.spare(key.id, key.requests_per_s)
 
     async def watch(self) -> None:
-        """Look after the file until cancelled."""
+        """Reload the file when it changes, until cancelled."""
         while self.file is not None:
             await asyncio.sleep(WATCH_S)
             if self.file.refresh():
@@ -176,9 +176,9 @@ class Gate:
         return None if self.file is None else self.file.ring.find(authorization, self.clock.unix_ms())
 
     def _key_again(self, authorization: bytes | None, caller: Caller) -> Key | None:
-        """The key, without looking for it where the connection has said the same before and the same keys are in force.
+        """Return the key, without a lookup if the connection sent the same header before and the same keys are in force.
 
-        Words are compared in a time that does not tell how much of them is the same: a connection may serve several callers.
+        The headers are compared in constant time: a connection may serve several callers.
         """
         if self.file is None:
             return None
@@ -206,7 +206,7 @@ class Gate:
 
 
 def refused(error: RiataError) -> Answer:
-    """Return the answer to a request that is not let through."""
+    """Return the answer to a request that is refused."""
     return answer_error(error, CHALLENGE if isinstance(error, Unauthenticated) else ())
 
 
@@ -215,7 +215,7 @@ def _too_many(wait_s: float) -> Busy:
 
 
 def visible(scope: Scope, model: str) -> bool:
-    """Say whether whoever sent a request may know that a model exists."""
+    """Return whether the caller of a request may know that a model exists."""
     if ANONYMOUS in scope:
         return False
     key: Key | None = scope.get(KEY)
@@ -228,5 +228,5 @@ def _is_there(service: ServiceProtocol, model: str) -> bool:
     except NotFound:
         return False
     except RiataError:
-        return True  # it is being loaded, which the route says better
+        return True  # it is being loaded, which the route reports in detail
     return True

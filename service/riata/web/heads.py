@@ -1,11 +1,11 @@
-"""What the head of a request may look like, beyond what the parser asks.
+"""Validation of request heads beyond what the parser checks, against request smuggling and cross-site requests.
 
-The parser lets pass a request without Host or with several, header lines after the body, and a body behind a request for another
-protocol, which it then takes for the next request. Each can be read in two ways by two servers, so none of them is read at all.
+The parser accepts a request without Host or with several, trailers after the body, and a body after an upgrade request, which it
+then takes for the next request. Two servers may read each of these differently, so all are refused.
 
-Where callers are not asked for keys, requests that web pages of other sites have browsers send are refused here too
-(`web/sites.py`). A head that a connection says again and again is compared byte for byte (`web/again.py`), so what was decided
-about it once stands.
+If keys are not required, state-changing requests that pages of other sites make a browser send are refused here too
+(`web/sites.py`). A head that a connection repeats is compared byte for byte (`web/again.py`), so the result of its first check
+remains valid.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LENGTH_SEEN: Final = 2
 CODING_SEEN: Final = 4
 UPGRADE_SEEN: Final = 8
 ORIGIN_SEEN: Final = 16
-FOREIGN_SEEN: Final = 32  # a browser says that a page of another site sent it
-# Headers that say where a request ends, for whom it is or who has sent it; every other one is none of the protocol's business.
+FOREIGN_SEEN: Final = 32  # sent by a page of another site, according to the browser
+# Headers that determine where a request ends, its host or its origin. The protocol ignores all others.
 WATCHED: Final = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"origin", b"sec-fetch-site"}
 )
@@ -35,7 +35,7 @@ LENGTH: Final = re.compile(rb"[0-9]{1,19}[ \t]*")
 
 
 class NoTrailers(list[tuple[bytes, bytes]]):
-    """Takes the place of the headers once they are whole: the parser hands trailers over as if they were more of them."""
+    """Replaces the list of headers once they are complete: the parser reports trailers as if they were headers."""
 
     def append(self, _pair: tuple[bytes, bytes]) -> None:
         """Refuse the request."""
@@ -46,25 +46,25 @@ NO_TRAILERS: Final = NoTrailers()
 
 
 def lines_bytes(headers: list[tuple[bytes, bytes]]) -> int:
-    """Return how long header lines are as they were sent."""
+    """Return the size of header lines in bytes, as sent."""
     return sum(len(name) + len(value) + len(": \r\n") for name, value in headers)
 
 
 class CheckedHeads(HttpToolsProtocol):
-    """The part of the protocol that looks at header lines. Raises `Refused` inside the parser's callbacks."""
+    """The part of the protocol that checks header lines. Raises `Refused` inside the parser's callbacks."""
 
     def __init__(self, limits: Bounds, hosts: Hosts | None, **named: Any) -> None:
         super().__init__(**named)
         self.bounds = limits
         self.hosts = hosts
-        self.seen = 0  # which watched headers the head under way has had
-        self.fed = 0  # bytes of which it may consist
-        self.version = ""  # of HTTP, in the head under way
-        self.host = b""  # the last that was looked at: a connection says the same one every time
-        self.origin = b""  # of the head under way, if it has one
+        self.seen = 0  # flags of the watched headers seen in the current head
+        self.fed = 0  # an upper bound of its size in bytes
+        self.version = ""  # of HTTP, in the current head
+        self.host = b""  # the last one checked: a connection sends the same every time
+        self.origin = b""  # of the current head, if it has one
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header line."""
+        """Check and store one header line."""
         name = name.lower()
         if name in WATCHED:
             self._watched(name, value)
@@ -84,12 +84,12 @@ class CheckedHeads(HttpToolsProtocol):
         if seen & CODING_SEEN and (seen & LENGTH_SEEN or version == "1.0"):
             raise Refused(bounds.BAD_LENGTH if seen & LENGTH_SEEN else bounds.BAD_CODING)
         if seen & UPGRADE_SEEN and seen & (LENGTH_SEEN | CODING_SEEN) and self.parser.should_upgrade():
-            raise Refused(bounds.UPGRADE_WITH_BODY)  # the parser would take the body for the next request
+            raise Refused(bounds.UPGRADE_WITH_BODY)  # the parser would read the body as the next request
         if len(self.url) > limits.target_bytes_max:
             raise Refused(bounds.TARGET_TOO_LONG)
         if len(self.headers) > limits.headers_max:
             raise Refused(bounds.HEAD_TOO_LARGE)
-        # What was fed may hold a body or further requests, so the lines themselves are measured, where they can be too many.
+        # `fed` may include a body or further requests, so the lines themselves are measured if `fed` exceeds the limit.
         if self.fed > limits.head_bytes_max and lines_bytes(self.headers) > limits.head_bytes_max:
             raise Refused(bounds.HEAD_TOO_LARGE)
 
@@ -101,17 +101,17 @@ class CheckedHeads(HttpToolsProtocol):
         self.host = value
 
     def _check_target(self) -> None:
-        """A target that is no path: a whole URI, which proxies are sent, or the `*` of OPTIONS."""
+        """Check a target that is not a path: an absolute URI, as sent to proxies, or the `*` of OPTIONS."""
         if self.url == b"*":
             return
         if self.seen & HOST_SEEN:
             if not names_same_host(self.url, self.host):
                 raise Refused(bounds.BAD_TARGET)
-        elif self.hosts is not None:  # HTTP/1.0: the URI alone says for which host it is
+        elif self.hosts is not None:  # HTTP/1.0: only the URI names the host
             raise Refused(bounds.HOST_NOT_ALLOWED)
 
     def _check_site(self) -> None:
-        """Refuse what a page of another site asks for, where it would change something."""
+        """Refuse a request of a page of another site that would change state."""
         seen = self.seen
         here = not seen & FOREIGN_SEEN
         if here and seen & ORIGIN_SEEN:
@@ -123,7 +123,7 @@ class CheckedHeads(HttpToolsProtocol):
         if name == b"host":
             if self.seen & HOST_SEEN:
                 raise Refused(bounds.BAD_HOST)
-            if value != self.host or not value:  # empty is what it begins with
+            if value != self.host or not value:  # the initial `host` is empty
                 self._check_host(value)
             self.seen |= HOST_SEEN
         elif name == b"content-length":

@@ -1,4 +1,4 @@
-"""Probes, version and meters. None of them touches the store."""
+"""Routes of probes, version and metrics. None of them accesses the store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
     @router.get("/livez")
     @router.get("/v2/health/live", name="v2_live")
     async def livez() -> Response:
-        """Whether the process lives. 503 where only a restart can help; never asks the store."""
+        """Liveness probe. 503 if only a restart can help. Never accesses the store."""
         health = service.health()
         if health.alive and health.fatal is None:
             return respond(json_answer({"alive": True}))
@@ -39,9 +39,9 @@ def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
     @router.get("/readyz")
     @router.get("/v2/health/ready", name="v2_ready")
     async def readyz(request: Request) -> Response:
-        """Whether events and predictions are taken, and of each model where it stands. 503 while the log is replayed.
+        """Readiness probe: whether events and predictions are accepted, and the state of each model. 503 during log replay.
 
-        Who may not know of a model is not told of it; who has no key where one is asked for is told of none.
+        Models that the key may not see are left out. If keys are required, a request without one gets no model.
         """
         health = service.health()
         reasons, warnings = told(request, health.reasons), told(request, health.warnings)
@@ -55,7 +55,7 @@ def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
 
     @router.get("/startupz")
     async def startupz() -> Response:
-        """Whether recovery has ended. 503 until then, with how many events are replayed of how many."""
+        """Startup probe: whether recovery has ended. 503 until then, with the numbers of replayed and of all events."""
         health = service.health()
         done, total = health.replayed
         if health.started:
@@ -65,31 +65,31 @@ def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
 
     @router.get("/version")
     async def version() -> Response:
-        """Which release this is."""
+        """The versions of the release, the API and Python."""
         return respond(json_answer({"version": riata.__version__, "api": API_VERSION, "python": platform.python_version()}))
 
     @router.get("/metrics")
     async def metrics(request: Request) -> Response:
-        """Counters and gauges in the text format of Prometheus; of models, those that the key may see."""
+        """Metrics in the text format of Prometheus, with the models that the key may see."""
         return respond(Answer(200, meters.text(partial(visible, request.scope)), PROMETHEUS_TEXT))
 
     return router
 
 
 def told(request: Request, sentences: list[str]) -> list[str]:
-    """Return sentences that may name models, none of them to somebody who has no key where one is asked for."""
+    """Return sentences that may name models. If keys are required, a request without one gets none."""
     return [] if ANONYMOUS in request.scope else sentences
 
 
 def standing(health: Health) -> dict[str, Any]:
-    """Say which part of a service this process is, and whether it takes events now."""
+    """Return the role of this process, whether it is the leader, and whether it accepts events now."""
     sharing = health.sharing
     takes = sharing.role in ("all", "web") and sharing.accepting is None
     return {"role": sharing.role, "leads": sharing.leads, "accepting": takes}
 
 
 def has_learnt(service: ServiceProtocol, model: str) -> bool:
-    """Say whether a model answers more than its prior."""
+    """Return whether a model has learnt any event."""
     return service.published(model).model.seq > 0
 
 

@@ -1,9 +1,9 @@
-"""Probes and meters on a port of their own: another listener, another thread, another event loop.
+"""Probes and metrics on a port of their own, with a separate listener, thread and event loop.
 
-Whoever fills the connections of the service, or keeps its loop busy, does not keep the orchestrator from hearing that it lives.
-Nobody is asked for a key here and no model can be touched; the port is for the network of those who operate the service. So that
-no web page reads it by DNS rebinding, a name in the Host header has to be an allowed one. Addresses always are: an orchestrator
-probes a pod by its address, which nobody knows beforehand, and a page that rebinds a name sends that name.
+The probes answer even if all connections of the service are taken or its event loop is busy. No key is required here, and no
+model can be changed: the port is for the operators' network. Against DNS rebinding by web pages, a name in the Host header must
+be an allowed one. Addresses are always allowed: an orchestrator probes a pod by its address, which is not known beforehand,
+and a page that rebinds a name sends that name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ READY: Final = frozenset({"/readyz", "/v2/health/ready"})
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """ASGI middleware: once `told` is set the service is not ready, whatever it says itself."""
+    """ASGI middleware: once `told` is set the readiness probes report 503."""
 
     app: ASGIApp
     told: threading.Event
@@ -50,7 +50,7 @@ class Stopping:
 
 
 def health_app(service: ServiceProtocol, meters: Meters, told: threading.Event) -> FastAPI:
-    """Build the application: the routes of `riata.web.health` and no other."""
+    """Build the application, with the routes of `riata.web.health` only."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.include_router(health_routes(service, meters))
     app.add_exception_handler(RiataError, _on_riata_error)
@@ -61,7 +61,7 @@ def health_app(service: ServiceProtocol, meters: Meters, told: threading.Event) 
 
 @contextmanager
 def health_listener(app: ASGIApp, host: str, port: int, allowed_hosts: str = "") -> Iterator[int]:
-    """Answer on `host` and `port` (0 takes a free one) as long as the block lasts; yields the port.
+    """Serve on `host` and `port` (0 takes a free one) for the duration of the block; yields the port.
 
     `allowed_hosts` is the setting of that name. Raises `Unavailable` (cannot_listen).
     """

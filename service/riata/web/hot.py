@@ -1,4 +1,4 @@
-"""The frame around the routes that must be fast: plain ASGI, no dependency machinery, the one error mapping."""
+"""The hot routes: plain ASGI applications without FastAPI's dependency injection, with the common error mapping."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from riata.web.settings import WebSettings
 
 Handler = Callable[[Scope, Receive], Awaitable[Answer]]
 MODELS: Final = "/models/"
-GONE_KEY: Final = "riata.gone"  # left in the scope where nobody was there to be answered
+GONE_KEY: Final = "riata.gone"  # set in the scope if the client disconnected before it was answered
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What hot handlers share. `pool` takes the bodies that would hold up the event loop."""
+    """What hot handlers share. Bodies that would block the event loop are parsed in `pool`."""
 
     service: ServiceProtocol
     settings: WebSettings
@@ -34,7 +34,7 @@ class Tools:
 
 
 def template(scope: Scope) -> str:
-    """Return the path template that a request matched, empty where it matched none."""
+    """Return the path template that a request matched, empty if it matched none."""
     at = scope.get("route") or scope.get("endpoint")
     return str(getattr(at, "path", ""))
 
@@ -58,9 +58,9 @@ class HotRoute:
 
 
 class Lane:
-    """The short way to the hot routes: by a look at the path instead of matching every route in turn.
+    """Dispatch to the hot routes by dict lookup, instead of matching every route in turn.
 
-    What it does not find (other methods, other paths) goes the long way, where the same routes are mounted too.
+    Requests that it does not find (other methods, other paths) go through the router, where the same routes are mounted too.
     """
 
     def __init__(self, routes: Sequence[Route]) -> None:
@@ -73,7 +73,7 @@ class Lane:
         }
 
     def find(self, scope: Scope) -> ASGIApp | None:
-        """Return the application for a request and leave its path parameters in the scope, None where it is not hot."""
+        """Return the application for a request and set its path parameters in the scope; None if the route is not hot."""
         path: str = scope["path"]
         if path.startswith(MODELS):
             model, _, verb = path.removeprefix(MODELS).partition("/")

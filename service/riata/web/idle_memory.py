@@ -1,9 +1,9 @@
-"""Memory that long bodies needed is returned to the system once none has come for a while.
+"""Return memory to the system after a burst of long bodies.
 
-The C library keeps what is freed (`wiring.hold_freed_memory`), and the threads that read long bodies keep scratch. Under load
-both are used again and again, which makes a bulk load fast; after it they would stay resident for ever. So a task looks every few
-seconds at the most bytes of bodies that were held since it last looked. After a burst, when only few are held, it has the
-threads of the pool replaced, which frees their scratch, and the heap trimmed. It repeats that while it helps: events that were
+The C library keeps freed memory (`wiring.hold_freed_memory`), and the threads that parse long bodies keep scratch buffers. Under
+load both are reused, which makes a bulk load fast. After it they would stay resident for ever. So a task checks, every few
+seconds, the peak of the bytes of bodies held since its last check. When a burst is over and few bytes are held, it replaces the
+threads of the pool, which frees their scratch buffers, and trims the heap. It repeats this while it helps: events that are
 accepted but not learnt yet are freed later.
 """
 
@@ -22,14 +22,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOOK_S: Final = 5.0
-BURST_BYTES: Final = 8 * 2**20  # held at once: less leaves nothing worth returning
-QUIET_SHARE: Final = 4  # a burst is over when at most one in so many of its bytes is held
+BURST_BYTES: Final = 8 * 2**20  # peak of held bytes; a smaller one leaves little to return
+QUIET_SHARE: Final = 4  # a burst is over when at most 1/QUIET_SHARE of its bytes are held
 GAIN_BYTES: Final = 8 * 2**20  # a trim that returns less has not helped
-IDLE_TRIMS: Final = 2  # trims in a row that do not help, and it ends
+IDLE_TRIMS: Final = 2  # trimming ends after this many trims in a row that did not help
 
 
 class RenewedPool(Executor):
-    """A pool of threads that can be exchanged for new ones. Called in the event loop only."""
+    """A thread pool whose threads can be replaced by new ones. Called in the event loop only."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._threads = threads
@@ -45,7 +45,7 @@ class RenewedPool(Executor):
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
 
     def renew(self) -> None:
-        """What is submitted from now on is done by new threads; the old ones end, and what they keep is freed."""
+        """Replace the threads. The old ones end after their work, and their scratch buffers are freed."""
         old, self._pool = self._pool, self._make()
         old.shutdown(wait=False)
 
@@ -55,23 +55,23 @@ class RenewedPool(Executor):
 
 @dataclass(slots=True)
 class Quiet:
-    """Decides when to trim. Owed from the start: what compiling and recovery needed is returned too.
+    """Decides when to trim. A trim is due from the start, for the memory of compiling and recovery.
 
-    burst: most bytes of bodies held at once since memory was last returned
+    burst: peak of the bytes of bodies held since memory was last returned
     """
 
     burst: int = BURST_BYTES
     without_gain: int = 0
 
     def may_trim(self, most: int) -> bool:
-        """Whether to trim now; `most` bytes were held at once since this was last asked."""
+        """Return whether to trim now; `most` is the peak of the bytes held since the last call."""
         if most > self.burst or (most >= BURST_BYTES and self.without_gain):
             self.burst = max(most, self.burst)
             self.without_gain = 0
         return self.burst >= BURST_BYTES and most * QUIET_SHARE <= self.burst
 
     def trimmed(self, gained: int) -> None:
-        """Take note of a trim that returned `gained` bytes."""
+        """Record a trim that returned `gained` bytes."""
         self.without_gain = 0 if gained >= GAIN_BYTES else self.without_gain + 1
         if self.without_gain >= IDLE_TRIMS:
             self.burst = self.without_gain = 0
@@ -79,7 +79,7 @@ class Quiet:
 
 @dataclass(slots=True)
 class IdleMemory:
-    """The task. `look_s`: seconds between two looks."""
+    """The task. `look_s`: seconds between two checks."""
 
     bodies: Bodies
     pool: RenewedPool
@@ -87,7 +87,7 @@ class IdleMemory:
     quiet: Quiet = field(default_factory=Quiet)
 
     async def watch(self) -> None:
-        """Look again and again, until it is cancelled."""
+        """Check periodically, until cancelled."""
         loop: Any = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.look_s)

@@ -1,7 +1,7 @@
-"""API keys: what one is, what its entry in the file says, and whether a request carries one.
+"""API keys: their format, the keys file, and the authentication of requests.
 
-A key is `riata_<id>_<secret>`: the id is public and finds the entry, the secret is 32 random bytes. The file holds the SHA-256 of
-the whole key and never the key. Nothing slow is needed to hash 256 random bits: nobody guesses them.
+A key is `riata_<id>_<secret>`. The id is public and identifies the entry; the secret is 32 random bytes. The file has the SHA-256
+of the whole key, never the key itself. A slow password hash is not needed: 256 random bits cannot be guessed.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ MODE_MAX: Final = 0o640
 FILE_BYTES_MAX: Final = 2**20
 EVERY_MODEL: Final = "*"
 _TOKEN: Final = re.compile(rb"riata_([a-z0-9][a-z0-9-]{0,31})_[A-Za-z0-9_-]{43}")
-_NOBODY: Final = bytes(32)  # what a key of an unknown id is compared with
+_NOBODY: Final = bytes(32)  # the digest that a key with an unknown id is compared with
 
 Name = Annotated[str, msgspec.Meta(pattern=f"^{MODEL_NAME}$")]
 
 
 class Unauthenticated(RiataError):
-    """No key, or none that opens anything (401)."""
+    """No key, or an invalid or expired one (401)."""
 
     code = "unauthenticated"
 
 
 class Forbidden(RiataError):
-    """The key is good, but not for this (403)."""
+    """The key is valid, but lacks the scope (403)."""
 
     code = "wrong_scope"
 
 
 class KeyEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One key as the file has it.
+    """One entry of the keys file.
 
-    id             : names the key in the log and finds it; public
+    id             : identifies the key, also in the log; public
     sha256         : of the whole key, hexadecimal
-    scopes         : what it opens, each by itself: observe, predict, admin, watch
-    models         : names of models, or "*" for every one
-    requests_per_s : of this key, instead of the setting; 0 for no bound
-    expires        : after this moment it opens nothing
+    scopes         : what the key permits: any of observe, predict, admin, watch
+    models         : names of models, or "*" for all
+    requests_per_s : rate limit of this key, instead of the setting; 0 for no limit
+    expires        : the key is refused from this time on
     """
 
     id: Annotated[str, msgspec.Meta(pattern=ID_PATTERN)]
@@ -77,30 +77,30 @@ class KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key, ready to be asked."""
+    """One key in the form used to check requests."""
 
     id: str
     digest: bytes
     scopes: frozenset[str]
-    models: frozenset[str] | None  # None for every one
+    models: frozenset[str] | None  # None for all
     requests_per_s: float | None
     expires_ms: int | None
 
     def sees(self, model: str) -> bool:
-        """Say whether the key may know that a model exists."""
+        """Return whether the key may know that a model exists."""
         return self.models is None or model in self.models
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """All keys of one reading of the file. Never changed: a new reading makes a new one."""
+    """All keys of one read of the file. Immutable: another read makes a new object."""
 
     keys: dict[bytes, Key] = field(default_factory=dict)
 
     def find(self, authorization: bytes | None, now_ms: int) -> Key:
         """Return the key of an Authorization header. Raises `Unauthenticated`.
 
-        The comparison takes the same time wherever two digests differ, and an unknown id is compared as well.
+        Digests are compared in constant time, for an unknown id too.
         """
         if authorization is None:
             raise Unauthenticated("this service asks for a key: send it as `Authorization: Bearer riata_...`")
@@ -117,26 +117,26 @@ class KeyRing:
 
 
 def require_unexpired(key: Key, now_ms: int) -> None:
-    """Raise `Unauthenticated` (key_expired) where the time of a key is over."""
+    """Raise `Unauthenticated` (key_expired) if a key has expired."""
     if key.expires_ms is not None and now_ms >= key.expires_ms:
         raise Unauthenticated(f"the key {key.id} has expired", "key_expired")
 
 
 def new_token(key_id: str) -> str:
-    """Draw a key."""
+    """Generate a random key."""
     return f"{PREFIX}{key_id}_{secrets.token_urlsafe(SECRET_BYTES)}"
 
 
 def digest_of(token: str) -> str:
-    """Return what the file keeps of a key."""
+    """Return the SHA-256 of a key, as in the keys file."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def read_keys(path: Path) -> list[KeyEntry]:
-    """Read a file of keys. Raises `BadInput` (bad_keys_file) saying what to do about it.
+    """Read a keys file. Raises `BadInput` (bad_keys_file), which says how to correct it.
 
-    A file that others than its owner and group may read, or others than its owner write, is not taken: whoever writes it
-    decides who may teach the models.
+    A file is refused if other users than its owner and group may read it, or others than its owner may write it: write access
+    to it decides which callers may train the models.
     """
     try:
         with path.open("rb") as file:
@@ -152,7 +152,7 @@ def read_keys(path: Path) -> list[KeyEntry]:
 
 
 def parse_keys(content: bytes, place: str) -> list[KeyEntry]:
-    """Read the TOML text of a file of keys. Raises `BadInput` (bad_keys_file); nothing of the text is repeated."""
+    """Parse the TOML text of a keys file. Raises `BadInput` (bad_keys_file); the text itself is not repeated."""
     try:
         entries = msgspec.convert(tomllib.loads(content.decode()), KeyFile).key
     except UnicodeDecodeError:
@@ -171,12 +171,12 @@ def parse_keys(content: bytes, place: str) -> list[KeyEntry]:
 
 
 def ring_of(entries: Iterable[KeyEntry]) -> KeyRing:
-    """Make entries ready to be asked."""
+    """Convert entries to a `KeyRing`."""
     return KeyRing({entry.id.encode(): _ready(entry) for entry in entries})
 
 
 def entry_text(entry: KeyEntry) -> str:
-    """Write one entry as it stands in the file."""
+    """Return the TOML text of one entry."""
     lines = ["[[key]]", f'id = "{entry.id}"', f'sha256 = "{entry.sha256}"', f"scopes = {_strings(entry.scopes)}"]
     lines.append(f'models = "{EVERY_MODEL}"' if entry.models == EVERY_MODEL else f"models = {_strings(entry.models)}")
     if entry.requests_per_s is not None:

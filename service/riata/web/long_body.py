@@ -1,12 +1,12 @@
-"""A long body is read straight into the memory that it is parsed from.
+"""Zero-copy reading of long request bodies: straight into the buffer that they are parsed from.
 
-In the parser's way each part of a body is copied three times under the interpreter's lock: out of the event loop's memory, out of
-what was received, and into one piece with the other parts; and the loop is called for every part, which are small where a client
-sends while the loop reads. Here the transport is given another protocol until the announced number of bytes is there: it reads
-into one piece of memory, and the system is asked to wake the loop only when all of it, or much of it, has come (SO_RCVLOWAT).
+Through the HTTP parser each part of a body is copied three times under the interpreter's lock: out of the event loop's buffer,
+out of the received bytes, and into one buffer with the other parts. The loop also runs a callback for every part, and parts are
+small if the client sends while the loop reads. Here the transport gets another protocol until the announced number of bytes has
+arrived. It reads into one buffer, and asks the system to wake the loop only when all or much of it has arrived (SO_RCVLOWAT).
 
-Nothing is decided here. Whatever is not the plain way, a client that takes its time or ends, no room, the stop of the server, has
-the bytes given to the parser as if they had come just now.
+Only the plain case is handled here. In all others (a slow client, EOF, the shutdown of the server) the bytes go to the HTTP
+parser as if they had just arrived.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Any, Final, Protocol, cast
 
 from riata.wire.padded_buffer import PaddedBuffer
 
-WORTH_BYTES: Final = 64 * 2**10  # what is still to come of a shorter body is as well parsed
-AT_ONCE_BYTES: Final = 256 * 2**10  # the loop is woken when so much has come; the system's memory has to hold it
+WORTH_BYTES: Final = 64 * 2**10  # if less of a body is still to come, the parser reads it
+AT_ONCE_BYTES: Final = 256 * 2**10  # the loop wakes when this much has arrived; the system's socket buffer has to hold it
 _NO_BODY: Final = PaddedBuffer(0)
 _NO_MEMORY: Final = memoryview(b"")
 
 
 class Reader(Protocol):
-    """Whoever has a body read."""
+    """The connection whose body is read."""
 
     loop: asyncio.AbstractEventLoop
-    deaf: bool  # nothing that comes is read any more
+    deaf: bool  # received bytes are dropped, not parsed
 
     def whole(self, body: PaddedBuffer) -> None:
-        """Take the whole body."""
+        """Take the complete body."""
 
     def parted(self, came: bytes) -> None:
-        """Have the body parsed from here on: so much of it has been read."""
+        """Take the bytes read so far, and have the rest of the body parsed."""
 
     def eof_received(self) -> bool: ...
 
@@ -46,7 +46,7 @@ class Reader(Protocol):
 
 
 class LongBody(asyncio.BufferedProtocol):
-    """The protocol of a transport from a point within one body to its end. `first` is what came of it, of `length` bytes."""
+    """The protocol of a transport from within a body to its end. `first` is the part that has arrived, of `length` bytes."""
 
     def __init__(self, reader: Reader, transport: asyncio.Transport, first: bytes, length: int, until: float) -> None:
         self._reader = reader
@@ -60,12 +60,12 @@ class LongBody(asyncio.BufferedProtocol):
         transport.set_protocol(self)
         self._wake_for_much()
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  the rest is announced
-        """Where the next bytes belong."""
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  the size of the rest is known
+        """Return the unfilled rest of the buffer."""
         return self._memory[self._there :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Some more has come."""
+        """Count bytes that have arrived; hand the body over once it is complete."""
         self._there += nbytes
         if self._reader.deaf:
             self.give_back()
@@ -77,33 +77,33 @@ class LongBody(asyncio.BufferedProtocol):
             self._wake_for_much()
 
     def eof_received(self) -> bool:
-        """The client sends no more."""
+        """The client sends no more: let the parser see what has arrived."""
         self.give_back()
         return self._reader.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """Pass the loss of the connection on."""
         self._reader.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Somebody does not take an answer."""
+        """Pass on that the client reads too slowly."""
         self._reader.pause_writing()
 
     def resume_writing(self) -> None:
-        """He has."""
+        """Pass on that the client reads again."""
         self._reader.resume_writing()
 
     def give_back(self) -> None:
-        """Have the parser go on with what has come."""
+        """Hand what has arrived back to the parser."""
         came = self._memory[self._parsed : self._there].tobytes()
         self._end()  # frees the memory before the parser copies what came
         self._reader.parted(came)
 
     def _end(self) -> PaddedBuffer:
-        """Give the transport its protocol back and return the body.
+        """Restore the protocol of the transport and return the body.
 
-        The body is kept here no longer: uvloop keeps the methods of the last buffered protocol, and with them this object, until
-        the connection is gone.
+        The reference to the body is dropped here: uvloop keeps the methods of the last buffered protocol, and with them this
+        object, until the connection is closed.
         """
         self._wake_at(1)
         self._transport.set_protocol(cast(asyncio.BaseProtocol, self._reader))
@@ -115,7 +115,7 @@ class LongBody(asyncio.BufferedProtocol):
         self._wake_at(min(len(self._memory) - self._there, AT_ONCE_BYTES))
 
     def _wake_at(self, size: int) -> None:
-        """Ask not to be woken for less; where the system knows no such thing, it wakes us more often."""
+        """Set the number of bytes for which the loop wakes; a system without SO_RCVLOWAT wakes it more often."""
         if size != self._lowest:
             self._lowest = size
             with contextlib.suppress(OSError):

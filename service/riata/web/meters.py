@@ -1,4 +1,4 @@
-"""What Prometheus reads: counts kept here, and gauges asked from the service at the moment of the scrape."""
+"""Prometheus metrics: counters kept here, and gauges read from the service at each scrape."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SHARING_COUNTS: Final = {
 
 
 class Meters:
-    """Counters and histograms of one application; nothing global."""
+    """Counters and histograms of one application. There is no global registry."""
 
     def __init__(self, service: ServiceProtocol) -> None:
         self.registry = CollectorRegistry()
@@ -61,13 +61,13 @@ class Meters:
         ProcessCollector(registry=self.registry)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request, and log it if asked to. `route` is a template, so that the number of series is bounded."""
+        """Count one request, and log it at level DEBUG. `route` is a path template, so the number of series is bounded."""
         if log.isEnabledFor(logging.DEBUG):
             log.debug("method=%s route=%s status=%d ms=%.3f", method, route, status, seconds * 1000)
         self._tally.add(method, route, status, seconds)
 
     def rows(self, model: str, observed: Observed) -> None:
-        """Count what became of the rows of one request. `model` exists, so the number of series is bounded."""
+        """Count the outcomes of the rows of one request. `model` exists, so the number of series is bounded."""
         if observed.accepted:
             self._rows.add(model, "accepted", observed.accepted)
         if observed.duplicate:
@@ -76,32 +76,32 @@ class Meters:
             self._rows.add(model, "rejected", observed.rejected)
 
     def text(self, sees: Callable[[str], bool] = lambda _model: True) -> bytes:
-        """Return everything in the text format of Prometheus, but for samples of models that the reader does not see."""
+        """Return all metrics in the text format of Prometheus, without samples of models that the caller may not see."""
         return generate_latest(cast(CollectorRegistry, Seen(self.registry, sees)))
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A registry without the samples of models that are not to be seen: those are labelled `model`."""
+    """A view of a registry that drops the samples of hidden models, found by their label `model`."""
 
     registry: CollectorRegistry
     sees: Callable[[str], bool]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric; the collectors made them for this reader, so they may be changed."""
+        """Yield every metric. The collectors create new ones for each call, so they may be changed here."""
         for metric in self.registry.collect():
             metric.samples = [one for one in metric.samples if "model" not in one.labels or self.sees(one.labels["model"])]
             yield metric
 
 
 class ServiceCollector(Collector):
-    """Asks the service when Prometheus asks."""
+    """Collects the gauges of the service at each scrape."""
 
     def __init__(self, service: ServiceProtocol) -> None:
         self.service = service
 
     def describe(self) -> list[Metric]:
-        """Return nothing: the names are fixed, and asking the service at registration would be too early."""
+        """Return nothing: the names are fixed, and at registration it is too early to query the service."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -133,7 +133,7 @@ class ServiceCollector(Collector):
         try:
             published = self.service.published(model)
         except RiataError:
-            return  # dropped a moment ago, or nothing is served yet
+            return  # just dropped, or nothing is served yet
         gauges["skipped_events"].add_metric((model,), published.skipped)
         cumulative = published.figures["cumulative"]
         for gauge, figure in (("progressive_log_loss", "log_loss"), ("base_log_loss", "base_log_loss")):
@@ -142,7 +142,7 @@ class ServiceCollector(Collector):
 
 
 def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:
-    """Yield how this process stands among those that share its store."""
+    """Yield the role, the lease and the counts of this process among those that share its store."""
     role = GaugeMetricFamily("riata_role", "1 for the role of this process.", labels=("role",))
     role.add_metric((sharing.role,), 1.0)
     yield role
@@ -151,7 +151,7 @@ def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:
     yield GaugeMetricFamily("riata_accepting", text, value=float(sharing.accepting is None))
     yield from refusal_metrics(sharing)
     if sharing.role == "all" and not sharing.counts:
-        return  # alone on its store
+        return  # the only process on its store
     yield GaugeMetricFamily("riata_epoch", "Epoch of this process's lease; 0 for none.", value=sharing.epoch)
     if sharing.renewed_s is not None:
         yield GaugeMetricFamily("riata_lease_renewed_seconds", "Since the lease was last renewed.", value=sharing.renewed_s)
@@ -164,7 +164,7 @@ def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:
 
 
 def refusal_metrics(sharing: Sharing) -> Iterator[Metric]:
-    """Yield why events are refused now, and how often the store began to refuse them."""
+    """Yield the current reason for refusing events, and how often the store began to refuse them."""
     refusals = CounterMetricFamily("riata_store_refusals", "How often the store began to keep events out.", labels=("code",))
     for code, count in sharing.refusals.items():
         refusals.add_metric((code,), count)
@@ -176,7 +176,7 @@ def refusal_metrics(sharing: Sharing) -> Iterator[Metric]:
 
 
 def damage_metrics(health: Health) -> Iterator[Metric]:
-    """Yield which models are damaged, and how much of the log was compared with its digests."""
+    """Yield which models are damaged, and how many bytes of the log were compared with their digests."""
     text = "1 where a model is neither served nor learnt, since what is stored of it is damaged."
     damaged = GaugeMetricFamily("riata_model_damaged", text, labels=("model",))
     text = "1 where a record of the log is damaged that the model does not need any more."
@@ -193,7 +193,7 @@ def damage_metrics(health: Health) -> Iterator[Metric]:
 
 
 def checkpoint_metrics(checkpoints: dict[str, int]) -> Iterator[Metric]:
-    """Yield how saving goes, all models together."""
+    """Yield the checkpoint metrics, summed over all models."""
     outcomes = CounterMetricFamily(
         "riata_checkpoints", "Checkpoints written since start, and found damaged.", labels=("outcome",)
     )

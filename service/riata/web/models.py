@@ -1,4 +1,4 @@
-"""Routes about models: create, look, change, drop."""
+"""Routes of models: create, list, describe, change, drop, metrics and weights."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ TOP_DEFAULT: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The parts of a request that the routes of models read: which model, which options."""
+    """The model name and the options of a request."""
 
     model: str
     options: dict[str, str]
 
 
 def asked(request: Request, *known: str) -> Asked:
-    """Read model and options. Raises `NotFound` for impossible names, `BadInput` for options that are not `known`."""
+    """Read the model name and the options. Raises `NotFound` for invalid names, `BadInput` for options that are not `known`."""
     options = read_options(request.scope["query_string"], known)
     return Asked(model_in_path(request.path_params), options)
 
 
 async def json_body(request: Request, settings: WebSettings) -> dict[str, Any]:
-    """Read the JSON object a request carries."""
+    """Read the body of a request as a JSON object."""
     body = await read_body(request.scope, request.receive, DOCUMENT_BYTES_MAX, settings.body_deadline_s)
     return read_json_object(body, content_type(request.scope))
 
@@ -56,15 +56,15 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
 
     @router.get("/models")
     async def list_models(request: Request) -> Response:
-        """Every model: its learner, its counts, what of it is served."""
+        """List the models, each with its learner, its counts and its served version."""
         read_options(request.scope["query_string"], ())
         shown = [line for line in service.models() if visible(request.scope, line["name"])]
         return respond(json_answer({"models": shown}))
 
     @router.put("/models/{model}")
     async def put_model(request: Request) -> Response:
-        """Create a model from a configuration document, or change what may change of one. 201 where it was created; 202 where
-        it will be, once the kernels of its learner are compiled."""
+        """Create a model from a configuration document, or change its changeable settings. 201 if it was created; 202 if it
+        will be, once the kernels of its learner are compiled."""
         name = new_model_name(request.path_params["model"])
         read_options(request.scope["query_string"], ())
         return respond(await put(admin, name, await json_body(request, settings)))
@@ -76,7 +76,7 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
 
     @router.delete("/models/{model}")
     async def drop_model(request: Request) -> Response:
-        """Drop a model with its log and checkpoints, also one that is damaged. `confirm` repeats the name."""
+        """Drop a model, damaged or not, with its log and checkpoints. `confirm` repeats the name."""
         at = asked(request, "confirm")
         require_there(service, at.model)
         if at.options.get("confirm") != at.model:
@@ -112,7 +112,7 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
 
 
 async def put(admin: AdminProtocol, name: str, body: dict[str, Any]) -> Answer:
-    """Create or change a model, and answer at once where its kernels have to be compiled first."""
+    """Create or change a model. If its kernels have to be compiled first, answer 202 at once."""
     location = (b"location", f"/models/{name}".encode())
     try:
         created, config = await admin.put_model(name, body, patient=False)
@@ -125,18 +125,18 @@ async def put(admin: AdminProtocol, name: str, body: dict[str, Any]) -> Answer:
 
 
 def require_there(service: ServiceProtocol, model: str) -> None:
-    """Raise as `published` does unless there is such a model, damaged or not."""
+    """Raise as `published` does unless the model exists, damaged or not."""
     with contextlib.suppress(ModelDamaged):
         service.published(model)
 
 
 def source(published: Published) -> dict[str, Any]:
-    """Say which model an answer comes from."""
+    """Return name, version and seq of the model that an answer comes from."""
     return {"name": published.model.name, "version": published.version, "seq": published.model.seq}
 
 
 def metrics_document(published: Published, since: int | None) -> dict[str, Any]:
-    """Write the figures of a model; `since` adds the points of its learning curve after that event."""
+    """Return the metrics of a model; `since` adds the points of its learning curve after that event."""
     document = {"model": source(published), **published.figures, "non_zeros": published.model.non_zeros}
     if since is not None:
         document["history"] = [point for point in published.history if point["seq"] > since]

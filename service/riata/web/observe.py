@@ -1,4 +1,4 @@
-"""POST /observe: bytes in, rows durable, counts out."""
+"""POST /observe: parse labelled rows, append them to the log, answer with counts once they are durable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from riata.wire.small_bodies import id_of
 
 log = logging.getLogger("riata.web")
 OPTIONS: Final = ("wait", "atomic")
-_USUAL: Final = (  # what `answer_document` says where every row was accepted
+_USUAL: Final = (  # what `answer_document` gives if every row was accepted
     b'{"accepted":%d,"duplicate":0,"rejected":0,"seq":%d,"outcome":"accepted","durability":"%b","errors":[]}'
 )
 
@@ -42,10 +42,10 @@ class Observe:
 
     tools: Tools
     meters: Meters
-    under_way: set[asyncio.Task[None]] = field(default_factory=set)  # requests of the fast lane that went by themselves
+    under_way: set[asyncio.Task[None]] = field(default_factory=set)  # requests of the fast path that are not batched
 
     async def __call__(self, scope: Scope, receive: Receive) -> Answer:
-        """Parse, append, answer once the rows are durable. Raises errors of `riata.base.errors`."""
+        """Parse and append rows; answer once they are durable. Raises errors of `riata.base.errors`."""
         service, settings = self.tools.service, self.tools.settings
         model = model_in_path(scope["path_params"])
         options = read_options(scope["query_string"], OPTIONS)
@@ -62,7 +62,7 @@ class Observe:
         return self.answer(model, observed, wait_applied)
 
     def soon(self, request: FastRequest, reply: Reply) -> Answer | Verdict:
-        """Take a request of the fast lane, without options, to be answered once it is durable: a small one with others."""
+        """Accept a request of the fast path, without options; it is answered once it is durable. Small bodies are batched."""
         if request.query or len(request.whole) > self.tools.settings.body_bytes_max:
             return NOT_HERE
         key = idempotency_key(request.headers.get(b"idempotency-key"))
@@ -75,24 +75,24 @@ class Observe:
         return LATER
 
     def quick(self, request: FastRequest) -> Quick | None:
-        """What is done with rows under the head of `request`; None where it carries a key, which the next will not carry, and
-        where it is not known from the head that a body is not too long."""
+        """Return how to process rows under the head of `request`. None if it carries an Idempotency-Key, which the next request
+        will not carry, or if its head does not ensure that a body is within the limit."""
         others = request.query or request.is_long or b"idempotency-key" in request.headers
         return None if others or self.tools.settings.body_bytes_max < INLINE_BYTES_MAX else self
 
     def heard(self, ear: Ear, at: int, count: int) -> tuple[int, list[Asked]]:
-        """Hand out the rows that were heard from `at` on, as far as they are to be learnt; returns where they end."""
+        """Return the rows received from index `at` on that are to be learnt, and the index where they end."""
         return ear.rows(at, count)
 
     def take(self, request: FastRequest, row: bytes, reply: Reply, key: str | None = None) -> bool:
-        """Have a small body logged with others; false where it has to go by itself. Raises as `Service.observe_soon` does."""
+        """Have a small body logged in a batch; false if it cannot be batched. Raises as `Service.observe_soon` does."""
         told = partial(self._told, request, row, reply, key)
         return self.tools.service.observe_soon(request.model, row, kind_of(request), key, told)
 
     def _told(
         self, request: FastRequest, body: bytes | PaddedBuffer, reply: Reply, key: str | None, told: Observed | RiataError | None
     ) -> None:
-        """Answer a request of the fast lane with what became of its rows; None: it has to go by itself."""
+        """Answer a request of the fast path with the outcome of its rows; None means that it could not be batched."""
         if isinstance(told, Observed):
             reply(answer_of(told, False))
             self.meters.rows(request.model, told)
@@ -106,7 +106,7 @@ class Observe:
             task.add_done_callback(self.under_way.discard)
 
     async def _by_itself(self, request: FastRequest, body: bytes | PaddedBuffer, reply: Reply, key: str | None) -> None:
-        """Answer a request of the fast lane that could not go the short way."""
+        """Answer a request of the fast path that could not be batched."""
         model = request.model
         try:
             parsed = await self._parse(body, kind_of(request), self.tools.service.context(model, labelled=True), key)
@@ -119,7 +119,7 @@ class Observe:
         reply(answer)
 
     def answer(self, model: str, observed: Observed, waited: bool) -> Answer:
-        """Count rows, and say what became of them."""
+        """Count the rows, and return the answer with their outcomes."""
         self.meters.rows(model, observed)
         return answer_of(observed, waited)
 
@@ -152,19 +152,19 @@ def wants_applied(options: dict[str, str]) -> bool:
 
 
 def parse_with_ids(body: bytes | PaddedBuffer, kind: str, context: Context, key: str | None) -> Parsed:
-    """Parse a body of labelled rows; rows without an id get `key/index` where the request carries a key."""
+    """Parse a body of labelled rows. Rows without an id get the id `key/index` if the request carries an Idempotency-Key."""
     parsed = parse_examples(body, kind, context, labelled=True)
     return parsed if key is None else with_ids(parsed, key)
 
 
 def parse_and_write(body: bytes | PaddedBuffer, kind: str, context: Context, key: str | None, accepted_ms: int) -> Parsed:
-    """`parse_with_ids`, and the record that the log is to hold of the rows with it: many threads may do what one need not."""
+    """Do `parse_with_ids`, and encode the log record of the rows here: in a pool thread, not in the one writer thread."""
     parsed = parse_with_ids(body, kind, context, key)
     return replace(parsed, encoded=write_ahead(parsed.batch, accepted_ms)) if parsed.batch.n else parsed
 
 
 def with_ids(parsed: Parsed, key: str) -> Parsed:
-    """Give every row without an event id the id `key/index`, index being its place in the body, counted from 0."""
+    """Give each row without an event id the id `key/index`, where index is its position in the body, from 0."""
     batch = parsed.batch
     event_id = batch.event_id.copy()
     for at in np.flatnonzero(~batch.has_id).tolist():
@@ -173,14 +173,14 @@ def with_ids(parsed: Parsed, key: str) -> Parsed:
 
 
 def answer_of(observed: Observed, waited: bool) -> Answer:
-    """Say what became of the rows. `waited`: whether it was asked that the served model includes them."""
+    """Return the answer with the outcomes of the rows. `waited`: whether the request has `wait=applied`."""
     if waited or observed.duplicate or observed.rejected:
         return json_answer(answer_document(observed, waited), 200 if observed.applied and waited else 202)
     return Answer(202, _USUAL % (observed.accepted, observed.seq, observed.durability.encode()))
 
 
 def answer_document(observed: Observed, waited: bool) -> dict[str, Any]:
-    """Write what became of the rows. `applied` is there only where it was asked for."""
+    """Return the document with the outcomes of the rows. It has `applied` only if `waited`."""
     document: dict[str, Any] = {
         **counts(observed),
         "seq": observed.seq,

@@ -1,4 +1,4 @@
-"""The OpenAPI document: one table of operations, the published contract of the service."""
+"""The OpenAPI document, the published contract of the service, generated from one table of operations."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Operation:
 
 
 def query(name: str, schema: Schema, text: str) -> Schema:
-    """Declare an option in the query."""
+    """Declare a query option."""
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
 
 

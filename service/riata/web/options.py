@@ -1,4 +1,4 @@
-"""Query strings and names in paths, read strictly: what is not known is refused and the nearest known word named."""
+"""Strict parsing of query options and of model names in paths: an unknown option is refused, naming the nearest known one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?(e[+-]?[0-9]{1,3})?")
 def query_pairs(query: bytes) -> list[tuple[str, str]]:
     """Split a query string into decoded pairs, in order.
 
-    Raises `TooLarge` (query_too_long, 414), `Malformed` (bad_encoding) where a part is not UTF-8.
+    Raises `TooLarge` (query_too_long, 414), `Malformed` (bad_encoding) if a part is not UTF-8.
     """
     if not query:
         return []
@@ -55,7 +55,7 @@ def check_options(pairs: list[tuple[str, str]], known: Collection[str]) -> dict[
 
 
 def flag(options: dict[str, str], name: str) -> bool:
-    """Read an option that is `true` or `false`; absent is false."""
+    """Read an option that is `true` or `false`; false if absent."""
     value = options.get(name, "false")
     if value not in ("true", "false"):
         raise BadInput(f"{name}: expected true or false", "bad_option")
@@ -73,7 +73,7 @@ def whole(options: dict[str, str], name: str, default: int | None, least: int, m
 
 
 def positive(options: dict[str, str], name: str) -> float | None:
-    """Read an option that is a number above 0 and at most NUMBER_MAX, in decimal digits; absent is None."""
+    """Read an option that is a number above 0 and at most NUMBER_MAX, in decimal digits; None if absent."""
     value = options.get(name)
     if value is None:
         return None
@@ -83,7 +83,7 @@ def positive(options: dict[str, str], name: str) -> float | None:
 
 
 def model_in_path(path_params: dict[str, str]) -> str:
-    """Return the model a path speaks of. Names that no model can have are not found."""
+    """Return the model name in a path, by default `default`. Raises `NotFound` for a name that no model can have."""
     name = path_params.get("model", "default")
     if not _MODEL_NAME.fullmatch(name):
         raise NotFound(f"no model has such a name; names match {MODEL_NAME}", "model_not_found")
@@ -91,12 +91,12 @@ def model_in_path(path_params: dict[str, str]) -> str:
 
 
 def is_model_name(name: str) -> bool:
-    """Say whether a model can have this name."""
+    """Return whether a model can have this name."""
     return _MODEL_NAME.fullmatch(name) is not None
 
 
 def new_model_name(name: str) -> str:
-    """Check the name of a model to be created. Raises `BadInput` (bad_model_name)."""
+    """Return the name of a model to be created. Raises `BadInput` (bad_model_name) if it is invalid."""
     if not _MODEL_NAME.fullmatch(name):
         raise BadInput(f"a model's name must match {MODEL_NAME}", "bad_model_name")
     return name

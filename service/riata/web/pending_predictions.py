@@ -1,4 +1,4 @@
-"""What Prometheus reads of predictions that wait for their label."""
+"""Prometheus metrics of predictions that wait for their label."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ END_OUTCOMES: Final = ("defaulted", "expired")
 
 
 class RememberedCollector(Collector):
-    """Asks the service when Prometheus asks."""
+    """Collects the counts of remembered predictions at each scrape."""
 
     def __init__(self, service: ServiceProtocol) -> None:
         self.service = service
 
     def describe(self) -> list[Metric]:
-        """Return nothing: the names are fixed, and asking the service at registration would be too early."""
+        """Return nothing: the names are fixed, and at registration it is too early to query the service."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the counters since the start, and the gauges where this process looks after what is kept."""
+        """Yield the counters since the start, and the gauges if this process manages the pending predictions."""
         kept = CounterMetricFamily("riata_predictions_remembered", "Predictions kept until their label comes.", labels=("model",))
         labels = CounterMetricFamily(
             "riata_prediction_labels", "Labels sent for remembered predictions.", labels=("model", "outcome")

@@ -1,4 +1,4 @@
-"""Plain rows of one model, from bytes to the document that answers them."""
+"""Fast prediction of simple rows of one model, from the bytes of a row to the JSON document that answers it."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 class PlainRows:
-    """Writes the answers to plain rows, without an array made for them; None where one has to go the general way.
+    """Answers simple rows without creating an array. The answer is None if a row needs the general path.
 
-    What it needs is bound here, once for many rows: finding it anew takes as long as a prediction. It belongs to the event
-    loop's thread, as `row` and `source` do.
+    What a row needs is bound here, once for many rows: looking it up takes as long as a prediction. The object belongs to the
+    event loop's thread, as `row` and `source` do.
     """
 
     __slots__ = ("_answer", "_context", "_model", "_monotonic_ms", "_now", "_text_of")
-    take: ClassVar[None] = None  # none is answered later
+    take: ClassVar[None] = None  # no row is answered later
 
     def __init__(self, tools: Tools, row: OneRow, source: SourceText, model: str) -> None:
         self._now, self._context, self._monotonic_ms = tools.service.now, tools.service.context, tools.clock.monotonic_ms
         self._answer, self._text_of, self._model = row.answer, source.of, model
 
     def __call__(self, row: bytes, json: bool) -> bytes | None:
-        """Answer a row. Raises errors of `riata.base.errors`."""
+        """Answer a row; None if it needs the general path. Raises errors of `riata.base.errors`."""
         published, stale_s = self._now(self._model)
         found = self._answer(published.model.plan or self._plan(published), row, json)
         if found is None:
@@ -42,14 +42,14 @@ class PlainRows:
         return _ENCODE(row_document((probability, margin, label, math.nan, known, unknown), whole, source))
 
     def heard(self, ear: Ear, at: int, count: int) -> tuple[int, list[Asked]]:
-        """Answer the rows that were heard from `at` on, as far as they are for this; returns where the next begins, and what was
-        said with the documents that answer it."""
+        """Answer the rows received from index `at` on that belong to this object. Returns the index of the first that does not,
+        and the requests with the documents that answer them."""
         try:
             published, stale_s = self._now(self._model)
             plan = published.model.plan or self._plan(published)
             source = self._text_of(published, self._monotonic_ms(), stale_s)
         except Exception:
-            stop = ear.answer(at, count, None)  # whoever reads them meets it too, and says what it is
+            stop = ear.answer(at, count, None)  # the parser's path meets the same error and reports it
             return stop, [(socket, begin, size, None) for socket, begin, size, *_ in ear.found(at, stop)]
         stop = ear.answer(at, count, plan if plan.known else None)
         whole = published.config.labels != "real"

@@ -1,4 +1,4 @@
-"""GET and POST /predict: rows in, probabilities out, from one published model for the whole request."""
+"""GET and POST /predict: predict all rows of a request with one published model."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from riata.wire.parsed import Parsed, RowError
 OPTIONS: Final = ("explain", "min_seq", "remember")
 QUERY_OPTIONS: Final = ("_explain", "_min_seq")
 REMEMBER_IN_QUERY: Final = "_remember"
-REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # a row takes the event loop 50 µs to write down, however short it is
-PLAIN_MODELS_MAX: Final = 1024  # that are kept in mind
+REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # encoding a row takes the event loop 50 µs, even if it is short
+PLAIN_MODELS_MAX: Final = 1024  # entries of `Predict.plain`
 JSON_TYPE: Final = JSON.decode()
 NamedRows = list[list[tuple[int, float, str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request to predict, read but not parsed."""
+    """The options of a request to predict."""
 
     explain: bool
     min_seq: int | None
@@ -56,13 +56,13 @@ PLAIN: Final = Question(explain=False, min_seq=None, remember=False)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The model that answers a request, all rows of it."""
+    """The model that answers all rows of a request, and what goes with it."""
 
     published: Published
     context: Context
     names: NameBook
     age_s: float
-    stale_s: float  # for how long it is not known whether this is the newest; 0.0 where the process learns
+    stale_s: float  # how long it is not known whether this is the newest; 0.0 if the process learns
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Predict:
     tools: Tools
     one_row: OneRow = field(default_factory=OneRow)
     source: SourceText = field(default_factory=SourceText)
-    plain: dict[str, PlainRows] = field(default_factory=dict)  # by the models' names, whether they exist or not
+    plain: dict[str, PlainRows] = field(default_factory=dict)  # by model name, whether the model exists or not
 
     async def __call__(self, scope: Scope, receive: Receive) -> Answer:
         """Answer a GET from its query, a POST from its body. Raises errors of `riata.base.errors`."""
@@ -109,7 +109,7 @@ class Predict:
         return await aside(lambda: write_answer(predict_body(*arguments), form))
 
     def at_once(self, request: FastRequest, _reply: Reply) -> Answer | Verdict:
-        """Answer in the fast lane: what neither waits for an event nor is kept, and is not to be explained."""
+        """Answer on the fast path a request without `min_seq`, `remember` or `explain`."""
         model, query, body = request.model, request.query, request.body
         if request.line.method == "GET":
             document = self.one(model)(query, json=False)
@@ -131,8 +131,8 @@ class Predict:
         return write_answer(predict_body(body, kind, PLAIN, self._now(model)), form)
 
     def quick(self, request: FastRequest) -> Quick | None:
-        """Say how to answer rows that come under the head of `request`: as `one` does, which takes no query but a plain one. Who
-        does not ask for such rows is not expected to."""
+        """Return how to answer rows under the head of `request`: with `one`, which takes only simple queries and bodies. None if
+        `request` itself was not answered in that way, or its head asks for another content type or form."""
         if not request.is_plain:
             return None
         if request.line.method == "GET":
@@ -143,7 +143,7 @@ class Predict:
         return self.one(request.model)
 
     def one(self, model: str) -> PlainRows:
-        """Return what writes the answers to plain rows of a model."""
+        """Return the object that answers simple rows of a model."""
         found = self.plain.get(model)
         if found is None:
             if len(self.plain) == PLAIN_MODELS_MAX:
@@ -155,7 +155,7 @@ class Predict:
         return age_s(published, self.tools.clock.monotonic_ms())
 
     async def _remembered(self, model: str, predicted: Predicted) -> Predicted:
-        """Give every answer the id under which its row is kept; from here on a label may come."""
+        """Store the rows to be remembered and give each prediction its id; from here on a label may arrive."""
         return replace(predicted, ids=await self.tools.service.remember(model, predicted.rows)) if predicted.rows else predicted
 
     async def _served(self, model: str, question: Question) -> Served:
@@ -169,7 +169,7 @@ class Predict:
 
     def _answering(self, model: str, published: Published, remember: bool) -> Served:
         service = self.tools.service
-        # What is remembered may become an event of the log, with the names that are new to it.
+        # A remembered row may become an event of the log, together with its new feature names.
         context, stale_s = service.context(model, labelled=remember), service.stale_s(model)
         return Served(published, context, service.names(model), self._age_s(published), stale_s)
 
@@ -181,7 +181,7 @@ def read_question(options: dict[str, str], prefix: str) -> Question:
 
 
 def refuse_remembering(options: list[tuple[str, str]]) -> None:
-    """Refuse `_remember` in the query of a GET, which any web page can have a browser send. Raises `BadInput`
+    """Refuse `_remember` in the query of a GET, which any web page can make a browser send. Raises `BadInput`
     (remember_by_post)."""
     if any(name == REMEMBER_IN_QUERY for name, _ in options):
         raise BadInput(
@@ -192,8 +192,8 @@ def refuse_remembering(options: list[tuple[str, str]]) -> None:
 
 
 def require_allowed(scope: Scope, question: Question) -> None:
-    """Raise `Forbidden` where the key is for predictions only and they are to be remembered: with a model's default label they
-    become events, so whoever asks for that has to be one whose events are taken."""
+    """Raise `Forbidden` if predictions are to be remembered and the key lacks the scope observe: with a model's default label
+    they become events."""
     key: Key | None = scope.get(KEY)
     if question.remember and key is not None and OBSERVE not in key.scopes:
         raise Forbidden(
@@ -223,7 +223,7 @@ def predict_body(body: bytes, kind: str, question: Question, served: Served) -> 
 
 
 def rows_to_remember(parsed: Parsed, question: Question) -> list[bytes]:
-    """Write the rows as they are kept until their labels come. Raises `RowsNotPredicted` where one is too large for that."""
+    """Encode the rows to be kept until their labels come. Raises `RowsNotPredicted` if one is too large."""
     if not question.remember:
         return []
     rows = encode_waiting(parsed.batch, parsed.names)
@@ -239,14 +239,14 @@ def rows_to_remember(parsed: Parsed, question: Question) -> list[bytes]:
 
 
 def refuse_errors(parsed: Parsed) -> None:
-    """Refuse the request where a row is bad: a list of predictions with holes would be read as if it had none."""
+    """Refuse the request if any row is bad: a client could misalign a list of predictions with gaps."""
     if parsed.errors:
         detail = f"{len(parsed.errors)} of {parsed.rows} rows cannot be predicted; nothing was"
         raise RowsNotPredicted(detail, parsed.errors)
 
 
 def predictions(parsed: Parsed, served: Served, named: NamedRows | None, rows: list[bytes]) -> Predicted:
-    """Score the rows; explain them where their features are `named`."""
+    """Score the rows; explain them if `named` has their features."""
     published = served.published
     model = published.model
     source = source_document(published, served.age_s, served.stale_s)

@@ -1,4 +1,4 @@
-"""Predictions as they are written: an object, an array, lines or columns."""
+"""Output formats of predictions: a JSON object, a JSON array, NDJSON lines or Arrow columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANYTHING: Final = b"*/*"
 
 
 class SourceDocument(msgspec.Struct, frozen=True, gc=False):
-    """The model that answered, as it is written."""
+    """The member `model` of a prediction: the model that answered."""
 
     name: str
     version: int
@@ -31,7 +31,7 @@ class SourceDocument(msgspec.Struct, frozen=True, gc=False):
 
 
 class RowDocument(msgspec.Struct, frozen=True, gc=False):
-    """The answer to one row, as it is written."""
+    """The prediction of one row, as it is written."""
 
     probability: float | None
     margin: float
@@ -44,11 +44,11 @@ class RowDocument(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Predictions, not written yet.
+    """Predictions that are not encoded yet.
 
-    explained : what explains each of them; empty where nobody asked
-    rows      : what is to be remembered of them; empty where nothing is
-    ids       : the ids under which those are kept
+    explained : the explanation of each; empty if none was requested
+    rows      : the encoded rows to remember; empty if none is
+    ids       : the prediction ids of these rows
     """
 
     scores: Scores
@@ -61,8 +61,8 @@ class Predicted:
 
 
 def wanted_form(accept: bytes | None) -> bytes:
-    """Say as what many predictions are to be written: lines or columns where the client names one of them, the first it names;
-    else an array."""
+    """Return the media type for several predictions: the first of NDJSON and Arrow that the Accept header names, otherwise
+    JSON."""
     if accept is None or accept == ANYTHING:
         return JSON
     kinds = (part.split(b";")[0].strip().lower() for part in accept.split(b","))
@@ -70,7 +70,7 @@ def wanted_form(accept: bytes | None) -> bytes:
 
 
 def write_answer(predicted: Predicted, form: bytes) -> Answer:
-    """Write predictions: an object for an object, else an array, lines or columns."""
+    """Encode predictions: an object for an object, otherwise an array, lines or columns."""
     if form == ARROW:
         return Answer(200, columns(predicted), ARROW)
     answers = documents(predicted)
@@ -80,7 +80,7 @@ def write_answer(predicted: Predicted, form: bytes) -> Answer:
 
 
 def columns(predicted: Predicted) -> bytes:
-    """Write one column for each member of a prediction; which model answered is metadata of the schema."""
+    """Encode one Arrow column for each member of a prediction; the model that answered is metadata of the schema."""
     scores = predicted.scores
     label = integers("label", scores.label.astype(np.int64)) if predicted.whole_labels else floats("label", scores.label)
     made = [
@@ -97,7 +97,7 @@ def columns(predicted: Predicted) -> bytes:
 
 
 def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
-    """Write one document for each prediction."""
+    """Return one document for each prediction."""
     scores = predicted.scores
     members = (scores.probability, scores.margin, scores.label, scores.std_error, scores.known, scores.unknown)
     rows = zip(*(column.tolist() for column in members), strict=True)
@@ -117,10 +117,10 @@ def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
 def row_document(
     row: tuple[float, float, float, float, int, int], whole_labels: bool, source: SourceDocument | msgspec.Raw
 ) -> RowDocument:
-    """Write the answer to one row: probability, margin, label, standard error, known and unknown features. NaN becomes null."""
+    """Return the document of one row: probability, margin, label, standard error, known, unknown features. NaN becomes null."""
     probability, margin, label, error, known, unknown = row
     return RowDocument(
-        None if probability != probability else probability,  # only NaN is not itself
+        None if probability != probability else probability,  # true for NaN only
         margin,
         int(label) if whole_labels else label,
         None if error != error else error,
@@ -131,7 +131,7 @@ def row_document(
 
 
 class SourceText:
-    """Which model answered, written: kept for as long as it says the same, which is a millisecond and tens of answers."""
+    """Cache of the encoded member `model`: valid while it does not change, which is one millisecond or tens of answers."""
 
     __slots__ = ("_now_ms", "_published", "_stale_s", "_text")
 
@@ -142,7 +142,7 @@ class SourceText:
         self._text = msgspec.Raw()
 
     def of(self, published: Published, now_ms: int, stale_s: float) -> msgspec.Raw:
-        """Write `source_document` as of a moment of the monotonic clock."""
+        """Return the encoded `source_document` at a time of the monotonic clock."""
         if now_ms != self._now_ms or published is not self._published or stale_s != self._stale_s:
             self._text = msgspec.Raw(msgspec.json.encode(source_document(published, age_s(published, now_ms), stale_s)))
             self._now_ms, self._published, self._stale_s = now_ms, published, stale_s
@@ -150,11 +150,11 @@ class SourceText:
 
 
 def age_s(published: Published, now_ms: int) -> float:
-    """Say how old a model is at a moment of the monotonic clock, seconds."""
+    """Return the age of a model, seconds, at a time of the monotonic clock."""
     return max(0, now_ms - published.published_mono_ms) / 1000
 
 
 def source_document(published: Published, age_s: float, stale_s: float) -> SourceDocument:
-    """Write which model answered."""
+    """Return the member `model` of an answer."""
     model = published.model
     return SourceDocument(model.origin.name, published.version, model.seq, age_s, stale_s)

@@ -1,4 +1,4 @@
-"""The one place where errors become HTTP: RFC 9457 problem documents, the same members on every route."""
+"""The mapping of errors to HTTP: RFC 9457 problem documents, with the same members on every route."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from riata.wire.parsed import RowError
 PROBLEM_JSON: Final = b"application/problem+json"
 DETAIL_CHARS_MAX: Final = 600  # answers stay small whatever was sent
 
-# The first class in an error's ancestry that is listed here decides.
+# The first class in the method resolution order of an error that is listed here decides.
 STATUS: Final[dict[type[RiataError], int]] = {
     Malformed: 400,
     Unsupported: 415,
@@ -46,7 +46,7 @@ STATUS_OF_CODE: Final = {
 
 
 class RowsNotPredicted(BadInput):
-    """Rows of the request cannot be predicted, so none was; `errors` says which."""
+    """Rows of the request cannot be predicted, so none was; `errors` lists them."""
 
     code = "rows_refused"
 
@@ -57,7 +57,7 @@ class RowsNotPredicted(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One refusal. `errors` may be long: the first ten are shown."""
+    """One problem document. `errors` may be long: the first ERRORS_SHOWN_MAX are shown."""
 
     status: int
     code: str
@@ -87,19 +87,19 @@ class Problem:
 
 
 def shown(errors: Iterable[RowError]) -> list[dict[str, Any]]:
-    """Write the first row errors as the answer has them."""
+    """Return the first row errors in the form of the answer."""
     first = [error for _, error in zip(range(ERRORS_SHOWN_MAX), errors, strict=False)]
     return [{"index": e.index, "code": e.code, "detail": shorten(e.detail, DETAIL_CHARS_MAX)} for e in first]
 
 
 def shorten(text: str, chars_max: int) -> str:
-    """Cut `text` to at most `chars_max` characters and make it encodable."""
+    """Truncate `text` to at most `chars_max` characters and make it encodable in UTF-8."""
     clean = text.encode("utf-8", "replace").decode("utf-8")
     return clean if len(clean) <= chars_max else f"{clean[: chars_max - 1]}…"
 
 
 def problem_of(error: RiataError) -> Problem:
-    """Map an error to what the client sees. Our own faults keep their details to themselves."""
+    """Map an error to its problem document. Details of internal errors are not shown."""
     status = STATUS_OF_CODE.get(error.code) or next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     if status == 500:
         return internal(error.code)
@@ -115,25 +115,25 @@ def problem_of(error: RiataError) -> Problem:
 
 
 def row_errors(error: RiataError) -> Sequence[RowError]:
-    """Return the rows an error speaks of."""
+    """Return the row errors of an error."""
     if isinstance(error, RowsRefused):
         return error.observed.errors
     return error.errors if isinstance(error, RowsNotPredicted) else ()
 
 
 def counts(observed: Observed) -> dict[str, int]:
-    """Return what became of the rows, in numbers."""
+    """Return the numbers of accepted, duplicate and rejected rows."""
     return {"accepted": observed.accepted, "duplicate": observed.duplicate, "rejected": observed.rejected}
 
 
 def internal(code: str = "internal") -> Problem:
-    """Return the problem for a fault of ours."""
+    """Return the problem for an internal error."""
     detail = "the service failed; what became of the request is not known, the log of the service says why"
     return Problem(500, code, detail, outcome="unknown", retryable=True)
 
 
 def answer_error(error: RiataError, more: Sequence[tuple[bytes, bytes]] = ()) -> Answer:
-    """Return the HTTP answer to an error, with the headers its status asks for, and `more`."""
+    """Return the HTTP answer to an error, with the headers that its status requires, and `more`."""
     problem = problem_of(error)
     headers = list(more)
     if isinstance(error, Busy):
@@ -141,5 +141,5 @@ def answer_error(error: RiataError, more: Sequence[tuple[bytes, bytes]] = ()) ->
     elif isinstance(error, Unavailable):
         headers.append((b"retry-after", b"5"))
     if problem.status in (408, 413):
-        headers.append((b"connection", b"close"))  # what is left of the body is not read
+        headers.append((b"connection", b"close"))  # the rest of the body is not read
     return problem.answer(headers)

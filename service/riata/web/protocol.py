@@ -1,8 +1,8 @@
-"""uvicorn's HTTP protocol with bounds on everything a connection does before, between and after the routes.
+"""uvicorn's HTTP protocol with limits and timeouts on everything a connection does outside the route handlers.
 
-A middleware cannot do this: it runs after the head was read, and it does not see connections that send none. The parser
-itself bounds neither length nor time, and lets pass what two servers may read in two ways (no Host or several, trailers).
-Deadlines are numbers that `Server` looks at a few times a second; the way of a request arms no timer.
+A middleware cannot do this: it runs after the request head was read, and never sees a connection that sends no head. The
+parser limits neither length nor time. It accepts requests that two servers may read differently (no Host or several,
+trailers). Deadlines are plain numbers that `Server` checks a few times a second; a request arms no timer.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from riata.web import bounds
 from riata.web.bounds import ListenerState, Refusal, Refused
 from riata.web.heads import NO_TRAILERS, CheckedHeads
 
-FRAMING_BYTES_MAX: Final = 64 * 2**10  # bytes of chunk heads and extensions for nothing
-FRAMING_RATIO_MAX: Final = 8  # and for every byte of body: chunks of one byte take five
+FRAMING_BYTES_MAX: Final = 64 * 2**10  # bytes of chunk heads and extensions allowed without any body
+FRAMING_RATIO_MAX: Final = 8  # and as many for every byte of body: a chunk of one byte takes five
 
 
 class GuardedTransport:
-    """The transport as uvicorn sees it: `close` is ours, everything else is the transport's own."""
+    """A wrapper of the transport, given to uvicorn: it replaces `close` and passes everything else through."""
 
     __slots__ = ("_close", "_is_closing", "closed", "get_extra_info", "pause_reading", "resume_reading", "write")
 
@@ -37,16 +37,16 @@ class GuardedTransport:
         self.closed = False
 
     def is_closing(self) -> bool:
-        """Say whether the connection is on its way out."""
+        """Return whether the connection is closing."""
         return self.closed or self._is_closing()
 
     def close(self) -> None:
-        """Answer what is written, then end."""
+        """Close the connection after what was written has been sent."""
         self._close()
 
 
 class BoundedProtocol(CheckedHeads):
-    """One connection. `front` is shared by all of a listener."""
+    """One connection. `front` is shared by all connections of a listener."""
 
     def __init__(self, front: ListenerState, **named: Any) -> None:
         super().__init__(front.bounds, front.hosts, **named)
@@ -55,25 +55,25 @@ class BoundedProtocol(CheckedHeads):
         self.line: GuardedTransport = None  # type: ignore[assignment]
         self.in_head = False
         self.in_body = False
-        self.open_for = -1  # bytes that came since the head, or the body, was left open; -1 where it was not
+        self.open_for = -1  # bytes received since a head or body was found incomplete; -1 if none is
         self.body_bytes = 0
-        self.body_before = 0  # of them, those that came before the last look
+        self.body_before = 0  # the value of `body_bytes` when it was last checked for progress
         self.running: RequestResponseCycle | None = None
-        self.deaf = False  # nothing that comes is read any more
-        self.ended = False  # the other side has said all it will say
-        self.owed: Refusal | None = None  # to be given once earlier requests are answered
+        self.deaf = False  # received bytes are dropped, not parsed
+        self.ended = False  # the client has sent EOF
+        self.owed: Refusal | None = None  # to be sent once earlier requests are answered
         self.lingers = False
         self.dropped = 0
-        self.at_once = 0  # requests answered before what was received with them was read to its end
+        self.at_once = 0  # requests answered within the current `data_received`
         self.deadline = math.inf
-        self.take_by = math.inf  # the whole answer
-        self.take_next_by = math.inf  # some of the answer
+        self.take_by = math.inf  # deadline for taking the whole answer
+        self.take_next_by = math.inf  # deadline for taking some more of it
         self.waiting_bytes = 0
 
-    # -- what the transport calls
+    # -- called by the transport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, or refuse at once where there are too many."""
+        """Set up the connection, or refuse it if too many are open."""
         self.wire = transport
         self.line = GuardedTransport(transport, self.leave)
         super().connection_made(cast(asyncio.Transport, self.line))
@@ -86,20 +86,20 @@ class BoundedProtocol(CheckedHeads):
             self.refuse(bounds.CONNECTIONS_FULL)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Drop all state and tell the running request that its client is gone."""
         self.deaf = True
         self.deadline = self.take_by = self.take_next_by = math.inf
         if self.lingers:
             self.lingers = False
             self.front.lingering -= 1
-        if self.running is not None:  # uvicorn tells the newest request only, which may still have waited for its turn
+        if self.running is not None:  # uvicorn notifies only the newest request, which may still be queued
             self.running.disconnected = True
             self.running.message_event.set()
         super().connection_lost(exc)
         self.pipeline.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Parse, then see what was left open."""
+        """Parse the bytes, then check the limits of a head or body that is still incomplete."""
         if self.deaf:
             self._drop(len(data))
             return
@@ -117,7 +117,7 @@ class BoundedProtocol(CheckedHeads):
             self._body_is_open(len(data))
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer what was asked in full although nothing more will come; refuse what was not."""
+        """Answer complete requests although the client sends no more; refuse an incomplete one."""
         self.ended = True
         if self.deaf:
             return False
@@ -126,7 +126,7 @@ class BoundedProtocol(CheckedHeads):
         return self.cycle is not None and not self.cycle.response_complete
 
     def pause_writing(self) -> None:
-        """The client does not take its answer as fast as it is written."""
+        """The client reads its answer more slowly than it is written: set the deadlines for that."""
         super().pause_writing()
         self.waiting_bytes = self.wire.get_write_buffer_size()
         now = self.loop.time()
@@ -134,14 +134,14 @@ class BoundedProtocol(CheckedHeads):
         self.take_by = self.take_next_by + self.waiting_bytes / self.bounds.write_bytes_per_s
 
     def resume_writing(self) -> None:
-        """It has."""
+        """The client has read enough of its answer: clear the deadlines."""
         super().resume_writing()
         self.take_by = self.take_next_by = math.inf
 
-    # -- what the parser calls
+    # -- called by the parser
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Begin a head; refuse it if too many requests are pipelined."""
         if len(self.pipeline) >= self.bounds.pipelined_max:
             raise Refused(bounds.PIPELINE_FULL)
         self.in_head = True
@@ -150,7 +150,7 @@ class BoundedProtocol(CheckedHeads):
         self._open()
 
     def on_headers_complete(self) -> None:
-        """The head is whole: is it one that is answered here?"""
+        """The head is complete: check it, then begin the request."""
         self._check_head()
         self.in_head = False
         self.in_body = True
@@ -161,12 +161,12 @@ class BoundedProtocol(CheckedHeads):
         self.deadline = math.inf
 
     def on_body(self, body: bytes) -> None:
-        """Part of a body."""
+        """Count and pass on a part of a body."""
         self.body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """The request is complete."""
         self.in_body = False
         super().on_message_complete()
         if self.cycle.response_complete:
@@ -174,7 +174,7 @@ class BoundedProtocol(CheckedHeads):
             self.deadline = self.loop.time() + self.bounds.idle_s
 
     def on_response_complete(self) -> None:
-        """An answer is written: the next one, or what was held back until now, or waiting for the next request."""
+        """An answer is written: begin the next pipelined request, send a pending refusal, or wait for the next request."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -187,14 +187,14 @@ class BoundedProtocol(CheckedHeads):
         elif self.ended:
             self.leave()
         elif self.in_body:
-            self.deadline = self.loop.time() + self.bounds.linger_s  # answered without its body, which is read and dropped
+            self.deadline = self.loop.time() + self.bounds.linger_s  # answered before its body came, which is read and dropped
         elif not self.in_head:
             self.deadline = self.loop.time() + self.bounds.idle_s
 
-    # -- what the server calls
+    # -- called by the server
 
     def sweep(self, now: float) -> None:
-        """End what has taken too long."""
+        """Enforce the deadlines of this connection."""
         if now > self.take_next_by:
             waiting = self.wire.get_write_buffer_size()
             if waiting < self.waiting_bytes and now <= self.take_by:
@@ -207,25 +207,25 @@ class BoundedProtocol(CheckedHeads):
             self._expire(now)
 
     def end_unfinished(self) -> None:
-        """The service stops: requests that are still being sent are refused, those that are whole are answered."""
+        """On shutdown, refuse a request that is still being sent; complete ones are answered."""
         if not self.deaf and (self.in_head or self.in_body):
             self.refuse(bounds.STOPPING)
 
     def abort(self) -> None:
-        """Cut the connection; what was not taken of an answer is gone."""
+        """Abort the connection; the unsent part of an answer is lost."""
         self.deaf = True
         self.deadline = self.take_by = self.take_next_by = math.inf
         self.wire.abort()
 
     def leave(self) -> None:
-        """Close: at once where the client has said all it had to say, else after it had time to hear the answer."""
+        """Close: at once if no request is incomplete, otherwise after a time in which the client can read the answer."""
         if self.in_head or self.in_body:
             self._linger()
         elif not self.lingers:
             self._close()
 
     def refuse(self, answer: Refusal) -> None:
-        """Answer below the routes and close, after every answer that is owed to earlier requests."""
+        """Send a refusal and close, after the answers to all earlier requests."""
         self.front.refused[answer.code] += 1
         self.deaf = True
         cycle = self.cycle
@@ -240,7 +240,7 @@ class BoundedProtocol(CheckedHeads):
             cycle.message_event.set()
         else:
             if self.in_body:
-                self.pipeline.popleft()  # the newest: it was never begun and will not be
+                self.pipeline.popleft()  # the newest request, which has not begun
             self.owed = answer
             self.deadline = math.inf
 
@@ -259,7 +259,7 @@ class BoundedProtocol(CheckedHeads):
     def _feed(self, data: bytes) -> None:
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as error:  # asked for another protocol: the answer in this one is allowed
+        except httptools.HttpParserUpgrade as error:  # an upgrade was requested; answering in HTTP/1.1 is allowed
             rest = data[error.args[0] :]
             if rest:
                 self._feed(rest)
@@ -267,7 +267,7 @@ class BoundedProtocol(CheckedHeads):
     def _head_is_open(self, size: int) -> None:
         limits = self.bounds
         if self.open_for < 0:
-            self.open_for = 0  # what came before belongs to earlier requests too; the whole is measured at the end
+            self.open_for = 0  # earlier bytes may belong to other requests; the head is measured when complete
             self.deadline = self.loop.time() + limits.head_s
         else:
             self.open_for += size
@@ -290,7 +290,7 @@ class BoundedProtocol(CheckedHeads):
     def _expire(self, now: float) -> None:
         if self.transport.is_closing():
             self.abort()
-        elif self.flow.read_paused:  # it may have come, and is not read yet
+        elif self.flow.read_paused:  # the body may have arrived and not been read yet
             self.deadline = now + self.bounds.body_idle_s
         elif self.in_head:
             self.refuse(bounds.HEAD_TOO_SLOW)
@@ -314,7 +314,7 @@ class BoundedProtocol(CheckedHeads):
             self._linger()
 
     def _linger(self) -> None:
-        """Say that nothing more comes, and drop what the client still sends: closing now would take the answer back."""
+        """Send EOF and drop what the client still sends: closing at once could reset the connection and lose the answer."""
         if self.lingers or self.wire.is_closing():
             return
         if self.front.lingering >= self.bounds.lingering_max:

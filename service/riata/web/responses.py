@@ -1,4 +1,4 @@
-"""Answers of the routes that FastAPI owns."""
+"""Responses of the FastAPI routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schema of a configuration document, read off the frozen dataclass that validates it."""
+"""JSON Schema of a configuration document, generated from the frozen dataclass that validates it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from riata.base.document import write_document
 
 Schema = dict[str, Any]
 SCALARS: Final[dict[Any, str]] = {int: "integer", float: "number", str: "string", bool: "boolean"}
-# Bounds of `annotated_types`, told by the attribute that carries them.
+# Bounds of `annotated_types`: attribute name to JSON Schema keyword.
 BOUNDS: Final = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 
 def schema_of(kind: type[Any]) -> Schema:
-    """Return the schema of a dataclass: every key with type, bounds, default and reason; other keys are not allowed."""
+    """Return the schema of a dataclass: each key with type, bounds, default and description; no other keys are allowed."""
     hints = typing.get_type_hints(kind, include_extras=True)
     properties: Schema = {}
     required = []
@@ -65,7 +65,7 @@ def _schema(hint: Any) -> Schema:
 
 
 def _options(options: tuple[Any, ...]) -> list[Schema]:
-    """Several forms; where they are told apart by `kind`, each but the first, which is meant without it, has to say its own."""
+    """Return the schemas of a union. If `kind` distinguishes its members, it is required in all of them except the first."""
     found: list[Schema] = []
     kinds = 0
     for option in options:

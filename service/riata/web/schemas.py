@@ -1,4 +1,4 @@
-"""The schemas of everything that is sent and answered, for the OpenAPI document."""
+"""JSON Schemas of all requests and responses, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ FEATURE_NAME_PATTERN: Final = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 
 
 def ref(name: str) -> Schema:
-    """Point to a component."""
+    """Return a reference to a component."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def array(items: Schema, **more: Any) -> Schema:
-    """A list of equal things."""
+    """Return the schema of an array."""
     return {"type": "array", "items": items, **more}
 
 
 def record(properties: Schema, optional: tuple[str, ...] = (), closed: bool = True) -> Schema:
-    """An object; every key is there unless it is named optional."""
+    """Return the schema of an object. Every key that is not in `optional` is required."""
     required = [name for name in properties if name not in optional]
     return {
         "type": "object",
@@ -230,14 +230,14 @@ def _models() -> Schema:
 
 
 def _change() -> Schema:
-    """What PATCH takes: settings of the model by their names, and those of its learner that may change."""
+    """Return the schema of a PATCH body: the changeable settings of a model and of its learner."""
     whole = schema_of(ModelConfig)["properties"]
     settings = {name: whole[name] for name in sorted(CHANGEABLE)}
     for spec in SPECS.values():
         for name in sorted(spec.adjustable):
             settings[name] = schema_of(spec.config)["properties"][name]
     for setting in settings.values():
-        setting.pop("default", None)  # what is not named stays as it is
+        setting.pop("default", None)  # an absent setting stays as it is
     return record(settings, optional=tuple(settings))
 
 

@@ -1,6 +1,6 @@
-"""Which scopes open which route: one table. A route that is not in it cannot be reached where keys are asked for.
+"""The table of scopes that each route requires. If keys are required, a route that is not in the table cannot be reached.
 
-Any one of the scopes of a route opens it.
+Any one of the scopes of a route is sufficient.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Final
 OBSERVE: Final = "observe"
 PREDICT: Final = "predict"
 ADMIN: Final = "admin"
-WATCH: Final = "watch"  # reads everything about a model, changes nothing, and predicts nothing
+WATCH: Final = "watch"  # read access to everything about a model, without predictions
 SCOPES: Final = (OBSERVE, PREDICT, ADMIN, WATCH)
-OPEN: Final[tuple[str, ...]] = ()  # no key
-ANY: Final = SCOPES  # any key, whatever it is for
+OPEN: Final[tuple[str, ...]] = ()  # no key required
+ANY: Final = SCOPES  # any key, whatever its scopes
 MODELS: Final = "/models/"
 DOCS: Final = "/docs/"
 DEFAULT_MODEL: Final = "default"
@@ -50,13 +50,13 @@ SCOPES_OF: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("GET", "/docs"): OPEN,
     ("GET", "/docs/{asset}"): OPEN,
 }
-SAVING: Final = frozenset({("GET", f"{_AT}/export")})  # a GET that has a generation written
-MAKING: Final = frozenset({("PUT", _AT), ("POST", f"{_AT}/import")})  # the model need not be there
+SAVING: Final = frozenset({("GET", f"{_AT}/export")})  # a GET that writes a generation
+MAKING: Final = frozenset({("PUT", _AT), ("POST", f"{_AT}/import")})  # the model need not exist
 TEMPLATES: Final = frozenset(path for _, path in SCOPES_OF)
 
 
 def place(path: str) -> tuple[str, str | None]:
-    """Return the template of a path, and the model it speaks of; the path itself where it fits none."""
+    """Return the template of a path, or the path itself if it fits none, and the name of its model."""
     if path.startswith(MODELS):
         model, slash, rest = path.removeprefix(MODELS).partition("/")
         return (f"{_AT}/{rest}" if slash else _AT), model

@@ -1,4 +1,4 @@
-"""uvicorn, configured: uvloop and httptools, bounded stop, no name in the answers, no access log of its own."""
+"""uvicorn server with uvloop and httptools: connection deadlines, bounded shutdown, no Server header, no access log."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from riata.web.fast_protocol import FastProtocol
 from riata.web.protocol import BoundedProtocol
 
 BACKLOG: Final = 2048
-UNFINISHED_SHARE: Final = 0.75  # of the time to stop: until then requests may still be sent to their end
-CUT_SHARE: Final = 0.95  # and until then answers may be waited for and taken
+UNFINISHED_SHARE: Final = 0.75  # of the shutdown time; until then clients may complete requests
+CUT_SHARE: Final = 0.95  # of the shutdown time; until then answers are completed and sent
 
 
 log = logging.getLogger("riata.web")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with deadlines for its connections, and a stop that ends.
+    """uvicorn's server with deadlines for its connections and a bounded shutdown.
 
-    A second signal ends the process at once: what was acknowledged is in the log. `stopping` is set from the first on.
+    A second signal ends the process at once: acknowledged events are in the log. `stopping` is set from the first signal on.
     """
 
     def __init__(self, config: uvicorn.Config, front: ListenerState) -> None:
@@ -57,7 +57,7 @@ class Server(uvicorn.Server):
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was asked, refuse what is still being asked, cut what does not end; all within the time to stop."""
+        """Answer complete requests, refuse incomplete ones, abort what does not end; all within the shutdown time."""
         self.stopping.set()
         within = self.config.timeout_graceful_shutdown or 0
         loop = asyncio.get_running_loop()
@@ -89,9 +89,9 @@ class Server(uvicorn.Server):
 
 
 def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int, front: ListenerState | None = None) -> Server:
-    """Build the server, with the fast lane of an application that has one.
+    """Build the server, with the fast path if the application has one.
 
-    Setting its `should_exit`, from any thread, makes it stop in good order.
+    Setting its `should_exit`, from any thread, makes it shut down gracefully.
     """
     front = front or ListenerState()
     fast: FastLane | None = getattr(getattr(app, "state", None), "fast_lane", None)
@@ -128,8 +128,8 @@ def listen(host: str, port: int, options: str = "--host and --port") -> socket.s
 def run(server: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:
     """Serve until a signal; returns once the lifespan has stopped the service.
 
-    `sockets`, where given, are listened on instead of the server's host and port. uvicorn raises the signal that stopped
-    it once more when all is done; that SIGTERM then finds a handler that lets the process end well instead of by a signal.
+    `sockets`, if given, are used instead of the server's host and port. uvicorn raises the signal that stopped it again
+    after shutdown. The handler set here for SIGTERM ignores that one, so that the process ends normally and not by a signal.
     """
 
     def ask_to_stop(_number: int, _frame: object) -> None:

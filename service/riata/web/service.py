@@ -1,4 +1,4 @@
-"""What the web room asks of the service behind it. `riata.run` provides it, tests provide a small one."""
+"""The interface between the web package and the service. `riata.run` implements it; tests implement a small one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from riata.wire.parsed import Parsed
 
 
 class ServiceProtocol(Protocol):
-    """Learning and answering.
+    """Learning and predicting.
 
-    Methods raise errors of `riata.base.errors` only: `NotFound` (model_not_found) where a model is not there.
+    Methods raise errors of `riata.base.errors` only: `NotFound` (model_not_found) if a model does not exist.
     """
 
     async def start(self) -> None:
@@ -28,61 +28,61 @@ class ServiceProtocol(Protocol):
         ...
 
     def give_up_start(self) -> None:
-        """Have a start that is not done end soon, without an error."""
+        """Abort a start that is still running; it ends soon, without an error."""
         ...
 
     async def stop(self) -> None:
-        """Drain, save, release."""
+        """Drain queues, save models, release resources."""
         ...
 
     def published(self, model: str) -> Published:
-        """Return what is served now."""
+        """Return the model that is served now."""
         ...
 
     def now(self, model: str) -> tuple[Published, float]:
-        """Return what `published` and `stale_s` do, which raise as this does."""
+        """Return the results of `published` and `stale_s`. Raises what they raise."""
         ...
 
     def context(self, model: str, labelled: bool) -> Context:
-        """Return what parsing needs to know."""
+        """Return the context that the parser needs."""
         ...
 
     def names(self, model: str) -> NameBook:
-        """Return the names by slot."""
+        """Return the book of feature names by slot."""
         ...
 
     async def observe(self, model: str, parsed: Parsed, *, atomic: bool, wait_applied: bool) -> Observed:
-        """Append rows; returns once they are durable."""
+        """Append rows to the log; returns once they are durable."""
         ...
 
     def observe_soon(self, model: str, body: bytes, content_type: str, key: str | None, told: Told) -> bool:
-        """Begin what `observe_small` does; `told` is called with what became of it. False where nothing was begun."""
+        """Begin what `observe_small` does and call `told` with the outcome. Returns false if nothing was begun."""
         ...
 
     def awaited(self, told: Told) -> PendingReply:
-        """Return one who waits for an answer of the log for as long as one waits here; called in the event loop."""
+        """Return a pending reply of the log that calls `told`, with the timeout of this service; called in the event loop."""
         ...
 
     def observe_read(self, model: str, read: Callable[[], Parsed], awaited: PendingReply) -> None:
-        """Read rows and append them, in any thread; `awaited` is told what became of them, or None for `observe` to find out."""
+        """Parse rows and append them, in any thread. `awaited` gets the outcome, or None if `observe` must be used."""
         ...
 
     async def observe_small(
         self, model: str, body: bytes, content_type: str, key: str | None, *, wait_applied: bool
     ) -> Observed | None:
-        """Append the rows of a small body together with those of others; None where it has to be parsed and observed."""
+        """Append the rows of a small body in one batch with others. Returns None if it has to go through `observe`."""
         ...
 
     async def remember(self, model: str, rows: list[bytes]) -> list[str]:
-        """Keep rows that were predicted until their labels come; durable on return. Returns an id for each."""
+        """Keep predicted rows until their labels come; durable on return. Returns an id for each row."""
         ...
 
     def remembered(self) -> Mapping[str, RememberedTally]:
-        """Return what became of remembered predictions and of their labels, by model."""
+        """Return the counts of remembered predictions and of their labels, by model."""
         ...
 
     def stale_s(self, model: str) -> float:
-        """Return for how long it is not known whether what is served is the newest; raises `Unavailable` (too_stale)."""
+        """Return since when, s, the served model is not known to be the newest. Raises `Unavailable` (too_stale)."""
         ...
 
     async def wait_for(self, model: str, seq: int) -> Published:
@@ -90,7 +90,7 @@ class ServiceProtocol(Protocol):
         ...
 
     def models(self) -> list[dict[str, Any]]:
-        """Return one line a model."""
+        """Return a summary of each model."""
         ...
 
     def describe(self, model: str) -> dict[str, Any]:
@@ -102,23 +102,23 @@ class ServiceProtocol(Protocol):
         ...
 
     def health(self) -> Health:
-        """Return how the service is."""
+        """Return the health of the service."""
         ...
 
 
 class AdminProtocol(Protocol):
-    """Changing, saving and carrying away models. Errors as above."""
+    """Changing, saving, exporting and importing models. Raises errors as `ServiceProtocol` does."""
 
     async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
         """Create or change a model; returns whether it was created. Raises `Compiling` unless `patient`."""
         ...
 
     async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
-        """Change settings of a model while it learns; returns its configuration and the event after which it is served."""
+        """Change settings of a model while it learns. Returns its configuration and the log position of the change."""
         ...
 
     async def drop_model(self, model: str) -> None:
-        """Drop a model and everything stored of it."""
+        """Drop a model and everything stored for it."""
         ...
 
     async def snapshots(self, model: str) -> list[dict[str, Any]]:
@@ -130,13 +130,13 @@ class AdminProtocol(Protocol):
         ...
 
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
-        """Go back to the content of a generation."""
+        """Restore the content of a generation."""
         ...
 
     async def export(self, model: str) -> bytes:
-        """Return one checkpoint."""
+        """Return a checkpoint of the model."""
         ...
 
     async def import_model(self, model: str, content: bytes, patient: bool = True) -> dict[str, Any]:
-        """Take over an exported checkpoint."""
+        """Import an exported checkpoint."""
         ...

@@ -1,4 +1,4 @@
-"""What the web room is told at the start; wiring fills it from the service's settings."""
+"""Settings of the web package; `riata.wiring` fills them from the service's settings."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ WEIGHTS_SHOWN_MAX: Final = 10_000
 GAMMAS_MIN: Final = 2  # penalties of the grid of a path; each is a solve
 GAMMAS_DEFAULT: Final = 20
 GAMMAS_MAX: Final = 100
-BODY_DEADLINE_S: Final = 60.0  # 16 MiB at 2.3 Mbit/s; slower bodies hold a connection for nothing
+BODY_DEADLINE_S: Final = 60.0  # 16 MiB at 2.3 Mbit/s; a slower body is refused
 
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """Bounds and switches of the HTTP side.
+    """Limits and switches of the HTTP server.
 
     body_bytes_max   : largest body of observe and predict, bytes
     import_bytes_max : largest body of an import; a checkpoint of 10 million weights and their step sizes is about 200 MB
-    bodies_bytes_max : of all bodies under way together, bytes
+    bodies_bytes_max : largest sum of all bodies in progress, bytes
     body_deadline_s  : seconds within which a body must have arrived
     parse_threads    : threads that parse and score large bodies, so that the event loop answers the small ones meanwhile
     docs             : whether /docs and /openapi.json are served
-    fast_lane        : whether plain requests to hot routes are answered from the parser's callback; same bytes without
-    busy_poll_us     : µs for which the event loop does not sleep after an answer of the fast lane
+    fast_lane        : whether simple requests to hot routes are answered on the fast path; the answers are the same without
+    busy_poll_us     : µs for which the event loop polls instead of sleeping after an answer of the fast path
     """
 
     body_bytes_max: int = BODY_BYTES_MAX

@@ -1,4 +1,4 @@
-"""The outermost layer: every answer is counted, timed and marked as not to be stored; the log gets one line, no payload."""
+"""The outermost ASGI middleware: counts, times and logs every request (never its payload), and sets the standing headers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from riata.web.scopes import TEMPLATES, place
 from riata.web.service import ServiceProtocol
 
 UNMATCHED: Final = "unmatched"
-CLIENT_GONE: Final = 499  # nobody was answered; the number is the one proxies use in their logs
+CLIENT_GONE: Final = 499  # the client disconnected; proxies use this number in their logs
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 
 
 class Shell:
-    """ASGI middleware around the whole application. `gate`, where there is one, is asked before anything else is done."""
+    """ASGI middleware around the whole application. `gate`, if there is one, is checked before a request is handled."""
 
     def __init__(
         self, app: ASGIApp, meters: Meters, lane: Lane, service: ServiceProtocol, gate: Gate | None, bodies: Bodies
@@ -66,6 +66,6 @@ class Shell:
 
 
 def known(path: str) -> str:
-    """Return the template of a path that was refused before it was matched, `UNMATCHED` for a path that is none of ours."""
+    """Return the template of a path that was refused before it was matched; `UNMATCHED` if no route has it."""
     found, _ = place(path)
     return found if found in TEMPLATES else UNMATCHED

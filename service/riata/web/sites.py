@@ -1,10 +1,10 @@
-"""Requests that a web page of another site has a browser send: how they are told apart, and what they may not ask for.
+"""Detection of cross-site requests (CSRF): requests that a page of another site makes a browser send.
 
-A browser sends `Sec-Fetch-Site` to addresses that it trusts (https, loopback), and `Origin` with everything but plain GET and
-HEAD. Programs send neither. A page cannot set or remove them. Both are needed: older browsers and plain http beyond the loopback
-have `Origin` alone, an image has `Sec-Fetch-Site` alone.
+A browser sends `Sec-Fetch-Site` to addresses that it trusts (https, loopback), and `Origin` with every request other than a
+plain GET or HEAD. Programs send neither. A page cannot set or remove them. Both are needed: older browsers and plain http
+beyond the loopback send only `Origin`, an image sends only `Sec-Fetch-Site`.
 
-What changes nothing is answered, since a browser does not let the page of another site read the answer.
+Requests that change nothing are answered, since a browser does not let a page of another site read the answer.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ import httptools
 from riata.base.hosts import host_in
 from riata.web.scopes import SAVING, place
 
-HERE: Final = frozenset({b"same-origin", b"none"})  # a page of this service; no page: typed, or a bookmark
+HERE: Final = frozenset({b"same-origin", b"none"})  # a page of this service; or no page: a typed address or a bookmark
 SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 ORIGIN: Final = re.compile(rb"(https?)://([^/?#@]+)", re.IGNORECASE)
 PORTS: Final = {b"http": "80", b"https": "443"}
 
 
 def is_fetched_here(fetch_site: bytes) -> bool:
-    """Say whether a Sec-Fetch-Site header is of a request that no page of another origin sent."""
+    """Return whether a Sec-Fetch-Site header says that no page of another origin sent the request."""
     return fetch_site.strip(b" \t").lower() in HERE
 
 
 def is_same_origin(origin: bytes, host: bytes) -> bool:
-    """Say whether an Origin header is that of a page of the host itself. `null`, a page without an origin, is not."""
+    """Return whether an Origin header names the host itself. `null`, a page without an origin, does not."""
     found = ORIGIN.fullmatch(origin.strip(b" \t"))
     return found is not None and _is_at(found[1], found[2], host)
 
 
 def names_same_host(target: bytes, host: bytes) -> bool:
-    """Say whether a target that is a whole URI names the host that the Host header does, port included."""
+    """Return whether an absolute URI names the same host and port as the Host header."""
     found = ORIGIN.match(target)
     rest = b"" if found is None else target[found.end() :]
     return found is not None and rest[:1] in (b"", b"/", b"?") and _is_at(found[1], found[2], host)
 
 
 def changes_state(method: bytes, target: bytes) -> bool:
-    """Say whether a request would change something, or have something written."""
+    """Return whether a request would change state or write to the store."""
     if method not in SAFE:
         return True
     path = httptools.parse_url(target).path or b""

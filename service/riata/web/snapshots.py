@@ -1,4 +1,4 @@
-"""Routes about saved generations: list, save, go back, carry away, take over."""
+"""Routes of snapshots: list, save, restore, export and import."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def snapshot_routes(service: ServiceProtocol, admin: AdminProtocol, settings: We
 
     @router.post("/models/{model}/snapshots")
     async def snapshot_now(request: Request) -> Response:
-        """Save now; answers once it is durable. Takes no body."""
+        """Save a snapshot; answers once it is durable. Takes no body."""
         return respond(json_answer(await admin.snapshot_now(asked(request).model), 201))
 
     @router.post("/models/{model}/restore")
     async def restore(request: Request) -> Response:
-        """Put the content of a generation back; the log goes on, the restore is one of its events."""
+        """Restore the content of a generation. The log continues; the restore is an event in it."""
         at = asked(request)
         service.published(at.model)
         generation = read_generation(await json_body(request, settings))
@@ -49,7 +49,7 @@ def snapshot_routes(service: ServiceProtocol, admin: AdminProtocol, settings: We
 
     @router.get("/models/{model}/export")
     async def export(request: Request) -> Response:
-        """One checkpoint as a self-describing binary, or with `format=json` what is served, to be read by people."""
+        """Export a checkpoint as a self-describing binary, or with `format=json` the served model in readable form."""
         at = asked(request, "format")
         kind = at.options.get("format", "binary")
         if kind not in EXPORT_FORMATS:
@@ -64,11 +64,11 @@ def snapshot_routes(service: ServiceProtocol, admin: AdminProtocol, settings: We
 
     @router.post("/models/{model}/import")
     async def import_model(request: Request) -> Response:
-        """Take over an exported checkpoint; a model that is not there yet is created."""
+        """Import an exported checkpoint; the model is created if it does not exist."""
         name = new_model_name(request.path_params["model"])
         read_options(request.scope["query_string"], ())
         check_type(content_type(request.scope), BINARY)
-        bytes_max = min(settings.import_bytes_max, settings.bodies_bytes_max)  # else it would be refused with 503 for ever
+        bytes_max = min(settings.import_bytes_max, settings.bodies_bytes_max)  # otherwise refused with 503 every time
         content = await read_body(request.scope, request.receive, bytes_max, settings.body_deadline_s)
         try:
             return respond(json_answer(await admin.import_model(name, content, patient=False)))
@@ -79,7 +79,7 @@ def snapshot_routes(service: ServiceProtocol, admin: AdminProtocol, settings: We
 
 
 def read_generation(document: dict[str, Any]) -> int:
-    """Read the body of a restore. Raises `BadInput` naming the key."""
+    """Read the body of a restore. Raises `BadInput`, which names the key."""
     for key in document:
         if key != "generation":
             raise BadInput(f"{key}: unknown key; did you mean 'generation'?", "unknown_key")
@@ -90,7 +90,7 @@ def read_generation(document: dict[str, Any]) -> int:
 
 
 def readable(published: Published, names: NameBook) -> Answer:
-    """Write the served model as JSON: configuration, figures, and every weight with the names seen in its slot."""
+    """Return the served model as JSON: configuration, figures, and each weight with the names seen in its slot."""
     weights = published.model.weights
     document = {
         "model": source(published),

@@ -1,4 +1,4 @@
-"""Routes about what may change while a model learns: which penalties there are to choose from, and the change itself."""
+"""Routes to tune a model while it learns: the regularisation path, and changing settings."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def tuning_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebS
 
     @router.get("/models/{model}/path")
     async def model_path(request: Request) -> Response:
-        """How many weights, and what objective, other penalties would have on what was learnt so far. Changes nothing."""
+        """The regularisation path: number of weights and objective under other penalties, for the data so far. Read only."""
         at = asked(request, "gammas", "from", "to")
         return respond(json_answer(await service.path(at.model, read_path_question(at.options))))
 
     @router.patch("/models/{model}")
     async def change_model(request: Request) -> Response:
-        """Change settings of a model while it learns; answers once it is served under them."""
+        """Change settings of a model while it learns; answers once the served model has them."""
         at = asked(request)
         service.published(at.model)
         config, seq = await admin.change(at.model, await json_body(request, settings))
@@ -38,7 +38,7 @@ def tuning_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebS
 
 
 def read_path_question(options: dict[str, str]) -> PathQuestion:
-    """Read the options of a path. Raises `BadInput` (bad_option) where they are no grid."""
+    """Read the options of a path. Raises `BadInput` (bad_option) if they do not form a grid."""
     gammas = whole(options, "gammas", GAMMAS_DEFAULT, GAMMAS_MIN, GAMMAS_MAX) or GAMMAS_DEFAULT
     top, bottom = positive(options, "from"), positive(options, "to")
     if top is not None and bottom is not None and top <= bottom:
