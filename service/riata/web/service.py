@@ -82,7 +82,7 @@ class ServiceProtocol(Protocol):
         ...
 
     def stale_s(self, model: str) -> float:
-        """Return since when, s, the served model is not known to be the newest. Raises `Unavailable` (too_stale)."""
+        """Return for how long, s, the served model is not known to be the newest. Raises `Unavailable` (too_stale)."""
         ...
 
     async def wait_for(self, model: str, seq: int) -> Published:
