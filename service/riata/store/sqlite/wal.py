@@ -97,7 +97,7 @@ def _judge(frames: npt.NDArray[np.uint8], order: str, salts: U32, before: U32, w
 
 
 def _checksums(words: U32, before: U32, weights: U32) -> U32:
-    """Return the checksums u32[k, 2] of words u32[k, n] after checksums before u32[k, 2]. weights: for n words, see `_weights`."""
+    """Return checksums u32[k, 2] of words u32[k, n] after checksums before u32[k, 2]. weights: for n words, see `_weights`."""
     n = words.shape[1]
     s0 = words @ weights[n - 1 :: -1][:n] + before[:, 0] * weights[n - 1] + before[:, 1] * weights[n]
     s1 = words @ weights[n:0:-1] + before[:, 0] * weights[n] + before[:, 1] * weights[n + 1]
