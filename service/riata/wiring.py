@@ -1,4 +1,4 @@
-"""Every object is built here, once, top to bottom. Nothing else knows which store or clock is in use."""
+"""The composition root: builds every object once, from the settings. No other module knows which store or clock is in use."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("riata")
 
-EXIT_STORE_FAILED = 70  # the disk did not do its part: a new start finds out what it holds
-EXIT_LOST = 75  # the store is another process's now, or not what it was: a new start takes it as it is
+EXIT_STORE_FAILED = 70  # the disk failed: the next start reads what it holds
+EXIT_LOST = 75  # another process owns the store, or the store was rolled back: the next start accepts its state
 FILES_MAX = 65_536
 NOTE = "store.note"  # in the data directory of each process on a shared store
-_M_TRIM_THRESHOLD = -1  # numbers of glibc's malloc.h
+_M_TRIM_THRESHOLD = -1  # parameter numbers of glibc's malloc.h
 _M_MMAP_THRESHOLD = -3
-_ANSWER_S = 0.5  # time for open requests to hear that their outcome is unknown
+_ANSWER_S = 0.5  # seconds in which open requests are answered that their outcome is unknown
 
 
 def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: Callable[[str], None] | None = None) -> Engine:
-    """Build what runs, on the store that the settings name; nothing is opened yet."""
+    """Build the engine on the store that the settings name. Opens nothing yet."""
     shared = settings.store_kind == "redis"
     engine_settings = EngineSettings(
         host=f"{socket.gethostname()} pid {os.getpid()}",
@@ -76,11 +76,11 @@ def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: C
 
 
 def open_store(settings: Settings) -> Store:
-    """Open the store that the settings name. Of a shared one every thread opens its own."""
+    """Open the store that the settings name. Every thread opens its own connection to a shared store."""
     if settings.store_kind == "memory":
         return MemoryStore(dedupe_events=settings.dedupe_events)
     if settings.store_kind == "redis":
-        from riata.store.redis.store import open_redis  # its client takes a tenth of the time of a start to load
+        from riata.store.redis.store import open_redis  # importing its client is a tenth of the start-up time
 
         return open_redis(settings.store, redis_settings(settings))
     reserve = settings.disk_reserve_bytes
@@ -88,7 +88,7 @@ def open_store(settings: Settings) -> Store:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until told to stop. Raises what kept the service from starting, once the listener is closed again."""
+    """Serve until stopped. Raises the error that prevented the start, after the listener is closed again."""
     gate = build_gate(settings)
     if gate.file is None:
         require_safe_host(settings.host, settings.allow_unauthenticated)
@@ -130,7 +130,7 @@ def serve(settings: Settings) -> None:
 
 
 def redis_settings(settings: Settings) -> RedisSettings:
-    """What a Redis store is told. Raises `OSError` where the file with the password cannot be read."""
+    """Return the settings of a Redis store. Raises `OSError` if the password file cannot be read."""
     from riata.store.redis.store import RedisSettings
 
     file = settings.store_password_file
@@ -145,12 +145,12 @@ def redis_settings(settings: Settings) -> RedisSettings:
 
 
 def where(settings: Settings) -> str:
-    """Where the events are, for the log: without user and password. Raises `BadInput` (code `bad_store_url`)."""
+    """Return the location of the events for log messages, without user and password. Raises `BadInput` (code `bad_store_url`)."""
     return read_url(settings.store).shown if settings.store_kind == "redis" else str(settings.data)
 
 
 def build_gate(settings: Settings) -> Gate:
-    """Build what asks for keys, which are read now. Raises `BadInput` (bad_keys_file) where the file is not one."""
+    """Build the check of API keys, and read the keys. Raises `BadInput` (bad_keys_file) if the file is not a file of keys."""
     file = None if settings.keys_file is None else KeysFile(settings.keys_file.expanduser())
     if file is not None:
         file.load()
@@ -158,7 +158,7 @@ def build_gate(settings: Settings) -> Gate:
 
 
 def hosts_of(settings: Settings, gate: Gate) -> Hosts | None:
-    """Return the hosts that are answered; None where keys are asked for, which no web page of another site has."""
+    """Return the hosts that are answered. Return None if keys are required: a web page of another site has no key."""
     if gate.file is not None:
         return None
     if not (settings.allowed_hosts or is_loopback(settings.host)):
@@ -170,7 +170,7 @@ def hosts_of(settings: Settings, gate: Gate) -> Hosts | None:
 
 
 def connection_bounds(settings: Settings) -> Bounds:
-    """Return what a connection may take, as the settings say."""
+    """Return the timeouts and limits of a connection, from the settings."""
     return Bounds(
         head_s=settings.head_timeout_s,
         body_idle_s=settings.body_idle_timeout_s,
@@ -181,7 +181,7 @@ def connection_bounds(settings: Settings) -> Bounds:
 
 
 def allow_many_files() -> None:
-    """Use the files that the system allows: every connection is one, every model in the embedded store is some."""
+    """Raise the soft limit on open files. Every connection needs one file, every model in the embedded store needs several."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -189,11 +189,11 @@ def allow_many_files() -> None:
 
 
 def hold_freed_memory() -> None:
-    """Have glibc keep freed blocks of up to 32 MiB, a request's worth, for the next request.
+    """Make glibc keep freed blocks of up to 32 MiB, the size of a request, for the next request.
 
-    By default they go back to the system, and the next body is read into fresh pages that are cleared one by one: a tenth
-    of the cost of a large request. Weight tables are larger and still take memory only where they are touched. Elsewhere
-    than on glibc nothing happens.
+    By default glibc returns them to the system. The next body is then read into new pages, which the kernel clears one by
+    one. That is a tenth of the cost of a large request. Weight tables are larger: still only their touched pages take
+    memory. Without glibc this function does nothing.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -204,6 +204,6 @@ def hold_freed_memory() -> None:
 
 
 def end_process(reason: str, code: int = EXIT_STORE_FAILED) -> None:
-    """End the process at once, but for the answers under way: after an error at COMMIT nothing else is safe."""
+    """End the process after the time for open answers. Nothing else is safe after an error at COMMIT."""
     log.critical("ending the process: %s", reason)
     threading.Timer(_ANSWER_S, os._exit, (code,)).start()

@@ -1,1 +1,1 @@
-"""Rank 7: the verbs of the command line."""
+"""Rank 7: the subcommands (verbs) of the command line."""

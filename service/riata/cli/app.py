@@ -1,7 +1,7 @@
-"""The command `riata`: its verbs, and what an error looks like on a terminal.
+"""The command `riata`: its verbs (subcommands), and how errors become messages and exit codes.
 
-Verbs import what they need when they are called: `riata --help` must not wait for a compiler to load.
-Exit codes: 0 done; 1 the thing asked for failed; 2 wrong usage, or nothing answers; 130 interrupted.
+Verbs import their modules when they are called, so that `riata --help` does not wait for a compiler to load.
+Exit codes: 0 done; 1 the command failed; 2 wrong usage, or no service answers; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Verbs(TyperGroup):
 
 
 def exit_code(error: RiataError) -> int:
-    """Return the exit code of an error: misuse is what no state of a service or file could make right."""
+    """Return the exit code of an error. Misuse is an error that no state of a service or file could make valid."""
     return MISUSED if type(error) is BadInput or error.code == "unreachable" else FAILED
 
 
@@ -101,17 +101,17 @@ def main() -> None:
 
 
 def asked_for(arguments: list[str], verbs: list[Verb]) -> list[Verb]:
-    """Return the verb that the first argument names, or all of them: to build the options of all takes as long as to load some
-    twenty modules."""
+    """Return only the verb that the first argument names, or all verbs. Building the options of all verbs takes as long as
+    importing some twenty modules."""
     return [verb for verb in verbs if verb.name in arguments[:1]] or verbs
 
 
 def leave(code: int) -> None:
-    """End the process as the interpreter does, but for taking apart what is in memory, which takes as long as loading a compiler.
+    """End the process like the interpreter, but without freeing its memory, which takes as long as loading a compiler.
 
-    Returns where what was written cannot be got rid of: the interpreter has words for that.
+    Returns if standard output or error cannot be flushed: the interpreter then reports that.
     """
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads; what waits for it is told
+    threading._shutdown()  # type: ignore[attr-defined]  # joins the threads and runs their exit callbacks
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()
@@ -122,9 +122,9 @@ def leave(code: int) -> None:
 
 
 def hold_standard_streams() -> None:
-    """Open on nothing what is closed of standard input, output and error.
+    """Open /dev/null for each of standard input, output and error that is closed.
 
-    Else the next file or socket takes the number, and what is written to the stream goes there."""
+    Otherwise the next file or socket takes its descriptor, and output to the stream goes there."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
             os.fstat(number)

@@ -1,4 +1,4 @@
-"""A file as blocks of whole lines, for `riata fit`: small enough to stay in a core's cache, and read where they are parsed."""
+"""Reads a file in blocks of whole lines, for `riata fit`. A block fits a core's cache and is parsed in its read buffer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from riata.cli.source import LINE_BYTES_MAX
 from riata.run.fit import Block, line_ends
 from riata.wire.workspace import Workspaces
 
-BLOCK_BYTES: Final = 2**20  # larger ones leave the caches between reading and learning, smaller ones are more often asked for
+BLOCK_BYTES: Final = 2**20  # larger ones leave the caches between reading and learning, smaller ones cost more calls
 HEAD_BYTES: Final = 2**18
 ROWS_AIMED_AT: Final = 8000  # a block of more than 10,000 rows is read twice
 _FIRST_BYTES: Final = 2**16  # of the first block of a long file, besides its head
@@ -21,7 +21,7 @@ _SAMPLE_BYTES: Final = 2**14  # of a block, whose rows are counted to guess how 
 
 
 def head_of(source: BufferedReader) -> bytes:
-    """The beginning of a file, with its first line at least; it is to be handed to `blocks`."""
+    """Return the beginning of a file with at least its first line. The caller passes it to `blocks`."""
     head = source.read(HEAD_BYTES)
     while b"\n" not in head and len(head) <= LINE_BYTES_MAX and (more := source.read(HEAD_BYTES)):
         head += more
@@ -31,13 +31,13 @@ def head_of(source: BufferedReader) -> bytes:
 def blocks(
     source: BufferedReader, scratch: Workspaces, head: bytes = b"", block_bytes: int = BLOCK_BYTES, is_long: bool = False
 ) -> Iterator[Block]:
-    """Yield the lines of `head` and what is left of `source` in blocks of about `block_bytes`, each in scratch of its own.
+    """Yield the lines of `head` and of the rest of `source` in blocks of about `block_bytes`, each in its own scratch memory.
 
-    is_long : begin with small blocks, each at most half as long as all before it. Until the first one is learnt every name is
-              listed wherever it comes, in memory that nobody has touched: that takes ten times as long as reading known names.
-    Raises `Malformed` where a line is longer than the largest body of the service.
+    is_long : begin with small blocks, each at most half as long as all before it. Until the first block is learned, every
+              occurrence of a name is listed, in untouched memory. That takes ten times as long as reading known names.
+    Raises `Malformed` if a line is longer than the largest body of the service.
     """
-    held, before = head, 0  # held: bytes of lines that no block had; before: bytes that blocks had
+    held, before = head, 0  # held: bytes in no block yet; before: bytes in earlier blocks
     wanted = _wanted(head, block_bytes)
     size = len(head) + _FIRST_BYTES if is_long else max(wanted, 2 * len(head))
     while True:
@@ -62,12 +62,12 @@ def blocks(
 
 
 def _wanted(sample: bytes | U8, most: int) -> int:
-    """Bytes of a block that has not too many rows, if they are as long as those of `sample`."""
+    """Return the size of a block that does not have too many rows, assuming rows as long as those of `sample`."""
     return min(most, max(len(sample) * ROWS_AIMED_AT // max(line_ends(sample), 1), 1))
 
 
 def _whole_lines(room: U8) -> int:
-    """How many bytes there are up to and with the last newline."""
+    """Return the number of bytes up to and including the last newline."""
     tail = min(_SAMPLE_BYTES, len(room))
     while tail:
         found = room[len(room) - tail :].tobytes().rfind(b"\n") + 1
@@ -78,7 +78,7 @@ def _whole_lines(room: U8) -> int:
 
 
 def _place(source: BufferedReader, before: int) -> str:
-    """Name the line behind the first `before` bytes: by its number, where what was read can be read again to count."""
+    """Name the line after the first `before` bytes. It has a line number if the file is seekable, so lines can be counted."""
     if not source.seekable():
         return f"the line that begins after {before} bytes"
     source.seek(0)
@@ -89,6 +89,6 @@ def _place(source: BufferedReader, before: int) -> str:
 
 
 def position(source: BufferedReader) -> int:
-    """Bytes of the file that were read so far, packed ones where it is packed; 0 where it has no positions."""
+    """Return the bytes of the file read so far, compressed bytes if it is gzipped; 0 if it is not seekable."""
     packed = getattr(source, "fileobj", None) if isinstance(cast(object, source), gzip.GzipFile) else source
     return packed.tell() if packed is not None and packed.seekable() else 0

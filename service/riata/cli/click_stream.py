@@ -1,12 +1,12 @@
-"""A generated stream of ad impressions and clicks: skewed categories, few weights that matter, and a world that changes.
+"""A synthetic stream of ad impressions and clicks: skewed categories, sparse true weights, and concept drift halfway.
 
 Theory of operation
     Every field is a set of categories drawn by a Zipf law, so a few are in most rows and thousands are rare. A share of the
-    categories has a weight, normally distributed; all others have none, which is what a sparse learner is meant to find. The
+    categories has a weight, normally distributed. All others have none, which a sparse learner should find. The
     probability of a click is the logistic function of the sum, with the intercept set by bisection on a sample so that clicks
-    are about BASE_RATE of the rows. Halfway, DRIFT_SHARE of the weights are drawn anew and the intercept is set again.
+    are about BASE_RATE of the rows. Halfway, DRIFT_SHARE of the weights are drawn again and the intercept is set again.
 
-    Everything follows from the seed through the standard library's generator, so a seed names one stream for ever.
+    The seed of the standard library's generator determines the whole stream, so a seed always gives the same stream.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BASE_RATE: Final = 0.065
 DRIFT_SHARE: Final = 0.3
 WEIGHTED_SHARE: Final = 0.25  # of the categories of a field
 CALIBRATION_ROWS: Final = 5000
-BLOCK_ROWS: Final = 1000  # rows drawn together; a speed matter, but part of what a seed means
+BLOCK_ROWS: Final = 1000  # rows drawn together, for speed; changing it changes the stream of a seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ FIELDS: Final = (
     Field("size", 12, 0.9, 0.5),
 )
 SEGMENTS: Final = Field("segments", 500, 0.9, 0.9)  # a row has two of them
-SEEN_BETA: Final = -0.35  # log-odds per ln(1 + times this person has seen the ad)
+SEEN_BETA: Final = -0.35  # log-odds per ln(1 + number of earlier impressions of the ad)
 SEEN_MEAN: Final = 4.0
 
 
@@ -71,7 +71,7 @@ class Click:
 
 @dataclass(slots=True)
 class _World:
-    """The weights that are true at the moment; `beta[f][c]` for field f, category c, `beta[-1]` those of the segments."""
+    """The current true weights: `beta[f][c]` for field f, category c; `beta[-1]` are those of the segments."""
 
     beta: list[list[float]]
     intercept: float = 0.0

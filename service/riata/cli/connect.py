@@ -1,4 +1,4 @@
-"""What the verbs that talk to a running service share: finding it, and showing rows it did not take."""
+"""Shared by the verbs that use a running service: common options, connecting, and reporting rejected rows."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ RowsPerRequest = Annotated[int, typer.Option(min=1, max=10_000, help="Rows sent 
 
 @contextmanager
 def connected(url: str) -> Iterator[Riata]:
-    """Open a client, having made sure that the service answers. Raises `Unreachable` saying how to start it.
+    """Open a client after checking that the service answers. Raises `Unreachable`, with how to start the service.
 
-    The key is taken from the environment alone: what is on a command line can be read by everybody on the machine.
+    The API key is read only from the environment: every user of the machine can read command lines.
     """
     from riata.client import Riata, Unreachable
     from riata.client.errors import ApiRefused
@@ -51,7 +51,7 @@ def connected(url: str) -> Iterator[Riata]:
 
 
 class Refusals:
-    """Counts the rows that were not taken and says the first of them on stderr, by line of the file."""
+    """Counts the rejected rows and prints the first of them to stderr, with their line in the file."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -67,7 +67,7 @@ class Refusals:
 
 
 def observed_of(error: ApiError) -> Observed:
-    """Read the counts out of the refusal of a request none of whose rows were taken; raises any other refusal on."""
+    """Return the counts of a request none of whose rows were accepted. Raises any other refusal again."""
     from riata.client import Observed
 
     if error.code != "nothing_accepted":
@@ -78,7 +78,7 @@ def observed_of(error: ApiError) -> Observed:
 
 
 def require_format(form: str) -> None:
-    """Raise `BadInput` where the option --format is none of its choices."""
+    """Raise `BadInput` if the option --format is none of its choices."""
     from riata.base.errors import nearest
     from riata.cli.source import CONTENT_TYPES
 

@@ -1,4 +1,4 @@
-"""The two `curl` lines a demonstration ends with: a prediction and an observation of a row that was really streamed."""
+"""The two `curl` commands printed at the end of `riata demo`: predict and observe a row that was streamed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from riata.cli.labels import without_label
 from riata.cli.source import CONTENT_TYPES, Format
 
 JSON: Final = "application/json"
-QUERY_BYTES: Final = 1500  # a line somebody wants to copy; longer rows are shown as a body
+QUERY_BYTES: Final = 1500  # short enough to copy; longer rows are shown as a body
 
 
 def predict_line(url: str, model: str, row: bytes, form: Format) -> str:
-    """Write the `curl` line that predicts `row`: as a query where all of it can be said so, else as a body."""
+    """Return the `curl` command that predicts `row`: as a query if a query can express it, otherwise as a body."""
     route = f"{url.rstrip('/')}/models/{model}/predict"
     query = _query(row, form)
     if query and len(query) <= QUERY_BYTES:
@@ -25,7 +25,7 @@ def predict_line(url: str, model: str, row: bytes, form: Format) -> str:
 
 
 def observe_line(url: str, model: str, row: bytes, form: Format) -> str:
-    """Write the `curl` line that teaches `row` once more."""
+    """Return the `curl` command that observes `row` again."""
     return _post(f"{url.rstrip('/')}/models/{model}/observe", row, form)
 
 
@@ -36,7 +36,7 @@ def _post(route: str, row: bytes, form: Format) -> str:
 
 
 def _query(row: bytes, form: Format) -> str:
-    """Write a row as query parameters; empty where a query cannot say the same."""
+    """Encode a row as query parameters; empty if a query cannot express it."""
     if form == "vw":
         return ""  # a query has no namespaces
     pairs = _svmlight_pairs(row) if form == "svmlight" else _json_pairs(row)
@@ -64,7 +64,7 @@ def _json_pairs(row: bytes) -> list[tuple[str, str]] | None:
 
 
 def _said(value: Any) -> str | None:
-    """Write a value so that a query means the same by it; None where it would not: "41" is a category, 41 a number."""
+    """Encode a value for a query; None if a query would change its meaning: "41" is a category, 41 a number."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""`riata demo`: a model learns before your eyes."""
+"""`riata demo`: streams rows into a model and shows its learning curve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demonstration itself: make the model, stream the rows, read the figures as they come, say what was learnt."""
+"""The run of `riata demo`: creates the model, streams the rows, reads the metrics meanwhile, prints the result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROWS_PER_REQUEST: Final = 1000  # large enough that a durable acknowledgement co
 
 
 def prepare_model(riata: Riata, model: str, document: Mapping[str, Any], fresh: bool, ask: bool) -> None:
-    """Make `model` from its configuration. One of that name is dropped where `fresh` says so, or the person asked agrees."""
+    """Create `model` from its configuration. An existing one is dropped if `fresh` is set, or if the user agrees when asked."""
     from riata.client import ApiNotFound
 
     try:
@@ -46,7 +46,7 @@ def prepare_model(riata: Riata, model: str, document: Mapping[str, Any], fresh: 
 
 
 class Demo:
-    """One run. Afterwards: the rows refused, an example row, and the curve of readings."""
+    """One run. Afterwards it holds the refused rows, an example row, and the curve of readings."""
 
     def __init__(self, riata: Riata, model: str, stream: Stream, clock: Clock) -> None:
         self.refusals = Refusals()
@@ -60,7 +60,7 @@ class Demo:
         self._seq = 0
 
     def stream(self, view: View) -> None:
-        """Send every row, showing how it goes; on return all of them are learnt and the last figures are read."""
+        """Send every row and show the progress. On return all rows are learned and the last metrics are read."""
         started = read_at = self._clock.monotonic_ms()
         for chunk in chunks(self.rows.lines, ROWS_PER_REQUEST):
             answer = self._send(chunk)
@@ -87,12 +87,12 @@ class Demo:
             return observed_of(error)
 
     def _keep_example(self, chunk: Chunk) -> None:
-        """Keep a row of the latest request for the lines to try at the end: a shorter one, but not the emptiest."""
+        """Keep a row of the latest request for the `curl` commands at the end: the first quartile by length."""
         rows = sorted(chunk.body.split(b"\n")[:-1], key=len)
         self.example = rows[len(rows) // 4]
 
     def _wait_until_learnt(self) -> None:
-        """Ask for a prediction that knows the last row; the service answers once it does, or says to ask again."""
+        """Wait for a prediction with `min_seq` of the last row. The service answers after learning it, or asks for a retry."""
         if self._seq:
             row = without_label(self.example, self.rows.form)
             self._riata.predict(row, model=self._model, content_type=CONTENT_TYPES[self.rows.form], min_seq=self._seq)
@@ -107,7 +107,7 @@ class Demo:
 
 
 def show_end(console: Console, riata: Riata, model: str, url: str, run: Demo) -> None:
-    """Print the largest weights and the two lines to try."""
+    """Print the largest weights and the two `curl` commands to try."""
     best = run.rows.best
     if best is not None and best.rows:
         console.print(f"over all rows, knowing the true weights: log loss {best.log_loss:.4f}", highlight=False)

@@ -1,4 +1,4 @@
-"""Where the demonstration's rows come from: the generator, or a file."""
+"""The row sources of `riata demo`: the generator, or a file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from riata.cli.source import Format, open_source, read_rows
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Rows to stream. total: how many, None where only the end of the file will tell; text: fields that hold prose.
+    """Rows to stream. total: how many, None if only known at the end of the file; text: fields that hold prose.
 
-    best : the log loss that the generator itself would have reached so far, where there is a generator
+    best : the log loss of the generator's own probabilities so far, None if there is no generator
     """
 
     name: str
@@ -50,14 +50,14 @@ class Best:
 
 @contextmanager
 def generated_stream(rows: int, seed: int) -> Iterator[Stream]:
-    """The generated clicks."""
+    """Yield the stream of generated clicks."""
     best = Best()
     yield Stream(f"{rows:,} generated clicks (seed {seed})", "ndjson", "0/1", rows, _click_lines(rows, seed, best), best=best)
 
 
 @contextmanager
 def file_stream(name: str, rows: int | None) -> Iterator[Stream]:
-    """The rows of a file, the first `rows` of them where that is given."""
+    """Yield the stream of the rows of a file, only the first `rows` if that is given."""
     with open_source(name) as source:
         found = read_rows(source, name)
         labels = sniff_labels(found.head, found.form)

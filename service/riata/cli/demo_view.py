@@ -1,4 +1,4 @@
-"""How the demonstration looks while it runs: a live screen on a terminal, plain lines elsewhere."""
+"""The output of `riata demo` while it runs: a live screen on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS_A_LINE: Final = 20_000  # where the length is not known
 
 
 class View(Protocol):
-    """Shows moments as they come."""
+    """Shows the progress of a run."""
 
     def show(self, moment: Moment) -> None: ...
 
@@ -41,7 +41,7 @@ def make_view(console: Console) -> View:
 
 
 class LiveView:
-    """Progress bar, learning curve and a table of figures, drawn over and over in place."""
+    """Progress bar, learning curve and a table of figures, redrawn in place."""
 
     def __init__(self, console: Console) -> None:
         self._columns = max(1, min(console.width - MARGIN_COLUMNS, PLOT_COLUMNS_MAX))
@@ -65,7 +65,7 @@ class LiveView:
 
 
 class LineView:
-    """One line each time another part of the rows is through, and the curve at the end."""
+    """One line for each part of the rows sent, and the curve at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -73,7 +73,7 @@ class LineView:
         self._last: Moment | None = None
 
     def show(self, moment: Moment) -> None:
-        """Write a line where one is due."""
+        """Write a line if one is due."""
         self._last = moment
         if moment.sent >= self._next and moment.curve:
             step = moment.total // LINES_IN_ALL if moment.total else ROWS_A_LINE

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from riata.run.fit import Fit
 
 INTERRUPTED: Final = 130
-LONG_FILE: Final = 2**25  # bytes; its features will fill a table
-GARBAGE_AFTER: Final = 20_000  # objects: learning leaves hardly any in circles, and looking for them takes one part in fifty
+LONG_FILE: Final = 2**25  # bytes; the features of a longer file will fill a table
+GARBAGE_AFTER: Final = 20_000  # objects: learning leaves few reference cycles, and collecting them takes 2 % of the time
 EXAMPLE: Final = "Example: `riata fit --online clicks.vw.gz --out clicks.riata`, or `--set eta=0.5 --set encoder.ngrams=2`"
 
 
@@ -50,14 +50,14 @@ def fit(
 ) -> None:
     """Learn a file of labelled rows without a service.
 
-    What is learnt is, to the last bit, what a service would know after observing the same rows in the same order. Interrupted
-    with Ctrl-C, it keeps what was learnt up to then. Rows that are not learnt are named by their line; then the exit code is 1.
+    The model is, bit for bit, the one of a service that observed the same rows in the same order. If interrupted with Ctrl-C,
+    the model learned so far is kept. Rows that are not learned are reported by their line; then the exit code is 1.
     """
     require_format(form)
     if not online:
         raise BadInput("say --online: one pass over the file is the only way to fit there is", "bad_option")
-    os.environ.setdefault(BLAS_THREADS, "1")  # as the service has it: sums of a sketch then have the same bits
-    gc.disable()  # what is imported stays, and looking through it for garbage takes a fifth of a start
+    os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
+    gc.disable()  # imported objects stay, and collecting garbage among them takes a fifth of the start-up time
     from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_report import document, show
     from riata.cli.fit_setup import fit_config, recognised
@@ -91,7 +91,7 @@ def fit(
 
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Let the first Ctrl-C be a question, put to the function that is yielded, and the second one what it always is."""
+    """Make the first Ctrl-C set a flag and restore the default for the second. Yields a function: whether there was none."""
     asked = False
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
@@ -108,7 +108,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _progress(file: str, run: Fit) -> Iterator[Callable[[int], bool]]:
-    """Show how far the file is read, where somebody is looking; yields the function told the position, which returns true."""
+    """Show the progress if stderr is a terminal. Yields a function that takes the position in the file and returns true."""
     if not typer.get_text_stream("stderr").isatty():
         yield lambda _position: True
         return
@@ -125,7 +125,7 @@ def _progress(file: str, run: Fit) -> Iterator[Callable[[int], bool]]:
 
 
 def _judge(run: Fit, strict: bool) -> bool:
-    """Return true. Raises `Malformed` naming the first row that was not learnt, where none may be left out."""
+    """Return true. If `strict`, raises `Malformed` with the first row that was not learned."""
     if strict and run.problems:
         from riata.base.errors import Malformed
 
@@ -135,7 +135,7 @@ def _judge(run: Fit, strict: bool) -> bool:
 
 
 def _write(out: Path, content: bytes) -> None:
-    """Write the file so that nobody ever finds half of it under its name."""
+    """Write the file atomically: write to another name, then rename."""
     part = out.with_name(out.name + ".part")
     part.write_bytes(content)
     part.replace(out)

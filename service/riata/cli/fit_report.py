@@ -1,4 +1,4 @@
-"""What `riata fit` says at its end: one object for machines, the same as lines for people."""
+"""The final report of `riata fit`: as a JSON object, or as lines of text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from riata.run.fit import Fit
 
 
 def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) -> dict[str, Any]:
-    """Say what was learnt and what was not. Figures are of rows as they were predicted before they were learnt."""
+    """Return the report. Its figures are progressive: each row is predicted before it is learned."""
     figures = run.state.progressive.figures()
     weights = run.state.learner.weights()
     return {
@@ -33,7 +33,7 @@ def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) 
 
 
 def show(told: dict[str, Any]) -> str:
-    """Write the same for people."""
+    """Return the report as lines of text."""
     all_rows, late = told["figures"]["cumulative"], told["figures"]["window"]
     left_out = ", ".join(f"{told[kind]:,} {kind}" for kind in ("rejected", "duplicate", "refused") if told[kind])
     a_row = told["features"] / max(told["learnt"], 1)

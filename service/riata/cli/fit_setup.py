@@ -1,4 +1,4 @@
-"""What `riata fit` needs to know before the first row is learnt: the format, the labels, and the configuration of the model."""
+"""The set-up of `riata fit` before the first row: the file format, the labels, and the model configuration."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SECTIONS: Final = ("learner", "encoder")
 
 
 def recognised(head: bytes, name: str, form: str) -> tuple[Format, list[bytes]]:
-    """Look into the beginning of a file: its format, and its first rows.
+    """Return the format and the first rows of a file, from its beginning.
 
-    Raises `Malformed` where it holds no rows, or is of no format that is known.
+    Raises `Malformed` if there are no rows, or if the format is not known.
     """
     whole = head[: head.rfind(b"\n") + 1] or head
     lines = [line for _, line in islice(numbered_lines(whole.splitlines()), SNIFF_LINES)]
@@ -36,9 +36,9 @@ def recognised(head: bytes, name: str, form: str) -> tuple[Format, list[bytes]]:
 def fit_config(
     rows: list[bytes], form: Format, labels: str, model_file: Path | None, learner: str | None, settings: Iterable[str]
 ) -> ModelConfig:
-    """Put the configuration together: the file's, then the learner, then single settings `key=value`.
+    """Build the configuration: from the model file, then the learner, then single settings `key=value`.
 
-    labels : auto: what the file says, else what the first rows look like. Raises `BadInput`, `Malformed`.
+    labels : auto: from the model file, otherwise from the first rows. Raises `BadInput`, `Malformed`.
     """
     given = {} if model_file is None else _read_document(model_file)
     if labels == AUTO:
@@ -52,7 +52,8 @@ def fit_config(
 
 
 def _set(document: dict[str, Any], setting: str) -> None:
-    """Take up `key=value`; a key without a section is the model's own where it has one of that name, else the learner's."""
+    """Apply `key=value`. A key without a section belongs to the model if it has a setting of that name, otherwise to the
+    learner."""
     key, is_given, text = setting.partition("=")
     if not is_given or not key:
         raise BadInput(f"--set {setting}: expected KEY=VALUE, as eta=0.5 or encoder.ngrams=2", "bad_option")
@@ -74,7 +75,7 @@ def _set(document: dict[str, Any], setting: str) -> None:
 
 
 def _read_document(path: Path) -> dict[str, Any]:
-    """Read a configuration document, TOML by its name, else JSON. Raises `BadInput`."""
+    """Read a configuration document: TOML if the name ends in .toml, otherwise JSON. Raises `BadInput`."""
     import tomllib
 
     try:

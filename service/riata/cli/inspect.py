@@ -79,7 +79,7 @@ def _fact(value: float | str) -> str:
 
 
 def _config(store: Store, name: str) -> Any:
-    """Read the configuration from the newest checkpoint, or from the log where there is none."""
+    """Read the configuration from the newest checkpoint, or from the log if there is none."""
     from riata.base.document import write_document
     from riata.run.config import config_from_payload
     from riata.store.layout import decode_checkpoint
@@ -101,7 +101,7 @@ def _bytes_of(directory: Path) -> int:
 
 
 def _size(count: int) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes with a binary unit."""
     size = float(count)
     for unit in ("bytes", "KiB", "MiB"):
         if size < 1024:

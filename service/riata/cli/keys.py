@@ -1,4 +1,4 @@
-"""`riata keys`: make, list and take back API keys in the file that the service reads."""
+"""`riata keys`: creates, lists and revokes API keys in the file that the service reads."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def new(
 
 @app.command("list", epilog="Example: `riata keys list`")
 def list_(keys_file: FileOption = DEFAULT_FILE) -> None:
-    """List the keys of the file, without anything that opens a door."""
+    """List the keys of the file, without any secret."""
     from riata.web.keys import read_keys
 
     for entry in read_keys(keys_file):
@@ -111,7 +111,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _text_of(path: Path) -> str:
-    """Return the text of a file of keys, having made sure that it is one; empty where there is none yet."""
+    """Return the text of a file of keys after checking that it is one; empty if there is none yet."""
     from riata.web.keys import read_keys
 
     if not path.exists():
@@ -121,7 +121,7 @@ def _text_of(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a new file in the place of the old one, whole or not at all; its owner, group and mode stay what they were."""
+    """Replace the file atomically, keeping its owner, group and mode."""
     try:
         before = path.stat()
     except FileNotFoundError:

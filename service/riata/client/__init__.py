@@ -1,4 +1,4 @@
-"""Rank 6: the Python client. `Riata` blocks, `AsyncRiata` awaits; both say the same things to the service.
+"""Rank 6: the Python client. `Riata` is blocking, `AsyncRiata` is for asyncio; both send the same requests.
 
 from riata.client import Riata
 

@@ -1,4 +1,4 @@
-"""Every request the clients can make, as values: what to send and how to read the answer. No I/O here."""
+"""Every request of the clients as a value: how to build it and how to decode the response. Does no I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rows = Iterable[Mapping[str, Any]] | Mapping[str, Any] | bytes  # examples, one 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `repeatable`: sending it twice does no more than sending it once."""
+    """One request. `repeatable`: it is idempotent, so sending it twice has the effect of sending it once."""
 
     method: str
     path: str
@@ -33,7 +33,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What became of the rows of one request. `seq` is the log position of the last accepted row."""
+    """The result of one `observe` request. `seq` is the log position of the last accepted row."""
 
     accepted: int
     duplicate: int
@@ -44,7 +44,7 @@ class Observed:
 
 
 def observe(rows: Rows, model: str, content_type: str, key: str, wait_applied: bool, atomic: bool) -> Call:
-    """Send examples. `key` gives each row an id of its own, which is what makes the call repeatable."""
+    """Send examples. `key` gives each row its own id, which makes the call repeatable."""
     params = ({"wait": "applied"} if wait_applied else {}) | ({"atomic": "true"} if atomic else {})
     content, content_type = body_of(rows, content_type)
     headers = {"content-type": content_type, "idempotency-key": key}
@@ -52,8 +52,8 @@ def observe(rows: Rows, model: str, content_type: str, key: str, wait_applied: b
 
 
 def predict(rows: Rows, model: str, content_type: str, explain: bool, min_seq: int | None, remember: bool) -> Call:
-    """Ask for predictions, one a row; they come back one a line. Not repeated where they are to be remembered: what was kept
-    before an answer got lost would wait for a label that nobody can send."""
+    """Ask for predictions, one a row. The response has one a line. Not repeatable with `remember`: if a response were lost, its
+    stored predictions would wait for labels that the client cannot send."""
     params = {name: "true" for name, wanted in (("explain", explain), ("remember", remember)) if wanted}
     params |= {} if min_seq is None else {"min_seq": str(min_seq)}
     content, content_type = body_of(rows, content_type)
@@ -77,8 +77,8 @@ def create_model(model: str, document: Mapping[str, Any]) -> Call:
 
 
 def is_compiling(answer: Mapping[str, Any], waited_s: float) -> bool:
-    """Whether a model is not there yet because its kernels are being compiled, and the call that creates it is to be sent again
-    after COMPILING_AGAIN_S. Raises `Unreachable` after COMPILING_S_MAX."""
+    """Return whether a model does not exist yet because its kernels are being compiled. Then the call that creates it is to be
+    sent again after COMPILING_AGAIN_S. Raises `Unreachable` after COMPILING_S_MAX."""
     if answer.get("state") != "compiling":
         return False
     if waited_s >= COMPILING_S_MAX:
@@ -87,23 +87,23 @@ def is_compiling(answer: Mapping[str, Any], waited_s: float) -> bool:
 
 
 def change_model(model: str, changes: Mapping[str, Any]) -> Call:
-    """Change settings of a model while it learns. Repeatable: what is the same already is no change."""
+    """Change settings of a model while it learns. Repeatable: setting the same value again changes nothing."""
     return Call("PATCH", _model(model), {}, {"content-type": JSON}, _json(changes, "the settings"))
 
 
 def get_path(model: str, gammas: int, top: float | None, bottom: float | None) -> Call:
-    """Ask what other penalties would choose."""
+    """Ask how many weights other penalties would leave."""
     ends = {name: repr(float(end)) for name, end in (("from", top), ("to", bottom)) if end is not None}
     return Call("GET", _model(model, "/path"), {"gammas": str(gammas), **ends})
 
 
 def get_model(model: str, part: str = "", **params: str) -> Call:
-    """Read a model, or the part of it that `part` names, as /metrics or /weights."""
+    """Read a model, or a part of it. part: for example /metrics or /weights."""
     return Call("GET", _model(model, part), params)
 
 
 def drop_model(model: str) -> Call:
-    """Drop a model. Not repeated by itself: a second answer would be 404 although the first did it."""
+    """Drop a model. Not repeatable: the second response would be 404 although the first request succeeded."""
     return Call("DELETE", _model(model), {"confirm": model}, repeatable=False)
 
 
@@ -113,18 +113,18 @@ def snapshot_now(model: str) -> Call:
 
 
 def restore(model: str, generation: int) -> Call:
-    """Put the content of a generation back. An event of the log, so never repeated by itself."""
+    """Restore the content of a generation. It is an event of the log, so the call is not repeatable."""
     content = json.dumps({"generation": generation}).encode()
     return Call("POST", _model(model, "/restore"), {}, {"content-type": JSON}, content, repeatable=False)
 
 
 def import_model(model: str, content: bytes) -> Call:
-    """Send an exported model back in."""
+    """Import an exported model."""
     return Call("POST", _model(model, "/import"), {}, {"content-type": BINARY}, content, repeatable=False)
 
 
 def read_json(body: bytes) -> Any:
-    """Read a JSON answer. Raises `Unreachable` where it is not JSON: then something else answers at that address."""
+    """Decode a JSON response. Raises `Unreachable` if it is not JSON: then another program answers at that address."""
     try:
         return json.loads(body) if body else None
     except ValueError:
@@ -132,7 +132,7 @@ def read_json(body: bytes) -> Any:
 
 
 def read_observed(body: bytes) -> Observed:
-    """Read the answer to `observe`."""
+    """Decode the response to `observe`."""
     answer = read_json(body)
     if not isinstance(answer, dict):
         raise Unreachable("what answers there is not this service: it did not count the rows")
@@ -141,15 +141,15 @@ def read_observed(body: bytes) -> Observed:
 
 
 def read_predictions(body: bytes) -> list[dict[str, Any]]:
-    """Read the answer to `predict`: one object a line, or an array where JSON was sent."""
+    """Decode the response to `predict`: one object a line, or an array if JSON was sent."""
     found = [read_json(line) for line in body.split(b"\n") if line.strip()]
     return found[0] if len(found) == 1 and isinstance(found[0], list) else found
 
 
 def body_of(rows: Rows, content_type: str) -> tuple[bytes, str]:
-    """Write rows as NDJSON, and one alone as a JSON object, which the service answers soonest. Bytes are sent as they are.
+    """Encode rows as NDJSON, and a single row as a JSON object, which the service answers fastest. Bytes are sent unchanged.
 
-    Raises `BadInput` (code `not_finite`) where a row holds a number that JSON has not.
+    Raises `BadInput` (code `not_finite`) if a row holds NaN or an infinite number, which JSON does not have.
     """
     if isinstance(rows, bytes):
         return rows, content_type

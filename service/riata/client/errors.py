@@ -1,12 +1,12 @@
-"""What a call can end in besides an answer: the service's problem documents as exceptions.
+"""The exceptions that client calls raise, made from the service's problem documents (RFC 9457).
 
 RiataError
-├── Unreachable       nothing answered at that address, or it broke off for longer than the client is patient
+├── Unreachable       no answer at that address, or none for longer than the client's `Patience`
 └── ApiError          the service answered with a problem
     ├── ApiRefused    4xx: the request cannot be accepted
     │   ├── ApiNotFound    404
     │   └── ApiConflict    409
-    ├── ApiBusy       429 or 503 that lasted longer than the client is patient
+    ├── ApiBusy       429 or 503 for longer than the client's `Patience`
     └── ApiFailed     any other 5xx
 """
 
@@ -28,7 +28,7 @@ class Unreachable(RiataError):
 
 @dataclass(frozen=True, slots=True)
 class RowProblem:
-    """One row the service did not take; `index` counts from 0 within the request."""
+    """One row that the service did not accept. `index` counts from 0 within the request."""
 
     index: int
     code: str
@@ -36,8 +36,8 @@ class RowProblem:
 
 
 class ApiError(RiataError):
-    """The service answered with a problem (RFC 9457). `problem` is the whole document, `errors` its rows (at most ten), of which
-    the text of the exception shows the first."""
+    """The service answered with a problem (RFC 9457). `problem` is the whole document, `errors` its rows (at most ten). The text
+    of the exception shows the first row."""
 
     code = "api_error"
 
@@ -69,13 +69,13 @@ class ApiNotFound(ApiRefused):
 
 
 class ApiConflict(ApiRefused):
-    """Acceptable by itself, but not in the present state."""
+    """The request is valid, but not in the current state."""
 
     code = "conflict"
 
 
 class ApiBusy(ApiError):
-    """The service could not take it, and said so for longer than the client is patient."""
+    """The service was overloaded or unavailable for longer than the client's `Patience`."""
 
     code = "busy"
 
@@ -87,7 +87,7 @@ class ApiFailed(ApiError):
 
 
 def read_row_problems(found: object) -> list[RowProblem]:
-    """Read the `errors` of an answer or a problem; entries of another shape are left out."""
+    """Decode the `errors` of a response or a problem. Entries of another shape are skipped."""
     if not isinstance(found, list):
         return []
     rows = [row for row in found if isinstance(row, dict) and isinstance(row.get("index"), int)]
@@ -95,7 +95,7 @@ def read_row_problems(found: object) -> list[RowProblem]:
 
 
 def error_of(status: int, body: bytes) -> ApiError:
-    """Make the exception for an answer whose status is not a success."""
+    """Return the exception for a response whose status is not a success."""
     try:
         document = json.loads(body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""When to send a request again, and after how long: shared by both clients, no I/O here."""
+"""The retry policy of both clients: whether to send a request again, and after which backoff. Does no I/O."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ LONGEST_WAIT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a call may take with all its repetitions.
+    """How long a call may wait between its attempts.
 
-    total_s : s   waiting between attempts, added up; past it the last answer or failure is raised
+    total_s : s   sum of the waits between attempts; after it the last answer or failure is raised
     """
 
     total_s: float = 30.0
 
     def wait_after_status(self, status: int, headers: Mapping[str, str], attempt: int, waited_s: float) -> float | None:
-        """Return the seconds to wait before attempt + 1, or None where the answer stands.
+        """Return the seconds to wait before attempt + 1, or None if the answer is final.
 
-        429 and 503 say that nothing was accepted or that sending again is safe; only those are repeated.
+        429 and 503 mean that nothing was accepted or that a retry is safe. Only those are repeated.
         """
         if status not in BUSY:
             return None
         return self._within(_retry_after_s(headers) or _backoff_s(attempt), waited_s)
 
     def wait_after_silence(self, attempt: int, waited_s: float) -> float | None:
-        """Return the seconds to wait where no answer came, or None where patience ran out."""
+        """Return the seconds to wait after an attempt without an answer, or None if `total_s` is used up."""
         return self._within(_backoff_s(attempt), waited_s)
 
     def _within(self, wait_s: float, waited_s: float) -> float | None:
@@ -41,10 +41,10 @@ class Patience:
 
 
 class Attempts:
-    """The attempts at one call: counts them, adds up the waiting, decides what becomes of each.
+    """The attempts at one call: counts them, sums the waits, decides whether there is another.
 
-    known : whether the service has answered this client before. One that never did is not waited for, since the address
-            is more likely wrong than the service away.
+    known : whether the service has answered this client before. If it never did, there is no retry after silence: a wrong
+            address is more likely than a service that is down.
     """
 
     def __init__(self, call: Call, patience: Patience, known: bool) -> None:
@@ -55,14 +55,14 @@ class Attempts:
         self._waited_s = 0.0
 
     def after_answer(self, status: int, headers: Mapping[str, str], body: bytes) -> float:
-        """Return the seconds to wait before the next attempt. Raises the `ApiError` of an answer that stands."""
+        """Return the seconds to wait before the next attempt. Raises the `ApiError` of a final answer."""
         wait_s = self._patience.wait_after_status(status, headers, self._made, self._waited_s)
         if wait_s is None or not self._call.repeatable:
             raise error_of(status, body)
         return self._next(wait_s)
 
     def after_silence(self, url: str, error: Exception) -> float:
-        """Return the seconds to wait before the next attempt. Raises `Unreachable` where there is none."""
+        """Return the seconds to wait before the next attempt. Raises `Unreachable` if there is none."""
         wait_s = self._patience.wait_after_silence(self._made, self._waited_s)
         if wait_s is None or not self._known or not self._call.repeatable:
             raise Unreachable(f"{url} does not answer: {error or type(error).__name__}") from None

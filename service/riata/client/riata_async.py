@@ -1,4 +1,4 @@
-"""The client for programs that await: the methods of `riata.client.riata`, with the same meaning."""
+"""The asyncio client: the methods of `riata.client.riata`, with the same meaning."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from riata.client.riata import TIMEOUT_S, bearer, new_key
 class AsyncRiata:
     """One service at `url`. Keeps connections open; close it, or use it in an `async with` statement.
 
-    `api_key` is sent with every request. Raises `BadInput` where `url` or key is none.
-    Methods raise the errors of `riata.client.errors`. A busy service is asked again for as long as `patience` says. Every
-    `observe` carries an Idempotency-Key, so that sending it again after a lost answer applies nothing twice.
+    `api_key` is sent with every request. Raises `BadInput` if `url` is not a URL or `api_key` is not a key.
+    Methods raise the errors of `riata.client.errors`. Requests to a busy service are retried within `patience`. Every `observe`
+    carries an Idempotency-Key, so a retry after a lost answer applies nothing twice.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class AsyncRiata:
         min_seq: int | None = None,
         remember: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return one prediction a row, in order. `explain` adds every feature's contribution; with `remember` each has a
-        `prediction_id`, under which its features wait for `label`."""
+        """Return one prediction a row, in order. `explain` adds every feature's contribution. With `remember` each has a
+        `prediction_id`, and the service keeps its features until `label`."""
         call = calls.predict(rows, model, content_type, explain, min_seq, remember)
         return calls.read_predictions(await self._send(call))
 
@@ -81,8 +81,8 @@ class AsyncRiata:
         wait_applied: bool = False,
         key: str | None = None,
     ) -> Observed:
-        """Send the label of a remembered prediction; many at once are rows for `observe`. Durable on return; the same label
-        again is a duplicate. Raises `ApiRefused`, whose row says why, as `label_conflict` or `prediction_late`."""
+        """Send the label of a remembered prediction. Send many at once as rows of `observe`. Durable on return. The same label
+        again is a duplicate. Raises `ApiRefused`; its row has the reason, for example `label_conflict` or `prediction_late`."""
         return await self.observe(
             [calls.label_row(prediction_id, label, weight)], model=model, wait_applied=wait_applied, key=key
         )
@@ -100,8 +100,8 @@ class AsyncRiata:
         return await self._object(calls.get_model(model))
 
     async def create_model(self, model: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a model, or change what may change of one. If kernels of its learner have to be compiled first, which takes
-        a minute or more, this waits until the model is there."""
+        """Create a model, or change its changeable settings. If kernels of its learner have to be compiled first, which takes
+        a minute or more, this waits until the model exists."""
         answer, waited_s = await self._object(calls.create_model(model, document)), 0.0
         while calls.is_compiling(answer, waited_s):
             await self._sleep(calls.COMPILING_AGAIN_S)
@@ -110,17 +110,17 @@ class AsyncRiata:
         return answer
 
     async def change(self, model: str, **settings: Any) -> dict[str, Any]:
-        """Change settings of a model while it learns, as `gamma=0.3`; it is served under them on return."""
+        """Change settings of a model while it learns, for example `gamma=0.3`. They are in effect on return."""
         return await self._object(calls.change_model(model, settings))
 
     async def path(
         self, model: str = "default", gammas: int = 20, *, top: float | None = None, bottom: float | None = None
     ) -> dict[str, Any]:
-        """Return how many weights other penalties would leave, over a grid of them from `top` down to `bottom`."""
+        """Return how many weights other penalties would leave, for a grid of penalties from `top` down to `bottom`."""
         return await self._object(calls.get_path(model, gammas, top, bottom))
 
     async def drop_model(self, model: str) -> None:
-        """Drop a model and everything it has learnt."""
+        """Drop a model and everything it has learned."""
         await self._send(calls.drop_model(model))
 
     async def metrics(self, model: str = "default") -> dict[str, Any]:
@@ -140,7 +140,7 @@ class AsyncRiata:
         return await self._object(calls.snapshot_now(model))
 
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
-        """Put the content of a generation back."""
+        """Restore the content of a generation."""
         return await self._object(calls.restore(model, generation))
 
     async def export(self, model: str = "default") -> bytes:
@@ -148,11 +148,11 @@ class AsyncRiata:
         return await self._send(calls.get_model(model, "/export"))
 
     async def import_(self, model: str, content: bytes) -> dict[str, Any]:
-        """Replace the content of a model by an exported one."""
+        """Replace the content of a model with an exported model."""
         return await self._object(calls.import_model(model, content))
 
     async def version(self) -> dict[str, Any]:
-        """Return what the service says it is."""
+        """Return the version document of the service."""
         return await self._object(Call("GET", "/version"))
 
     async def close(self) -> None:

@@ -1,1 +1,1 @@
-"""The embedded store: one SQLite database, and files of long payloads, of one process."""
+"""The embedded store of a single process: one SQLite database, and files of long payloads."""

@@ -1,22 +1,22 @@
-"""The dedupe index of the embedded store: the ids of recent requests beside one large tree of all the others.
+"""The dedupe index of the embedded store: recent event ids in memory, all older ids in one large B-tree.
 
 Theory of operation
-    Ids are digests, so each of the 1000 ids of a request falls on another page of a tree of millions, and putting them there
-    at once would write as many pages. Hence ids are first written to `fresh_ids`, one row of bytes for a record, and held in
-    memory; once more than FRESH_IDS_MAX are held, they move to the tree `dedupe` slice by slice.
+    Ids are digests, so each of the 1000 ids of a request falls on a different page of a tree of millions. Inserting them at
+    once would write as many pages. So ids are first written to `fresh_ids`, one row of bytes for a record, and held in
+    memory. When more than FRESH_IDS_MAX are held, they move to the tree `dedupe` slice by slice.
 
-         fresh_ids  key: that of the record      born: slices merged when the row was written
+         fresh_ids  key: the key of the record   born: slices merged when the row was written
         ┌──────────────────┬──────────────────┬──────────────────────────────────┐
         │ id 16 bytes      │ content 16 bytes │ u32: position within the record  │  for each id
         └──────────────────┴──────────────────┴──────────────────────────────────┘
 
-    A slice is 1 / SLICES of all possible ids, by their first byte. `models.merged` counts the slices merged, round and round;
-    a row is deleted once SLICES slices were merged since it was written: then all its ids are in the tree. Ids that are in
-    both places are the same ids, so nothing depends on where a crash falls, and the memory is that of the rows. What is
-    written for one id falls with the number of ids a slice brings to each of its pages.
+    A slice is 1 / SLICES of all possible ids, by their first byte. Slices are merged in turn, and `models.merged` counts the
+    merges. A row is deleted after SLICES merges since it was written: all its ids are then in the tree. An id in both places
+    is the same id, so a crash at any moment does no harm. The ids in memory are those of the rows of `fresh_ids`. The bytes
+    written for one id decrease with the number of ids that a slice adds to each page.
 
-    Ids below a model's floor are dead wherever they are found. They leave the tree when idle, a slice at a time, whenever the
-    floor has risen by a part of the window; there is no second tree ordered by position.
+    Ids below a model's floor are expired, wherever they are found. They are deleted from the tree in idle time, one slice at
+    a time, when the floor has risen by a part of the window. There is no second tree ordered by position.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
 
 FRESH_IDS_MAX: Final = 100_000  # ids held in memory over all models, some 300 bytes each
 SLICES: Final = 64
-SWEEPS_PER_WINDOW: Final = 16  # dead ids are swept out whenever the floor has risen by this part of the window
+SWEEPS_PER_WINDOW: Final = 16  # expired ids are deleted when the floor has risen by this part of the window
 
 _SHIFT = 2  # 256 first bytes over 64 slices
 _TREE_BYTES = 64  # one entry of the tree, with its share of free space
@@ -44,7 +44,7 @@ _ABOVE_ALL = b"\xff" * 17
 
 @dataclass(slots=True)
 class _Held:
-    """The fresh ids of one model, by slice. events: an upper bound of the ids in the tree."""
+    """The fresh ids of one model, by slice. events: an upper bound on the number of ids in the tree."""
 
     merged: int
     events: int = 0
@@ -59,7 +59,7 @@ class _Held:
 
 
 class DedupeIndex:
-    """Event ids of all models. Calls are made inside the caller's transaction; where that fails, `forget` has to be called."""
+    """Event ids of all models. Calls run inside the caller's transaction. If it fails, the caller has to call `forget`."""
 
     def __init__(self, window: int) -> None:
         """Remember ids over `window` events."""
@@ -68,17 +68,17 @@ class DedupeIndex:
         self._sweeps: dict[int, tuple[int, int, int]] = {}  # model: floor swept, floor of the sweep under way, next slice
 
     def forget(self) -> None:
-        """Hold nothing in memory: it is read again when it is needed."""
+        """Discard what is in memory. It is read again when it is needed."""
         self._held.clear()
         self._sweeps.clear()
 
     def forget_model(self, model: int) -> None:
-        """Hold nothing of one model in memory; to read the ids of all others again would keep every request waiting."""
+        """Discard the ids of one model in memory. Reading the ids of all other models again would delay every request."""
         self._held.pop(model, None)
         self._sweeps.pop(model, None)
 
     def look_up(self, connection: sqlite3.Connection, model: int, ids: Sequence[bytes], floor: int) -> dict[bytes, Seen]:
-        """Return those of `ids` that are known at positions >= floor."""
+        """Return the entries of `ids` that are known at positions >= floor."""
         slices = self._of(connection, model).slices
         known: dict[bytes, Seen] = {}
         others = []
@@ -97,8 +97,8 @@ class DedupeIndex:
         return known
 
     def put(self, connection: sqlite3.Connection, record_key: int, ids: Sequence[tuple[bytes, int, bytes]], events: int) -> int:
-        """Write the (id, position, content) of one record; `events`: how many the window holds now. Return about how many bytes
-        that wrote."""
+        """Write the (id, position, content) of one record. events: events in the window now. Return the approximate number of
+        bytes written."""
         model, first = record_key >> SEQ_BITS, record_key & ((1 << SEQ_BITS) - 1)
         held = self._of(connection, model)
         entries = b"".join([_ENTRY.pack(key, content, seq - first) for key, seq, content in ids])
@@ -111,7 +111,7 @@ class DedupeIndex:
         return written
 
     def expire(self, connection: sqlite3.Connection) -> int:
-        """Delete the dead ids of one slice of the tree, where a sweep is due; return how many."""
+        """Delete the expired ids of one slice of the tree, if a sweep is due; return how many."""
         for model, floor in connection.execute("SELECT id, dedupe_floor FROM models WHERE dedupe_floor > 1").fetchall():
             swept, aim, number = self._sweeps.get(model, (1, floor, 0))
             if number == 0:
@@ -132,7 +132,7 @@ class DedupeIndex:
         return self._held[model]
 
     def _merge_slice(self, connection: sqlite3.Connection, model: int) -> int:
-        """Move one slice to the tree; return about how many bytes that wrote."""
+        """Move one slice to the tree; return the approximate number of bytes written."""
         held = self._held[model]
         number = held.merged % SLICES
         entries = [(model, key, seq, content) for key, (seq, content) in held.slices[number].items()]
@@ -149,13 +149,13 @@ class DedupeIndex:
 
 
 def _bounds(number: int) -> tuple[bytes, bytes]:
-    """The lowest id of a slice, and the lowest above it."""
+    """Return the lowest id of a slice, and the lowest id above the slice."""
     above = bytes([number + 1 << _SHIFT]) if number + 1 < SLICES else _ABOVE_ALL
     return bytes([number << _SHIFT]), above
 
 
 def _read_fresh(connection: sqlite3.Connection, model: int) -> _Held:
-    """Read the fresh ids of a model; those that were moved already come with them, and are moved again."""
+    """Read the fresh ids of a model. They include ids that are already in the tree; those are moved again."""
     merged, events = connection.execute("SELECT merged, seq - dedupe_floor + 1 FROM models WHERE id = ?", (model,)).fetchone()
     held = _Held(merged, events)
     base = model << SEQ_BITS

@@ -1,4 +1,4 @@
-"""What surrounds the database: its directory, the lock that keeps others out, and the ballast kept for a full disk."""
+"""The data directory of the embedded store, its lock file against other processes, and the ballast file for a full disk."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from riata.base.errors import BadInput, Conflict
 
 LOCK_NAME: Final = "riata.lock"
 BALLAST_NAME: Final = "riata.ballast"
-ROOM_S: Final = 0.005  # in which no disk takes up a reserve worth the name
+ROOM_S: Final = 0.005  # how long a free-space check holds: no disk fills a useful reserve in this time
 FULL_S: Final = 5.0  # after a write that found no space, before another one is tried
-MARGIN_PART: Final = 8  # of the reserve: so much more has to be free before events are accepted again
+MARGIN_PART: Final = 8  # 1 / 8 of the reserve has to be free in addition before events are accepted again
 SETTING: Final = "disk_reserve_bytes"
 _NOTE_BYTES_MAX = 256
 
 
 def make_directory(directory: Path) -> None:
-    """Make a data directory if there is none, durably. Raises `BadInput` (code `not_a_directory`), `OSError`."""
+    """Create a data directory durably if there is none. Raises `BadInput` (code `not_a_directory`), `OSError`."""
     if directory.is_dir():
         return
     try:
@@ -34,9 +34,9 @@ def make_directory(directory: Path) -> None:
 
 
 class DirectoryLock:
-    """An exclusive lock on a directory, held until `release` or the end of the process, however it ends.
+    """An exclusive lock on a directory, held until `release` or the end of the process, including a crash.
 
-    The lock file is never deleted: deleting it would let two processes lock two files of the same name. It says who holds it.
+    The lock file is never deleted: after a deletion two processes could lock two files of the same name. It names the holder.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -52,20 +52,20 @@ class DirectoryLock:
                 "directory_locked",
             ) from None
         note = f"pid {os.getpid()} on {socket.gethostname()}\n".encode("ascii", "replace")[:_NOTE_BYTES_MAX]
-        # What the note says is a help to people, the lock alone decides; a full disk must not stop a start.
+        # The note is only information for people, the lock alone decides. A full disk must not prevent a start.
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, note, 0)
 
     def release(self) -> None:
-        """Give the lock up; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 class Ballast:
-    """A file of real blocks that is deleted when the disk is full, so that a checkpoint can be written and events trimmed."""
+    """A file of allocated blocks. It is deleted when the disk is full, so that a checkpoint can be written and events trimmed."""
 
     def __init__(self, directory: Path, size_bytes: int, reserve_bytes: int) -> None:
         self._path = directory / BALLAST_NAME
@@ -73,23 +73,23 @@ class Ballast:
         self._size_bytes = size_bytes
         self._reserve_bytes = reserve_bytes
         self._there = self._is_whole()
-        self._room_until_s = 0.0  # by the monotonic clock: until then it need not be asked again whether there is room
-        self._full_until_s = 0.0  # by the same: until then a write that found no space is not tried again
-        self._refuses = False  # whether events were not allowed when that was last asked
+        self._room_until_s = 0.0  # monotonic clock: free space is not checked again before this time
+        self._full_until_s = 0.0  # monotonic clock: after a write that found no space, none is tried before this time
+        self._refuses = False  # whether events were refused at the last check
 
     def free_bytes(self) -> int:
-        """Space that is left to us on the disk, the ballast not counted."""
+        """Return the free disk space available to this process. The ballast is not part of it."""
         space = os.statvfs(self._directory)
         return space.f_bavail * space.f_frsize
 
     def wanted_bytes(self) -> int:
-        """How much has to be free for events to be accepted. More once they are refused, so that a disk which is just full does
-        not have them accepted and refused by turns."""
+        """Return how much space has to be free for events to be accepted. It is more while events are refused (hysteresis), so
+        that a disk at the limit does not alternate between accepting and refusing."""
         wanted = self._reserve_bytes + (self._reserve_bytes // MARGIN_PART if self._refuses else 0)
         return wanted if self._there else wanted + self._size_bytes
 
     def allows_events(self) -> bool:
-        """Tell whether events may be accepted: the ballast lies ready, and the reserve is free beside it, or was a moment ago."""
+        """Return whether events may be accepted: the ballast exists, and the reserve is free or was free a moment ago."""
         now_s = time.monotonic()
         if now_s >= self._room_until_s and now_s >= self._full_until_s and self.free_bytes() >= self.wanted_bytes():
             self._room_until_s = now_s + ROOM_S
@@ -98,7 +98,8 @@ class Ballast:
         return allows
 
     def shortage(self) -> str:
-        """Why no event may be accepted now, with how much is free and wanted; empty if one may. Makes the ballast if it can."""
+        """Return why no event may be accepted now, with the free and wanted bytes; empty if events may be. Makes the ballast
+        if it can."""
         if self.allows_events() or (self.restore() and self.allows_events()):
             return ""
         free, wanted = self.free_bytes(), self.wanted_bytes()
@@ -111,19 +112,19 @@ class Ballast:
         )
 
     def found_full(self) -> None:
-        """A write of events found no space, whatever the disk says of itself."""
+        """Note that a write of events found no space, even if the filesystem reports free space."""
         self._full_until_s = time.monotonic() + FULL_S
         self._room_until_s = 0.0
 
     def release(self) -> bool:
-        """Delete the ballast; false where there was none."""
+        """Delete the ballast; return whether there was one."""
         was_there = self._there
         self._path.unlink(missing_ok=True)
         self._there = False
         return was_there
 
     def restore(self) -> bool:
-        """Make the ballast where it is missing and there is room beside the reserve; tell whether it is there."""
+        """Make the ballast if it is missing and the disk has room for it and the reserve; return whether it exists."""
         if self._there or self.free_bytes() < self.wanted_bytes():
             return self._there
         try:

@@ -26,7 +26,7 @@ def digest_of(part: bytes) -> bytes:
 
 
 def take_over(connection: sqlite3.Connection, nonce: bytes, algo_version: int, host: str, now_ms: int) -> Owner:
-    """Write the next epoch. Raises `Conflict` (code `older_algorithm`)."""
+    """Take ownership by writing the next epoch. Raises `Conflict` (code `older_algorithm`)."""
     epoch, last_version = connection.execute("SELECT epoch, algo_version FROM owner").fetchone()
     if algo_version < last_version:
         raise older_algorithm(algo_version, last_version)
@@ -36,13 +36,13 @@ def take_over(connection: sqlite3.Connection, nonce: bytes, algo_version: int, h
 
 
 def owns(connection: sqlite3.Connection, owner: Owner) -> bool:
-    """Tell whether `owner` is the present owner, by equality of both parts."""
+    """Return whether `owner` is the current owner: epoch and nonce are both equal."""
     epoch, nonce = connection.execute("SELECT epoch, nonce FROM owner").fetchone()
     return bool(nonce) and owner == Owner(epoch, nonce)
 
 
 def require_owner(connection: sqlite3.Connection, owner: Owner) -> None:
-    """Raise `Conflict` (code `fenced`) where `owner` is not the present owner."""
+    """Raise `Conflict` (code `fenced`) if `owner` is not the current owner."""
     if not owns(connection, owner):
         raise Conflict("somebody else owns the store", "fenced")
 
@@ -89,7 +89,7 @@ def put_chunk(connection: sqlite3.Connection, owner: Owner, model: str, gen: int
 
 
 def flip(connection: sqlite3.Connection, owner: Owner, model: str, base_gen: int, generation: Generation) -> Verdict:
-    """Check everything, then make `generation` the newest."""
+    """Commit a staged checkpoint: check ownership, log and chunks, then make `generation` the newest."""
     row = find_model(connection, model)
     if not owns(connection, owner):
         return Verdict.FENCED
@@ -117,7 +117,7 @@ def read_checkpoint(connection: sqlite3.Connection, model: str, gen: int) -> byt
     row = find_model(connection, model)
     generation = find_generation(connection, row.id, model, gen)
     rows = connection.execute("SELECT idx, digest, data FROM chunks WHERE model = ? AND gen = ? ORDER BY idx", (row.id, gen))
-    content = io.BytesIO()  # given away without a copy: a join of large parts makes every other thread wait
+    content = io.BytesIO()  # returns its bytes without a copy: a join of large parts holds the GIL
     read = 0
     for index, digest, chunk in rows:
         if index != read or digest_of(chunk) != digest:
@@ -131,7 +131,8 @@ def read_checkpoint(connection: sqlite3.Connection, model: str, gen: int) -> byt
 
 
 def forget(connection: sqlite3.Connection, model: str, keep_generations: int, keep_events: int) -> int:
-    """Drop what may be dropped; the bounds come from what is stored, within this transaction. Returns events dropped."""
+    """Drop old generations and events. The bounds come from the stored state in this transaction. Return the number of events
+    dropped."""
     row = find_model(connection, model)
     retained = list_generations(connection, row.id)
     oldest, more = oldest_kept(retained, keep_generations), surplus(retained, keep_generations)

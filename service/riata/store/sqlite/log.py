@@ -17,7 +17,7 @@ from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
 from riata.store.store import Head, Record
 from riata.wire.names import Names
 
-_SMALL_PAGES = 3  # pages that every record dirties: its own, the one it hangs on, that of its model
+_SMALL_PAGES = 3  # pages that every record dirties: its leaf, the parent of the leaf, the page of its model
 
 
 class ModelRow(NamedTuple):
@@ -39,15 +39,15 @@ def find_model(connection: sqlite3.Connection, model: str) -> ModelRow:
 
 
 def logs(connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
-    """Return of each model, by its number, the first and the last event of its log."""
+    """Return the first and the last event of every model's log, by model number."""
     return {row[0]: (row[1], row[2]) for row in connection.execute("SELECT id, first_seq, seq FROM models")}
 
 
 def find_models(connection: sqlite3.Connection, models: Iterable[str], known: dict[str, ModelRow]) -> dict[str, ModelRow]:
-    """Return rows of models, those of `models` that exist among them; `known` is what was found before, and is added to."""
+    """Return `known`, extended by the rows of those `models` that exist. known: rows found before; it is modified."""
     for model in models:
         if model not in known:
-            with contextlib.suppress(NotFound):  # the plan of the append says so to that request alone
+            with contextlib.suppress(NotFound):  # planning the append reports it, for that request alone
                 known[model] = find_model(connection, model)
     return known
 
@@ -59,7 +59,8 @@ def insert_planned(
     rows: Mapping[str, ModelRow],
     dedupe: DedupeIndex,
 ) -> tuple[int, int]:
-    """Write what was planned; return about how many bytes of the database that was, and how many of them are payloads."""
+    """Write the planned records; return the approximate number of bytes written to the database, and how many of them are
+    payloads."""
     heads: dict[int, Head] = {}
     entries: list[tuple[int | bytes, ...]] = []
     brought: list[tuple[int, bytes, bytes]] = []
@@ -84,7 +85,7 @@ def insert_planned(
             brought.append((key, names_digest(names), names))
             written += len(names) + PAGE_BYTES
     files.write()
-    # Together: each execution of a statement takes the interpreter's lock five times, each row of this one twice.
+    # In one call: each execution of a statement takes the interpreter's lock five times, each row of `executemany` twice.
     connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)
     if brought:
         connection.executemany("INSERT INTO names VALUES (?, ?, ?)", brought)
@@ -95,14 +96,14 @@ def insert_planned(
 
 
 def read_records(connection: sqlite3.Connection, files: PayloadFiles, model: str, after_seq: int, bytes_max: int) -> list[Record]:
-    """Return the records that end after `after_seq`, at least one, about `bytes_max`, chain checked."""
+    """Return the records that end after `after_seq`: at least one, about `bytes_max` bytes. Checks the chain."""
     row = find_model(connection, model)
     base = row.id << SEQ_BITS
     start = (row.head.first_seq - 1, row.trimmed_chain)
     before = connection.execute(
         "SELECT key, count, chain FROM log WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1", (base, base + after_seq)
     ).fetchone()
-    if before and before[0] - base + before[1] - 1 > after_seq:  # the record holds `after_seq` and goes on
+    if before and before[0] - base + before[1] - 1 > after_seq:  # the record contains `after_seq` and later events
         before = connection.execute(
             "SELECT key, count, chain FROM log WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1", (base, before[0] - 1)
         ).fetchone()
@@ -113,7 +114,7 @@ def read_records(connection: sqlite3.Connection, files: PayloadFiles, model: str
            WHERE key BETWEEN ? AND ? ORDER BY key""",
         (before[0] + 1 if before else base, base + (1 << SEQ_BITS) - 1),
     )
-    with contextlib.closing(cursor):  # also where a record is refused: an error that is kept would keep the database open
+    with contextlib.closing(cursor):  # also if a record is refused: a stored exception would keep the database open
         records, complete = _take(cursor, files, (model, row.id), bytes_max)
     check_read(row.head, start, after_seq, records, complete)
     return records
@@ -122,7 +123,7 @@ def read_records(connection: sqlite3.Connection, files: PayloadFiles, model: str
 def _take(
     rows: Iterable[tuple[Any, ...]], files: PayloadFiles, model: tuple[str, int], bytes_max: int
 ) -> tuple[list[Record], bool]:
-    """Make records of rows, at least one, about `bytes_max`; also tell whether these are all there are. model: name, number."""
+    """Decode rows to records, at least one, about `bytes_max` bytes; also return whether these are all. model: name, number."""
     name, number = model
     base = number << SEQ_BITS
     records: list[Record] = []
@@ -150,14 +151,14 @@ def _content(files: PayloadFiles, model: int, where: Place, event: int) -> bytes
 
 
 def _unknown_kind(model: str, event: int, kind: int, as_written: bool) -> Corrupt:
-    """Say whose fault a kind is that nobody knows: a newer program wrote it, or it was written otherwise."""
+    """Return the error for an unknown record kind: a newer program wrote it, or the record was changed after it was written."""
     if as_written:
         return Corrupt(f"log of {model!r}: kind {kind} at event {event} is not known", "newer_format", event)
     return LogFork(f"log of {model!r}: the record at event {event} was changed after it was written", RECORD_DAMAGED, event)
 
 
 def chain_at(connection: sqlite3.Connection, row: ModelRow, seq: int) -> bytes | None:
-    """Return the chain of the record that ends at event `seq`; None where none does."""
+    """Return the chain of the record that ends at event `seq`; None if no record ends there."""
     if seq == row.head.first_seq - 1:
         return row.trimmed_chain
     base = row.id << SEQ_BITS
@@ -171,7 +172,7 @@ def chain_at(connection: sqlite3.Connection, row: ModelRow, seq: int) -> bytes |
 
 
 def delete_events(connection: sqlite3.Connection, row: ModelRow, bound: int, records_max: int) -> int:
-    """Delete records that end at or before `bound`, the oldest `records_max` at the most; return how many events."""
+    """Delete the oldest records that end at or before `bound`, at most `records_max`; return how many events."""
     base = row.id << SEQ_BITS
     oldest = connection.execute(
         "SELECT key, count, chain FROM log WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?", (base, base + bound, records_max)
@@ -187,7 +188,7 @@ def delete_events(connection: sqlite3.Connection, row: ModelRow, bound: int, rec
 
 
 def read_names(connection: sqlite3.Connection, model: int, after_seq: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (fingerprint, name) of the requests after event `after_seq` that brought some, in order. Raises `Corrupt`."""
+    """Yield the (fingerprint, name) pairs that came with requests after event `after_seq`, in order. Raises `Corrupt`."""
     base = model << SEQ_BITS
     sql = "SELECT key, digest, names FROM names WHERE key BETWEEN ? AND ? ORDER BY key"
     blobs = []

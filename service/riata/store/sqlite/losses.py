@@ -1,7 +1,7 @@
-"""Acknowledged events that a data directory no longer holds: found before SQLite opens the database for writing.
+"""Detects acknowledged events that a data directory no longer holds, before SQLite opens the database for writing.
 
-Opening and closing a database folds what SQLite can read of its write-ahead log and deletes the rest. So the directory is looked
-at first, with a connection that changes nothing: a file that is missing can be put back as long as nobody wrote to the others.
+Opening and closing a database checkpoints what SQLite can read of its write-ahead log and deletes the rest. So the directory is
+first examined with a connection that changes nothing. A missing file can be restored as long as the others were not written.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS
 from riata.store.sqlite.wal import WalDamage, find_damage
 from riata.store.sqlite.witness import NAME_BYTES_MAX, WITNESS_NAME, Witnessed, WitnessFound, read_witness
 
-CUT: Final = "cut"  # that of one that took the log back to before a damaged record
+CUT: Final = "cut"  # action of a repair that cut the log before a damaged record
 EVENTS_MISSING: Final = "events_missing"
 _MODELS_SAID_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What one model has lost.
+    """The acknowledged events that one model has lost.
 
     model           : its name as it was acknowledged
     ends_at         : last event that its log holds now; 0 if there is none, or the model is gone
-    witnessed_seq   : last event known to be acknowledged; None if there is no witness of it
+    witnessed_seq   : last event known to be acknowledged; None if no witness notes it
     witnessed_chain : chain at that event
     missing         : how many events; None if that is not known
     gone            : the model itself is not in the database
-    why             : a sentence
+    why             : the reason, for people
     """
 
     model: str
@@ -52,7 +52,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A directory before it is opened. damage: of the write-ahead log."""
+    """The state of a directory before it is opened. damage: of the write-ahead log."""
 
     losses: Sequence[Loss]
     witness: WitnessFound
@@ -60,7 +60,7 @@ class Examined:
     has_models: bool
 
     def warnings(self) -> list[str]:
-        """Sentences about what weakens the promise though nothing acknowledged is known to be missing."""
+        """Return warnings about what weakens the durability guarantee although no acknowledged event is known to be missing."""
         found = []
         if self.witness.damage:
             found.append(f"the witness {WITNESS_NAME} is damaged ({self.witness.damage}); it has been made anew from the log")
@@ -89,7 +89,7 @@ def examine(directory: Path) -> Examined:
 
 
 def find_losses(directory: Path) -> Sequence[Loss]:
-    """Return what `directory`, which no process has open, has lost; nothing is changed. Raises like `read_sqlite`."""
+    """Return what `directory` has lost. Changes nothing. No process may have it open. Raises like `read_sqlite`."""
     if not directory.is_dir():
         raise NotFound(f"there is no store in {directory}", "no_store")
     lock = DirectoryLock(directory)
@@ -140,15 +140,15 @@ def compare_stored(path: Path, entries: Sequence[Witnessed]) -> tuple[list[Loss]
         return compare(None, entries), False
     wal, shared = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
     has_wal = wal.exists() and wal.stat().st_size > 0
-    mode = "mode=ro" if has_wal else "mode=ro&immutable=1"  # else an empty log would be made
+    mode = "mode=ro" if has_wal else "mode=ro&immutable=1"  # otherwise SQLite would create an empty log
     connection = sqlite3.connect(f"file:{urllib.parse.quote(str(path.absolute()))}?{mode}", uri=True, isolation_level=None)
     try:
         has_models = connection.execute("SELECT count(*) FROM models WHERE seq > 0").fetchone()[0] > 0
         return compare(connection, entries), has_models
     except sqlite3.Error as error:
         if not entries:
-            return [], False  # whoever opens it says what is wrong with it
-        if str(error) == "no such table: models":  # nothing but the file was ever written, or left
+            return [], False  # opening it for writing reports what is wrong with it
+        if str(error) == "no such table: models":  # no table was ever written, or none is left
             return compare(None, entries), False
         raise Corrupt(f"{path} is damaged ({error}); restore the directory from a backup") from error
     finally:
@@ -158,8 +158,8 @@ def compare_stored(path: Path, entries: Sequence[Witnessed]) -> tuple[list[Loss]
 
 
 def compare(connection: sqlite3.Connection | None, entries: Sequence[Witnessed]) -> list[Loss]:
-    """Return what the database, None for none, lacks of `entries` and of what its own generations were made of. Raises
-    `sqlite3.Error`."""
+    """Return what the database lacks of the witnessed `entries` and of the events its own generations were made of.
+    connection: None if there is no database. Raises `sqlite3.Error`."""
     left = {entry.lineage: entry for entry in entries}
     found = []
     if connection is not None:
@@ -176,7 +176,7 @@ def _compare_one(connection: sqlite3.Connection, name: str, entry: Witnessed | N
     row = find_model(connection, name)
     head = row.head
     known = [(entry.seq, entry.chain)] if entry else []
-    if not entry or (entry.seq, entry.chain) != (head.seq, head.chain):  # else a generation off the log is damage to this model
+    if not entry or (entry.seq, entry.chain) != (head.seq, head.chain):  # if equal, a generation off the log is damage
         known += connection.execute("SELECT applied, chain FROM generations WHERE model = ?", (row.id,)).fetchall()
     off = [(seq, chain) for seq, chain in known if not is_on_log(connection, row, seq, chain)]
     missing: int | None = None
@@ -200,17 +200,17 @@ def _compare_one(connection: sqlite3.Connection, name: str, entry: Witnessed | N
 
 
 def is_on_log(connection: sqlite3.Connection, row: ModelRow, seq: int, chain: bytes) -> bool:
-    """Whether the log of a model has, or had before it was trimmed as far as anybody can tell, a record that ends at event `seq`
-    with this chain."""
+    """Return whether the log of a model has a record that ends at event `seq` with this chain. True also for trimmed events,
+    which can no longer be checked."""
     if seq > row.head.seq:
         return False
     if (seq, chain) == (row.head.seq, row.head.chain):
-        return True  # where the record itself says otherwise it is damaged, and recovery finds that
+        return True  # if the record itself differs it is damaged, and recovery finds that
     return seq < row.head.first_seq - 1 or chain_at(connection, row, seq) == chain
 
 
 def _is_accepted(connection: sqlite3.Connection, row: ModelRow, seq: int, chain: bytes) -> bool:
-    """Whether the newest record accepts this very loss: then the witness was to be moved next when the power went."""
+    """Return whether the newest record accepts this same loss. A power cut then came before the witness was updated."""
     found = connection.execute("SELECT kind, payload FROM log WHERE key = ?", (row.id << SEQ_BITS | row.head.seq,)).fetchone()
     if found is None or found[0] != KIND_CODES["repair"]:
         return False

@@ -1,18 +1,19 @@
-"""Files beside the database, for payloads that are long.
+"""Append-only files beside the database that hold long payloads, so that these are written once instead of twice.
 
 Theory of operation
-    A database with a write-ahead log writes what it is given twice: into that log, and later into its pages. Of a record of a
-    thousand rows the payload is all but everything, so a long payload is appended to a file of its model instead, and its record
-    in the table `log` says where it lies. An append is
+    A database with a write-ahead log writes all data twice: into that log, and later into its pages. The payload is nearly all
+    of a record of a thousand rows. So a long payload is appended to a file of its model instead. Its record in the table `log`
+    holds the file, offset and length. An append is
 
         payloads written  ->  their files synced  ->  records committed, the database synced  ->  acknowledged
 
-    so whoever finds a record finds its payload. All payloads of a group and a model go to their file in one write. What lies in
-    a file and in no record is left of a crash or of a refusal: nobody looks at it, and what comes next is written over it.
+    so every record that can be read has its payload. All payloads of one group and one model go to their file in one write.
+    Bytes of a file that belong to no record are left by a crash or a refusal. They are never read, and later payloads
+    overwrite them.
 
-    A file is named after its model and the first event it may hold, and ends before the first event of the model's next file.
-    A process writes to none but those it has made: so it need not find out where an earlier one stopped. Files go, whole, once
-    the last of their events is trimmed, and with their model.
+    A file is named after its model and the first event it may hold. It ends before the first event of the model's next file.
+    A process writes only to files that it created, so it need not find out where an earlier process stopped. A whole file is
+    deleted after the last of its events is trimmed, or with its model.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from riata.base.errors import Corrupt
 from riata.store.sqlite.schema import FILE_MODE
 
 NAME: Final = "riata.payloads"
-FILE_BYTES_MAX: Final = 64 * 2**20  # a file that is longer takes no more: what is trimmed is given back in such pieces
+FILE_BYTES_MAX: Final = 64 * 2**20  # a longer file takes no more payloads; trimming frees disk space in such pieces
 OPEN_MAX: Final = 64  # files that are open for writing
-PARTS_MAX: Final = 512  # payloads of one write; systems take 1024
+PARTS_MAX: Final = 512  # payloads of one write; the limit of systems (IOV_MAX) is 1024
 _NAMED = re.compile(rf"{re.escape(NAME)}\.(\d+)\.(\d+)")
 
 
 class Place(NamedTuple):
-    """Where a payload lies: in which file of its model, by its first event, from which byte, and how many bytes. File 0: none."""
+    """The location of a payload. file: first event of a file of its model, 0 for none; at: first byte; length: bytes."""
 
     file: int
     at: int
@@ -50,8 +51,8 @@ NOWHERE: Final = Place(0, 0, 0)  # the payload is in the record itself
 
 @dataclass(slots=True)
 class _Open:
-    """A file that is written. kept: bytes of committed records; end: with those put since; waiting: what of it is not written
-    yet; fresh: its name is not synced yet."""
+    """A file open for writing. kept: bytes of committed records; end: kept plus the bytes put since; waiting: payloads put
+    but not written yet; fresh: the directory entry is not synced yet."""
 
     first: int
     descriptor: int
@@ -62,22 +63,22 @@ class _Open:
 
 
 class PayloadFiles:
-    """The payload files of one data directory, used by one thread at a time. All calls raise `OSError` as the system does."""
+    """The payload files of one data directory, used by one thread at a time. All calls raise the system's `OSError`."""
 
     def __init__(self, directory: Path, long_bytes: int) -> None:
-        """Payloads of `long_bytes` or more are long."""
+        """Find the files of `directory`. Payloads of `long_bytes` or more are long."""
         self._directory = directory
         self._long_bytes = long_bytes
-        self._open: dict[int, _Open] = {}  # by model, the one that was used last behind
+        self._open: dict[int, _Open] = {}  # by model, least recently used first
         self._put: set[int] = set()  # models with payloads that are neither kept nor undone
-        self._firsts: dict[int, list[int]] = {}  # of each model's files, rising
+        self._firsts: dict[int, list[int]] = {}  # first events of each model's files, ascending
         for path in directory.glob(f"{NAME}.*"):
             if named := _NAMED.fullmatch(path.name):
                 insort(self._firsts.setdefault(int(named[1]), []), int(named[2]))
 
     def put(self, model: int, first: int, payload: bytes) -> Place:
-        """Find a place for the payload of the record that begins with event `first`, if it is long; then `write`, `sync`, and
-        `keep` or `undo`."""
+        """Assign a place to the payload of the record that begins with event `first`, if the payload is long. The caller then
+        calls `write`, `sync`, and `keep` or `undo`."""
         if len(payload) < self._long_bytes:
             return NOWHERE
         file = self._open.pop(model, None)
@@ -94,40 +95,40 @@ class PayloadFiles:
         return Place(file.first, at, len(payload))
 
     def write(self) -> None:
-        """Write what was put."""
+        """Write the payloads that were put."""
         for model in self._put:
             file = self._open[model]
             _write_all(file.descriptor, file.waiting, file.kept)
             file.waiting.clear()
-            # Nothing is forgotten, since nothing is written out yet; but the disk begins with it while the records are listed.
+            # Drops no page, since none is written back yet. But it starts the write-back while the records are inserted.
             os.posix_fadvise(file.descriptor, file.kept, file.end - file.kept, os.POSIX_FADV_DONTNEED)
 
     def sync(self) -> None:
-        """Make durable what was put, and the names of files that are new."""
+        """Make durable the payloads that were put, and the directory entries of new files."""
         for model in self._put:
             os.fdatasync(self._open[model].descriptor)
         if any(self._open[model].fresh for model in self._put):
             sync_directory(self._directory)
 
     def keep(self) -> None:
-        """The records of what was put are committed."""
+        """Keep the payloads that were put: their records are committed."""
         for model in self._put:
             file = self._open[model]
             file.kept, file.fresh = file.end, False
         self._put.clear()
 
     def undo(self) -> None:
-        """The records of what was put are not committed, and will not be."""
+        """Discard the payloads that were put: their records will not be committed."""
         for model in self._put:
             file = self._open[model]
             file.end = file.kept
             file.waiting.clear()
-            with contextlib.suppress(OSError):  # it is only room on the disk that is given back
+            with contextlib.suppress(OSError):  # this only frees disk space
                 os.ftruncate(file.descriptor, file.kept)
         self._put.clear()
 
     def read(self, model: int, place: Place) -> bytes:
-        """Return the payload at `place`. Raises `Corrupt` where it is not there; its record's digest says whether it is right."""
+        """Return the payload at `place`. Raises `Corrupt` if it is missing. The record's digest shows whether it is right."""
         path = self._path(model, place.file)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -142,7 +143,7 @@ class PayloadFiles:
         return payload
 
     def trim(self, model: int, first_seq: int) -> None:
-        """Delete what holds no event from `first_seq` on. The newest file of a model stays: where it will end is not known."""
+        """Delete the files that hold only events before `first_seq`. The newest file of a model stays: its end is not known."""
         firsts = self._firsts.get(model, [])
         needed = max(0, bisect_right(firsts, first_seq) - 1)
         for first in firsts[:needed]:
@@ -150,10 +151,10 @@ class PayloadFiles:
         del firsts[:needed]
 
     def link(self, model: int, directory: Path) -> None:
-        """Have all files of a model in `directory` as well, which is on the same filesystem."""
+        """Hard-link all files of a model into `directory`, which is on the same filesystem."""
         for first in self._firsts.get(model, []):
             path = self._path(model, first)
-            if path.exists():  # one may be what is damaged
+            if path.exists():  # a missing file may be the damage
                 os.link(path, directory / path.name)
 
     def drop(self, model: int) -> None:
@@ -164,7 +165,7 @@ class PayloadFiles:
             self._delete(model, first)
 
     def sweep(self, logs: Mapping[int, tuple[int, int]]) -> None:
-        """Delete what no record can lie in, after a start. logs: of each model the first and the last event."""
+        """Delete the files that no record refers to, after a start. logs: first and last event of each model."""
         for model in [model for model in self._firsts if model not in logs]:
             self.drop(model)
         for model, firsts in self._firsts.items():
@@ -174,7 +175,7 @@ class PayloadFiles:
                 self._delete(model, firsts.pop())
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open files."""
         for file in self._open.values():
             os.close(file.descriptor)
         self._open.clear()
@@ -186,7 +187,7 @@ class PayloadFiles:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         descriptor = os.open(self._path(model, first), flags, FILE_MODE)
         firsts = self._firsts.setdefault(model, [])
-        if first not in firsts:  # a file of this name may be left of what was not committed
+        if first not in firsts:  # a file of this name may be left by an uncommitted append
             insort(firsts, first)
         return _Open(first, descriptor)
 
@@ -194,12 +195,12 @@ class PayloadFiles:
         return self._directory / f"{NAME}.{model}.{first}"
 
     def _delete(self, model: int, first: int) -> None:
-        with contextlib.suppress(OSError):  # what stays is swept at the next start
+        with contextlib.suppress(OSError):  # a remaining file is deleted at the next start
             self._path(model, first).unlink()
 
 
 def _write_all(descriptor: int, parts: list[bytes], at: int) -> None:
-    """Write parts one behind the other from byte `at`, however many calls it takes. Raises `OSError`."""
+    """Write parts one after the other from byte `at`, in as many calls as it takes. Raises `OSError`."""
     for begin in range(0, len(parts), PARTS_MAX):
         left = [memoryview(part) for part in parts[begin : begin + PARTS_MAX]]
         while left:

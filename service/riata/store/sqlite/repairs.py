@@ -1,4 +1,4 @@
-"""What `riata repair` does to the embedded store: a log that is cut, and a model that is moved into a store of its own."""
+"""The repairs of `riata repair` in the embedded store: cutting a log, and moving a model into a store of its own."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ OF_MODELS: Final = ("dedupe", "remembered", "remembered_size", "generations", "c
 
 
 class RepairStore(SqliteStore):
-    """The embedded store as a repair uses it. Made by `open_for_repair`."""
+    """The embedded store with the operations of a repair. Made by `open_for_repair`."""
 
     def cut(self, owner: Owner, request: Append, event: int) -> Record:
-        """Take the log of a model back to before `event`, and append `request`, which says so, in one transaction; return its
-        record. The ids of what is cut are forgotten. Raises `BadInput` (code `bad_cut`)."""
+        """Cut the log of a model before `event` and append `request`, the event that records the cut, in one transaction. Return
+        its record. The ids of the cut events are forgotten. Raises `BadInput` (code `bad_cut`)."""
 
         def write(c: sqlite3.Connection) -> list[Planned]:
             require_owner(c, owner)
@@ -44,7 +44,7 @@ class RepairStore(SqliteStore):
         return record
 
     def set_aside(self, owner: Owner, model: str, directory: Path) -> None:
-        """Move a model, as it is, into a store of its own in `directory`, which is made."""
+        """Move a model unchanged into a store of its own in `directory`, which is created."""
         make_directory(directory)
         number = self._session.read(lambda c: copy_model(c, model, directory / DATABASE_NAME))
         self._session.files.link(number, directory)
@@ -66,8 +66,8 @@ def open_for_repair(directory: Path) -> RepairStore:
 
 
 def cut_rows(connection: sqlite3.Connection, model: str, event: int) -> ModelRow:
-    """Delete the log of `model` from `event` on, with the ids and names that came with it, and generations beyond it; return the
-    model as it is then. Raises `BadInput` (code `bad_cut`) where no record ends before `event`."""
+    """Delete the log of `model` from `event` on, its ids and names, and later generations. Return the model's new row.
+    Raises `BadInput` (code `bad_cut`) if no record ends just before `event`."""
     row = find_model(connection, model)
     last = event - 1
     chain = chain_at(connection, row, last)
@@ -87,7 +87,7 @@ def cut_rows(connection: sqlite3.Connection, model: str, event: int) -> ModelRow
 
 
 def copy_model(connection: sqlite3.Connection, model: str, database: Path) -> int:
-    """Copy every row of `model`, as it is, into a new database; return the number of the model, which is the same there."""
+    """Copy every row of `model` unchanged into a new database; return the number of the model, which is the same there."""
     number = find_model(connection, model).id
     keys = (number << SEQ_BITS, (number + 1 << SEQ_BITS) - 1)
     side = connect(database)

@@ -1,4 +1,4 @@
-"""The tables of the embedded store, and how its one connection is opened and checked."""
+"""The SQL schema of the embedded store, and how its single connection is opened, configured and checked."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ APPLICATION_ID: Final = 0x52494154  # "RIAT"
 SCHEMA_VERSION: Final = 3
 SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
 SQLITE_SOUND: Final = (3, 51, 3)  # first release without the WAL-reset defect, which needs two connections
-QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # larger files are checked at their small tables only, to bound the start
-FILE_MODE: Final = 0o640  # of every file in the directory that holds events
-PAGE_BYTES: Final = 16 * 2**10  # of a new database; large records are then few pages, small commits still small
-CACHE_BYTES: Final = 32 * 2**20  # with 8, eight times the reads and a tenth more time a row once half a million ids are kept
-WAL_BYTES_KEPT: Final = 64 * 2**20  # of the file that is written over and over, which is faster than growing it
-SEQ_BITS: Final = 44  # a log key is model id * 2^44 + first event: one tree, each model's events side by side
+QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # of larger files only the small tables are checked, to bound the start-up time
+FILE_MODE: Final = 0o640  # of every file that holds events
+PAGE_BYTES: Final = 16 * 2**10  # of a new database: large records take few pages, small commits stay small
+CACHE_BYTES: Final = 32 * 2**20  # 8 MiB: 8 times the reads and 10 % more time a row with half a million ids
+WAL_BYTES_KEPT: Final = 64 * 2**20  # size of the log file that is reused: overwriting is faster than growing
+SEQ_BITS: Final = 44  # a log key is model id * 2^44 + first event: one tree, the events of a model are adjacent
 
 _MAGIC = b"SQLite format 3\0"
 _DAMAGED = "restore the directory from a backup, or move the file away to start empty"
-_WAIT_S = 0.2  # for another connection: there should be none, but a backup or an inspection may just be closing
+_WAIT_S = 0.2  # wait for another connection: there should be none, but a backup or an inspection may be closing
 _SMALL_TABLES = ("owner", "models", "generations", "names")
 
 SCHEMA: Final = (
@@ -69,16 +69,16 @@ _FROM_2: Final = (
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the database at `path`, made where there is none, checked and ready; the caller holds the directory's lock.
+    """Open, configure and check the database at `path`. Create it if there is none. The caller holds the directory's lock.
 
-    Raises `Corrupt` for what is not a sound database of ours (code `newer_format` where a newer program made it) and
-    `Conflict` where another connection is open.
+    Raises `Corrupt` if it is not a sound database of this program (code `newer_format` if a newer program made it),
+    `Conflict` if another connection is open.
     """
     if sqlite3.sqlite_version_info < SQLITE_OLDEST:
         raise Unavailable(f"SQLite {sqlite3.sqlite_version} is too old: expected at least {_dotted(SQLITE_OLDEST)}")
     is_new = _look_at_file(path)
     if is_new:
-        path.touch(FILE_MODE)  # events are not for everybody to read; the library makes its other files alike
+        path.touch(FILE_MODE)  # events are not world-readable; SQLite copies the mode to its other files
     connection = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
     try:
         _configure(connection, is_new)
@@ -93,7 +93,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def version_warning() -> str:
-    """Say what is wrong with the SQLite library this process runs on; empty where nothing."""
+    """Return the known defect of the SQLite library of this process; empty if there is none."""
     if sqlite3.sqlite_version_info >= SQLITE_SOUND:
         return ""
     return (
@@ -107,7 +107,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def _look_at_file(path: Path) -> bool:
-    """Tell whether the database is yet to be made. Done before connecting: closing a file drops this process's locks on it."""
+    """Return whether the database has to be created. Called before connecting: closing a file drops the process's locks on it."""
     wal = path.with_name(path.name + "-wal")
     if not path.exists() or path.stat().st_size == 0:
         if wal.exists() and wal.stat().st_size:
@@ -126,14 +126,14 @@ def _configure(connection: sqlite3.Connection, is_new: bool) -> None:
         "trusted_schema = OFF",
         "cell_size_check = ON",
         "mmap_size = 0",  # an I/O error must be an error code, not a signal
-        "auto_vacuum = INCREMENTAL",  # takes effect in a new file only; lets a trimmed log give space back
+        "auto_vacuum = INCREMENTAL",  # takes effect in a new file only; lets a trimmed log free disk space
         f"cache_size = -{CACHE_BYTES // 1024}",  # negative: in KiB
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
         f"journal_size_limit = {WAL_BYTES_KEPT}",
         "wal_autocheckpoint = 0",  # errors of automatic checkpoints are not reported; the store does its own
-        "secure_delete = OFF",  # else trimming writes all it frees, most of all where the disk is full
+        "secure_delete = OFF",  # otherwise trimming writes every page it frees, worst on a full disk
         "temp_store = MEMORY",
     ]
     for pragma in pragmas:
@@ -149,7 +149,7 @@ def _run(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
 
 
 def _is_blank(connection: sqlite3.Connection) -> bool:
-    """Tell whether a process died between making the file and making its tables."""
+    """Return whether a process died between creating the file and creating its tables."""
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     return bool(tables == 0 and _pragma(connection, "application_id") == 0 and _pragma(connection, "user_version") == 0)
 

@@ -1,7 +1,9 @@
-"""One connection and its transactions: what is retried, what is refused, and what ends the store for good.
+"""The single connection and its transactions: which errors are retried, which are refused, and which end the store.
 
-An error whose outcome cannot be known, above all one at COMMIT, makes the session unusable: a second sync may report
-success for pages the kernel has thrown away. The caller ends the process, and the start-up path finds the truth.
+An error with an unknown outcome, above all one at COMMIT, makes the session unusable: a second fsync may report success for
+pages that the kernel has dropped. The caller ends the process. The next start determines what was committed.
+
+To fold the write-ahead log is to run an SQLite checkpoint: its pages are copied into the database.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ from riata.store.sqlite.payload_files import PayloadFiles
 T = TypeVar("T")
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_NEW_PART = 4  # of wal_bytes_max: after so much less that is in no page twice, a fold is short enough to be waited for
-_SOON_PART = 12  # of wal_bytes_max: after so much of it, it is folded where nobody waits
-_VACUUM_PAGES = 12  # pages given back to a full disk by one transaction, which needs as much space in the log first
+_NEW_PART = 4  # a write first folds after 1 / 4 of wal_bytes_max in payloads: they are in no page twice
+_SOON_PART = 12  # after 1 / 12 of wal_bytes_max in payloads the log is folded when no request waits
+_VACUUM_PAGES = 12  # pages freed on a full disk by one transaction, which first needs as much space in the log
 _VACUUM_SLICES = 40  # such transactions in one call of `give_back`
 
 
 class DiskFull(Exception):
-    """A write found no space and was rolled back."""
+    """A write found no disk space and was rolled back."""
 
 
 class Session:
-    """The one connection of a store and the files beside it, used by one thread at a time."""
+    """The single connection of a store and its payload files, used by one thread at a time."""
 
     def __init__(
         self, connection: sqlite3.Connection, files: PayloadFiles, ballast: Ballast, wal_bytes_max: int, read_only: bool
@@ -42,14 +44,14 @@ class Session:
         self._wal_bytes = self._payload_bytes = 0
         self._changes_folded = 0
         self._failure = ""
-        self.writes = 0  # transactions that were begun by `write`
+        self.writes = 0  # number of `write` calls
         if read_only:
             connection.execute("PRAGMA query_only = ON")
         else:
             self.fold_wal()
 
     def close(self) -> None:
-        """Fold the write-ahead log into the database; after a failure nothing is written any more."""
+        """Fold the write-ahead log into the database and close it and the payload files. After a failure, write nothing."""
         if not self._failure:
             self._failure = "the store is closed"
             self._connection.close()
@@ -68,7 +70,7 @@ class Session:
         return StoreFailed(f"{self._failure}; end this process and start again")
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `query`. Raises `Corrupt` where the database is damaged."""
+        """Run `query`. Raises `Corrupt` if the database is damaged."""
         try:
             return query(self.usable())
         except sqlite3.Error as error:
@@ -79,21 +81,21 @@ class Session:
             raise self._fail(error) from error
 
     def write(self, write: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `write` as one transaction; where the disk is full, once more without the ballast."""
+        """Run `write` as one transaction. If the disk is full, delete the ballast and run it again."""
         self.usable(to_write=True)
         self.writes += 1
         try:
             return self.transaction(write, full_is_known=True)
         except DiskFull:
             self.ballast.release()
-            self.fold_wal()  # what is folded can be written over
+            self.fold_wal()  # frames that are folded can be overwritten
         try:
             return self.transaction(write, full_is_known=True)
         except DiskFull:
             raise Unavailable("the disk is full, even without the ballast: free some space", "disk_full") from None
 
     def transaction(self, write: Callable[[sqlite3.Connection], T], full_is_known: bool) -> T:
-        """Run `write` between BEGIN IMMEDIATE and COMMIT, and sync before the latter what it has put into files.
+        """Run `write` between BEGIN IMMEDIATE and COMMIT. Before COMMIT, sync the payload files.
 
         full_is_known: a COMMIT that found no space counts as rolled back. True only for writes that may be done twice.
         """
@@ -111,7 +113,7 @@ class Session:
             self._roll_back()
             raise
         try:
-            connection.commit()  # which lets go of the interpreter's lock once, and a statement does five times
+            connection.commit()  # releases the interpreter's lock once; executing a COMMIT statement does so five times
         except sqlite3.Error as error:
             if full_is_known and _is_full(error):
                 self._roll_back()
@@ -129,7 +131,7 @@ class Session:
             raise self._fail(error) from error
 
     def give_back(self) -> None:
-        """Give free pages of the database back to the disk, as far as that is possible on a full one."""
+        """Return free pages of the database to the filesystem, as far as a full disk allows it."""
         try:
             for _ in range(_VACUUM_SLICES):
                 # As a script: `execute` would stop after the first page.
@@ -140,29 +142,29 @@ class Session:
                 raise self._fail(error) from error
 
     def fold_changes(self) -> None:
-        """Fold the write-ahead log where anything was written since the last time."""
+        """Fold the write-ahead log if anything was written since the last fold."""
         if self._connection.total_changes != self._changes_folded:
             self.fold_wal()
 
     def count_wal(self, written: int, payload: int = 0) -> None:
-        """Note about how many bytes were written to the write-ahead log, and how many of them are payload of events."""
+        """Add the approximate number of bytes written to the write-ahead log. payload: how many of them are event payloads."""
         self._wal_bytes += written
         self._payload_bytes += payload
 
     def fold_long_wal(self) -> None:
-        """Fold the write-ahead log where it has become long. Called before a write, so that nobody's answer waits for it who
-        could have it already; mostly `fold_changes` was there first."""
+        """Fold the write-ahead log if it is long. Called before a write, so that it delays no answer that could be given already.
+        Usually `fold_changes` has folded it before."""
         if self._wal_bytes > self._wal_bytes_max or self._payload_bytes > self._wal_bytes_max // _NEW_PART:
             self.fold_wal()
 
     def fold_new_wal(self) -> None:
-        """Fold the write-ahead log where it will have to be done soon, for its payloads. Called where nobody waits: whoever was
-        answered may be sending the next rows meanwhile."""
+        """Fold the write-ahead log if its payloads will soon require it. Called when no request waits: clients that were answered
+        may be sending the next rows meanwhile."""
         if self._payload_bytes > self._wal_bytes_max // _SOON_PART:
             self.fold_wal()
 
     def fold_wal(self) -> None:
-        """Copy the write-ahead log into the database. A full disk leaves it for later: nothing is lost by that."""
+        """Copy the write-ahead log into the database. On a full disk this is left for later, and nothing is lost."""
         connection = self.usable()
         for attempt in ("with the ballast", "without"):
             try:

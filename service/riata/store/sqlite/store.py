@@ -1,8 +1,8 @@
 """The embedded store: one SQLite file, files of long payloads beside it, one process, one connection, one thread.
 
-Every group of appends is one transaction, synced before it is acknowledged (write-ahead log, `synchronous = FULL`).
-`session.py` says which errors are refusals and which end the store; the SQL is in `log.py` and
-`generations.py`, and `payload_files.py` what is too long for the database.
+Group commit: every group of appends is one transaction, synced before it is acknowledged (write-ahead log,
+`synchronous = FULL`). `session.py` decides which errors are refusals and which end the store. The SQL is in `log.py` and
+`generations.py`. `payload_files.py` holds payloads that are too long for the database.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from riata.store.store import Append, Appended, Generation, Head, Owner, Pending
 class SqliteSettings:
     """How the embedded store uses its disk.
 
-    ballast_bytes : file kept to be deleted when the disk is full; about twice a checkpoint
+    ballast_bytes : size of the file that is deleted when the disk is full; about twice a checkpoint
     reserve_bytes : below this much free space no event is accepted
     dedupe_events : event ids are remembered over this many events
-    wal_bytes_max : the write-ahead log is folded into the database after about this many bytes, or a quarter of it in payloads,
-                    which are in no page twice
-    long_bytes    : a payload of so many bytes or more lies in a file of its own model, not in the database; with fewer, writing
-                    them twice costs less than one sync more
+    wal_bytes_max : the write-ahead log is folded into the database after about this many bytes, or after a quarter of it in
+                    payloads, which are in no page twice
+    long_bytes    : a payload of this many bytes or more is in a file of its model, not in the database; writing a shorter one
+                    twice costs less than one more sync
     """
 
     ballast_bytes: int = 64 * 2**20
     reserve_bytes: int = 64 * 2**20
     dedupe_events: int = DEDUPE_EVENTS
-    wal_bytes_max: int = 8 * 2**20  # the pages are still in the processor's cache, and nobody waits long for a fold
+    wal_bytes_max: int = 8 * 2**20  # the pages are still in the processor's cache, and a fold is short
     long_bytes: int = 64 * 2**10
 
 
 def open_sqlite(directory: Path, settings: SqliteSettings | None = None) -> SqliteStore:
-    """Open the store in `directory`, made where there is none.
+    """Open the store in `directory`. Create it if there is none.
 
-    Raises `BadInput` (`not_a_directory`), `Conflict` (`directory_locked`), `Corrupt` (not a sound database of ours;
+    Raises `BadInput` (`not_a_directory`), `Conflict` (`directory_locked`), `Corrupt` (not a sound database of this program;
     `newer_format`; `events_missing`: acknowledged events are no longer there), `Unavailable`, `OSError`.
     """
     make_directory(directory)
@@ -59,8 +59,8 @@ def open_sqlite(directory: Path, settings: SqliteSettings | None = None) -> Sqli
 
 
 def open_despite_losses(directory: Path, settings: SqliteSettings) -> tuple[SqliteStore, Sequence[Loss]]:
-    """As `open_sqlite`, but also if acknowledged events are missing; which are is returned. The witness of a model stays as it is
-    until an append to it, or `renew_witness`."""
+    """Open a store like `open_sqlite`, even if acknowledged events are missing; also return these losses. The witness of a model
+    stays unchanged until an append to the model, or `renew_witness`."""
     lock = DirectoryLock(directory)
     try:
         found = examine(directory)
@@ -94,7 +94,7 @@ def _open(directory: Path, settings: SqliteSettings, read_only: bool) -> SqliteS
 
 
 class SqliteStore:
-    """See `Store`. Made by `open_sqlite`, `read_sqlite` and `open_despite_losses`."""
+    """The embedded implementation of `Store`. Made by `open_sqlite`, `read_sqlite` and `open_despite_losses`."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class SqliteStore:
         lock: DirectoryLock,
         directory: Path,
         settings: SqliteSettings,
-        examined: Examined | None,  # None: to be read only
+        examined: Examined | None,  # None: open for reading only
     ) -> None:
         self._lock = lock
         read_only = examined is None
@@ -113,8 +113,8 @@ class SqliteStore:
         ballast = Ballast(directory, settings.ballast_bytes, settings.reserve_bytes)
         files = PayloadFiles(directory, settings.long_bytes)
         self._session = Session(connection, files, ballast, settings.wal_bytes_max, read_only)
-        self._models: dict[str, log_sql.ModelRow] = {}  # as the last append left them, nothing else having been written since
-        self._models_at = 0  # session.writes then
+        self._models: dict[str, log_sql.ModelRow] = {}  # rows after the last append; valid while nothing else is written
+        self._models_at = 0  # session.writes at that append
         if not read_only:
             files.sweep(self._session.read(log_sql.logs))
             ballast.restore()
@@ -159,7 +159,7 @@ class SqliteStore:
             generations_sql.require_owner(c, owner)
             generations_sql.write_mark(c, model, seq, deaths)
 
-        # Without a sync: what a mark is for needs it to outlive this process, not a power cut.
+        # Without a sync: a mark has to survive the end of this process, not a power cut.
         connection = self._session.usable()
         connection.execute("PRAGMA synchronous = NORMAL")
         try:
@@ -189,9 +189,9 @@ class SqliteStore:
         def write(c: sqlite3.Connection) -> int:
             generations_sql.require_owner(c, owner)
             row = log_sql.find_model(c, model)
-            self._dedupe.forget_model(row.id)  # the number of a dropped model is given to another
+            self._dedupe.forget_model(row.id)  # a new model reuses the number of a dropped one
             generations_sql.drop_model(c, model, SEQ_BITS)
-            self._witness.forget(row.head.lineage)  # last, and synced: a model that is gone must not be missed
+            self._witness.forget(row.head.lineage)  # last, and synced: a dropped model must not be reported as lost
             return row.id
 
         self._session.files.drop(self._session.write(write))
@@ -217,7 +217,7 @@ class SqliteStore:
         try:
             planned, written = self._session.transaction(write, full_is_known=False)
         except BaseException as error:
-            self._dedupe.forget()  # it may hold ids that were not written
+            self._dedupe.forget()  # it may contain ids that were not written
             self._models.clear()
             if not isinstance(error, DiskFull):
                 raise
@@ -230,12 +230,12 @@ class SqliteStore:
         return [plan.appended for plan in planned]
 
     def renew_witness(self) -> None:
-        """Let the witness say what the log says, whatever it said before."""
+        """Write the current state of the log to the witness, whatever it held before."""
         rows = self._session.read(lambda c: [row[0] for row in c.execute("SELECT name FROM models")])
         self._witness.renew([(name, self.head(name)) for name in rows])
 
     def forget_off_log(self, model: str) -> None:
-        """Delete the generations of `model` that are of events which its log does not have."""
+        """Delete the generations of `model` whose event is not on its log."""
 
         def write(c: sqlite3.Connection) -> None:
             row = log_sql.find_model(c, model)
@@ -247,7 +247,7 @@ class SqliteStore:
         self._session.write(write)
 
     def _known_models(self) -> dict[str, log_sql.ModelRow]:
-        """Models that need not be read again."""
+        """Return the cached model rows; empty if there was another write since."""
         if self._models_at != self._session.writes:
             self._models_at = self._session.writes
             self._models.clear()
@@ -330,11 +330,11 @@ class SqliteStore:
         return self._session.write(lambda c: remembered_sql.delete(c, log_sql.find_model(c, model).id, keys))
 
     def maintain(self) -> None:
-        """Fold what the next append would have to, if as much came again."""
+        """Fold the write-ahead log now if the next append would have to, given as many bytes again."""
         self._session.fold_new_wal()
 
     def idle(self) -> None:
-        """Fold the write-ahead log, forget expired ids, give space back where it is short. Bounded work at each call."""
+        """Fold the write-ahead log, delete expired ids, free disk space if it is short. Each call does bounded work."""
         self._session.write(self._dedupe.expire)
         if not self._session.ballast.allows_events():
             self._session.give_back()
@@ -342,7 +342,7 @@ class SqliteStore:
         self._session.ballast.restore()
 
     def close(self) -> None:
-        """Fold the log into the database and give the directory up. After a failure nothing is written any more."""
+        """Fold the log into the database and release the directory. After a failure, write nothing."""
         self._session.close()
         self._witness.close()
         self._lock.release()

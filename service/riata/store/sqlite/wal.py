@@ -1,12 +1,12 @@
-"""A walk over the frames of a write-ahead log, before SQLite reads it and silently ends it at the first frame that is damaged.
+"""Checks the frames of SQLite's write-ahead log for damage. SQLite itself silently ends the log at the first damaged frame.
 
 Theory of operation
-    Each frame carries the salts of its log and a checksum that goes on from that of the frame before. A log that ends in good
-    order, or amid a transaction when the power went, has no committed transaction after its first unsound frame, or one: what
-    was not synced may be there in any part. Every transaction of events is synced before the next begins. So two or more
-    transactions, sound by themselves, after an unsound frame mean that bytes of the log changed after they were synced.
+    Each frame has the salts of its log and a checksum that continues that of the previous frame. After a clean end, or a power
+    cut within a transaction, at most one committed transaction follows the first unsound frame: any part of the bytes that
+    were not synced may be on disk. Every transaction of events is synced before the next begins. So two or more transactions,
+    each sound by itself, after an unsound frame mean that bytes of the log changed after they were synced.
 
-    Checksums of thousands of frames are taken at once: they are linear, with Fibonacci numbers for weights.
+    The checksums of thousands of frames are computed at once. They are linear, with Fibonacci numbers as weights.
 
         s0 += x[2i] + s1;  s1 += x[2i+1] + s0      gives      s0 = sum x[j] F(n-1-j),  s1 = sum x[j] F(n-j)      modulo 2^32
 """
@@ -26,8 +26,8 @@ from riata.base.arrays import BOOL
 TORN_COMMITS_MAX: Final = 1  # transactions after an unsound frame that a power cut explains
 
 _HEADER = struct.Struct(">8I")  # magic, version, page size, number, two salts, two checksums
-_FRAME_BYTES: Final = 24  # of a frame besides its page: page, size if a commit, two salts, two checksums
-_MAGICS: Final = {0x377F0682: "<u4", 0x377F0683: ">u4"}  # how the words are read that the checksums are over
+_FRAME_BYTES: Final = 24  # frame header: page number, database size if a commit, two salts, two checksums
+_MAGICS: Final = {0x377F0682: "<u4", 0x377F0683: ">u4"}  # byte order of the words that are summed
 _BLOCK_BYTES: Final = 8 * 2**20
 _PAGE_BYTES_MAX: Final = 65536
 
@@ -36,19 +36,20 @@ U32 = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class WalDamage:
-    """The first unsound byte of a log, about, and how many transactions follow that are sound by themselves (None: not known)."""
+    """Damage of a log. at: about the first unsound byte; commits_after: later transactions that are sound by themselves, None
+    if not known."""
 
     at: int
     commits_after: int | None
 
     @property
     def certain(self) -> bool:
-        """Whether this cannot be what a power cut leaves."""
+        """Return whether a power cut cannot explain this."""
         return self.commits_after is None or self.commits_after > TORN_COMMITS_MAX
 
 
 def find_damage(path: Path) -> WalDamage | None:
-    """Look for transactions after an unsound frame; None if there are none, or no log. Raises `OSError`."""
+    """Find sound transactions after an unsound frame. Return None if there are none, or no log. Raises `OSError`."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -83,7 +84,7 @@ def find_damage(path: Path) -> WalDamage | None:
 
 
 def _judge(frames: npt.NDArray[np.uint8], order: str, salts: U32, before: U32, weights: U32) -> tuple[BOOL, BOOL, U32]:
-    """Return of each frame whether it is sound after the one before, and whether it ends a transaction; and the last checksum.
+    """Return for each frame whether it is sound after the previous one and whether it ends a transaction, and the last checksum.
 
     frames: u8[k, frame]; before: u32[1, 2], the checksum before them
     """
@@ -96,7 +97,7 @@ def _judge(frames: npt.NDArray[np.uint8], order: str, salts: U32, before: U32, w
 
 
 def _checksums(words: U32, before: U32, weights: U32) -> U32:
-    """Return u32[k, 2] of words u32[k, n] that follow checksums u32[k, 2]; weights: of n words, see `_weights`."""
+    """Return checksums u32[k, 2] of words u32[k, n] after checksums before u32[k, 2]. weights: for n words, see `_weights`."""
     n = words.shape[1]
     s0 = words @ weights[n - 1 :: -1][:n] + before[:, 0] * weights[n - 1] + before[:, 1] * weights[n]
     s1 = words @ weights[n:0:-1] + before[:, 0] * weights[n] + before[:, 1] * weights[n + 1]

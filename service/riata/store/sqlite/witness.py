@@ -1,22 +1,22 @@
-"""The witness: a small file beside the database that says up to which event of each model an acknowledgement was given.
+"""The witness: a small memory-mapped file beside the database that holds the last acknowledged event of each model.
 
 Theory of operation
-    SQLite ends its write-ahead log at the first frame that does not verify, without a word. One flipped bit there, or a file that
-    is gone or older, takes every later event with it. So the last acknowledged event of each model is noted outside that file,
-    after COMMIT and before the answer:
+    SQLite silently ends its write-ahead log at the first frame that does not verify. One flipped bit there, or a missing or
+    older file, loses every later event. So the last acknowledged event of each model is written to another file, after COMMIT
+    and before the answer:
 
-        records committed, synced  ->  witness written in memory that the file is mapped to  ->  acknowledged
+        records committed, synced  ->  witness written to its memory-mapped file  ->  acknowledged
 
-    The file is never synced for an append. It survives the end of the process however it ends, since the pages belong to the
-    system. After a power cut it may be older than the log, and never newer: an older witness is no reason for anything. An entry
-    has two slots that are written in turn, each with a checksum, so a slot that was being written leaves the one before.
+    The file is never synced for an append. It survives any end of the process, since its pages belong to the kernel. After a
+    power cut it may be older than the log, but never newer. An older witness has no consequence. An entry has two slots that
+    are written alternately, each with a checksum: if a write is interrupted, the previous slot is still valid.
 
         header, 256 bytes   magic "RIATAWIT", version u32 = 1, zeros
         entry, 256 bytes    two slots of 128 bytes; 1000 entries
         slot                turn u64 (the higher one counts; 0: empty), seq u64, chain u8[20], lineage u8[16], length u16,
                             name u8[64], 6 zeros, CRC-32 u32 of the 124 bytes before
 
-    An entry belongs to a model by its lineage. It goes before the model is dropped, and that is synced.
+    An entry belongs to a model by its lineage. It is removed, and the removal synced, before the model is dropped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _EMPTY: Final = bytes(_SLOT_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Witnessed:
-    """The last event of one model that the witness knows to be acknowledged. place: number of its entry in the file."""
+    """The last acknowledged event of one model according to the witness. place: number of its entry in the file."""
 
     name: str
     lineage: bytes
@@ -65,7 +65,7 @@ class Witnessed:
 
 @dataclass(frozen=True, slots=True)
 class WitnessFound:
-    """What lies in a directory. damage says what is wrong with the file, empty if nothing is."""
+    """The witness file found in a directory. damage: what is wrong with the file, empty if nothing is."""
 
     entries: Sequence[Witnessed] = ()
     exists: bool = False
@@ -73,7 +73,7 @@ class WitnessFound:
 
 
 def read_witness(directory: Path) -> WitnessFound:
-    """Read the witness of `directory`, changing nothing. Raises `Corrupt` (code `newer_format`), `OSError`."""
+    """Read the witness of `directory` without changing it. Raises `Corrupt` (code `newer_format`), `OSError`."""
     path = directory / WITNESS_NAME
     try:
         content = path.read_bytes()
@@ -99,7 +99,7 @@ def read_witness(directory: Path) -> WitnessFound:
 
 
 def _read_slot(slot: bytes, place: int) -> Witnessed | None:
-    """Decode one slot; None if it is empty or not as it was written."""
+    """Decode one slot; None if it is empty or its checksum does not match."""
     if slot == _EMPTY or _CHECK.unpack_from(slot, _SLOT.size)[0] != zlib.crc32(slot[: _SLOT.size]):
         return None
     turn, seq, chain, lineage, length, name = _SLOT.unpack_from(slot)
@@ -117,7 +117,7 @@ class _Entry:
 class Witness:
     """The witness of a directory that this process has locked, written by the thread that owns the store.
 
-    Where the file cannot be made nothing is noted and `problem` says why; the store works without it.
+    If the file cannot be created, nothing is noted and `problem` holds the reason. The store works without it.
     """
 
     problem: str = ""
@@ -143,7 +143,7 @@ class Witness:
         return cls("", mapped, entries, [place for place in reversed(range(MODELS_MAX)) if place not in taken])
 
     def note(self, name: str, head: Head) -> None:
-        """The log of `name` is committed up to `head`. Called for every group of appends, so it is kept to a microsecond."""
+        """Note that the log of `name` is committed up to `head`. Takes a microsecond: it is called for every group commit."""
         mapped = self._map
         if mapped is None:
             return
@@ -167,7 +167,7 @@ class Witness:
         self.sync()
 
     def renew(self, heads: Iterable[tuple[str, Head]]) -> None:
-        """Make the file say what the log says now, in both slots, durably; entries of other models go. Raises `OSError`."""
+        """Write the current end of each log to both slots, durably. Removes the entries of other models. Raises `OSError`."""
         kept = [(name, head) for name, head in heads if head.seq > 0]
         for lineage in self._entries.keys() - {head.lineage for _, head in kept}:
             self.forget(lineage)
@@ -177,7 +177,7 @@ class Witness:
         self.sync()
 
     def sync(self) -> None:
-        """Make durable what was noted. Raises `OSError`."""
+        """Sync the file. Raises `OSError`."""
         if self._map is not None:
             self._map.flush()
 
@@ -196,8 +196,8 @@ def _entry(place: int, turn: int, name: str, lineage: bytes) -> _Entry:
 
 
 def _make(path: Path) -> None:
-    """Write an empty witness under another name and rename it. Its blocks are written: a mapped hole on a full disk would be a
-    signal, not an error. Raises `OSError`."""
+    """Write an empty witness under another name and rename it. All blocks are written: on a full disk, writing to a mapped hole
+    would raise a signal instead of an error. Raises `OSError`."""
     fresh = path.with_name(path.name + ".new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
