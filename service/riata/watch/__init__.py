@@ -1,1 +1,1 @@
-"""Rank 4: test-then-train figures of every event, beside those of the base rate."""
+"""Rank 4: progressive validation (test-then-train) metrics of every event, next to those of a base-rate predictor."""

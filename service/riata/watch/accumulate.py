@@ -1,13 +1,13 @@
-"""The kernels of test-then-train validation: what each event adds to the sums.
+"""Kernels of progressive validation (test-then-train): what each event adds to the sums.
 
 Theory of operation
-    Every figure is a ratio of sums over events, each event weighing its importance. The sums are kept twice: plain
-    (cumulative), and faded, where an event counts half after `half_life` further events. To fade, the sums are not shrunk at
-    every event: instead each event is added with a weight that grows by 2^(1 / half_life) from one to the next, and figures
-    divide by that weight. When it passes 2^32 everything faded is multiplied by 2^-32, which is exact. The window keeps the
-    last events themselves.
+    Every metric is a ratio of sums over events, each weighted by its importance. The sums are kept twice: cumulative, and
+    exponentially faded, where an event counts half after `half_life` further events. The faded sums are not multiplied by a
+    decay factor at every event. Instead each event is added with a weight that grows by 2^(1 / half_life) from one event to the
+    next, and metrics divide by that weight. When it exceeds 2^32, all faded sums are multiplied by 2^-32, which is exact. The
+    window keeps the last events themselves.
 
-    The base-rate predictor beside it knows the labels before the event and nothing else: it predicts
+    The base-rate predictor for comparison knows only the labels before the event. It predicts
     (positives + 1/2) / (events + 1), both weighted, so 1/2 for the first event; for real labels the mean so far, 0 for the first.
 """
 
@@ -25,8 +25,8 @@ from riata.maths.taylor import log_likelihood
 
 Judged = tuple[float, float, float, float, float, float]  # what `score_event` returns
 
-PROBABILITY_MIN: Final = 1e-15  # a surer wrong prediction costs no more than this one: 34.5 nats
-MARGIN_HELD: Final = 1e9  # figures hold margins within this, so that one absurd row cannot make a sum infinite
+PROBABILITY_MIN: Final = 1e-15  # lower bound of the probability in the log loss, which is so at most 34.5 nats
+MARGIN_HELD: Final = 1e9  # margins are clipped to this, so that one extreme row cannot make a sum infinite
 
 # Rows of `sums` and of `histogram`.
 CUMULATIVE: Final = 0
@@ -41,7 +41,7 @@ PREDICTED: Final = 4
 OBSERVED: Final = 5
 LOSS: Final = 6
 BASE_LOSS: Final = 7
-SCALE: Final = 8  # what the weight of the newest event was multiplied with; 1 in the cumulative row
+SCALE: Final = 8  # factor applied to the weight of the newest event; 1 in the cumulative row
 SUMS: Final = 9
 
 # Rows of `window`.
@@ -49,7 +49,7 @@ PAST_MARGIN: Final = 0
 PAST_LABEL: Final = 1
 PAST_WEIGHT: Final = 2
 PAST_BASE: Final = 3  # what the base-rate predictor predicted
-PAST_LOSS: Final = 4  # log loss, or the learner's own where there is no probability
+PAST_LOSS: Final = 4  # log loss, or the learner's own loss if there is no probability
 PAST: Final = 5
 
 # Columns of `calibration`.
@@ -67,15 +67,15 @@ IDENTITY_SPREAD: Final = 16.0  # spreads margins of the identity link, mostly in
 
 @kernel
 def all_usual(margin: F64, refused: BOOL) -> bool:
-    """Whether all events were learnt, with margins that are held as they are.
+    """Return whether all events were learnt, with margins that need no clipping.
 
     Parameters
     ----------
     margin : f64[n]        read only
     refused : bool[n]      read only
 
-    Returns                false where one is refused, or its margin beyond MARGIN_HELD or NaN
-    Cost                   a look at each
+    Returns                false if an event is refused, or its margin is NaN or beyond MARGIN_HELD
+    Cost                   one pass over the events
     Source                 this module's theory of operation
     """
     others = 0
@@ -86,7 +86,7 @@ def all_usual(margin: F64, refused: BOOL) -> bool:
 
 @inline_kernel
 def log_loss(probability: float) -> float:
-    """Cost of having given `probability` to what happened.
+    """Log loss of having predicted `probability` for the observed label.
 
     Source             logarithmic score, Good 1952; clipped at PROBABILITY_MIN
     """
@@ -95,7 +95,7 @@ def log_loss(probability: float) -> float:
 
 @inline_kernel
 def base_prediction(link: int, weight: float, observed: float) -> float:
-    """What the base-rate predictor says after labels of total weight `weight` and weighted sum `observed`.
+    """Prediction of the base-rate predictor after labels of total weight `weight` and weighted sum `observed`.
 
     Source             Krichevsky & Trofimov 1981 for two classes; the running mean for real labels
     """
@@ -105,7 +105,7 @@ def base_prediction(link: int, weight: float, observed: float) -> float:
 
 @inline_kernel
 def both_sides(margin: float) -> tuple[float, float]:
-    """sigma(margin) and sigma(-margin), to the last bit, for one exponential.
+    """sigma(margin) and sigma(-margin), exact to the last bit, with one exponential.
 
     Source             `maths.links.sigma`
     """
@@ -116,9 +116,9 @@ def both_sides(margin: float) -> tuple[float, float]:
 
 @inline_kernel
 def score_event(link: int, margin: float, label: float, base: float) -> Judged:
-    """Return probability, log loss, log loss of `base`, 1 where the label was right, own loss, own loss of `base`.
+    """Return probability, log loss, log loss of `base`, 1 if the prediction was correct, own loss, own loss of `base`.
 
-    Zeros stand where the link has no such thing.
+    Values that the link does not define are 0.
 
     Source             losses as in Langford, Li & Zhang 2009, section 2; squared without the factor 1/2; log_likelihood
     """
@@ -140,7 +140,7 @@ def score_event(link: int, margin: float, label: float, base: float) -> Judged:
     cost = 0.0
     base_cost = 0.0
     if link in (LOGISTIC, PROBIT, IDENTITY):
-        # From the probability 1 - 1e-17, which rounds to 1, the log loss of a probit answer would come out as 0.
+        # A probit probability of 1 - 1e-17 rounds to 1, so the log loss computed from it would be 0.
         cost = min(-log_likelihood(PROBIT, margin, label), -math.log(PROBABILITY_MIN)) if link == PROBIT else log_loss(of_label)
         base_cost = log_loss(base if label == 1.0 else 1.0 - base)
     own = cost
@@ -157,7 +157,7 @@ def score_event(link: int, margin: float, label: float, base: float) -> Judged:
 
 @inline_kernel
 def accumulate(sums: F64, share: float, label: float, judged: Judged) -> None:
-    """Add an event, weighing `share`, to one row of the sums.
+    """Add an event with weight `share` to one row of the sums.
 
     Source             this module's theory of operation
     """
@@ -214,7 +214,7 @@ def accumulate_rows(
     Cost               two logarithms and an exponential (probit: two erfc) for each event; no allocation
     Source             this module's theory of operation
     """
-    # Rows of these arrays are passed on, and counting references to them would take as long as the sums.
+    # Rows of these arrays are passed to other kernels; reference counting of them would take as long as the sums.
     sums, histogram, calibration, window = borrow(sums), borrow(histogram), borrow(calibration), borrow(window)
     w = window.shape[1]
     at = examples[0] % w
@@ -254,7 +254,7 @@ def window_sums(window: F64, start: int, count: int, link: int, sums: F64) -> No
     Parameters
     ----------
     window : f64[PAST, w]  as `accumulate_rows` keeps it; read only
-    start, count : int     column of the oldest event, and how many there are
+    start, count : int     column of the oldest event, and the number of events
     link : int             as for `accumulate_rows`
     sums : f64[SUMS]       overwritten, with scale 1
 
@@ -274,14 +274,14 @@ def window_sums(window: F64, start: int, count: int, link: int, sums: F64) -> No
 
 @kernel
 def window_loss(window: F64, start: int, count: int) -> float:
-    """Mean of the losses kept in the window, weighted, added from the oldest to the newest.
+    """Return the weighted mean of the losses in the window, added from the oldest to the newest.
 
     Parameters
     ----------
     window : f64[PAST, w]  as `accumulate_rows` keeps it; read only
-    start, count : int     column of the oldest event, and how many there are
+    start, count : int     column of the oldest event, and the number of events
 
-    Returns            the mean; NaN where the window is empty
+    Returns            the mean; NaN if the window is empty
     Cost               two additions and a multiplication for each event of the window
     Source             this module's theory of operation
     """

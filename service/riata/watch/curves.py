@@ -1,10 +1,10 @@
-"""The learning curve: figures at chosen events, thinned out so that there are never more than a few hundred points.
+"""The learning curve: metrics at chosen events, thinned out so that there are at most a few hundred points.
 
-Counting the weights that are not zero takes a look at each of them, which is far more than a point costs otherwise. So after a
-count of n the next is at the first point that n / REST events or more have passed by, and the points between have none: however
-many weights there are, counting takes a small share of the time that learning does.
+Counting the non-zero weights reads every weight, which is far more expensive than the rest of a point. So after a count of n, the
+next count is at the first point that is at least n / REST events later. The points between have no count. So for any number of
+weights, counting takes a small share of the time that learning takes.
 
-A point keeps the number of the event after which it was made, in the log in which it was made. Where a state was put into another
+A point has the number of the event after which it was made, in the log in which it was made. If a state was moved to another
 log, those numbers mean nothing there, and may be larger than those of later points. Only the number of examples orders points.
 """
 
@@ -18,9 +18,9 @@ from riata.base.arrays import BOOL, F64
 from riata.base.errors import Corrupt
 
 POINTS_MAX: Final = 512
-EARLY: Final = (10, 20, 50, 100, 200, 500)  # kept for ever; later points are at the multiples of a spacing
-SPACING: Final = 1000  # to begin with; doubled whenever the points run out
-REST: Final = 4  # a look at a weight costs about a hundredth of learning a row
+EARLY: Final = (10, 20, 50, 100, 200, 500)  # never thinned out; later points are at the multiples of a spacing
+SPACING: Final = 1000  # initial value; doubled whenever POINTS_MAX is reached
+REST: Final = 4  # counting one weight costs about a hundredth of learning a row
 
 # Columns of a point.
 SEQ: Final = 0
@@ -35,9 +35,9 @@ POINT: Final = 8
 
 
 class Carried(NamedTuple):
-    """Which points of a curve were made in another log: those of up to `examples` events; event `seq` brought them into this one.
+    """Which points of a curve were made in another log: those of up to `examples` events. Event `seq` brought them into this one.
 
-    `examples` may be UNKNOWN where a state was written before it said so; `seq` is then the event at which that state stands.
+    `examples` is UNKNOWN for a state written by a version that did not record it; `seq` is then the last event of that state.
     """
 
     seq: int
@@ -49,15 +49,15 @@ NOTHING_CARRIED: Final = Carried(0, 0)
 
 
 class Curve:
-    """Points of a learning curve. Which events have one depends on how many events there were and on nothing else."""
+    """Points of a learning curve. Which events have a point depends only on the number of events."""
 
     def __init__(self) -> None:
         self.carried = NOTHING_CARRIED
         self.spacing = SPACING
-        self.changes = 0  # of the points
+        self.changes = 0  # incremented when the points change
         self._points: F64 = np.zeros((0, POINT))
-        self._noted = 0  # points whose number of non-zeros has been told, or was never going to be
-        self._rested = 0  # number of events from which on non-zeros may be counted again; a function of the points alone
+        self._noted = 0  # points whose number of non-zeros was set, or that never get one
+        self._rested = 0  # number of events from which non-zeros may be counted again; a function of the points alone
 
     def next_after(self, examples: int) -> int:
         """Return the first number of events above `examples` that has a point."""
@@ -65,9 +65,9 @@ class Curve:
         return next((early for early in EARLY if early > examples), regular)
 
     def next_count_after(self, examples: int) -> int:
-        """Return a number of events above `examples` up to which no point awaits a count of non-zeros.
+        """Return a number of events above `examples` before which no point needs a count of non-zeros.
 
-        It is that of the next point that does, or of an earlier one at which that may change: where points are dropped.
+        It is that of the next point that needs one, or of an earlier point at which points are dropped, since that may change it.
         """
         if examples < EARLY[-1]:
             return self.next_after(examples)
@@ -75,7 +75,7 @@ class Curve:
         return min(self.next_after(max(examples, self._rested - 1)), dropping)
 
     def add(self, point: F64) -> None:
-        """Append a point (f64[POINT], non-zeros NaN); where there is no room, first drop every other of the regular ones."""
+        """Append a point (f64[POINT], non-zeros NaN). If there is no room, first drop every second regular point."""
         self.changes += 1
         while len(self._points) >= POINTS_MAX:
             self.spacing *= 2
@@ -90,7 +90,7 @@ class Curve:
             self._noted += is_passed_over
 
     def note_non_zeros(self, non_zeros: int) -> None:
-        """Give the points added since the last call this number of non-zero weights."""
+        """Set the number of non-zero weights of the points added since the last call."""
         self.changes += 1
         self._points[self._noted :, NON_ZEROS] = non_zeros
         self._noted = len(self._points)
@@ -98,7 +98,7 @@ class Curve:
 
     @property
     def awaits_non_zeros(self) -> bool:
-        """Whether points were added since `note_non_zeros`."""
+        """Whether points were added that need a `note_non_zeros`."""
         return self._noted < len(self._points)
 
     def since(self, seq: int) -> F64:
@@ -111,16 +111,16 @@ class Curve:
         return points[points[:, SEQ] > seq]
 
     def carry(self, seq: int, examples: int) -> None:
-        """Note that event `seq` of another log than so far brought this curve, of `examples` events, into it."""
+        """Note that event `seq` of a new log brought this curve, of `examples` events, into that log."""
         self.changes += 1
         self.carried = Carried(seq, examples)
 
     def freeze(self) -> tuple[F64, list[int]]:
-        """Return the points, and the two numbers beside them."""
+        """Return the points, and the spacing and the number of noted points."""
         return self._points.copy(), [self.spacing, self._noted]
 
     def thaw(self, points: F64, spacing: int, noted: int, carried: Carried = NOTHING_CARRIED) -> None:
-        """Become the curve that `freeze` was called on, and that was `carried`. Raises `Corrupt`."""
+        """Restore the curve from what `freeze` returned and `carried`. Raises `Corrupt`."""
         doublings = spacing // SPACING
         if points.ndim != 2 or points.shape[1] != POINT or len(points) > POINTS_MAX or not 0 <= noted <= len(points):
             raise Corrupt(f"learning curve: shape {points.shape}, {noted} noted")
@@ -130,7 +130,7 @@ class Curve:
             raise Corrupt("learning curve: points that are not finite")
         if carried.examples == UNKNOWN:
             carried = _find_carried(points, carried.seq)
-        own = points[points[:, EXAMPLES] > carried.examples, SEQ]  # of the others the numbers mean nothing
+        own = points[points[:, EXAMPLES] > carried.examples, SEQ]  # event numbers of other logs mean nothing
         if not _rises(points[:, EXAMPLES]) or not _rises(own) or (own <= carried.seq).any():
             raise Corrupt("learning curve: points out of order")
         self.changes += 1
@@ -145,7 +145,7 @@ class Curve:
         return self._points.nbytes
 
     def _look_for_rest(self) -> None:
-        """Find the last count among the points, and with it the end of the rest from counting."""
+        """Set from which number of events non-zeros may be counted again, according to the last count among the points."""
         counted = np.flatnonzero(self._points[:, NON_ZEROS] >= 0.0)  # not NaN
         last = self._points[counted[-1]] if len(counted) else np.zeros(POINT)
         self._rested = int(last[EXAMPLES]) + int(last[NON_ZEROS]) // REST
@@ -156,10 +156,10 @@ class Curve:
 
 
 def _find_carried(points: F64, applied: int) -> Carried:
-    """Find out which points of a curve that stands at event `applied` were made in another log, where nothing says so.
+    """Infer which points of a curve at event `applied` were made in another log, if the state does not record it.
 
-    A point was where it, or one after it, has a number that is not below that of the next point, or that is above `applied`.
-    Which event brought them is not known: the latest that it can be is returned.
+    A point was made in another log if it, or a later point, has an event number that is not below that of the next point, or that
+    is above `applied`. Which event brought them is not known: the latest possible one is returned.
     """
     bound = np.append(points[1:, SEQ], applied + 1)
     breaks = np.flatnonzero(points[:, SEQ] >= bound)

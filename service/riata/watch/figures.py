@@ -1,4 +1,4 @@
-"""Sums become the figures that are shown: None where a figure is not defined, never NaN."""
+"""Computes the reported metrics from sums: None where a metric is not defined, never NaN."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Figures = dict[str, Any]
 
 
 def has_probability(link: int) -> bool:
-    """Whether margins under this link become probabilities."""
+    """Return whether margins under this link become probabilities."""
     return link in (LOGISTIC, PROBIT, IDENTITY)
 
 
 def ratio(above: float, below: float) -> float | None:
-    """Return above / below, None where that is not a number."""
+    """Return above / below; None if that is not a finite number."""
     if not (below > 0.0 and math.isfinite(above) and math.isfinite(below)):
         return None
     quotient = above / below
@@ -29,12 +29,12 @@ def ratio(above: float, below: float) -> float | None:
 def horizon_figures(sums: F64, auc: float, link: int) -> Figures:
     """Return the figures of one horizon.
 
-    sums : f64[SUMS], as `tally` keeps them; auc : NaN where undefined
+    sums : f64[SUMS], as `accumulate_rows` updates them; auc : NaN where undefined
 
-    Every mean is weighted by importance; `weight` is the sum of the weights. `loss` is what the learner is trained on: log
-    loss, squared error (without the factor 1/2) or hinge loss.
+    Every mean is weighted by importance; `weight` is the sum of the weights. `loss` is the learner's training loss: log loss,
+    squared error (without the factor 1/2) or hinge loss.
     """
-    total: list[float] = sums.tolist()  # at once: to take one number out of an array takes as long as all of this
+    total: list[float] = sums.tolist()  # converted at once: reading a single number from an array takes as long
     weight = total[WEIGHT]
     probability, classes = has_probability(link), link != REAL
 

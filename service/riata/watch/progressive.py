@@ -1,4 +1,4 @@
-"""Progressive validation: every event is a test before it is a lesson."""
+"""Progressive validation (test-then-train): every event is predicted and scored before it is learnt."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINK_CODE: Final[dict[Answers, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class ProgressiveConfig:
-    """What is measured. `answers` is the learner's link, or "real" where labels are any number."""
+    """What is measured. `answers` is the learner's link, or "real" if labels are any number."""
 
     answers: Answers = "logistic"
     half_life: Annotated[int, Ge(1), Le(10**9), "events after which an event counts half in the faded figures"] = 10_000
@@ -40,10 +40,10 @@ class ProgressiveConfig:
 
 
 class Progressive:
-    """Figures of the margins given before learning: cumulative, exponentially faded, and over the last events.
+    """Metrics of the margins predicted before learning: cumulative, exponentially faded, and over a window of the last events.
 
-    A pure function of the events, in order: how they were cut into batches changes no bit. One thread observes; `figures`
-    and `history` are for the same thread.
+    A pure function of the events in order: the split into batches changes no bit. For one thread, including `figures` and
+    `history`.
     """
 
     def __init__(self, config: ProgressiveConfig) -> None:
@@ -58,43 +58,44 @@ class Progressive:
         self._calibration: F64 = np.zeros((accumulate.CELLS, accumulate.CELL))
         self._window: F64 = np.zeros((PAST, config.window))
         self._curve = Curve()
-        # What `history` was last made of: a curve, its changes and `since`; its points; and what it returned.
+        # Cache of `history`: its curve, number of changes and `since`; the bytes of its points; and what it returned.
         self._told: tuple[tuple[Curve, int, int], bytes, list[Figures]] = ((self._curve, -1, 0), b"", [])
 
     @property
     def examples(self) -> int:
-        """Events in the figures."""
+        """Number of events in the figures."""
         return int(self._examples[0])
 
     @property
     def log_loss(self) -> float:
-        """Mean log loss of all events so far, or the learner's own where there is no probability; NaN before the first."""
+        """Mean log loss of all events so far, or the learner's own loss if there is no probability; NaN before the first."""
         loss = accumulate.LOG_LOSS if has_probability(self._link) else accumulate.LOSS
         weight = float(self._sums[CUMULATIVE, WEIGHT])
         return float(self._sums[CUMULATIVE, loss]) / weight if weight > 0.0 else math.nan
 
     @property
     def refused(self) -> int:
-        """Events that are not in the figures, because they were not learnt."""
+        """Number of events that are not in the figures because they were not learnt."""
         return self._refused
 
     @property
     def until_count(self) -> int:
-        """Events, at least one, up to and with the next point of the learning curve whose non-zeros are to be counted, or less.
+        """Number of events, at least one, up to and including the next point of the learning curve that needs a non-zero count.
 
-        Who observes no more than this at a time can tell the number of non-zeros at the very event of each such point.
+        It may be less. A caller that observes at most this many events at a time can count the non-zeros exactly at the event of
+        each such point.
         """
         return self._curve.next_count_after(self.examples) - self.examples
 
     def observe(self, margin: F64, label: F64, weight: F64, refused: BOOL, first_seq: int) -> bool:
-        """Take in what the learner said before it learnt the events first_seq, first_seq + 1, ...
+        """Add the learner's predictions for the events first_seq, first_seq + 1, ..., made before it learnt them.
 
-        margin, label, weight : f64[n], labels 0 or 1 (or any number where answers are real), importance positive
-        refused               : bool[n], events that were not learnt; they are counted and left out
+        margin, label, weight : f64[n], labels 0 or 1 (or any number if `answers` is "real"), importance positive
+        refused               : bool[n], events that were not learnt; they are counted and skipped
 
         Returns whether the learning curve grew and awaits `note_non_zeros`.
         """
-        kept: I64 | None = None  # which of them were learnt; None for all, as mostly
+        kept: I64 | None = None  # which of them were learnt; None for all, the common case
         if not accumulate.all_usual(margin, refused):
             kept = np.flatnonzero(~refused)
             self._refused += len(refused) - len(kept)
@@ -111,11 +112,11 @@ class Progressive:
         return self._curve.awaits_non_zeros
 
     def note_non_zeros(self, non_zeros: int) -> None:
-        """Tell how many weights are not zero now; the points of the curve added since the last call show it."""
+        """Set the current number of non-zero weights; it applies to the points of the curve added since the last call."""
         self._curve.note_non_zeros(non_zeros)
 
     def figures(self) -> Figures:
-        """Return `cumulative`, `faded`, `window` and `calibration`, as the HTTP contract has them; None where undefined."""
+        """Return `cumulative`, `faded`, `window` and `calibration`, as in the HTTP API; None where undefined."""
         start, count = self._span()
         sums = np.zeros(SUMS)
         accumulate.window_sums(self._window, start, count, self._link, sums)
@@ -130,17 +131,17 @@ class Progressive:
         }
 
     def history(self, since: int = 0) -> list[Figures]:
-        """Return the points of the learning curve after event `since`, oldest first; not to be changed: others may have the list.
+        """Return the points of the learning curve after event `since`, oldest first. The list is shared: do not change it.
 
         Keys: seq, examples, then the loss in the three horizons and that of the base rate (log_loss, faded_log_loss,
-        window_log_loss, base_log_loss; without the word log where there is no probability), auc, non_zeros; None where unknown.
+        window_log_loss, base_log_loss; without "log_" if there is no probability), auc, non_zeros; None where unknown.
         """
         of_curve, before, told = self._told
-        if (self._curve, self._curve.changes, since) == of_curve:  # as mostly: published five times a second
+        if (self._curve, self._curve.changes, since) == of_curve:  # the common case: published five times a second
             return told
         found = self._curve.since(since)
         content = found.tobytes()
-        if content != before:  # else some points more, seldom others
+        if content != before:  # usually points were appended, rarely changed
             told = told if content.startswith(before) else []
             told = [*told, *self._as_documents(found[len(told) :])]
         self._told = ((self._curve, self._curve.changes, since), content, told)
@@ -166,7 +167,7 @@ class Progressive:
         }
 
     def freeze(self) -> Arrays:
-        """Return copies that determine every later figure to the last bit."""
+        """Return copies of the state, which determine every later figure to the last bit."""
         points, curve = self._curve.freeze()
         return {
             "counts": np.array([self.examples, self._refused, *curve], dtype=np.int64),
@@ -183,11 +184,11 @@ class Progressive:
         return self._curve.carried
 
     def carry(self, seq: int) -> None:
-        """Note that event `seq` of another log than so far brought all that was observed until now into it."""
+        """Note that event `seq` of a new log brought everything observed so far into that log."""
         self._curve.carry(seq, self.examples)
 
     def thaw(self, arrays: Arrays, carried: Carried = NOTHING_CARRIED) -> None:
-        """Become what `freeze` was called on and what was `carried`, under the same configuration.
+        """Restore the state from `freeze` and `carried`, under the same configuration.
 
         Raises `Corrupt`, and then changes nothing.
         """
@@ -233,7 +234,7 @@ class Progressive:
         )
 
     def _span(self) -> tuple[int, int]:
-        """Return the column of the oldest event of the window, and how many events there are."""
+        """Return the column of the oldest event of the window, and the number of events in it."""
         if self.examples <= self.config.window:
             return 0, self.examples
         return self.examples % self.config.window, self.config.window
@@ -269,7 +270,7 @@ def _require(arrays: Arrays, name: str, dtype: np.dtype[np.generic], shape: tupl
 
 
 def warm_up() -> None:
-    """Compile everything here, or load it from disk, on a few events that are thrown away."""
+    """Compile the kernels used here, or load them from disk, by running them on a few synthetic events."""
     watched = Progressive(ProgressiveConfig(window=1))
     n = curves.EARLY[0]
     watched.observe(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, dtype=np.bool_), 1)

@@ -1,1 +1,1 @@
-"""What several processes on one store need: who leads, who follows, and what goes from one to the others."""
+"""Several processes on one shared store: electing the leader, following it, and publishing its models to the followers."""

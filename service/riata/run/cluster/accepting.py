@@ -1,7 +1,7 @@
-"""Accepting that a shared store has lost events: a `repair` record in the log of each model that is concerned.
+"""Accepting that a shared store has lost events: appends a `repair` record to the log of each affected model.
 
-The record is what everybody else goes by who knew the missing events: it is in the log, and what it says outlives trimming.
-A store without a default model, which was emptied, gets a new one, whose log begins with its configuration and the record.
+Other processes that knew the missing events read the record from the log. Its contents survive trimming of the log. A store that
+was emptied has no default model. It gets a new one, whose log begins with its configuration and the record.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Draw = Callable[[int], bytes]
 
 
 def record_losses(context: EngineContext) -> None:
-    """Have the log tell of the losses that the setting lost_events_max accepted here. Called by whoever leads."""
+    """Append to the log the losses that the setting lost_events_max accepted here."""
     for model, facts in context.ledger.to_record().items():
         append = _repair(model, facts, context.clock.unix_ms(), context.draw)
         context.log_thread.submit(append, lambda _answer: None)
 
 
 def compare(store: SharedStore, ledger: Ledger) -> Judgement:
-    """Compare what `ledger` knows with the store, as every process does before it uses that."""
+    """Compare what `ledger` knows with the store, as every process does before it uses the store."""
     return ledger.judge(store.standings(), store.changes(), partial(missing_events, store))
 
 
 def accept(store: SharedStore, ledger: Ledger, now_ms: int, draw: Draw) -> Mapping[str, Missing]:
-    """Accept all that is missing from the store of what `ledger` knows; return what that is, nothing where nothing is.
+    """Accept the loss of all events that `ledger` knows and the store lacks. Returns them by model; empty if there are none.
 
-    Raises as the store does; `Conflict` (code `store_contended`) where the store changed meanwhile.
+    Raises what the store raises; `Conflict` (code `store_contended`) if the store changed meanwhile.
     """
     found = compare(store, ledger)
     missing = dict(ledger.missing)

@@ -1,10 +1,10 @@
-"""The side of an engine that may own a shared store: it stands by, takes the lease, recovers, leads, and never steps back.
+"""The part of an engine that can become leader of a shared store: standby, lease, recovery, leading. It never steps back.
 
     riata-lease     acquires the lease, then renews it every third of its term, unless learning is stuck
-    riata-recover   after the lease is acquired: brings every model from its newest generation to the end of its log, then ends
-    riata-tail      passes what any process appends to the writer, in order, and new models
-    riata-editions  publishes what the writer serves for processes that follow
-Each has a store object of its own. If the lease is lost, or the store is not what it was, the process ends and starts anew.
+    riata-recover   after the lease is acquired: replays every model from its newest generation to the end of its log, then ends
+    riata-tail      passes the records that any process appends to the writer, in order, and new models
+    riata-editions  publishes the served models for the followers
+Each thread has its own store object. If the lease is lost, or the store was rolled back or exchanged, the process restarts.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from riata.store.store import Owner, Record, SharedStore, Standing, Store
 log = logging.getLogger("riata.run")
 
 RECOVERING_MS = 120_000  # longest recovery without visible progress: kernels may have to be compiled
-AHEAD_BYTES = 64 * 2**20  # of records that wait for the writer
+AHEAD_BYTES = 64 * 2**20  # limit of the records queued for the writer
 NAMES_EVERY_MS = 1000
 NOT_YET_S, LOOK_S = 0.1, 0.01
 
 
 class _EndedEarlyError(Exception):
-    """The process is to end while it recovers."""
+    """The process was told to end during recovery."""
 
 
 class Contender:
     """Stands by until it owns the store, then leads until the end of the process.
 
-    on_leading : called once, in a thread, before the first recovered model is served; afterwards nothing else may serve
-    may_take   : a sentence why the lease must not be asked for now; empty: it may
-    looked     : whether what this process followed was compared with the store since a moment of the monotonic clock: who leads
-                 follows no more, so what was taken back before has to be noticed before
+    on_leading : called once, in a thread, before the first recovered model is served; after that nothing else may serve
+    may_take   : returns why the lease must not be requested now; empty if it may be
+    looked     : returns whether the followed models were compared with the store since a time of the monotonic clock. A leader
+                 no longer follows, so a rollback of the store must be detected before it leads
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Contender:
         looked: Callable[[int], bool],
     ) -> None:
         self.learning: Learning | None = None
-        self.since_ms: int | None = None  # when the lease was taken
+        self.since_ms: int | None = None  # when the lease was acquired
         self._context = context
         self._on_leading = on_leading
         self._may_take = may_take
@@ -80,7 +80,7 @@ class Contender:
         self._publisher: Publisher | None = None
 
     def start(self) -> None:
-        """Begin to ask for the lease."""
+        """Start to request the lease."""
         self._lease.start()
 
     @property
@@ -89,32 +89,32 @@ class Contender:
         return self.learning is not None
 
     def held(self) -> bool:
-        """Whether the lease was renewed within its term, by this machine's clock."""
+        """Return whether the lease was renewed within its term, by this machine's clock."""
         return self.lead.owner is not None and self.lead.unrenewed_ms() <= self._context.settings.lease_ttl_ms
 
     def unreachable(self) -> str:
-        """Why the store did not answer the last time the lease was asked for or renewed; empty: it did."""
+        """Return why the store did not answer the last lease request or renewal; empty if it did."""
         return self._lease.unreachable
 
     def answers(self) -> bool:
-        """Whether the store answered whenever a thread here asked it last."""
+        """Return whether the store answered the last step of every thread here."""
         poll_threads = (self._lease, self._tailing, self._publishing)
         return not any(poll_thread.unreachable for poll_thread in poll_threads if poll_thread is not None)
 
     @property
     def editions(self) -> int:
-        """How many editions were published."""
+        """Number of editions published."""
         return self._publisher.published if self._publisher else 0
 
     def give_up(self) -> None:
-        """Begin to end: at once, but for what is under way."""
+        """Begin to shut down: start nothing new, finish the calls in progress."""
         self._ending = True
         self._tailing.stop()
         if self.lead.owner is None:
             self._lease.stop()
 
     def stop_reading(self) -> None:
-        """Hand nothing more to the writer, and stand by no longer. Blocks for as long as a call of the store may take."""
+        """Pass no more records to the writer, and stop standing by. Blocks for as long as a call of the store may take."""
         self.give_up()
         if self.lead.owner is None:
             self._lease.join()
@@ -123,7 +123,7 @@ class Contender:
             self._recovering.join()
 
     def stop(self) -> None:
-        """Publish the last edition, let the store go. Blocks."""
+        """Publish the last edition and release the lease. Blocks."""
         if self._publishing is not None:
             self._publishing.stop()
             self._publishing.join()
@@ -165,7 +165,7 @@ class Contender:
         return term_s
 
     def _stuck(self) -> str:
-        """Why the lease must not be renewed: whoever does not get on must make room for another. Empty: it may be."""
+        """Return why the lease must not be renewed: a leader without progress must let another process lead. Empty if it may."""
         if self.learning is None:
             still_ms = self._context.clock.monotonic_ms() - self._progress_ms
             return f"recovery has made no progress for {still_ms} ms" if still_ms > RECOVERING_MS else ""
@@ -188,19 +188,19 @@ class Contender:
         try:
             while not self._ending:
                 try:
-                    if begun:  # the attempt before this one ended without an answer, and not because of an event
+                    if begun:  # the previous attempt failed because the store did not answer, not because of an event
                         context.log_thread.call(lambda s: clear_marks(s, owner)).result()
                     begun = True
                     self._take_over(owner)
                     return
                 except (_EndedEarlyError, Stopped):
-                    context.log_thread.call(lambda s: clear_marks(s, owner)).result()  # nothing of the log has killed this start
+                    context.log_thread.call(lambda s: clear_marks(s, owner)).result()  # no event has crashed this start
                     return
                 except Unavailable as error:
                     log.warning("recovery: the store does not answer: %s", error.detail)
                     context.tally.retries += 1
                     time.sleep(RETRY_S)
-        except Exception as error:  # the thread's outer edge
+        except Exception as error:  # top level of the thread
             self._failed(error)
 
     def _take_over(self, owner: Owner) -> None:
@@ -214,7 +214,7 @@ class Contender:
         context.tally.recovered(sum(found.replayed for found in recovered), took_s)
         for found in recovered:
             context.warm(found.state.config.learner)
-        named = [learning_names(context, found) for found in recovered]  # from here on nothing here asks the store and fails
+        named = [learning_names(context, found) for found in recovered]  # nothing after this calls the store and fails
         self._await_look()
         learning = Learning(context, owner)
         self._on_leading(learning)
@@ -241,7 +241,7 @@ class Contender:
             if self._ending:
                 raise _EndedEarlyError
             time.sleep(LOOK_S)
-        if why := self._may_take():  # events are missing from the store that were there a moment ago: a new start refuses it
+        if why := self._may_take():  # the store has just lost events: a new start will refuse it
             raise LogFork(why)
 
     def _progressed(self) -> None:
@@ -249,7 +249,7 @@ class Contender:
             raise _EndedEarlyError
         self._progress_ms = self._context.clock.monotonic_ms()
 
-    # -- the log, as others write it -------------------------------------------------------------------------------
+    # -- tailing the log -------------------------------------------------------------------------------------------
 
     def _tail_step(self, store: Store) -> float:
         source, learning = shared(store), self.learning
@@ -268,7 +268,7 @@ class Contender:
         return 0.0
 
     def _meet(self, store: SharedStore, learning: Learning, standings: Mapping[str, Standing]) -> None:
-        """Take up models that others made, forget those that are no more. That one of ours is missing the renewal notices."""
+        """Adopt models created by other processes, forget dropped ones. The lease renewal detects a missing model of this one."""
         for name in [name for name in self._tail.names() if name not in standings]:
             self._tail.forget(name)
             self._context.catalogue.remove(name)
@@ -310,11 +310,11 @@ class Contender:
                 time.sleep(0.005)
             self._handed += len(record.payload)
             if config := config_in(record):
-                self._context.warm(config.learner)  # here and not in the writer's thread: the lease depends on that
+                self._context.warm(config.learner)  # not in the writer's thread: that would block the lease renewal
             learning.writer.put(Logged(record, None))
 
     def _learn_names(self, store: SharedStore, standings: Mapping[str, Standing]) -> None:
-        """Now and then the names that others brought; requests that come here bring theirs themselves."""
+        """Periodically fetch feature names from requests to other processes; those of requests to this one are known."""
         now_ms = self._context.clock.monotonic_ms()
         if now_ms - self._named_ms < NAMES_EVERY_MS:
             return
@@ -335,7 +335,7 @@ class Contender:
         return 1.0 if due_ms is None else due_ms / 1000
 
     def _failed(self, error: BaseException) -> None:
-        """The outer edge of every thread here."""
+        """Handle an error that ended a thread here."""
         if isinstance(error, Stopped) or (self._ending and isinstance(error, Unavailable)):
             return
         detail = error.detail if isinstance(error, RiataError) else repr(error)

@@ -1,8 +1,9 @@
-"""Verified copies of followed editions on the disk of a replica, so that it starts and answers without the store.
+"""Verified copies of followed editions on the disk of a replica, so that it can start and serve without the store.
 
-One file a model: the edition's description and its bytes, and the names, under the digests of a checkpoint (`store/layout.py`).
-A file is written beside its place, synced, renamed over the old one, and the directory is synced: at every moment there is one
-whole copy or the one before it. A file that does not verify is refused and left where it is, for people to look at.
+There is one file per model: the edition's description, its bytes, and the names, in the checkpoint format with its digests
+(`store/layout.py`). A file is written under a temporary name, synced and renamed over the old one, and the directory is synced.
+So at every moment there is one complete copy, the new one or the previous one. A file that does not verify is rejected and left
+in place for inspection.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ log = logging.getLogger("riata.run")
 
 WHAT: Final = "copy"
 SUFFIX: Final = ".edition"
-EVERY_MS: Final = 5000  # at most one copy of a model in so long: a copy is for outages, not for every change
-REST: Final = 20  # and so many times as long as it took to write: a twentieth of a disk's time
-CONFIRMED: Final = "confirmed.json"  # beside the copies: when each was last known to be the newest, unix milliseconds
+EVERY_MS: Final = 5000  # minimum interval between two copies of a model: a copy is for outages, not for every change
+REST: Final = 20  # minimum pause in multiples of the time the write took: a twentieth of the disk's time
+CONFIRMED: Final = "confirmed.json"  # next to the copies: when each was last known to be the newest, unix milliseconds
 CONFIRMED_EVERY_MS: Final = 10_000
 BYTES_MAX: Final = 2**30
 NUMBERS: Final = ("number", "applied", "epoch", "gen", "created_ms", "bytes")
@@ -53,11 +54,11 @@ class Kept:
 
 
 class Copies:
-    """The copies in `directory`. One thread uses it, after `load`."""
+    """The copies in `directory`. For one thread, after `load`."""
 
     def __init__(self, directory: Path, catalogue: Catalogue, clock: Clock) -> None:
         self.corrupt = 0
-        self.failed = ""  # why the last copy could not be written; empty: it was
+        self.failed = ""  # why the last copy could not be written; empty if it was
         self._directory = directory
         self._catalogue = catalogue
         self._clock = clock
@@ -66,7 +67,7 @@ class Copies:
         self._confirmed_due_ms = 0
 
     def load(self) -> list[Kept]:
-        """Every copy that verifies, by name. Others are counted and said."""
+        """Return every copy that verifies, ordered by name. Others are counted and logged."""
         found = []
         confirmed = _read_confirmed(self._directory / CONFIRMED)
         for path in sorted(self._directory.glob(f"*{SUFFIX}")) if self._directory.is_dir() else []:
@@ -79,11 +80,11 @@ class Copies:
         return found
 
     def offer(self, fetched: Fetched) -> None:
-        """Have this edition written when its turn comes, in the place of one that waits."""
+        """Queue this edition to be written when it is due. It replaces a queued one of the same model."""
         self._offered[fetched.served_model.name] = fetched
 
     def step(self, now_ms: int | None) -> None:
-        """Write what is due, all that waits where `now_ms` is None, and remove the copies of models that were dropped."""
+        """Write what is due (everything queued if `now_ms` is None), and remove the copies of dropped models."""
         for name, fetched in list(self._offered.items()):
             if now_ms is None or now_ms >= self._due_ms.get(name, now_ms):
                 begun_ms = self._clock.monotonic_ms()
@@ -100,7 +101,7 @@ class Copies:
             self._write_confirmed()
 
     def _write_confirmed(self) -> None:
-        """Note when what is served was last known to be the newest, so that a start without the store knows how old it may be."""
+        """Write when each served model was last known to be the newest, so that a start without the store knows its staleness."""
         since_ms = self._clock.unix_ms() - self._clock.monotonic_ms()
         known = {
             name: served_model.confirmed_ms + since_ms
@@ -130,7 +131,7 @@ class Copies:
 
 
 def write_copy(path: Path, edition: Edition, content: bytes, names: Names) -> None:
-    """Write one copy so that a power cut leaves it or the one before it. Raises `OSError`."""
+    """Write one copy atomically: a power cut leaves it or the previous one. Raises `OSError`."""
     header = {"what": WHAT, **{key: value.hex() if isinstance(value, bytes) else value for key, value in asdict(edition).items()}}
     arrays: Arrays = {
         "content": np.frombuffer(content, np.uint8),
@@ -148,7 +149,7 @@ def write_copy(path: Path, edition: Edition, content: bytes, names: Names) -> No
 
 
 def read_copy(path: Path, clock: Clock) -> Kept:
-    """Read what `write_copy` wrote. Raises `Corrupt` for anything else, `OSError`."""
+    """Read a copy that `write_copy` wrote. Raises `Corrupt` for anything else, `OSError`."""
     if path.stat().st_size > BYTES_MAX:
         raise Corrupt(f"{path.name} is too large to be a copy")
     header, arrays = layout.decode_checkpoint(path.read_bytes())

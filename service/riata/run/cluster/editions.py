@@ -1,12 +1,12 @@
-"""The bytes of an edition: a model as it is served, on its way from the process that learns to those that follow.
+"""Serialization of an edition: a served model, sent from the leader to the followers.
 
-They are those of a checkpoint (`store/layout.py`): a header and named arrays under digests. A follower that decodes them
-answers every prediction with the same bits as the process that wrote them.
+The format is that of a checkpoint (`store/layout.py`): a header and named arrays, protected by digests. A follower that decodes
+an edition answers every prediction with the same bits as the process that encoded it.
 
     header   what, model, lineage, applied, chain, gen, version, seq, skipped, restored figures, history, memory, labels, link,
              bits, config, changes, published_ms, no_std_error
-    arrays   slot u32[d], beta f64[d], intercept f64[1]; vocabulary u32[v] where one is closed;
-             place i64[d], variance f64[d], covariance f64[a, a], row i64[1] where standard errors come along
+    arrays   slot u32[d], beta f64[d], intercept f64[1]; vocabulary u32[v] if there is a closed one;
+             place i64[d], variance f64[d], covariance f64[a, a], row i64[1] if standard errors are included
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HEADER: Final = {
 
 
 def encode_edition(published: Published) -> bytes:
-    """Write what is served of a model. Standard errors come along where they are small enough; else the bytes say why not."""
+    """Encode a served model. Standard errors are included if they are small enough; otherwise the header says why not."""
     model = published.model
     arrays: Arrays = {
         "slot": model.weights.slot,
@@ -83,7 +83,7 @@ def encode_edition(published: Published) -> bytes:
 
 
 def edition_of(published: Published, content: bytes) -> Edition:
-    """The description under which `content`, the bytes of `published`, is put into the store, which adds number and epoch."""
+    """Return the description under which `content`, the bytes of `published`, is stored. The store adds number and epoch."""
     return Edition(
         number=0,
         applied=published.applied,
@@ -98,9 +98,9 @@ def edition_of(published: Published, content: bytes) -> Edition:
 
 
 def decode_edition(content: bytes, clock: Clock) -> Published:
-    """Read what `encode_edition` wrote. Its age goes on from the moment it was published, by the two machines' clocks.
+    """Decode what `encode_edition` wrote. Its age counts from the time it was published, by the two machines' clocks.
 
-    Raises `Corrupt` (code `edition_corrupt`) for anything else, whatever its digests say.
+    Raises `Corrupt` (code `edition_corrupt`) for anything else, even if its digests are right.
     """
     try:
         header, arrays = layout.decode_checkpoint(content)
@@ -111,7 +111,7 @@ def decode_edition(content: bytes, clock: Clock) -> Published:
 
 
 def decode_as(edition: Edition, model: str, content: bytes, clock: Clock) -> Published:
-    """Read `content` and check that it is the one that `edition` of `model` describes. Raises as `decode_edition` does."""
+    """Decode `content` and check that `edition` of `model` describes it. Raises what `decode_edition` raises."""
     published = decode_edition(content, clock)
     found = (published.model.name, published.model.origin.lineage, published.applied, published.chain)
     if found != (model, edition.lineage, edition.applied, edition.chain):

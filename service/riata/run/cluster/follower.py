@@ -1,21 +1,21 @@
-"""Following: what the process that learns has published is fetched, checked, decoded aside and served by one assignment.
+"""The follower: fetches the editions that the leader publishes, verifies and decodes them, and swaps them in by one assignment.
 
 Theory of operation
-    A step asks the store where every model stands. A model whose newest edition is not the one that is served is fetched, one
-    at a time, so that a slow link holds one download and not many. What does not verify is counted, and what was served goes on
-    being served.
+    A step reads the standings of all models from the store. If the newest edition of a model is not the served one, it is
+    fetched. Editions are fetched one at a time, so that a slow link has one download in flight. An edition that does not verify
+    is counted, and the previous one stays served.
 
-    Served models only move forward: within a lineage never to an earlier event. Another lineage under the same name is another
-    model, and one that the store no longer has was dropped. What the store is known to have had and lacks is judged by the ledger
-    (`ledger.py`): a store that was emptied, exchanged or rolled back is not followed until the loss is accepted; `strange` says
-    why, and nothing that is served is given up.
+    Within a lineage, a served model never moves to an earlier event. Another lineage under the same name is another model. A
+    model that the store no longer has was dropped. The ledger (`ledger.py`) decides about events that the store had and now
+    lacks. A store that was emptied, exchanged or rolled back is not followed until the loss is accepted. `strange` then says why,
+    and all served models stay.
 
-    A log that ends before an event that was acknowledged here, or is served, was rolled back; so was one that has another chain
-    at the last event of which it is known, for it may have grown beyond it again.
-    What is served stays, marked as of another history (`ServedModel.another`): a request that waits for an
-    event of the log is not told that it was served. Once the store is followed again, an edition that reaches as far replaces it.
+    A log was rolled back if it ends before an event that was acknowledged or is served here. It was also rolled back if its
+    chain at the last known event has changed: it may have grown again since. The served model stays, marked as of another
+    history (`ServedModel.another`): a request that waits for an event of the log does not get the answer that it is served.
+    After the store is followed again, an edition that includes as many events replaces it.
 
-    What is served is confirmed whenever the store says that there is no newer edition. The time since is its staleness.
+    A served model is confirmed whenever the store reports no newer edition. The time since then is its staleness.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from riata.run.served_model import Catalogue, ServedModel
 from riata.store.store import Edition, Head, SharedStore, Standing
 from riata.wire.names import Names
 
-REFUSED_MS = 10_000  # after so long an edition that did not verify is looked at again
+REFUSED_MS = 10_000  # after this time an edition that did not verify is fetched again
 NOTHING = (0, b"")
-FETCHING_MS = 200  # after so long a step asks again where the models stand
+FETCHING_MS = 200  # after this time a step ends, so that the standings are read again
 log = logging.getLogger("riata.run")
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was known of a log before the store was asked: its end, what was appended here, where else its chain is known."""
+    """What was known of a log before the standings were read: its end, the marks of own appends, other marks."""
 
     logged: int = 0
     acked: tuple[Mark, ...] = ()
@@ -61,13 +61,13 @@ class Followed:
 
     editions: int = 0
     corrupt: int = 0
-    strange: int = 0  # how often the store was found not to be the one that was followed
-    rolled_back: int = 0  # how often a log was found to end before what was known of it
+    strange: int = 0  # how often the store turned out not to be the one that was followed
+    rolled_back: int = 0  # how often a log ended before events known here
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """An edition that was taken up."""
+    """An edition that was adopted."""
 
     served_model: ServedModel
     edition: Edition
@@ -75,9 +75,9 @@ class Fetched:
 
 
 class Follower:
-    """Keeps the served models of `board` on the newest editions. One thread uses it; nothing here waits.
+    """Keeps the served models of `catalogue` on the newest editions. For one thread. It never sleeps.
 
-    on_fetched : called after an edition was taken up, in the same thread
+    on_fetched : called after an edition was adopted, in the same thread
     """
 
     def __init__(
@@ -89,27 +89,27 @@ class Follower:
     ) -> None:
         self.counts = Followed()
         self.ledger = ledger or Ledger(StoreIdentityFile(None))
-        self.refuses_damaged = True  # else what is served of a damaged model stays: by a process that takes no events
-        self.strange = ""  # why the store is not the one that was followed; empty: it is
+        self.refuses_damaged = True  # false in a process that accepts no events: a damaged model stays served
+        self.strange = ""  # why the store is not the one that was followed; empty if it is
         self.strange_code = ""
-        self._unserved: Collection[str] = ()  # models that the store has and of which nothing is served here yet
+        self._unserved: Collection[str] = ()  # models in the store that are not served here yet
         self.heard_ms: int | None = None  # when the store last answered; None until every edition of the first answer is served
         self._catalogue = catalogue
         self._clock = clock
         self._on_fetched = on_fetched
-        self._missed: Collection[str] = ()  # models of which events were found missing and are not accepted
-        self._heads: dict[bytes, tuple[int, bytes]] = {}  # by lineage: where its log ended when the store was last asked
+        self._missed: Collection[str] = ()  # models with missing events that were not accepted
+        self._heads: dict[bytes, tuple[int, bytes]] = {}  # by lineage: the end of its log when the standings were last read
         self._refused: dict[str, tuple[int, bytes]] = {}  # editions that did not verify: not fetched again at every step
-        self._refused_ms: dict[str, int] = {}  # but now and then: a store that was rolled back gives a number a second time
+        self._refused_ms: dict[str, int] = {}  # retried occasionally: a store that was rolled back reuses edition numbers
 
     def may_come(self, name: str) -> bool:
-        """Whether a model that is not served here may be one that the store has."""
+        """Return whether a model that is not served here may exist in the store."""
         return self.heard_ms is None or name in self._unserved or bool(self.strange)
 
     def step(self, store: SharedStore) -> bool:
-        """Ask where the models stand, and take up editions, one after the other and for a while. True where more wait already.
+        """Read the standings and adopt editions one by one for a limited time. Returns whether more editions are waiting.
 
-        Raises `Unavailable` where the store does not answer.
+        Raises `Unavailable` if the store does not answer.
         """
         known: Known = {name: self._knows(served_model) for name, served_model in self._catalogue.served_models.items()}
         for name, served_model in self._catalogue.served_models.items():
@@ -148,7 +148,7 @@ class Follower:
         return False
 
     def _note_damage(self, standings: Mapping[str, Standing]) -> None:
-        """Answer for models that the owner of the store found damaged as it does, so that nobody accepts their events."""
+        """Mark models as damaged if the owner of the store did so, so that this process does not accept their events."""
         for name, damage in self._catalogue.damaged.items():
             if name not in standings or not standings[name].damaged or standings[name].head.lineage != damage.lineage:
                 self._catalogue.remove(name)
@@ -159,7 +159,7 @@ class Follower:
                 log.error("%s", self._catalogue.damaged[name].sentence())
 
     def note_strange(self, why: str, code: str = "store_strange") -> None:
-        """Note that the store is not the one that was followed, or with an empty sentence that it is."""
+        """Note that the store is not the one that was followed, or with an empty `why` that it is."""
         if why and code != self.strange_code:
             self.counts.strange += code == "store_strange"
             log.error("%s; what is served stays", why)
@@ -179,7 +179,7 @@ class Follower:
     def _note(
         self, store: SharedStore, served_model: ServedModel, standing: Standing, known: _Known, is_missing: bool, asked_ms: int
     ) -> None:
-        """Take note of what the store says of a log. `is_missing`: it lacks events that were known before it was asked."""
+        """Record the standing of a log. `is_missing`: it lacks events that were known before the standings were read."""
         head, published = standing.head, served_model.published
         del served_model.passed[: max(0, len(known.acked) - 1)]
         if is_missing or head.seq < known.logged:
@@ -210,7 +210,7 @@ class Follower:
             served_model.acked = NOTHING
 
     def _wants(self, name: str, standing: Standing) -> bool:
-        """Whether the newest edition of a model is to be fetched."""
+        """Return whether the newest edition of a model has to be fetched."""
         if standing.edition == 0 or (standing.damaged and self.refuses_damaged):
             return False
         if self._refused.get(name) == (standing.edition, standing.head.lineage):
@@ -224,7 +224,7 @@ class Follower:
         return standing.edition_applied == served_model.published.applied and newer
 
     def _served_ms(self, name: str) -> int:
-        """When a model was last replaced: whose turn that is longest ago comes first."""
+        """Return when the served model was published; models are fetched in this order, oldest first."""
         served_model = self._catalogue.served_models.get(name)
         return served_model.published.published_mono_ms if served_model is not None and served_model.published is not None else -1
 
@@ -236,7 +236,7 @@ class Follower:
             edition, content = found
             published = decode_as(edition, name, content, self._clock)
         except NotFound:
-            return  # dropped a moment ago; the next step sees it
+            return  # the model was just dropped; the next step sees it
         except Corrupt:
             self.counts.corrupt += 1
             log.error("model %s: edition %d does not verify; what is served stays", name, standing.edition)
@@ -249,7 +249,7 @@ class Follower:
             and served_model.published is not None
             and served_model.published.chain == edition.chain
         ):
-            self._put_off(name, standing)  # the one that is served, of the history that the log has not any more
+            self._put_off(name, standing)  # the served one, of the history that the log no longer has
             return
         if self.take_up(edition, published, standing.head.seq):
             served_model = self._catalogue.served_models[name]
@@ -262,7 +262,7 @@ class Follower:
         self._refused_ms[name] = self._clock.monotonic_ms()
 
     def take_up(self, edition: Edition, published: Published, logged: int) -> bool:
-        """Serve `published` from now on, unless what is served is later; tell whether. `logged`: an event the log has."""
+        """Serve `published` unless the served model is later. Returns whether it is served. `logged`: an event the log has."""
         name = published.model.name
         served_model = self._catalogue.served_models.get(name)
         if served_model is not None and served_model.lineage == edition.lineage:
@@ -280,7 +280,7 @@ class Follower:
         return True
 
     def _learn_names(self, store: SharedStore, served_model: ServedModel, logged: int) -> None:
-        """Fetch the names that requests brought since the last time; they are in the store before the event is."""
+        """Fetch the feature names added since the last call. The store has them before it has the event."""
         if logged <= served_model.named:
             return
         try:
@@ -292,18 +292,18 @@ class Follower:
 
 
 def missing_events(store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> int:
-    """How many events up to those of `marks` the log has not, at least; 0 where it has all of them, or nobody can tell."""
+    """Return a lower bound on how many events up to `marks` the log lacks; 0 if it has all, or if that is unknown."""
     known = [mark for mark in marks if mark[1]]
     inside = [mark for mark in known if mark[0] < head.seq]
     try:
         found = store.chains_at(name, [seq for seq, _ in inside]) if inside else []
     except NotFound:
-        return 0  # dropped a moment ago; the next look sees it
+        return 0  # the model was just dropped; the next step sees it
     missing = [seq for (seq, chain), there in zip(inside, found, strict=True) if there not in (None, chain)]
     missing += [seq for seq, chain in known if seq >= head.seq and (seq, chain) != (head.seq, head.chain)]
     return max(max(missing) - min(missing) + 1, max(missing) - head.seq) if missing else 0
 
 
 def jittered_s(every_ms: int) -> float:
-    """How long to wait until the next step: many followers must not ask at the same moment. Decides no bit of any model."""
+    """Return a jittered wait until the next step, so that many followers do not poll at once. It affects no bit of any model."""
     return every_ms / 1000 * random.uniform(0.8, 1.2)

@@ -1,4 +1,4 @@
-"""The side of an engine that follows: a thread keeps the served models on the newest editions; the copies of a replica."""
+"""The follower part of an engine: a thread that keeps the served models on the newest editions, and a replica's copies."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from riata.store.store import Holder, Store
 
 log = logging.getLogger("riata.run")
 
-AWAITED_S = 0.03  # between two steps while somebody waits for an event to be served
+AWAITED_S = 0.03  # between two steps while a request waits for an event to be served
 LEAST_MS = 10
-RECORD_AFTER_MS = (2000, 8000)  # at different moments in different processes
+RECORD_AFTER_MS = (2000, 8000)  # random, so that processes record at different times
 HOLDER_EVERY_MS = 2000
-HOLDER_MISSED_EVERY_MS = 200  # while nobody is known to own the store
+HOLDER_MISSED_EVERY_MS = 200  # while no owner of the store is known
 
 
 class Following:
-    """Follows until it is stopped, which is for good."""
+    """Follows the store until it is stopped. It cannot be started again."""
 
     def __init__(self, context: EngineContext, copies: Copies | None = None) -> None:
         self.follower = Follower(context.catalogue, context.clock, self._on_fetched, context.ledger)
         self.follower.refuses_damaged = context.settings.role != "replica"
-        self.holder: Holder | None = None  # who owned the store when it was last asked
+        self.holder: Holder | None = None  # the owner of the store when it was last read
         self.copies = copies
         self._context = context
         self._asked_ms: int | None = None
         self._stepped_ms = 0
-        self._record_at_ms: int | None = None  # when losses that were accepted here are recorded, unless another does it before
+        self._record_at_ms: int | None = None  # when to record losses accepted here, unless another process does so first
         self._looper = PollThread("riata-follow", context.open_store, self._step, self._failed)
 
     def start(self) -> None:
-        """Begin to follow; first with what was kept, where anything was."""
+        """Start to follow, serving the copies on disk first if there are any."""
         if self.copies is not None:
             for kept in self.copies.load():
                 if self.follower.take_up(kept.edition, kept.published, kept.edition.applied):
@@ -49,17 +49,17 @@ class Following:
         self._looper.start()
 
     def kick(self) -> None:
-        """Have the next step come now."""
+        """Run the next step now."""
         self._looper.kick()
 
     def why_not_lead(self) -> str:
-        """Why this process must not ask for the lease now; empty: it may."""
+        """Return why this process must not ask for the lease now; empty if it may."""
         if self.follower.heard_ms is None:
             return "the store has not answered yet"
         return self.follower.strange
 
     def looked(self, since_ms: int) -> bool:
-        """Whether what is served here was compared with the store since then; where not, that is done at once."""
+        """Return whether the served models were compared with the store since then. If not, start a comparison now."""
         heard_ms = self.follower.heard_ms
         if heard_ms is not None and heard_ms >= since_ms:
             return True
@@ -67,15 +67,15 @@ class Following:
         return False
 
     def unreachable(self) -> str:
-        """Why the store did not answer the last step; empty: it did."""
+        """Return why the store did not answer the last step; empty if it did."""
         return self._looper.unreachable
 
     def stop(self) -> None:
-        """Follow no more, as soon as the step under way has ended."""
+        """Stop following after the current step."""
         self._looper.stop()
 
     def join(self) -> None:
-        """Wait for the end of it, and write the copies that are not written yet."""
+        """Wait until the thread has ended, and write the remaining copies."""
         self._looper.join()
         if self.copies is not None:
             self.copies.step(None)
@@ -83,11 +83,11 @@ class Following:
     def _step(self, store: Store) -> float:
         source = shared(store)
         since_ms = self._context.clock.monotonic_ms() - self._stepped_ms
-        time.sleep(max(0, LEAST_MS - since_ms) / 1000)  # however many ask for a step at once
+        time.sleep(max(0, LEAST_MS - since_ms) / 1000)  # a minimum interval, however often `kick` is called
         self._stepped_ms = self._context.clock.monotonic_ms()
         try:
             more = self.follower.step(source)
-        except Corrupt as error:  # another store in its place, or a damaged one; what is served stays
+        except Corrupt as error:  # another store, or a damaged one; the served models stay
             self.follower.note_strange(error.detail)
             return RETRY_S
         now_ms = self._context.clock.monotonic_ms()
@@ -104,7 +104,7 @@ class Following:
         return AWAITED_S if awaited else jittered_s(self._context.settings.follow_every_ms)
 
     def _record(self, now_ms: int) -> None:
-        """Record losses that were accepted here, a while after: whoever leads may know them, and records them at once."""
+        """Record losses that were accepted here after a delay: if the leader knows them, it records them at once."""
         if not self._context.ledger.has_to_record() or self._context.settings.role == "replica":
             self._record_at_ms = None
         elif self._record_at_ms is None:

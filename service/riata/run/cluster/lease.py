@@ -1,21 +1,21 @@
-"""Who leads: taking and keeping the lease of a shared store, and noticing that the store is no longer what it was.
+"""The leader's lease of a shared store: acquiring it, renewing it, and detecting a store that was rolled back or exchanged.
 
 Theory of operation
-    One process owns the store for as long as it renews its lease; by the store's clock, never by its own. Each renewal
-    answers where every model stands, and the owner compares that with what it believes: the log has at least the events that
-    were learnt, with the chain they had where it ends with them, and the newest generation is no older than the last one
-    committed. A store of which that is not true was rolled back, or is another one. Then nothing of this process is worth
-    keeping: it ends, and a new start takes what the store has.
+    One process owns the store for as long as it renews its lease. Expiry is decided by the store's clock, never by its own.
+    Each renewal returns the standing of every model, and the owner compares it with its own position. The log must have at
+    least the events that were learnt. If the log ends with the last of them, its chain must be the same. The newest generation
+    must be no older than the last one committed. Otherwise the store was rolled back or is another one. The state of this
+    process is then invalid: the process ends, and a new start loads what the store has.
 
-        try_acquire ──► None: another holds it ──► wait, ask again
+        try_acquire ──► None: another process holds it ──► wait, try again
              │
              ▼ Owner
         renew, every ttl / 3 ──► Conflict `fenced`: another owns the store now       ──┐
              │               ──► Corrupt `log_fork`: the store was rolled back        ──┴──► end the process
              ▼
-        where every model stands
+        standings of every model
 
-    Nothing here waits, and nothing here is a thread.
+    This module never sleeps and starts no thread.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SharedCall = Callable[[Callable[[SharedStore], T]], T]
 
 @dataclass(frozen=True, slots=True)
 class WriterPosition:
-    """What the owner knows of a model: learnt to event `applied` with that chain, generation `gen` committed."""
+    """What the owner knows of a model: learnt up to event `applied`, whose chain is `chain`; generation `gen` is committed."""
 
     lineage: bytes
     applied: int
@@ -52,8 +52,8 @@ class Lease:
         self, call: Callable[[Callable[[SharedStore], object]], object], nonce: bytes, host: str, ttl_ms: int, clock: Clock
     ) -> None:
         self.owner: Owner | None = None
-        self.holder: Holder | None = None  # who was met when the lease was last asked for and not given
-        self.renewed_ms = 0  # by the monotonic clock, at the moment the last successful renewal was sent
+        self.holder: Holder | None = None  # the holder found when the lease was last requested and not granted
+        self.renewed_ms = 0  # monotonic clock, when the last successful renewal was sent
         self._call = call
         self._nonce = nonce
         self._host = host
@@ -61,8 +61,8 @@ class Lease:
         self._clock = clock
 
     def try_acquire(self) -> Owner | None:
-        """Take the lease, or None where another holds it; `holder` then says who. Raises `Unavailable`, `Conflict` (code
-        `older_algorithm`)."""
+        """Acquire the lease, or return None if another process holds it; `holder` then names it. Raises `Unavailable`,
+        `Conflict` (code `older_algorithm`)."""
         asked_ms = self._clock.monotonic_ms()
         try:
             version, now_ms = registry.ALGO_VERSION, self._clock.unix_ms()
@@ -79,7 +79,7 @@ class Lease:
         return self.owner
 
     def another_version(self) -> str:
-        """What a take-over would mean where the process that owns the store has another version of the algorithms; else empty."""
+        """Return what a takeover would mean if the owner of the store has another version of the algorithms; otherwise empty."""
         mine, holder = registry.ALGO_VERSION, self.holder
         if holder is None or holder.algo_version == mine:
             return ""
@@ -94,10 +94,10 @@ class Lease:
         )
 
     def renew(self, positions: Callable[[], Mapping[str, WriterPosition]]) -> Mapping[str, Standing]:
-        """Keep the lease for another term. Returns where every model stands.
+        """Renew the lease for another term. Returns the standings of every model.
 
-        `positions` is asked before and after: a model dropped meanwhile proves nothing. Raises `Conflict` (code `fenced`) where
-        another owns the store, `LogFork` where the store is not what it was, `Unavailable` where it does not answer.
+        `positions` is called before and after: a model dropped meanwhile is ignored. Raises `Conflict` (code `fenced`) if
+        another process owns the store, `LogFork` if the store was rolled back or exchanged, `Unavailable` if it does not answer.
         """
         owner = self.owner
         if owner is None:
@@ -117,13 +117,13 @@ class Lease:
         return found
 
     def release(self) -> None:
-        """Give the store up, so that the next one need not wait for the lease to lapse."""
+        """Release the lease, so that the next leader need not wait until it expires."""
         owner, self.owner = self.owner, None
         if owner is not None:
             self._do(lambda s: s.release(owner))
 
     def unrenewed_ms(self) -> int:
-        """How long ago the last renewal that was answered was sent."""
+        """Return how long ago the last answered renewal was sent."""
         return self._clock.monotonic_ms() - self.renewed_ms
 
     def _do(self, work: Callable[[SharedStore], T]) -> T:
@@ -131,7 +131,7 @@ class Lease:
 
 
 def require_same(name: str, position: WriterPosition, standing: Standing | None) -> None:
-    """Raise `LogFork` where a model in the store does not continue what is believed of it."""
+    """Raise `LogFork` if a model in the store does not continue `position`."""
     if standing is None:
         raise LogFork(f"model {name} is no longer in the store: it was emptied, or is another one")
     head = standing.head

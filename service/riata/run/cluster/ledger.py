@@ -1,20 +1,20 @@
-"""What a process knows of the logs of its store, and what follows where the store has less.
+"""What a process knows about the logs in its store, and how it detects and handles lost events.
 
 Theory of operation
-    Every record of a shared store that anybody heard of is durable and was, or is about to be, acknowledged. So a log that lacks
-    an event which was known here has lost it: the store was emptied, put back from an older copy, or failed over to a copy that
-    lagged. The ledger keeps marks (an event and the chain of the log after it) of every model: of what this process appended, of
-    the ends of the logs as it saw them, of what it serves. `judge` compares them with the store; the chain of a mark stands for
-    all before it. The marks are written to the note (`note.py`) when a model is met for the first time, before it is served, then
-    once a second where they changed, and when the process ends.
+    Every record of a shared store that any process has seen is durable and was, or is about to be, acknowledged. So a log that
+    lacks an event known here has lost it: the store was emptied, restored from an older copy, or failed over to a lagging copy.
+    The ledger keeps marks (an event and the chain of the log after it) for every model: of the events this process appended, of
+    the ends of the logs as it saw them, and of the models it serves. `judge` compares them with the store. The chain of a mark
+    covers all events before it. The marks are written to a file, the note (`store_identity.py`), when a model is seen for the
+    first time, before it is served. After that they are written once a second if they changed, and when the process ends.
 
         store has every mark ─────────────────────────────────────────────► follow, or lead
-        events are missing ──┬─► a `repair` record of the log accepts them ─► count them as lost, go on
-                             ├─► at most lost_events_max of a model ────────► the same; whoever leads records that in the log
-                             └─► else ──────────────────────────────────────► neither follow, lead nor accept events
+        events are missing ──┬─► a `repair` record of the log accepts them ─► count them as lost, continue
+                             ├─► at most lost_events_max of a model ────────► the same; the leader records that in the log
+                             └─► otherwise ─────────────────────────────────► neither follow, lead nor accept events
 
-    Accepted losses are counted by model for good, here and in each acceptance, so that a process without a note knows them too.
-    A model that is gone was dropped, unless the store counts fewer creations and drops than it did: then it was rolled back.
+    Accepted losses are counted by model permanently, here and in each acceptance, so a process without a note knows them too.
+    A missing model was dropped, unless the store's count of creations and drops has decreased: then the store was rolled back.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from riata.store.store import Head, Standing
 
 log = logging.getLogger("riata.run")
 
-MARKS_MAX: Final = 64  # of a model; older ones are thinned out
-LATELY: Final = 16  # so many of the newest are not
-EVERY_S: Final = 1.0  # between two looks whether the note has to be written
-REMEMBERED_MAX: Final = 64  # acceptances, former lineages
-NAMED_MAX: Final = 5  # models named in a sentence
+MARKS_MAX: Final = 64  # per model; older ones are thinned out
+LATELY: Final = 16  # number of newest marks that are never thinned out
+EVERY_S: Final = 1.0  # interval at which the note is written if it changed
+REMEMBERED_MAX: Final = 64  # acceptances and former lineages kept
+NAMED_MAX: Final = 5  # models named in an error message
 ID_BYTES: Final = 16
 
-Find = Callable[[str, Head, Sequence[Mark]], int]  # how many events up to these marks a log lacks, at least
+Find = Callable[[str, Head, Sequence[Mark]], int]  # a lower bound on how many events up to these marks a log lacks
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Events of one model that were known and are not in the store: `count` at least, of a log that ends at event `ends`."""
+    """Events of one model that were known and are not in the store: at least `count`. The log ends at event `ends`."""
 
     count: int
     known: int
@@ -54,9 +54,9 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What `judge` found. `code` and `detail` say why this store must not be followed, led or written to; empty: it may be.
+    """The result of `judge`. `code` and `detail` say why this store must not be followed, led or written to; empty if it may be.
 
-    found : by model, what was missing, also where that was accepted
+    found : by model, what was missing, including accepted losses
     """
 
     code: str = ""
@@ -65,20 +65,20 @@ class Judgement:
 
 
 class Ledger:
-    """Any thread may use it.
+    """Marks of the logs in a store, and the losses that were accepted. Thread-safe.
 
-    lost_events_max : so many missing events of a model are accepted without being asked; see the setting
+    lost_events_max : up to this many missing events of a model are accepted automatically; see the setting
     """
 
     def __init__(self, note: StoreIdentityFile, lost_events_max: int = 0) -> None:
         self.note = note
-        self.missing: dict[str, Missing] = {}  # by model, what is missing now and was not accepted
+        self.missing: dict[str, Missing] = {}  # by model, missing events that were not accepted
         self._noted = note.read()
         self._lost_events_max = lost_events_max
-        self._gone: set[Mark] = set()  # marks of histories that were given up
-        self._unchecked: dict[str, list[Mark]] = {}  # marks learnt since they were last compared
-        self._taken: set[bytes] = {b""}  # payloads of acceptances that were taken into account since the start
-        self._compared = False  # whether every mark was, once since the start
+        self._gone: set[Mark] = set()  # marks of lost histories
+        self._unchecked: dict[str, list[Mark]] = {}  # marks added since the last comparison
+        self._taken: set[bytes] = {b""}  # payloads of acceptances applied since the start
+        self._compared = False  # whether every mark was compared at least once since the start
         self._changed = False
         self._lock = threading.RLock()
         self._closing = threading.Event()
@@ -87,11 +87,11 @@ class Ledger:
     # -- the thread that writes the note -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to write the note now and then."""
+        """Start the thread that writes the note periodically."""
         self._thread.start()
 
     def close(self) -> None:
-        """Write the note a last time, and end the thread. Blocks."""
+        """Write the note a last time and end the thread. Blocks."""
         self._closing.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -105,7 +105,7 @@ class Ledger:
     # -- what is known ---------------------------------------------------------------------------------------------
 
     def add(self, model: str, lineage: bytes, marks: Iterable[Mark]) -> None:
-        """Learn that the log of `model` had these marks; those without a chain say nothing."""
+        """Add marks that the log of `model` had. Marks without a chain are ignored."""
         with self._lock:
             known = self._noted.logs.get(model)
             if known is None:
@@ -116,11 +116,11 @@ class Ledger:
                 self._unchecked.setdefault(model, []).extend(new)
 
     def saw(self, standings: Mapping[str, Standing], changes: int) -> None:
-        """Learn where the logs end in a store that is the one that was known. A model met for the first time is in the note when
-        this returns."""
+        """Add marks for the ends of the logs, unless the store was exchanged or rolled back. A model seen for the first time is
+        in the note on return."""
         with self._lock:
             if changes < self._noted.changes or self._exchanged(standings):
-                return  # as `judge` will say
+                return  # `judge` will report it
             logs = self._noted.logs
             now = {name: standing.head for name, standing in standings.items() if standing.head.seq > 0}
             fresh = {name for name, head in now.items() if name not in logs or logs[name].lineage != head.lineage}
@@ -144,7 +144,7 @@ class Ledger:
         return new
 
     def lost(self) -> dict[str, int]:
-        """By model, the acknowledged events that the store has lost: those accepted, and those missing now."""
+        """Return, by model, how many acknowledged events the store has lost: the accepted losses plus the events missing now."""
         with self._lock:
             found = dict(self._noted.lost)
             for name, missing in self.missing.items():
@@ -152,23 +152,23 @@ class Ledger:
             return {name: count for name, count in sorted(found.items()) if count}
 
     def keep(self) -> None:
-        """Write the note where something has changed since it was written."""
+        """Write the note if something changed since the last write."""
         with self._lock:
             if self._changed:
                 self._changed = False
                 self.note.write(self._noted)
-                self._changed = bool(self.note.problem)  # else it is tried again
+                self._changed = bool(self.note.problem)  # a failed write is tried again
 
-    # -- what follows ----------------------------------------------------------------------------------------------
+    # -- comparing with the store ----------------------------------------------------------------------------------
 
     def judge(self, standings: Mapping[str, Standing], changes: int, find: Find) -> Judgement:
-        """Compare what is known with what the store has, take in what was accepted, and say whether this store may be used."""
+        """Compare the marks with the store, apply the acceptances in its logs, and return whether this store may be used."""
         with self._lock:
             exchanged = self._exchanged(standings)
             found = self._compare(standings, changes, find, exchanged)
             self.missing = dict(found)
             self._take_in(standings, exchanged)
-            if exchanged and not self._exchanged(standings):  # accepted: what the new store has was never compared
+            if exchanged and not self._exchanged(standings):  # accepted: the new store's logs were never compared
                 self.missing = {}
             for name, missing in list(self.missing.items()):
                 if not exchanged and missing.count <= self._lost_events_max:
@@ -182,11 +182,11 @@ class Ledger:
                 return Judgement("store_strange", self._told(what), found)
             if self.missing:
                 return Judgement("events_missing", self._told("acknowledged events are missing from the store"), found)
-            self._noted.changes = min(self._noted.changes, changes)  # what the store lacks was accepted: it counts from there
+            self._noted.changes = min(self._noted.changes, changes)  # the loss was accepted: count from the store's number
             return Judgement(found=found)
 
     def _exchanged(self, standings: Mapping[str, Standing]) -> bool:
-        """Whether the default model, which cannot be dropped, is gone or another one."""
+        """Return whether the default model, which cannot be dropped, is missing or has another lineage."""
         known, now = self._noted.logs.get(DEFAULT_MODEL), standings.get(DEFAULT_MODEL)
         return known is not None and (now is None or now.head.lineage != known.lineage)
 
@@ -199,7 +199,7 @@ class Ledger:
                     found[name] = Missing(known.last, known.last, 0)
                 continue
             marks = known.marks
-            if self._compared and name not in self.missing:  # the chain of the newest stands for those that were compared
+            if self._compared and name not in self.missing:  # the newest mark's chain covers those already compared
                 marks = [*self._unchecked.get(name, ()), *known.marks[-1:]]
             if marks and find(name, standing.head, marks):
                 found[name] = Missing(find(name, standing.head, known.marks) or 1, known.last, standing.head.seq)
@@ -208,7 +208,7 @@ class Ledger:
         return found
 
     def _take_in(self, standings: Mapping[str, Standing], exchanged: bool) -> None:
-        """Take into account what the logs say was accepted."""
+        """Apply the acceptances found in the logs."""
         for name, standing in standings.items():
             document = None if standing.accepted in self._taken else acceptance(standing)
             if document is None or document["id"] in self._noted.accepted:
@@ -228,7 +228,7 @@ class Ledger:
                 if lost >= counted:
                     self._noted.unrecorded.pop(model, None)
             if exchanged:
-                for model, missing in list(self.missing.items()):  # also those that whoever accepted did not know of
+                for model, missing in list(self.missing.items()):  # also those unknown to the accepting process
                     self._accept(model, standings, self._noted.lost.get(model, 0) + missing.count)
                 self._noted.logs.clear()
             self._taken.add(standing.accepted)
@@ -257,16 +257,16 @@ class Ledger:
         where = f" (known from {self.note.path})" if self.note.path else ""
         return "; ".join([f"{what}{where}", *models, *more, way])
 
-    # -- what the log is told --------------------------------------------------------------------------------------
+    # -- losses to be recorded in the log --------------------------------------------------------------------------
 
     def has_to_record(self) -> bool:
-        """Whether `to_record` has something to give."""
+        """Return whether `to_record` would return anything."""
         with self._lock:
             return bool(self._noted.unrecorded)
 
     def to_record(self) -> dict[str, dict[str, Any]]:
-        """By model, what a `repair` record has to say of losses that `lost_events_max` accepted; whoever leads appends it. One
-        document is given once."""
+        """Return, by model, the document of a `repair` record for losses that `lost_events_max` accepted. The leader appends it.
+        Each document is returned once."""
         with self._lock:
             unrecorded, self._noted.unrecorded = self._noted.unrecorded, {}
             self._changed = self._changed or bool(unrecorded)
@@ -277,14 +277,14 @@ class Ledger:
             }
 
     def lineages(self) -> list[bytes]:
-        """The lineages that the default model was known by, the newest last."""
+        """Return the lineages that the default model has had, newest last."""
         with self._lock:
             known = self._noted.logs.get(DEFAULT_MODEL)
             return [*self._noted.former, *([known.lineage] if known else [])]
 
 
 def acceptance(standing: Standing) -> dict[str, Any] | None:
-    """The document of the last acceptance in a log; None where there is none that can be read."""
+    """Return the document of the last acceptance in a log; None if there is none or it cannot be decoded."""
     if not standing.accepted:
         return None
     try:
@@ -297,14 +297,14 @@ def acceptance(standing: Standing) -> dict[str, Any] | None:
 
 
 def sentence(missing: Missing) -> str:
-    """Say what is missing of one model."""
+    """Describe what is missing of one model."""
     if missing.ends == 0:
         return f"all {missing.known} events are missing"
     return f"at least {missing.count} events are missing; its log ends at event {missing.ends}, event {missing.known} was known"
 
 
 def thinned(marks: list[Mark]) -> list[Mark]:
-    """At most MARKS_MAX of `marks`: the newest, and of those before them ever fewer the older they are."""
+    """Return at most MARKS_MAX of `marks`: the newest, and progressively fewer of the older ones."""
     while len(marks) > MARKS_MAX:
         old = len(marks) - LATELY
         marks = [mark for i, mark in enumerate(marks) if i >= old or i % 2 == old % 2]

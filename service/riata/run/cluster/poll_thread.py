@@ -1,4 +1,4 @@
-"""A thread with a store object of its own that does one thing again and again, through outages, until it is told to stop."""
+"""A thread with its own store object that repeats one step, through outages of the store, until it is stopped."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ RETRY_S = 1.0  # between two tries while the store does not answer
 
 
 class PollThread:
-    """`step(store)` returns the seconds until the next one.
+    """Calls `step(store)` repeatedly. `step` returns the seconds to wait until the next call.
 
-    A store that does not answer (`Unavailable`) is asked again; every other error ends the thread, and `on_failed` is told, in
-    the thread. `StoreFailed` is such an error.
+    If the store does not answer (`Unavailable`), the step is retried. Every other error, including `StoreFailed`, ends the
+    thread, and `on_failed` is called in the thread.
     """
 
     def __init__(
@@ -32,8 +32,8 @@ class PollThread:
         on_failed: Callable[[BaseException], None],
         on_unreachable: Callable[[Unavailable], None] = lambda _error: None,
     ) -> None:
-        self.at_end: Callable[[Store], object] = lambda _store: None  # done last, unless the thread failed
-        self.unreachable = ""  # why the store did not answer the last step; empty: it did
+        self.at_end: Callable[[Store], object] = lambda _store: None  # called last, unless the thread failed
+        self.unreachable = ""  # why the store did not answer the last step; empty if it did
         self._name = name
         self._open_store = open_store
         self._step = step
@@ -44,29 +44,29 @@ class PollThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def kick(self) -> None:
-        """Have the next step come now."""
+        """Run the next step now."""
         self._kicked.set()
 
     def stopping(self) -> bool:
-        """Whether it was told to stop: long steps look now and then."""
+        """Return whether the thread was told to stop. Long steps check this periodically."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Have the thread end after the step under way."""
+        """End the thread after the current step."""
         self._stopping.set()
         self._kicked.set()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait until the thread has ended, where it ever began."""
+        """Wait until the thread has ended, if it was started."""
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
     def alive(self) -> bool:
-        """Whether the thread runs."""
+        """Return whether the thread runs."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
@@ -90,7 +90,7 @@ class PollThread:
                 self._end(store)
         except Stopped:
             log.info("%s: given up, since the process is told to end", self._name)
-        except Exception as error:  # the thread's outer edge: whoever made it decides
+        except Exception as error:  # top level of the thread: `on_failed` decides
             detail = error.detail if isinstance(error, RiataError) else repr(error)
             log.error("%s: %s", self._name, detail)
             self._on_failed(error)

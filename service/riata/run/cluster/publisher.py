@@ -1,4 +1,4 @@
-"""What the owner of a shared store serves, put into the store for those who follow: the newest of each model, not too often."""
+"""Publishes the served models of the leader into the shared store for the followers: the newest of each model, rate-limited."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from riata.store.store import Owner, SharedStore, Standing, Verdict
 
 log = logging.getLogger("riata.run")
 
-REST = 4  # an edition is followed by so many times its own duration without one of that model: a fifth of a link's time
+REST = 4  # pause after publishing, in multiples of the time it took: at most a fifth of a link's time per model
 
 
 @dataclass(slots=True)
@@ -23,11 +23,11 @@ class _Sent:
     lineage: bytes
     applied: int
     version: int
-    due_ms: int  # not before
+    due_ms: int  # earliest time of the next edition
 
 
 class Publisher:
-    """Puts changed models into the store as editions. One thread uses it; nothing here waits."""
+    """Puts changed models into the store as editions. For one thread. It never sleeps."""
 
     def __init__(self, catalogue: Catalogue, owner: Owner, every_ms: int, clock: Clock) -> None:
         self.published = 0
@@ -38,9 +38,9 @@ class Publisher:
         self._sent: dict[str, _Sent] = {}
 
     def step(self, store: SharedStore, at_once: bool = False) -> int | None:
-        """Publish what is due, or with `at_once` all that changed. Returns the milliseconds until more is due; None for nothing.
+        """Publish what is due, or with `at_once` all that changed. Returns the milliseconds until more is due; None if nothing.
 
-        Raises `Conflict` (code `fenced`), `LogFork` where the log is not the one that was learnt, `Unavailable`.
+        Raises `Conflict` (code `fenced`), `LogFork` if the log is not the one that was learnt, `Unavailable`.
         """
         for name in [name for name in list(self._sent) if name not in self._catalogue.served_models]:
             self._sent.pop(name, None)
@@ -57,8 +57,10 @@ class Publisher:
         return min(moments, default=None)
 
     def recheck(self, standings: Mapping[str, Standing]) -> bool:
-        """Forget what was sent of models whose newest edition in the store is an earlier one: it was rolled back. True where any
-        was; then `step` sends it again. Any thread may call it."""
+        """Forget the sent editions of models whose newest edition in the store is older: the store was rolled back.
+
+        Returns whether there were any; `step` then sends them again. Thread-safe.
+        """
         gone = [
             name
             for name, sent in list(self._sent.items())
@@ -75,7 +77,7 @@ class Publisher:
         try:
             verdict = store.publish(self._owner, name, edition_of(published, content), content)
         except NotFound:
-            return  # dropped a moment ago
+            return  # the model was just dropped
         if verdict is Verdict.FENCED:
             raise Conflict("another process owns the store now", "fenced")
         if (
@@ -94,7 +96,7 @@ class Publisher:
 
 
 def _is(published: Published, sent: _Sent | None) -> bool:
-    """Whether `sent` was `published`."""
+    """Return whether `sent` is the edition of `published`."""
     if sent is None:
         return False
     return (sent.lineage, sent.applied, sent.version) == (published.model.origin.lineage, published.applied, published.version)

@@ -1,7 +1,7 @@
-"""The note: a file in the data directory with what a process knows of its store, read by the next start.
+"""The note: a file in the data directory that records what a process knows about its store, read at the next start.
 
-It holds, for each model, the lineage of its log and events that the log was seen to have, with their chains. So a start can tell
-an emptied or older store from a new one, and say how many events are missing. See `ledger.py` for what is made of it.
+It holds, for each model, the lineage of its log and events that the log was seen to have, with their chains. So a start can
+distinguish an emptied or older store from a new one, and report how many events are missing. See `ledger.py` for its use.
 
     riata note 2 <BLAKE2b-256 of the rest, hexadecimal>
     <one JSON object, canonical>
@@ -34,27 +34,27 @@ Mark = tuple[int, bytes]  # an event, and the chain of the log after it
 
 @dataclass(slots=True)
 class KnownLog:
-    """The log of one model as it was last known: `marks` are events that it had, in ascending order."""
+    """The last known state of one model's log: `marks` are events that it had, in ascending order."""
 
     lineage: bytes
     marks: list[Mark] = field(default_factory=list)
 
     @property
     def last(self) -> int:
-        """The last event that is known of; 0 for none."""
+        """The last known event; 0 for none."""
         return self.marks[-1][0] if self.marks else 0
 
 
 @dataclass(slots=True)
 class Noted:
-    """What a note holds.
+    """The contents of a note.
 
     changes    : how often models were created or dropped in the store
-    lost       : by model, the missing events that were accepted
-    unrecorded : by model, how many of `lost` the setting lost_events_max accepted and no `repair` record tells of yet, and the
-                 last event of them
-    accepted   : ids of the acceptances in the logs that were taken into account
-    former     : lineages that the default model had before somebody accepted their loss
+    lost       : by model, how many missing events were accepted
+    unrecorded : by model, how many of `lost` were accepted by the setting lost_events_max and are in no `repair` record yet, and
+                 the last event of them
+    accepted   : ids of the acceptances in the logs that were applied
+    former     : lineages that the default model had before their loss was accepted
     """
 
     changes: int = 0
@@ -66,16 +66,16 @@ class Noted:
 
 
 class StoreIdentityFile:
-    """The note in one file; without a path there is none. One that is only read is never set aside."""
+    """The note in one file; without a path there is none. A read-only note is never set aside."""
 
     def __init__(self, path: Path | None, read_only: bool = False) -> None:
         self.path = path
         self._read_only = read_only
-        self.unread = ""  # why the note was not used at the start; empty: it was, or there is none
-        self.problem = ""  # why it could not be written the last time; empty: it could
+        self.unread = ""  # why the note was not used at the start; empty if it was, or if there is none
+        self.problem = ""  # why the last write failed; empty if it succeeded
 
     def read(self) -> Noted:
-        """What was noted; nothing where there is no note. One that cannot be used is set aside, and `unread` says so."""
+        """Read the note; an empty one if there is none. A corrupt file is renamed to `*.damaged`, and `unread` says so."""
         if self.path is None:
             return Noted()
         try:
@@ -90,7 +90,7 @@ class StoreIdentityFile:
             return Noted()
 
     def write(self, noted: Noted) -> None:
-        """Replace the note, so that a power cut leaves it or the one before it. Where that fails, `problem` says so."""
+        """Replace the note atomically: a power cut leaves it or the previous one. If that fails, `problem` says so."""
         if self.path is None or self._read_only:
             return
         try:
@@ -118,7 +118,7 @@ def load(path: Path) -> bytes:
 
 
 def save(path: Path, data: bytes) -> None:
-    """Put `data` in the place of the note at `path`, synced. Raises `OSError`."""
+    """Replace the note at `path` by `data`, synced. Raises `OSError`."""
     beside = path.with_name(f"{path.name}.{os.getpid()}")  # two processes may share a directory
     path.parent.mkdir(parents=True, exist_ok=True)
     with beside.open("wb") as file:

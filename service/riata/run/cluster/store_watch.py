@@ -1,4 +1,4 @@
-"""Whether the store may be written to: asked when the service starts, and again and again, so that nobody finds out by losing."""
+"""Health check of the store: whether it may be written to, checked at start and periodically, before any event is lost."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("riata.run")
 
 EVERY_S = 10.0
-OWN_EVERY_S = 1.0  # of an embedded store: it takes one look at the disk
-ANSWER_S = 60.0  # for an embedded store's thread, which may be in the middle of a large transaction
-RESERVES = frozenset({"memory_reserve", "disk_reserve"})  # codes of `Store.refusals` where only room is missing
-WRONG_EVERY_S = 1.0  # while something is wrong: who mends it should not have to wait
+OWN_EVERY_S = 1.0  # for an embedded store, whose check is one look at the disk
+ANSWER_S = 60.0  # timeout for an embedded store's thread, which may be in the middle of a large transaction
+RESERVES = frozenset({"memory_reserve", "disk_reserve"})  # codes of `Store.refusals` if only memory or disk space is missing
+WRONG_EVERY_S = 1.0  # while something is wrong, so that a repair is noticed soon
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why no event is accepted now: a stable slug, and sentences for people."""
+    """Why no event is accepted now: a stable code, and a human-readable detail."""
 
     code: str
     detail: str
 
     def error(self) -> Unavailable:
-        """The refusal as requests get it: nothing was accepted."""
+        """Return the error that requests get: nothing was accepted."""
         return Unavailable(self.detail, self.code, outcome="not_accepted")
 
 
 class OwnStore:
-    """What `StoreWatch` asks of an embedded store, by way of the one thread that owns it. Only what it asks is here."""
+    """An embedded store as `StoreWatch` uses it, through the one thread that owns it. It has only the methods needed there."""
 
     def __init__(self, log_thread: LogThread) -> None:
         self._log_thread = log_thread
@@ -50,11 +50,11 @@ class OwnStore:
         return self._log_thread.call(lambda store: store.warnings()).result(ANSWER_S)
 
     def close(self) -> None:
-        """Its owner closes it."""
+        """Do nothing: the owner closes the store."""
 
 
 class StoreWatch:
-    """Asks the store how it is, in a thread with a store object of its own."""
+    """Checks the store periodically, in a thread with its own store object."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class StoreWatch:
         on_short: Callable[[], None] = lambda: None,
         every_s: float = EVERY_S,
     ) -> None:
-        """on_short: called in this thread, again and again while the store has no room but its reserve."""
+        """on_short: called in this thread, repeatedly while the store has no room other than its reserve."""
         self.refusal: Refusal | None = None
-        self.warnings: list[str] = []  # what weakens a promise of the store, as it last said
-        self.counts: dict[str, int] = {}  # how often something began to be wrong, by code
+        self.warnings: list[str] = []  # what weakens a guarantee of the store, as of the last check
+        self.counts: dict[str, int] = {}  # how often a problem began, by code
         self._on_failed = on_failed
         self._on_short = on_short
         self._every_s = every_s
@@ -75,26 +75,26 @@ class StoreWatch:
         )
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start checking."""
         self._looper.start()
 
     def stop(self) -> None:
-        """Ask no more, as soon as the answer under way has come."""
+        """Stop checking after the current check."""
         self._looper.stop()
 
     def join(self) -> None:
-        """Wait for the end of it."""
+        """Wait until the thread has ended."""
         self._looper.join()
 
     def kick(self) -> None:
-        """Ask now: somebody found that the store does not answer."""
+        """Check now, because a caller found that the store does not answer."""
         self._looper.kick()
 
     def _step(self, store: Store) -> float:
         try:
             found = store.refusals()
             self.warnings = store.warnings()
-        except Corrupt as error:  # it is another store now, or a damaged one: predicting goes on
+        except Corrupt as error:  # it is another store now, or a damaged one: predictions continue
             self._note(Refusal(error.code, error.detail))
             return WRONG_EVERY_S
         except Unavailable as error:

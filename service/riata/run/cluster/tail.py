@@ -1,7 +1,7 @@
-"""Reading a log that others write: every record once, in order, each checked to continue the one before.
+"""Tailing a log that other processes write: every record once, in order, each verified to continue the one before.
 
-A model is followed from the event its state stands at. What is read is checked here, by place and chain, before anybody
-learns it: a record that does not follow is a gap or a fork, and the reader stops. Nothing here waits, and nothing is a thread.
+A model is followed from the event of its current state. Each record's position and chain are verified before it is learnt.
+A record that does not continue the log is a gap or a fork, and reading stops. This module never sleeps and starts no thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from riata.run.damage import Damage, event_of
 from riata.store.records import next_chain
 from riata.store.store import Record, SharedStore, Standing
 
-READ_BYTES = 2**22  # of one model at a time, so that none waits for another's long tail
+READ_BYTES = 2**22  # of one model at a time, so that a long tail does not delay other models
 
 
 @dataclass(slots=True)
@@ -25,62 +25,62 @@ class _Place:
 
 
 class Tail:
-    """Places in the logs of several models. One thread uses it."""
+    """Read positions in the logs of several models. For one thread."""
 
     def __init__(self) -> None:
         self._places: dict[str, _Place] = {}
         self._damaged: dict[str, bytes] = {}  # models that cannot be read, and their lineages
 
     def follow(self, model: str, lineage: bytes, seq: int, chain: bytes) -> None:
-        """Read `model` from behind event `seq`, which carries `chain`."""
+        """Read `model` starting after event `seq`, whose chain is `chain`."""
         self._places[model] = _Place(lineage, seq, chain)
         self._damaged.pop(model, None)
 
     def forget(self, model: str) -> None:
-        """Read `model` no more."""
+        """Stop reading `model`."""
         self._places.pop(model, None)
         self._damaged.pop(model, None)
 
     def leave_out(self, damage: Damage) -> None:
-        """Do not read a model that is damaged, for as long as it is the same."""
+        """Do not read a damaged model, as long as its lineage is the same."""
         self.forget(damage.model)
         self._damaged[damage.model] = damage.lineage
 
     def give_up(self, model: str, error: Corrupt) -> Damage:
-        """Do not read `model` any more, because of `error`; return what is damaged."""
+        """Stop reading `model` because of `error`. Returns the damage."""
         place = self._places[model]
         damage = Damage(model, place.lineage, event_of(error, place.seq), error.detail)
         self.leave_out(damage)
         return damage
 
     def is_another(self, store: SharedStore, model: str) -> bool:
-        """Whether a model was dropped, and perhaps made again, since its standing was asked for."""
+        """Return whether a model was dropped, and perhaps created again, since its standing was read."""
         try:
             return store.head(model).lineage != self.lineage(model)
         except NotFound:
             return True
 
     def names(self) -> list[str]:
-        """The models that are followed, and those that are left out."""
+        """Return the followed models and the ones left out as damaged."""
         return [*self._places, *self._damaged]
 
     def lineage(self, model: str) -> bytes | None:
-        """Of a model that is followed or left out; None for others."""
+        """Return the lineage of a model that is followed or left out; None for others."""
         place = self._places.get(model)
         return place.lineage if place else self._damaged.get(model)
 
     def places(self) -> dict[str, int]:
-        """The last event read of each model."""
+        """Return the last event read of each model."""
         return {name: place.seq for name, place in self._places.items()}
 
     def behind(self, standings: Mapping[str, Standing]) -> list[str]:
-        """The models whose logs reach beyond what was read."""
+        """Return the models whose logs have unread events."""
         return [name for name, place in self._places.items() if name in standings and standings[name].head.seq > place.seq]
 
     def read(self, store: SharedStore, model: str, bytes_max: int = READ_BYTES) -> list[Record]:
-        """The next records of `model`, none where there are none. What is returned counts as read.
+        """Return the next records of `model`, possibly none. Returned records count as read.
 
-        Raises `LogGap` or `LogFork` where the log does not continue what was read; `NotFound` where the model is no more.
+        Raises `LogGap` or `LogFork` if the log does not continue what was read; `NotFound` if the model no longer exists.
         """
         place = self._places.get(model)
         if place is None:

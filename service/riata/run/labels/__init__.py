@@ -1,1 +1,1 @@
-"""Predictions that wait for their label: kept, joined exactly once, or given a label when their time is over."""
+"""Delayed labels: predictions are stored until their label arrives, joined exactly once, or expire or get a default label."""

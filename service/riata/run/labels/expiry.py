@@ -1,8 +1,8 @@
-"""What becomes of predictions whose label did not come in time: the default label, as an event of the log, or nothing.
+"""Expiry of predictions whose label did not arrive in time: they get the default label, as an event of the log, or are deleted.
 
-A slice is: ask the store what is due, append what gets the default label, forget all of it. In that order a process that dies
-in between leaves rows that are due still, and the next one appends the same events under the same ids: the dedupe index
-refuses them. So it does where two processes work at once, and where a label came whose mark was lost.
+One slice reads the due rows from the store, appends the events that get the default label, and deletes the rows. If a process
+crashes in between, the rows are still due. The next process then appends the same events under the same ids, and the dedupe
+index rejects them. The same holds if two processes sweep at once, or if a label arrived but its row was not marked as labelled.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ log = logging.getLogger("riata.run")
 
 SLICE_ROWS: Final = 100  # of at most 256 KiB each, so that a slice never takes more than 25 MB
 SLICES_A_TURN: Final = 20  # for each model: 2000 rows, less than a second of the store's time
-MODELS_A_TURN: Final = 50  # where there are more of them, each has to wait some turns
+MODELS_A_TURN: Final = 50  # if there are more models, each waits for some turns
 EVERY_S: Final = 1.0
-SOON_S: Final = 0.05  # before the next turn, where the last one left something to do
+SOON_S: Final = 0.05  # before the next turn, if the last one left something to do
 
 
 class Doors(Protocol):
-    """The way to the log for `sweep`. Both calls block, and raise errors of `riata.base.errors`."""
+    """Access to the store and the log for `sweep`. Both calls block, and raise errors of `riata.base.errors`."""
 
     def call(self, work: Callable[[Store], T]) -> T:
         """Run `work` on the store."""
@@ -50,11 +50,11 @@ class Doors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On which terms predictions of a model are given up.
+    """How due predictions of a model are handled.
 
-    default : the label that they get, as a batch has it; None for none
+    default : the label that they get, as in a batch; None for none
     seen    : the names that are in the log
-    fits    : leaves out the events that the model could not learn
+    fits    : removes the events that the model could not learn
     """
 
     default: float | None
@@ -64,7 +64,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What one slice did: rows that were due, those that got the default label, those forgotten without any label."""
+    """Counts of one slice: rows that were due, rows that got the default label, rows deleted without any label."""
 
     due: int = 0
     defaulted: int = 0
@@ -72,7 +72,7 @@ class Swept:
 
 
 def sweep(doors: Doors, model: str, now_ms: int, terms: Terms) -> Swept:
-    """Deal with up to SLICE_ROWS predictions that are due. Raises what the store raises; doing it again is always safe."""
+    """Process up to SLICE_ROWS predictions that are due. Raises what the store raises. Idempotent: it is safe to retry."""
     due = doors.call(lambda s: s.due(model, now_ms, SLICE_ROWS))
     if not due:
         return Swept()
@@ -91,7 +91,7 @@ def sweep(doors: Doors, model: str, now_ms: int, terms: Terms) -> Swept:
 
 
 def default_events(model: str, now_ms: int, waiting: Sequence[tuple[bytes, Waiting]], terms: Terms) -> Append | None:
-    """The events that predictions become with the default label; None where the model could learn none of them."""
+    """Return the events that predictions become with the default label; None if the model could learn none of them."""
     default = 0.0 if terms.default is None else terms.default
     events = [labelled(one, key, default, 1.0) for key, one in waiting]
     names = new_names((event.names for event in events), terms.seen)
@@ -101,7 +101,7 @@ def default_events(model: str, now_ms: int, waiting: Sequence[tuple[bytes, Waiti
 
 
 def _waiting(due: Sequence[PendingPrediction]) -> tuple[list[tuple[bytes, Waiting]], int]:
-    """The rows that have no label, by their keys, and how many are damaged."""
+    """Return the rows without a label, with their keys, and the number of damaged rows."""
     found, damaged = [], 0
     for row in due:
         try:
@@ -116,23 +116,23 @@ def _waiting(due: Sequence[PendingPrediction]) -> tuple[list[tuple[bytes, Waitin
 
 
 class Expiry:
-    """Sweeps now and then, for as long as this process owns the store. Made by the event loop, works in a thread."""
+    """Sweeps periodically while this process owns the store. Created in the event loop; the work is done in a thread."""
 
     def __init__(self, engine: Engine, remembering: Remembering, owns: Callable[[], bool]) -> None:
         self._engine = engine
         self._remembering = remembering
         self._owns = owns
-        self._next = 0  # of the models, in the order of their names
+        self._next = 0  # index of the next model, in the order of names
         self._failing = ""
         self._ending = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to sweep."""
+        """Start to sweep."""
         self._running = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Return once nothing is under way any more."""
+        """Stop sweeping. Returns after the current turn has ended."""
         self._ending.set()
         if self._running is not None:
             await self._running
@@ -147,7 +147,7 @@ class Expiry:
                 continue
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Visit some models; tell whether there is more to do at once."""
+        """Sweep some models. Returns whether there is more to do at once."""
         if not self._owns():
             self._forget_sizes()
             return False
@@ -160,13 +160,13 @@ class Expiry:
             try:
                 more = self._visit(doors, model) or more
             except (Busy, NotFound):
-                continue  # it is being made ready, or was dropped a moment ago
+                continue  # the model is being prepared, or was just dropped
             except RiataError as error:
                 failing = error.code
                 if self._failing != failing:
                     log.warning("model %s: predictions that are due have to wait: %s", model, error.detail)
                 if isinstance(error, Unavailable):
-                    break  # so it will be for the others
+                    break  # the other models would fail too
         self._failing = failing
         return more and not failing
 
@@ -184,7 +184,7 @@ class Expiry:
         return bool(tally.rows)
 
     def _lags(self, model: str) -> bool:
-        """Whether learning is so far behind that nobody may send events; then the default labels wait as well."""
+        """Return whether learning lags so far that no client may send events; the default labels then wait too."""
         behind = self._engine.served_model(model).logged - self._engine.published(model).applied
         return behind > self._engine.settings.lag_events_max
 
@@ -203,7 +203,7 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class _EngineDoors:
-    """The engine, as a thread beside the event loop may use it."""
+    """The engine, as used from a thread other than the event loop's."""
 
     engine: Engine
     loop: asyncio.AbstractEventLoop

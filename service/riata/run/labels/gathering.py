@@ -1,4 +1,4 @@
-"""Requests that wait together are kept together: one transaction of the store for all of them."""
+"""Group commit of pending predictions: one store transaction for all requests that are waiting."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class _Request:
 
 
 class Gathering:
-    """The predictions of one model on their way into the store.
+    """Queue of one model's predictions on their way into the store.
 
-    Whoever comes first writes for all who have come by then; the others find their answer there, or write in their turn
-    where the first went away without one.
+    The request that gets the lock first writes the rows of all waiting requests. The others then find their answer set. If the
+    first was cancelled before it set the answers, the next one writes.
     """
 
     def __init__(self, engine: Engine, model: str, bytes_max: int) -> None:
@@ -34,8 +34,8 @@ class Gathering:
         self._turn = asyncio.Lock()
 
     async def keep(self, rows: list[PendingPrediction]) -> bool:
-        """Keep `rows`, durable on return, or none of them where there is no room: false. Raises what the store raises;
-        `Unavailable` (code `store_timeout`) where it does not answer."""
+        """Store `rows`, durable on return. Returns false, and stores none of them, if there is no room. Raises what the store
+        raises; `Unavailable` (code `store_timeout`) if it does not answer."""
         mine = _Request(rows, asyncio.get_running_loop().create_future())
         self._waiting.append(mine)
         try:
@@ -59,7 +59,7 @@ class Gathering:
         except RiataError as error:
             _fail(group, error)
         else:
-            if not kept and len(group) > 1:  # perhaps there is room for some
+            if not kept and len(group) > 1:  # there may be room for some of them
                 for request in group:
                     await self._settle([request])
                 return
@@ -70,4 +70,4 @@ class Gathering:
 def _fail(group: list[_Request], error: RiataError) -> None:
     for request in group:
         request.answer.set_exception(error)
-        request.answer.exception()  # nobody need ask for it: who waited may have gone
+        request.answer.exception()  # mark as retrieved: the waiting request may have been cancelled

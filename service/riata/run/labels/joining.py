@@ -1,4 +1,4 @@
-"""Labels meet the predictions they are for: rows that a store gave back become events among the others of a body."""
+"""Joins labels to stored predictions: the recalled rows become events among the other events of a body."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ DAMAGED: Final = ("prediction_damaged", "prediction_id: what was kept of it is d
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A body whose labels have met their predictions.
+    """A body after its labels were joined to their predictions.
 
-    parsed   : the body without labels of predictions; joined events stand among its rows, in the order of the body
-    waiting  : of each joined row: key, label, weight, due_ms
-    repeated : log positions of the rows whose prediction is known to carry that very label; they are not in `parsed`
-    refused  : codes of the rows that met nothing; their errors are in `parsed`
+    parsed   : the body without labels of predictions; joined events are among its rows, in the order of the body
+    waiting  : by joined row: key, label, weight, due_ms
+    repeated : log positions of the rows whose prediction already has the same label; they are not in `parsed`
+    refused  : codes of the rows that could not be joined; their errors are in `parsed`
     """
 
     parsed: Parsed
@@ -48,12 +48,12 @@ class Joined:
 
 
 def event_id(key: bytes) -> U8:
-    """The id of the event that a prediction becomes with its label: 16 bytes that no id sent by a client gives."""
+    """Return the id of the event that a prediction becomes with its label: 16 bytes that no id sent by a client maps to."""
     return np.frombuffer(hashlib.blake2b(key, digest_size=KEY_BYTES, person=b"riata prediction").digest(), np.uint8)
 
 
 def labelled(waiting: Waiting, key: bytes, label: float, weight: float) -> Waiting:
-    """The event that a prediction becomes with its label, as a batch of one."""
+    """Return the event that a prediction becomes with its label, as a batch of one."""
     batch = dataclasses.replace(
         waiting.batch,
         label=np.array([label]),
@@ -65,7 +65,7 @@ def labelled(waiting: Waiting, key: bytes, label: float, weight: float) -> Waiti
 
 
 def new_names(names: Iterable[Names], seen: NamesSeen) -> Names:
-    """The names that are not in the log yet, each once."""
+    """Return the names that are not in the log yet, each once."""
     found: dict[int, bytes] = {}
     if not seen.full:
         for some in names:
@@ -74,7 +74,7 @@ def new_names(names: Iterable[Names], seen: NamesSeen) -> Names:
 
 
 def recall(store: Store, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
-    """`Store.recall`; where a store finds one of the rows damaged, that one comes back empty and the others as they are."""
+    """`Store.recall`; if the store finds a damaged row, that row is returned empty and the others as they are."""
     try:
         return store.recall(model, keys)
     except Corrupt:
@@ -88,7 +88,7 @@ def recall(store: Store, model: str, keys: Sequence[bytes]) -> dict[bytes, Pendi
 
 
 def join(parsed: Parsed, recalled: Mapping[bytes, PendingPrediction], now_ms: int, seen: NamesSeen) -> Joined:
-    """Put the labels of `parsed` to the predictions they are for; `recalled` are those that the store still has."""
+    """Join the labels of `parsed` to their predictions; `recalled` are those that the store still has."""
     joins, errors, events = parsed.joins, list(parsed.errors), []
     waiting: dict[int, tuple[bytes, float, float, int]] = {}
     repeated, refused = [], []
@@ -119,7 +119,7 @@ def _find(key: bytes, recalled: Mapping[bytes, PendingPrediction], now_ms: int) 
 
 
 def _with_events(parsed: Parsed, rows: list[int], events: list[Waiting], seen: NamesSeen) -> Parsed:
-    """Put events among the rows of `parsed`, in the order of the body."""
+    """Merge events into the rows of `parsed`, in the order of the body."""
     if not events:
         return parsed
     row = np.concatenate([parsed.row, np.array(rows, np.int64)])

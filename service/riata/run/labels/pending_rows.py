@@ -1,18 +1,18 @@
-"""What is kept of a prediction that waits for its label, byte for byte.
+"""Binary format of a pending prediction: the stored row that waits for its label.
 
      0      1              9               13
     ┌──────┬──────────────┬───────────────┬─────────────────────────┬─────────────────┐
-    │ "R"  │ check u8[8]  │ length u32    │ payload, `length` bytes │ names           │   waits
+    │ "R"  │ check u8[8]  │ length u32    │ payload, `length` bytes │ names           │   pending
     ├──────┼──────────────┼───────────────┼───────────────┬─────────┴───────┬─────────┘
-    │ "L"  │ check u8[8]  │ label f64     │ weight f64    │ seq u64         │             was labelled
+    │ "L"  │ check u8[8]  │ label f64     │ weight f64    │ seq u64         │             labelled
     └──────┴──────────────┴───────────────┴───────────────┴─────────────────┘
 
     payload  `payload.encode_batch` of the one event, with label 0, weight 1 and no id
-    names    `Names.to_bytes` of those of its features' names that were not in the log then; nothing where there are none
-    seq      log position that holds the labelled event, or a later one of the same request
-    check    BLAKE2b of all that follows it: a row that has rotted is given up, not learnt
+    names    `Names.to_bytes` of the names of its features that were not in the log then; empty if there are none
+    seq      log position of the labelled event, or a later one of the same request
+    check    BLAKE2b of everything after it: a corrupted row is discarded, not learnt
 
-Little endian. Rule for change: another layout is another first byte.
+Little endian. Rule for changes: a new layout gets a new first byte.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """What is left of one with its label: enough to answer whoever sends it again."""
+    """What is kept of a labelled prediction: enough to answer a repeated label."""
 
     label: float
     weight: float
@@ -59,9 +59,9 @@ class Labelled:
 
 
 def encode_waiting(batch: Batch, names: Names) -> list[bytes]:
-    """Write the rows of `batch`, each with those of `names` that its features have.
+    """Encode the rows of `batch`, each with those of `names` that its features have.
 
-    A row may be longer than REMEMBERED_ROW_BYTES_MAX; names are left out where they alone would make it so.
+    A row may be longer than REMEMBERED_ROW_BYTES_MAX. A row's names are omitted if they would make it longer.
     """
     n = batch.n
     nobody = np.zeros((n, ID_BYTES), np.uint8)
@@ -79,12 +79,12 @@ def encode_waiting(batch: Batch, names: Names) -> list[bytes]:
 
 
 def encode_labelled(labelled: Labelled) -> bytes:
-    """Write what is left of a prediction that was labelled."""
+    """Encode a labelled prediction."""
     return _checked(_LABELLED, _LABEL.pack(labelled.label, labelled.weight, labelled.seq))
 
 
 def decode_row(row: bytes) -> Waiting | Labelled:
-    """Read what the two functions above wrote. Raises `Corrupt`."""
+    """Decode a row that `encode_waiting` or `encode_labelled` wrote. Raises `Corrupt`."""
     kind, check, content = row[:1], row[1:_HEAD_BYTES], row[_HEAD_BYTES:]
     if kind not in (_WAITS, _LABELLED):
         raise Corrupt("remembered prediction: neither one that waits nor one that was labelled", "remembered_corrupt")
@@ -111,10 +111,10 @@ def _check(kind: bytes, content: bytes) -> bytes:
 
 
 def _names_of_rows(batch: Batch, names: Names) -> dict[int, Names]:
-    """The names that each row's features have, for the rows that have any."""
+    """Return the names of each row's features, for the rows that have any."""
     if not len(names):
         return {}
-    hashes = (names.fingerprint >> np.uint64(32)).astype(np.uint32)  # a name's upper half is its feature's hash
+    hashes = (names.fingerprint >> np.uint64(32)).astype(np.uint32)  # upper half of a fingerprint: the feature's hash
     order = np.argsort(hashes, kind="stable")
     low = np.searchsorted(hashes[order], batch.hash, "left")
     high = np.searchsorted(hashes[order], batch.hash, "right")

@@ -1,4 +1,4 @@
-"""Predictions that are remembered until their label comes, and labels that are joined to them.
+"""Delayed labels: stores predictions until their label arrives, and joins labels to them.
 
  predict ──► remember ──► store: features under a new id ──► answer with the id
                                     │
@@ -7,11 +7,11 @@
                            due, without a label ──► expiry ── default ──────┘
 
 Theory of operation
-    A joined event carries an event id that is a digest of the prediction's key. So the dedupe index, which decides inside the
-    transaction of the append, makes it one event however often, by whomever and in whatever order the label is sent. What is
-    remembered is replaced, by the label and its place in the log, only after the event is durable: whoever dies between the
-    two leaves features that wait, and the index to know what was accepted. The label stays until the prediction is due, so that
-    it is known to be repeated, or another one, for as long as labels are taken, even when the index has forgotten the id.
+    The event id of a joined event is a digest of the prediction's key. The dedupe index decides inside the transaction of the
+    append. So the label becomes one event, however often, by which client and in which order it is sent. The stored features
+    are replaced by the label and its log position only after the event is durable. If the process crashes between the two, the
+    features are still stored as pending, and the index knows which ids were accepted. The label is kept until the prediction
+    is due. Until then a repeated or conflicting label is detected even if the index has evicted the id.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from riata.wire.parsed import Parsed, RowError
 log = logging.getLogger("riata.run")
 
 CHANCE_BYTES: Final = 10
-NO_BOUND: Final = 2**50  # bytes of a store's memory: a label takes less room than the features it replaces
-LARGE: Final = 50  # rows that take longer to read than the event loop should be held: about two milliseconds
+NO_BOUND: Final = 2**50  # bytes: no limit is needed, since a label takes less room than the features it replaces
+LARGE: Final = 50  # rows; more would block the event loop for too long: about two milliseconds
 FULL_RETRY_S: Final = 30.0
-REUSED: Final = "id_reused"  # what `Service.observe` says of an event id that came with other content
+REUSED: Final = "id_reused"  # code of `Service.observe` for an event id that was sent with other content
 
 
 @dataclass(slots=True)
 class RememberedTally:
-    """Counts of one model since the start. rows, bytes: what is kept now, where this process looks after it; else None."""
+    """Counts of one model since the start. rows, bytes: the stored predictions, if this process sweeps them; otherwise None."""
 
     remembered: int = 0
     joined: int = 0
@@ -54,7 +54,7 @@ class RememberedTally:
     late: int = 0
     unknown: int = 0
     damaged: int = 0
-    expired: int = 0  # forgotten without a label
+    expired: int = 0  # deleted without a label
     defaulted: int = 0  # given the default label
     rows: int | None = None
     bytes: int | None = None
@@ -71,16 +71,16 @@ class ObserveRows(Protocol):
     """`Service.observe`."""
 
     async def __call__(self, model: str, parsed: Parsed, *, atomic: bool = False, wait_applied: bool = False) -> Observed:
-        """Append the rows of a body that labels no prediction."""
+        """Append the rows of a body without labels for predictions."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What the rest of the service does for a join.
+    """What a join needs from the rest of the service.
 
-    require : (what, model) raises where this process does not observe, or remember, or where nothing can be logged now
-    served  : waits until the served model includes a log position; false where that takes too long
+    require : (what, model) raises if this process does not observe or remember, or if nothing can be logged now
+    served  : waits until the served model includes a log position; false if that takes too long
     """
 
     observe: ObserveRows
@@ -89,7 +89,7 @@ class Way:
 
 
 class Remembering:
-    """Keeps predictions and joins labels to them. Every method is called by the event loop."""
+    """Stores predictions and joins labels to them. Every method is called by the event loop."""
 
     def __init__(self, engine: Engine, way: Way, bytes_max: int) -> None:
         self.tallies: dict[str, RememberedTally] = {}
@@ -99,13 +99,13 @@ class Remembering:
         self._gatherings: dict[str, Gathering] = {}
 
     def tally(self, model: str) -> RememberedTally:
-        """The counts of one model."""
+        """Return the counts of one model."""
         return self.tallies.setdefault(model, RememberedTally())
 
     async def remember(self, model: str, rows: list[bytes]) -> list[str]:
-        """Keep rows that `encode_waiting` wrote; durable on return. Returns an id for each.
+        """Store rows that `encode_waiting` wrote; durable on return. Returns an id for each.
 
-        Raises `Busy` (code `remember_full`) where there is no room for all of them, and what the store raises.
+        Raises `Busy` (code `remember_full`) if there is no room for all of them, and what the store raises.
         """
         self._way.require("remember", model)
         engine = self._engine
@@ -125,7 +125,7 @@ class Remembering:
         return [row.key.hex() for row in kept]
 
     async def observe(self, model: str, parsed: Parsed, *, atomic: bool, wait_applied: bool) -> Observed:
-        """`Service.observe` for a body some of whose rows label a prediction."""
+        """`Service.observe` for a body in which some rows label a prediction."""
         self._way.require("observe", model)
         joined = await self._join(model, parsed)
         for slug in joined.refused:
@@ -166,12 +166,12 @@ class Remembering:
         return observed
 
     def _retold(self, model: str, joined: Joined, observed: Observed) -> Observed:
-        """Say of joined rows what became of the labels rather than of the ids, and count it."""
+        """Report errors of joined rows in terms of their labels instead of their event ids, and count the outcomes."""
         tally, now_ms = self.tally(model), self._engine.clock.unix_ms()
         errors = []
         for error in observed.errors:
             if error.code == REUSED and error.index in joined.waiting:
-                due_ms = joined.waiting[error.index][-1]  # where it is over, the other label is the default
+                due_ms = joined.waiting[error.index][-1]  # after that, the other label is the default
                 error = RowError(error.index, *(LATE if due_ms <= now_ms else CONFLICT))
                 tally.refuse(error.code)
             errors.append(error)
@@ -182,7 +182,7 @@ class Remembering:
         return dataclasses.replace(observed, errors=errors)
 
     async def _mark(self, model: str, joined: Joined, observed: Observed) -> None:
-        """Replace features by the label they got. The event is in the log: where this fails, the index of ids still knows it."""
+        """Replace stored features by their label. The event is in the log: if this fails, the dedupe index still has its id."""
         refused = {error.index for error in observed.errors}
         marks = [
             PendingPrediction(key, due_ms, encode_labelled(Labelled(label, weight, observed.seq)))
