@@ -5,8 +5,8 @@ the system. However, features are spread over the whole table. A table with a hu
 2 MiB resident, when 400 KiB are enough. A thousand such models would not fit into any machine. So a table begins with small
 pages. It changes to huge pages when so many of its lines are used that a quarter of the small pages would be resident anyway.
 A single batch that reaches so many is detected by its hashes before it is learnt: then nothing is cleared twice and copied.
-Pages already in use are moved a few with each small batch, since each takes two tenths of a millisecond, and all with a large one. On systems other than
-Linux the system decides.
+Pages already in use are moved a few with each small batch, since each takes two tenths of a millisecond, and all with a
+large one. On systems other than Linux the system decides.
 """
 
 from __future__ import annotations
