@@ -1,6 +1,6 @@
-"""Rank 1: compiling kernels and keeping their machine code; vectors and raw memory inside kernels.
+"""Rank 1: compiling kernels and caching their machine code; vectors and raw memory inside kernels.
 
-The only room that knows numba's inside."""
+The only package that depends on numba's internals."""
 
 from riata.jit import numba_import, numba_runtime  # in this order, before any module here imports numba
 

@@ -1,9 +1,9 @@
-"""The folder where machine code waits for the next start, and which files' content it is named after.
+"""The folder of cached machine code, and the files whose content its name is a hash of.
 
-Numba recompiles a function when its own file changes, not when a kernel that it calls from another file does. A stale
-caller would then learn other bits than a fresh one, so the folder is named after the content of every file that holds a
-kernel, and of every file of this package that one of them imports, however far: a kernel's constants may come from there.
-Change one of them, and all are compiled anew.
+numba recompiles a function when its own file changes, but not when a kernel that it calls from another file changes. A stale
+caller would then learn other bits than a fresh one. So the folder is named after the content of every file that holds a kernel,
+and of every file of this package that one of them imports, directly or indirectly: a kernel's constants may come from there.
+If one of them changes, all kernels are compiled again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _IMPORTED: Final = b"\nfrom riata."
 
 
 def sources() -> list[Path]:
-    """The files that decide what machine code does: those with kernels, and what they import from this package."""
+    """The files that determine the machine code: those with kernels, and what they import from this package."""
     return [_PACKAGE / name for name in _contents()]
 
 
 def _contents() -> dict[str, bytes]:
-    """What is in these files, by their names within the package. Every start does this: it reads each file once."""
+    """The content of these files, by name within the package. Runs at every start, so it reads each file once."""
     files = [path for room in _ROOMS_WITH_KERNELS for path in (_PACKAGE / room).rglob("*.py")]
     listed = [path.relative_to(_PACKAGE).as_posix() for path in files]
     read = {name: _content(name) for name in listed}
@@ -41,11 +41,11 @@ def _contents() -> dict[str, bytes]:
             waiting += [
                 f"{part.partition(b' import ')[0].decode().replace('.', '/')}.py" for part in content.split(_IMPORTED)[1:]
             ]
-    return {name: found[name] for name in sorted(found) if name != "base/errors.py"}  # classes alone: no kernel can see them
+    return {name: found[name] for name in sorted(found) if name != "base/errors.py"}  # classes only: no kernel uses them
 
 
 def _content(name: str) -> bytes:
-    """The content of a file of the package; empty where there is none of that name."""
+    """The content of a file of the package; empty if there is no such file."""
     try:
         with open(f"{_PACKAGE}/{name}", "rb") as file:
             return file.read()
@@ -61,11 +61,11 @@ def _sources_digest() -> str:
 
 
 def name_cache_folder() -> None:
-    """Keep machine code under the package, unless the operator says where or the package cannot be written to."""
+    """Keep machine code under the package, unless the operator sets another folder or the package is not writable."""
     if "NUMBA_CACHE_DIR" not in os.environ and os.access(_PACKAGE, os.W_OK):
         numba.config.CACHE_DIR = str(_PACKAGE / "__pycache__" / f"kernels-{_sources_digest()}")
 
 
 def cache_folder() -> str:
-    """Where machine code is kept; empty where numba looks for a place by itself."""
+    """The folder of the machine code; empty if numba chooses one itself."""
     return str(numba.config.CACHE_DIR)

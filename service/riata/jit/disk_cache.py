@@ -1,14 +1,14 @@
-"""How machine code is found on the disk and kept there, in place of what numba does for `cache=True`.
+"""How machine code is found on the disk and kept there: a replacement of numba's `cache=True`.
 
-What of numba is replaced here, or called though it is not meant for others, and what would happen in a version without it:
+The internals of numba that this replaces or calls, and what happens in a version of numba without them:
 
 `FunctionCache`, `IndexDataCacheFile`   keep what was compiled; the methods with an underscore are called by name, so the first
                                         kernel that is called raises AttributeError
 `JITCodeLibrary`, `_library_class`      load it; `take_place` refuses to import this module, or to load the first kernel
-`environment._rebuild_env`              what the files on the disk call as they are read; `take_place` refuses
+`environment._rebuild_env`              called when the files on the disk are read; `take_place` refuses
 `rtsys`                                 the functions that machine code calls; importing this module fails
 
-Nothing of this changes what is compiled. A version of numba is taken over by running the tests, those of starts among them.
+None of this changes what is compiled. To adopt a new version of numba, run the tests, including those of start-up.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DIGEST_BYTES: Final = 8
 
 
 class NotCompiled(Exception):
-    """A kernel was called whose machine code is not on the disk, where nothing is to be compiled."""
+    """A kernel was called whose machine code is not on the disk, while compiling is forbidden."""
 
 
 _here: Final = threading.local()
@@ -42,7 +42,7 @@ _here: Final = threading.local()
 
 @contextlib.contextmanager
 def only_from_disk() -> Iterator[None]:
-    """Within this, this thread compiles nothing: a kernel that it would have to compile raises `NotCompiled`."""
+    """Forbid compiling in this thread: a kernel that it would have to compile raises `NotCompiled`."""
     _here.only_from_disk = True
     try:
         yield
@@ -51,9 +51,9 @@ def only_from_disk() -> Iterator[None]:
 
 
 def _environment(module: str, constants: tuple[Any, ...], name: str) -> Any:
-    """What a function of numba's own had around it when it was compiled, without importing the module for its names.
+    """The environment of a compiled function, without importing its module for the global names.
 
-    Code that does without the interpreter looks at none of them; the module is a tenth of what a start imports.
+    Code that runs without the interpreter uses none of them. The module is a tenth of what a start imports.
     """
     found = environment.lookup_environment(name)
     if found is None:
@@ -65,12 +65,12 @@ def _environment(module: str, constants: tuple[Any, ...], name: str) -> Any:
     return found
 
 
-take_place(environment, "_rebuild_env", _environment)  # by its own name, which is what is kept on the disk
+take_place(environment, "_rebuild_env", _environment)  # the files on the disk call it by this name
 
 
 class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
-    """Code from the disk. The compiler's own form of it is read when another kernel that calls this one is compiled, and not
-    before: reading it and listing its symbols, as numba's class does at once, takes longer than linking the machine code.
+    """A library from the disk. Its bitcode is parsed only when another kernel that calls this one is compiled. numba's class
+    parses it and lists its symbols at once, which takes longer than linking the machine code.
     """
 
     _bitcode = b""
@@ -93,19 +93,19 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
         return super()._get_module_for_linking()
 
     def get_pointer_to_function(self, name: str) -> int:
-        """The address of a function; numba asks for those that are there."""
+        """The address of a function; numba asks only for functions that exist."""
         if not self._bitcode:
             return int(super().get_pointer_to_function(name))
         return int(self._codegen._engine.get_function_address(name))
 
 
 class Files(IndexDataCacheFile):  # type: ignore[misc]  # numba has no types
-    """The files of one kernel, each named after what is in it.
+    """The files of one kernel, each named after its content.
 
-    numba's own class takes the next number, and lists the file before it writes it. Of two processes that compile a kernel at
-    the same moment, for two kinds of arguments, one would then list under its own what the other has written; and one that is
-    killed in between leaves the name of a file which may hold what older sources were compiled to. Nor does it see to it that
-    one who reads the list and writes it does so alone: of two entries one would be lost, and compiled again.
+    numba's own class takes the next number as a name, and lists the file in its index before it writes it. If two processes
+    compile a kernel at the same moment, for two kinds of arguments, one would then list the file of the other under its own
+    key. A process that is killed in between leaves a name in the index whose file may hold code of older sources. numba also
+    does not lock between reading and writing the index, so one of two entries would be lost and compiled again.
     """
 
     def save(self, key: Any, data: Any) -> None:
@@ -114,7 +114,7 @@ class Files(IndexDataCacheFile):  # type: ignore[misc]  # numba has no types
         self._save_data(name, data)
         folder = os.open(self._cache_path, os.O_RDONLY)
         try:
-            with contextlib.suppress(OSError):  # a disk that knows no locks
+            with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(folder, fcntl.LOCK_EX)
             self._save_index({**self._load_index(), key: name})
         finally:
@@ -122,11 +122,11 @@ class Files(IndexDataCacheFile):  # type: ignore[misc]  # numba has no types
 
 
 class MachineCode:
-    """The machine code of one kernel on the disk: looked for when it is called, and not before.
+    """The machine code of one kernel on the disk, looked up only when the kernel is called.
 
-    numba's own class opens its files for every kernel there is, of which most are only ever inlined into others; and it
-    loads the compiler's libraries before it looks. Together that is more than half of a start. What found code needs is
-    numba's runtime, which it calls; where none is found, the compiler loads its libraries by itself.
+    numba's own class opens its files for every kernel, most of which are only inlined into others. It also loads the compiler's
+    libraries before it looks. Together that is more than half of a start. Cached code needs only numba's runtime, which it
+    calls. If no code is found, the compiler loads its libraries itself.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -139,7 +139,7 @@ class MachineCode:
         return found
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Return what was compiled for a signature, None where nothing was; numba calls this before it compiles.
+        """Return what was compiled for a signature, or None; numba calls this before it compiles.
 
         Raises `NotCompiled` within `only_from_disk`, instead of returning None.
         """
@@ -151,11 +151,11 @@ class MachineCode:
                 return found
         if getattr(_here, "only_from_disk", False):
             raise NotCompiled(self._function.__qualname__)
-        from riata.jit.inlining import inline_quickly  # no start that finds everything loads what compiles
+        from riata.jit.inlining import inline_quickly  # a start that finds all kernels does not import this
 
         inline_quickly()
-        return None  # nothing is there, or the guard has swallowed an error of the disk
+        return None  # not found, or the guard has suppressed an error of the disk
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep what was compiled for a signature; numba calls this after it has."""
+        """Keep what was compiled for a signature; numba calls this after compiling."""
         self._files.save_overload(signature, compiled)

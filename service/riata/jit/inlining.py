@@ -1,12 +1,12 @@
-"""Have numba inline functions without what it does over and over. Loaded when a kernel has to be compiled, and not before.
+"""Make numba inline functions without repeating work. Imported only when a kernel has to be compiled.
 
-A function that is inlined goes through the front of the compiler again at each of its calls, together with all that is inlined
-into it. And it is copied block by block, each with a copy of all variables of the function: 1,600 blocks and 1,100 variables
-where a learner's loop is put together. Both took a third of all compiling. Here the front sees a function once, and blocks
-share variables, which nothing changes. The machine code that comes out is the same to the byte.
+numba runs the front end of its compiler on an inlined function again at each call, together with all that is inlined into it.
+It also copies the function block by block, each block with a copy of all variables of the function. A learner's loop has 1,600
+blocks and 1,100 variables. Both took a third of all compile time. Here the front end runs once per function, and blocks share
+variables, which nothing changes. The machine code is the same to the byte.
 
-`InlineWorker.run_untyped_passes` is replaced, and `Scope` and `Loc` are told how they are copied. With a version of numba that
-inlines otherwise, importing this fails or what is compiled; with one that copies otherwise, it takes longer.
+This replaces `InlineWorker.run_untyped_passes` and sets how `Scope` and `Loc` are copied. With a version of numba that inlines
+in another way, importing this module or compiling fails. With a version that copies in another way, compiling takes longer.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _seen: Final[dict[Callable[..., Any], Any]] = {}
 
 
 def _once(worker: Any, function: Callable[..., Any], enable_ssa: bool = False) -> Any:
-    """The compiler's form of a function that is to be inlined; whoever asks copies it before it changes anything."""
-    if enable_ssa:  # nobody asks for that when he inlines
+    """The compiler's untyped form of a function to inline. The caller copies it before it changes anything."""
+    if enable_ssa:  # never requested for inlining
         return _front(worker, function, enable_ssa)
     if function not in _seen:
         _seen[function] = _front(worker, function)
-    worker.flags.enable_ssa = False  # as is done on the way through the front
+    worker.flags.enable_ssa = False  # the front end does this too
     return _seen[function]
 
 
 def _copied(scope: Any, memo: dict[int, Any]) -> Any:
-    """A scope with a list of its own of the same variables."""
+    """A copy of a scope: a new list of the same variables."""
     copied = memo[id(scope)] = Scope(scope.parent, scope.loc)
     copied.localvars._con = scope.localvars._con.copy()
     copied.redefined = scope.redefined.copy()
@@ -43,11 +43,11 @@ def _copied(scope: Any, memo: dict[int, Any]) -> Any:
 
 
 def _itself(place: Any, _memo: dict[int, Any]) -> Any:
-    """A place in a source file, which nothing changes either."""
+    """A position in a source file. It is immutable, so it is not copied."""
     return place
 
 
 def inline_quickly() -> None:
-    """Take the place of what numba does, from now on."""
+    """Replace numba's implementation from now on."""
     take_place(InlineWorker, "run_untyped_passes", _once)
     Scope.__deepcopy__, Loc.__deepcopy__ = _copied, _itself

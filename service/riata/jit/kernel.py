@@ -1,7 +1,6 @@
 """The decorators of compiled code.
 
-What they make waits for the next start in a folder of its own (`jit.cache_folder`), from where it is loaded when it is called
-(`jit.disk_cache`).
+Machine code is kept for the next start in a folder (`jit.cache_folder`) and loaded when a kernel is called (`jit.disk_cache`).
 """
 
 from __future__ import annotations
@@ -20,30 +19,31 @@ name_cache_folder()
 
 
 def _compiled(function: F, inline: str, nogil: bool = True) -> F:
-    """Decorate; the cast gives the function its own type back, so that callers are checked as if nothing had happened."""
+    """Compile. The cast keeps the function's own type, so that callers are type-checked."""
     made = numba.njit(nogil=nogil, fastmath=False, inline=inline)(function)
     if not numba.config.DISABLE_JIT:
-        made._cache = MachineCode(made.py_func)  # cache=True sets it to numba's own class; without, each start would compile
+        made._cache = MachineCode(made.py_func)  # in place of numba's class for cache=True; without it, each start compiles
     return cast(F, made)
 
 
 def kernel(function: F) -> F:
     """Compile `function` at its first call, without the GIL, and keep the machine code on disk.
 
-    `fastmath` stays off: results are bit-exact and `isfinite` means what it says.
+    `fastmath` stays off: results are bit-exact and `isfinite` works.
     """
     return _compiled(function, "never")
 
 
 def quick_kernel(function: F) -> F:
-    """Like `kernel`, but with the GIL: for a few microseconds that somebody waits for.
+    """Like `kernel`, but holding the GIL: for a call of a few microseconds in a latency-critical path.
 
-    Whoever lets go of it for less time than it takes to wake a thread does others no good, and may wait ten times as long to
-    have it back.
+    Releasing the GIL for less time than it takes to wake a thread does not help other threads. Acquiring it again may take
+    ten times as long as the call.
     """
     return _compiled(function, "never", nogil=False)
 
 
 def inline_kernel(function: F) -> F:
-    """Like `kernel`, for a leaf that is called from other kernels only and should be inlined into them."""
+    """Like `kernel`, for a leaf function that is only called from other kernels and is inlined into them."""
+
     return _compiled(function, "always")

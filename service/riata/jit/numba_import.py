@@ -1,11 +1,11 @@
-"""Import numba without what it looks for and does not need; and how modules here take the place of what is in it.
+"""Import numba without the optional parts that nothing here needs; and `take_place`, which replaces internals of numba.
 
-It reads a file of settings if there is a library for YAML, asks scipy for its version if there is one, and looks through all
-that is installed for extensions of itself. Nothing here wants any of that. And it loads numpy's masked arrays to refuse them,
-which no kernel is called with. Together they take a sixth of its import.
+numba reads a file of settings if a YAML library is installed, asks scipy for its version if it is installed, and searches all
+installed packages for extensions of itself. It also loads numpy's masked arrays in order to refuse them; no kernel is called with
+one. Together these take a sixth of its import time.
 
-Where somebody has imported numba before, it stays as it is. A version that looks for extensions elsewhere would look for them;
-one without `typeof_impl` or `map_layout` cannot be imported here.
+If numba was imported before, it stays as it is. A version that looks for extensions elsewhere would still look for them. A
+version without `typeof_impl` or `map_layout` cannot be imported here.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ EXTENSIONS: Final = "numba.core.entrypoints"
 
 
 def take_place(owner: Any, name: str, ours: Any) -> None:
-    """Put something of ours in the place of what numba calls by a name.
+    """Replace an attribute that numba looks up by name.
 
-    Raises ImportError where this version of numba has nothing of that name: it would go on with what it calls instead, and nobody
-    would see more of it than a slower start.
+    Raises ImportError if this version of numba has no such attribute: it would go on with its own implementation, and the only
+    symptom would be a slower start.
     """
     if not hasattr(owner, name):
         raise ImportError(f"numba {sys.modules['numba'].__version__} has no {name} where one is to be replaced: {owner!r}")
@@ -33,7 +33,7 @@ def take_place(owner: Any, name: str, ours: Any) -> None:
 
 def _import() -> None:
     hidden = [name for name in UNWANTED if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden, cast(ModuleType, None)))  # so that importing them fails, which numba expects
+    sys.modules.update(dict.fromkeys(hidden, cast(ModuleType, None)))  # so that importing them fails, which numba handles
     none: Any = ModuleType(EXTENSIONS, "In numba's place: there are no extensions.")
     none.init_all = lambda: None
     sys.modules[EXTENSIONS] = none
@@ -47,7 +47,7 @@ def _import() -> None:
 
 
 def _type_plain_arrays() -> None:
-    """Have numba type an array by what it says of itself, which is all that numba's own function does for one without a mask."""
+    """Have numba type an array by its dtype, dimensions and layout. Its own function does no more for an array without a mask."""
     from numba.core.errors import NumbaNotImplementedError
     from numba.core.types import Array
     from numba.core.typing.typeof import typeof_impl
@@ -59,7 +59,7 @@ def _type_plain_arrays() -> None:
         try:
             return Array(from_dtype(array.dtype), array.ndim, map_layout(array), readonly=not array.flags.writeable)
         except NumbaNotImplementedError:
-            return slowly(array, context)  # has its own words for it
+            return slowly(array, context)  # raises numba's own error message
 
     typeof_impl.register(np.ndarray)(typed)
 

@@ -1,9 +1,9 @@
-"""numba's own runtime from the disk.
+"""Load numba's own runtime from the disk cache.
 
-Machine code of kernels calls a handful of functions of numba, which count references to arrays. numba has the compiler make
-them in every process, which takes as long as linking a dozen kernels. They are the same wherever version and machine are, so they
-are kept beside the kernels. `nrtdynmod` makes them, of which
-`compile_nrt_functions` is replaced; with a version of numba that makes them otherwise, importing this fails, or the first kernel.
+Machine code of kernels calls a few functions of numba that count references to arrays. numba compiles them in every process,
+which takes as long as linking a dozen kernels. They depend only on the versions and the machine, so they are kept beside the
+kernels. This replaces `nrtdynmod.compile_nrt_functions`. With a version of numba that builds its runtime in another way,
+importing this module or calling the first kernel fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LENGTH_BYTES: Final = 8
 
 
 def _runtime(context: Any) -> Any:
-    """What numba's `compile_nrt_functions` returns: the library of these functions."""
+    """Replacement of numba's `compile_nrt_functions`: returns the library of these functions."""
     codegen = context.codegen()
     path = _path(codegen)
     kept = _read(path)
@@ -39,7 +39,7 @@ def _runtime(context: Any) -> Any:
 
 
 def _path(codegen: Any) -> str:
-    """The file for this machine and these versions; empty where nothing is kept: there is no folder, or the functions talk."""
+    """The file for these versions and this machine; empty if there is no folder or the runtime is in debug mode."""
     if not numba.config.CACHE_DIR or numba.config.DEBUG_NRT:
         return ""
     made_for = repr((numba.__version__, ll.llvm_version_info, codegen.magic_tuple()))
@@ -48,7 +48,7 @@ def _path(codegen: Any) -> str:
 
 
 def _read(path: str) -> tuple[bytes, bytes] | None:
-    """The machine code, and the compiler's own form of it; None where there is no such file, or not the whole of it."""
+    """The machine code and the bitcode; None if the file is missing or incomplete."""
     try:
         with open(path, "rb") as file:
             digest, content = file.read(_DIGEST_BYTES), file.read()
@@ -61,7 +61,7 @@ def _read(path: str) -> tuple[bytes, bytes] | None:
 
 
 def _write(path: str, machine_code: bytes, bitcode: bytes) -> None:
-    """Keep both, so that nobody finds half of it; where the disk does not let that happen, the next start compiles again."""
+    """Write both atomically. If the disk refuses, the next start compiles again."""
     content = len(machine_code).to_bytes(_LENGTH_BYTES, "little") + machine_code + bitcode
     part = f"{path}.{os.getpid()}"
     with contextlib.suppress(OSError):

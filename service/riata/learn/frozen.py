@@ -1,6 +1,6 @@
-"""Checks of arrays that say they are a frozen learner, and the same learner in a smaller table.
+"""Checks of the arrays of a frozen learner, and the same learner in a smaller table.
 
-Each check raises `Corrupt`, naming the array and what is wrong with it.
+Each check raises `Corrupt` with the array's name and the defect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SEARCHED_AT_ONCE = 2**14  # slots: less than a millisecond
 
 
 def check_names(arrays: Arrays, names: set[str]) -> None:
-    """The arrays are these and no others."""
+    """The arrays have these names and no others."""
     if set(arrays) != names:
         raise Corrupt(f"learner state: expected arrays {sorted(names)}, got {sorted(arrays)}")
 
@@ -49,11 +49,11 @@ def check_numbers(name: str, array: NDArray[np.generic], length: int, least: flo
 
 
 def with_ranks(arrays: Arrays, names: Sequence[str], bits: int) -> tuple[Arrays, U32]:
-    """Replace every slot by its rank among all of them, so that a table of one line for each takes the state.
+    """Replace every slot by its rank among all of them, so that a table of one line for each slot is enough for the state.
 
-    names : of the arrays that name slots: lists u32[m], strictly increasing, or keys i64[m] in any order; one below zero is none
+    names : the arrays of slots: lists u32[m], strictly increasing, or keys i64[m] in any order; a key below zero is no slot
 
-    Returns the arrays, and the slot of each rank. Raises `Corrupt` where one of them is neither, or leaves the table of 2^bits.
+    Returns the arrays, and the slot of each rank. Raises `Corrupt` if an array is neither, or has a slot of 2^bits or more.
     """
     listed: dict[str, NDArray[np.generic]] = {}
     for name in names:
@@ -65,20 +65,20 @@ def with_ranks(arrays: Arrays, names: Sequence[str], bits: int) -> tuple[Arrays,
         elif len(listed[name]) and int(listed[name][-1]) >= 2**bits:
             raise Corrupt(f"learner state: {name} leaves the table of 2^{bits} slots")
     slots = np.zeros(0, np.uint32)
-    for one in sorted(listed.values(), key=len, reverse=True):  # as a rule the longest has nearly all of them
+    for one in sorted(listed.values(), key=len, reverse=True):  # usually the longest has nearly all of them
         slots = _merged(slots, one.astype(np.uint32))
     return {**arrays, **{name: _ranks(arrays[name], slots) for name in names}}, slots
 
 
 def without_ranks(arrays: Arrays, names: Sequence[str], slots: U32) -> Arrays:
-    """Put slots back for their ranks."""
+    """Replace ranks by their slots."""
     found = {name: arrays[name].astype(np.int64) for name in names}
     back = {name: np.where(ranks >= 0, slots[ranks], ranks) if len(slots) else ranks for name, ranks in found.items()}
     return {**arrays, **{name: slot.astype(arrays[name].dtype) for name, slot in back.items()}}
 
 
 def _merged(slots: U32, more: U32) -> U32:
-    """Both, each once, increasing. `np.union1d` would take ten times as long and hold the interpreter's lock all the while."""
+    """The union, increasing. `np.union1d` would take ten times as long and hold the interpreter's lock all the time."""
     if not len(slots):
         return np.unique(more) if bool((np.diff(more.astype(np.int64)) <= 0).any()) else more
     places = _places(more, slots)
@@ -93,7 +93,7 @@ def _ranks(array: NDArray[np.generic], slots: U32) -> NDArray[np.generic]:
 
 
 def _places(wanted: U32, slots: U32) -> I64:
-    """Where in `slots` each would be inserted. A search holds the interpreter's lock, so it is done in pieces."""
+    """The index in `slots` at which each would be inserted. A search holds the interpreter's lock, so it is done in parts."""
     places = np.zeros(len(wanted), np.int64)
     for start in range(0, len(wanted), _SEARCHED_AT_ONCE):
         piece = wanted[start : start + _SEARCHED_AT_ONCE]

@@ -1,4 +1,4 @@
-"""What the rest of the house knows about a learner."""
+"""The `Learner` protocol, and the results that a learner returns."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Link = Literal["logistic", "probit", "identity", "hinge"]
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What a learner would serve now. Non-zero weights only.
+    """The weights that a learner would serve now. Non-zero weights only.
 
     slot      : u32[nnz]  strictly increasing; slot = hash >> (32 - bits)
     beta      : f64[nnz]  non-zero, finite
     intercept : float
-    link      : how a margin becomes a probability: logistic sigma(margin), probit Phi(margin), identity clip(margin, 0, 1),
+    link      : maps a margin to a probability: logistic sigma(margin), probit Phi(margin), identity clip(margin, 0, 1),
                 hinge none
     """
 
@@ -34,14 +34,14 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """What one call of `step` or `step_all` did, row by row.
+    """The result of one call of `step` or `step_all`, row by row.
 
     margin  : f64[n]   intercept + beta . x before the row was learnt (test-then-train)
-    refused : bool[n]  true where learning the row would have made a number non-finite, or the caller said to skip it;
-                       a refused row leaves every part of the learner as it was
-    label, weight : f64[n]  of the rows, as they came
-    refusals : int     rows that were refused
-    no_room : bool[n]  among the refused: rows with a feature for which the learner's vocabulary has no room; None where
+    refused : bool[n]  true if learning the row would have made a number non-finite, or the caller said to skip it;
+                       a refused row leaves every part of the learner unchanged
+    label, weight : f64[n]  of the rows, as they were sent
+    refusals : int     number of refused rows
+    no_room : bool[n]  among the refused: rows with a feature that does not fit into the learner's vocabulary; None if
                        there is no vocabulary
     """
 
@@ -55,18 +55,18 @@ class Stepped:
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Copies of the quadratic that a learner keeps of the log-likelihood, about its present weights.
+    """Copies of a learner's quadratic approximation of the log-likelihood, about its present weights.
 
     At weights b the sketch's objective, up to a constant, is
         gradient . (b - beta) - (b - beta)' (cross + diag(curvature)) (b - beta) / 2 - sum_j gamma_j |b_j|
     for the m members of the block, and one coordinate at a time for the n features outside it.
 
-    slot                        : u32[m]   which features; entry 0 is the intercept where `intercept` is true, and not a slot
+    slot                        : u32[m]   the features; entry 0 is the intercept if `intercept` is true, and not a slot
     beta, gradient              : f64[m]   present weights, and the gradient of the log-likelihood there
-    curvature                   : f64[m]   diagonal, > 0, or 0 where nothing was learnt of a feature
+    curvature                   : f64[m]   diagonal, > 0, or 0 if nothing was learnt of a feature
     cross                       : f64[m, m]  symmetric, diagonal zero
     gamma                       : f64[m]   penalty in force
-    penalty                     : float    the gamma in force for a feature that has none of its own
+    penalty                     : float    the gamma in force for a feature without a penalty of its own
     outside_slot, ..._beta, ..._gradient, ..._curvature, ..._gamma : u32[n], f64[n]  features outside the block that may have a
                                            weight; slots strictly increasing
     bits                        : slots are hash >> (32 - bits)
@@ -90,10 +90,10 @@ class Sketch:
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """How another penalty would have predicted, test-then-train, on the same sketch.
+    """The test-then-train results of another penalty, on the same sketch.
 
     weight, log_loss             : total importance of the tested events, and their mean log loss (0.0 before the first)
-    faded_weight, faded_log_loss : the same, an event counting half after 10,000 more
+    faded_weight, faded_log_loss : the same, with weights that halve every 10,000 events
     """
 
     gamma: float
@@ -106,7 +106,7 @@ class Shadow:
 class Learner(Protocol):
     """An online algorithm. Deterministic: no clock, no global random numbers, no dependence on threads.
 
-    The state after events 1..t does not depend on how they were cut into batches.
+    The state after events 1..t does not depend on how they were divided into batches.
     """
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
@@ -114,19 +114,19 @@ class Learner(Protocol):
         ...
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-        """As `step` of each batch in turn, in as few calls of kernels as can be; `skip` is of the rows of all."""
+        """As `step` of each batch in turn, in as few kernel calls as possible; `skip` is for the rows of all batches."""
         ...
 
     def expect(self, hashes: U32) -> None:
-        """Hear the hashes of the features that the next steps will bring, so that memory can be made ready. Changes no bit."""
+        """Prepare memory for the hashes of the features that the next steps will bring. Changes no bit."""
         ...
 
     def freeze(self) -> Arrays:
-        """Return copies that determine every later answer to the last bit; keys are stable names."""
+        """Return copies that determine every later result to the last bit; keys are stable names."""
         ...
 
     def thaw(self, arrays: Arrays) -> None:
-        """Become the learner that `freeze` was called on. Raises `Corrupt` where the arrays cannot be one."""
+        """Restore the state that `freeze` returned. Raises `Corrupt` if the arrays are not a valid state."""
         ...
 
     def weights(self) -> Weights:
@@ -134,25 +134,25 @@ class Learner(Protocol):
         ...
 
     def sketch(self) -> Sketch | None:
-        """Return a copy of the curvature that the learner keeps; None where it keeps none."""
+        """Return a copy of the curvature that the learner keeps; None if it keeps none."""
         ...
 
     def shadows(self) -> list[Shadow]:
-        """Return how the penalties did that are tried beside the one in force; empty where none are."""
+        """Return the results of the penalties that are tried besides the one in force; empty if there are none."""
         ...
 
     def closed_vocabulary(self) -> U32 | None:
-        """Return the hashes, strictly increasing, that alone may occur in rows from now on; None while there is room, or where
-        any feature may occur. Hashes are compared as hash >> (32 - bits) with the bits of `weights`."""
+        """Return the hashes, strictly increasing, that alone may occur in rows from now on; None while the vocabulary is not
+        full, or if any feature may occur. Hashes are compared as hash >> (32 - bits) with the bits of `weights`."""
         ...
 
     def memory(self) -> dict[str, int]:
-        """Return bytes by part: what is allocated, what a checkpoint of it would hold."""
+        """Return bytes by part: what is allocated, and the size of a checkpoint."""
         ...
 
 
 def step_each(learner: Learner, batches: Sequence[Batch], skip: BOOL | None) -> Stepped:
-    """`step_all` of a learner whose kernels take one batch at a time."""
+    """`step_all` for a learner whose kernels take one batch at a time."""
     if len(batches) == 1:
         return learner.step(batches[0], skip)
     steps: list[Stepped] = []
@@ -160,7 +160,7 @@ def step_each(learner: Learner, batches: Sequence[Batch], skip: BOOL | None) -> 
     for batch in batches:
         steps.append(learner.step(batch, None if skip is None else skip[start : start + batch.n]))
         start += batch.n
-    no_room = [step.no_room for step in steps if step.no_room is not None]  # all of them or none
+    no_room = [step.no_room for step in steps if step.no_room is not None]  # of all steps, or of none
     return Stepped(
         np.concatenate([step.margin for step in steps]),
         np.concatenate([step.refused for step in steps]),

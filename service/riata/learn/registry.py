@@ -1,4 +1,4 @@
-"""All learners, by the specs of `riata.learn.kinds`, and the one place where a configuration becomes a learner."""
+"""The registry of learners, from the specs of `riata.learn.kinds`: build a learner from its configuration."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from riata.learn.learner import Learner
 from riata.learn.spec import LearnerSpec
 from riata.wire.batch import Batch
 
-ALGO_VERSION: Final[int] = 2  # goes up with every change that could alter one bit of what a log replays to
+ALGO_VERSION: Final[int] = 2  # increased with every change that could alter one bit of the result of replaying a log
 
 SPECS: Final[dict[str, LearnerSpec[Any]]] = {kind: import_module(f"riata.learn.{kind}.spec").SPEC for kind in KINDS}
 
 if TYPE_CHECKING:
 
     class LearnerConfig(Protocol):
-        """The settings of a learner: a frozen dataclass, whose `kind` names the learner."""
+        """The settings of a learner: a frozen dataclass, whose `kind` is the name of the learner."""
 
         @property
         def kind(self) -> str: ...
@@ -30,18 +30,18 @@ else:
 
 
 def spec_of(config: LearnerConfig) -> LearnerSpec[Any]:
-    """Return what the learner of this configuration says about itself."""
+    """Return the spec of the learner of this configuration."""
     return SPECS[config.kind]
 
 
 def default_learner() -> LearnerConfig:
-    """Return the configuration that a model has if its document names no learner."""
+    """Return the configuration of a model whose document names no learner."""
     config: LearnerConfig = SPECS[KINDS[0]].config()
     return config
 
 
 def build_learner(config: LearnerConfig, bits: int, hash_key: int = 0) -> Learner:
-    """Build the learner a configuration asks for, empty, with 2^bits slots. Raises `BadInput` if bits is out of range.
+    """Build the empty learner of a configuration, with 2^bits slots. Raises `BadInput` if bits is out of range.
 
     hash_key : of the encoder, for settings that name features
     """
@@ -49,7 +49,7 @@ def build_learner(config: LearnerConfig, bits: int, hash_key: int = 0) -> Learne
 
 
 def machine_code(config: LearnerConfig) -> str:
-    """A name for the machine code that a learner runs: its kind, and the settings that it is compiled for."""
+    """An identifier of the machine code that a learner runs: its kind, and the settings that it is compiled for."""
     return spec_of(config).machine_code(config)
 
 
@@ -59,9 +59,9 @@ def one_of_each() -> list[LearnerConfig]:
 
 
 def warm_up(config: LearnerConfig | None = None, batch: Batch | None = None) -> Learner:
-    """Compile everything that a learner of this kind calls, or load it from disk; returns it after it has learnt `batch`.
+    """Compile everything that a learner of this kind calls, or load it from disk; return it after it has learnt `batch`.
 
-    One configuration stands for all that are alike in `machine_code`. Kernels are compiled for the types of the arrays in
+    One configuration is enough for all with the same `machine_code`. Kernels are compiled for the types of the arrays in
     `batch`; the default batch of one event has the types that every parser produces.
     """
     config = default_learner() if config is None else config

@@ -1,4 +1,4 @@
-"""What learners with a table of 2^bits lines share: lists of the lines that have anything in them."""
+"""Lists of the non-empty lines of a table of 2^bits lines, for learners with such a table."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ROOM_MIN: Final = 1024
 
 
 class SlotList:
-    """Slots that a kernel writes down as it meets them, put in order when somebody looks.
+    """Slots that a kernel appends as it meets them, sorted when they are read.
 
-    The kernel appends to `slot` and keeps the number of entries in counts[at]; it may list a slot twice. `slot` is another
-    array after `make_room`, so it is to be handed to the kernel anew.
+    The kernel appends to `slot` and keeps the number of entries in counts[at]. It may list a slot twice. `slot` is another
+    array after `make_room`, so it has to be passed to the kernel again.
     """
 
     def __init__(self, counts: I64, at: int) -> None:
@@ -26,7 +26,7 @@ class SlotList:
         self._in_order = 0
 
     def __len__(self) -> int:
-        """Entries, a slot that was listed twice counted twice."""
+        """Number of entries; a slot that was listed twice counts twice."""
         return int(self._counts[self._at])
 
     def has_room(self, more: int) -> bool:
@@ -34,14 +34,14 @@ class SlotList:
         return len(self) + more <= len(self.slot)
 
     def make_room(self, more: int) -> None:
-        """Go over to a longer array where `more` entries would not fit."""
+        """Change to a longer array if `more` entries would not fit."""
         if not self.has_room(more):
             longer = np.empty(max(2 * len(self.slot), len(self) + more), np.uint32)
             longer[: len(self)] = self.slot[: len(self)]
             self.slot = longer
 
     def sorted(self) -> U32:
-        """The entries, non-decreasing; a view. Their head was in order the last time, so only the tail has to be sorted."""
+        """The entries, non-decreasing; a view. The head is still sorted from the last time, so only the tail has to be sorted."""
         used = self.slot[: len(self)]
         if self._in_order < len(used):
             merge_tail(used, np.sort(used[self._in_order :]))
@@ -49,11 +49,11 @@ class SlotList:
         return used
 
     def keep(self, count: int) -> None:
-        """Forget all but the first `count` entries, which are in order."""
+        """Drop all except the first `count` entries, which are sorted."""
         self._counts[self._at] = self._in_order = count
 
     def hold(self, slot: U32) -> None:
-        """Hold these slots and no others; u32[m], strictly increasing."""
+        """Replace the entries by these slots; u32[m], strictly increasing."""
         self.keep(0)
         self.make_room(len(slot))
         self.slot[: len(slot)] = slot

@@ -1,4 +1,4 @@
-"""What a learner says about itself. Everything outside its folder asks the spec and never names the learner."""
+"""The specification of a learner. Code outside the learner's folder uses the spec and never names the learner."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class LearnerSpec(Generic[C]):
     """One learner: the `SPEC` of `riata.learn.<kind>.spec`, found by its name in `riata.learn.kinds`.
 
     config          : frozen dataclass of its settings; the field `kind` holds the name of the learner
-    about           : what it is, for the reference of settings: source, strengths, limits
+    about           : its description, for the reference of settings: source, strengths, limits
     build           : makes an empty learner from (config, bits, hash_key), with 2^bits slots; raises `BadInput`. Imports the
-                      learner inside the function: to import all learners takes longer than most commands need for one
+                      learner inside the function: importing all learners takes longer than most commands need for one
     examples        : a configuration for each machine code that the learner runs
     machine_code    : names the machine code that a configuration runs; equal names share compiled kernels
     eventful        : a configuration of the same machine code whose every kernel is called within two events
-    adjustable      : settings that may change while the model learns; `adjust` takes them up
-    real_labels     : settings under which it takes any number as a label; None if it takes two classes only
+    adjustable      : settings that may change while the model learns; `adjust` applies them
+    real_labels     : settings under which it accepts any number as a label; None if it accepts two classes only
     takes_many      : whether one call of its kernel learns many small batches faster than one joined batch
     keeps_curvature : whether it has a sketch, so that predictions carry standard errors and a path can be computed
     slot_lists      : names of the frozen arrays that hold lines of its table of 2^bits; the first is missing if a state has no
                       table. Empty: a checkpoint is checked with a table of full size
-    slot_bits       : bits of a hash by which it knows a feature, from (config, bits of the encoder): the bits of its weights
-    slow_to_compile : whether compiling it takes longer than any reader, so that it has to begin first
+    slot_bits       : bits of a hash that identify a feature, from (config, bits of the encoder): the bits of its weights
+    slow_to_compile : whether compiling it takes longer than any reader, so that it has to start first
     """
 
     config: type[C]

@@ -1,7 +1,7 @@
-"""What learners with a table of lines do alike with one row: lay it out in whole eights, and list the slots that are new.
+"""Steps on one row that learners with a table share: lay it out in multiples of eight, prefetch, and list the new slots.
 
-A row whose number of features is not a multiple of eight is filled up with features of value zero, in a line of the table behind
-those of all slots, which stands for none.
+If the number of features of a row is not a multiple of eight, it is padded with features of value zero, in a line of the table
+after those of all slots, which belongs to no slot.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _LINE_BYTES: Final = 64  # of the machine's cache
 _LINE_STARTS: Final = 16
 HALF: Final = WIDTH // 2
 QUARTER: Final = WIDTH // 4
-SPREAD_MAX: Final = AHEAD // 2  # features: longer rows ask for everything as they are gathered, else it would come too late
+SPREAD_MAX: Final = AHEAD // 2  # features: longer rows prefetch everything in the gather, as it would come too late otherwise
 
 
 class Room(NamedTuple):
-    """Memory for one row in whole eights: where its lines start, for as many rows as are laid out at once, and columns. Two
-    arrays, since each that a kernel is given costs a third of a microsecond a call. Both begin with a cache line: eight numbers
-    that lie across two take the machine twice as long, and longer yet where they were written a moment ago."""
+    """Memory for one row in multiples of eight: where its lines start, for as many rows as are laid out at once, and columns.
+    Two arrays, since each array passed to a kernel costs a third of a microsecond per call. Both are aligned to a cache line:
+    access to eight numbers that cross two takes twice as long, and even longer if they were written just before."""
 
     start: U32
     columns: F64
 
 
 def room_for(features: int, columns: int, rows: int = 1) -> Room:
-    """Room for a row of so many features, of which so many are laid out at once."""
+    """Memory for rows of up to `features` features, `rows` of which are laid out at once."""
     length = -(-features // _LINE_STARTS) * _LINE_STARTS
     start, column = np.empty(rows * length + _LINE_STARTS, np.uint32), np.empty(columns * length + WIDTH)
     return Room(
@@ -45,7 +45,7 @@ def room_for(features: int, columns: int, rows: int = 1) -> Room:
 
 @inline_kernel
 def prefetch_first(line: F64, rows: Rows, shift: int) -> None:
-    """Start to fetch what the first features want, which no feature before them has asked for.
+    """Prefetch for the first features, for which no feature before them has prefetched.
 
     Source    this module
     """
@@ -55,18 +55,18 @@ def prefetch_first(line: F64, rows: Rows, shift: int) -> None:
 
 @inline_kernel
 def prefetch_later(line: F64, rows: Rows, p: int, shift: int, width: int) -> None:
-    """Start to fetch what will be wanted some features after feature p: eight lines and, later still, values.
+    """Prefetch for features some way after feature p: eight lines and, further ahead, values.
 
     Source    this package's measurements
     """
     if p + AHEAD + WIDTH <= len(rows.hash):
         ask(line, rows.hash, p + AHEAD, shift - (width >> 1))
-        prefetch(rows.value, p + 2 * AHEAD)  # the machine does not see by itself that rows lie in order
+        prefetch(rows.value, p + 2 * AHEAD)  # the hardware prefetcher does not detect that rows are read in order
 
 
 @inline_kernel
 def prefetch_half_later(line: F64, rows: Rows, p: int, shift: int, width: int) -> None:
-    """Start to fetch the four lines that will be wanted some features after feature p.
+    """Prefetch four lines for features some way after feature p.
 
     Source    this package's measurements
     """
@@ -76,7 +76,7 @@ def prefetch_half_later(line: F64, rows: Rows, p: int, shift: int, width: int) -
 
 @inline_kernel
 def prefetch_quarter_later(line: F64, rows: Rows, p: int, shift: int, width: int) -> None:
-    """Start to fetch the two lines that will be wanted some features after feature p.
+    """Prefetch two lines for features some way after feature p.
 
     Source    this package's measurements
     """
@@ -86,7 +86,7 @@ def prefetch_quarter_later(line: F64, rows: Rows, p: int, shift: int, width: int
 
 @inline_kernel
 def prefetch_rest(line: F64, rows: Rows, i: int, shift: int, width: int) -> None:
-    """Start to fetch what `prefetch_half_later` has left out, for a row i that has nothing else to do meanwhile.
+    """Prefetch what `prefetch_half_later` has left out, for a row i that has no other work to overlap with.
 
     Source    this module
     """
@@ -98,15 +98,15 @@ def prefetch_rest(line: F64, rows: Rows, i: int, shift: int, width: int) -> None
 
 @inline_kernel
 def lay_out(rows: Rows, i: int, place: tuple[int, int, int], start: U32, x: F64) -> int:
-    """Write down where the lines of row i start and its values, in whole eights.
+    """Write the starts of the lines of row i and its values, in multiples of eight.
 
     Parameters
     ----------
     rows : Rows            read only
     i : int                which row
-    place                  shift: slot = hash >> shift; width of a line, 2 or 4; where the line for no slot starts
+    place                  shift: slot = hash >> shift; width of a line, 2 or 4; start of the line of no slot
     start : u32            overwritten: the slots times the width
-    x : f64                overwritten: the sum of the row's values that fall on each
+    x : f64                overwritten: the sum of the row's values of each slot
 
     Returns                number of slots
     Cost                   O(features of the row), eight at once unless two share a slot
@@ -139,8 +139,8 @@ def lay_out(rows: Rows, i: int, place: tuple[int, int, int], start: U32, x: F64)
 
 @inline_kernel
 def keep_some(listed: U32, p: int, weights: Lanes, keep: int, slot: U32, beta: F64, kept: int) -> int:
-    """Write down those of the eight slots listed[p:p + 8] whose flag is up, and their weights, behind the `kept` <= p that are
-    there already; `slot` may be `listed`. Returns how many there are then.
+    """Append those of the eight slots listed[p:p + 8] whose flag is set, and their weights, to the `kept` <= p that are there
+    already; `slot` may be `listed`. Returns the new number.
 
     Source    this module
     """
@@ -149,7 +149,7 @@ def keep_some(listed: U32, p: int, weights: Lanes, keep: int, slot: U32, beta: F
     if keep == ALL:
         return kept + WIDTH
     to = kept
-    for lane in range(WIDTH):  # no machine can guess which stay: each is written, the next one may go over it
+    for lane in range(WIDTH):  # which stay is unpredictable: each is written, and the next may overwrite it
         slot[to] = slot[kept + lane]
         beta[to] = beta[kept + lane]
         to += keep >> lane & 1
@@ -158,12 +158,12 @@ def keep_some(listed: U32, p: int, weights: Lanes, keep: int, slot: U32, beta: F
 
 @inline_kernel
 def write_down(slots: U32, count: int, found: int, start: U32, j: int, width: int) -> int:
-    """Append those of the eight slots from j on whose flag is up to a list of `count`; returns how many it has then.
+    """Append those of the eight slots from j on whose flag is set to a list of `count`; returns the new number.
 
     Source    this module
     """
     if found:
         for lane in range(WIDTH):
-            slots[count] = start[j + lane] // np.uint32(width)  # no machine can guess: each is written, the next may go over it
+            slots[count] = start[j + lane] // np.uint32(width)  # unpredictable: each is written, the next may overwrite it
             count += found >> lane & 1
     return count

@@ -1,8 +1,8 @@
 """Area under the ROC curve: exact over sorted scores, and from a histogram of margins.
 
-The bins of the histogram: 3072 of equal width 1/192 over |margin| < 8, where nearly all margins lie, and outside of it 512 on
-each side whose width grows with the margin (64 for each doubling), up to |margin| = 2048. Two margins in one bin count as a
-tie, so the error is at most half the weight of pairs of unlike labels that share a bin.
+The bins of the histogram: 3072 of equal width 1/192 over |margin| < 8, where nearly all margins are. Beyond it 512 on each side
+whose width grows with the margin (64 for each doubling), up to |margin| = 2048. Two margins in one bin count as a tie, so the
+error is at most half the weight of pairs of unlike labels that share a bin.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BINS: Final = 4096  # two tails and 2 * 8 * 192 even bins
 def margin_bin(margin: float) -> int:
     """Return the bin of a margin, 0 <= bin < BINS, increasing with the margin.
 
-    Source             this module's first lines; no rounding function is involved, so every machine bins alike
+    Source             the module docstring; no rounding function is involved, so every machine bins alike
     """
     if abs(margin) < EVEN_SPAN:
         index = TAIL + int((margin + EVEN_SPAN) * EVEN_PER_UNIT)
@@ -45,7 +45,7 @@ def histogram_auc(negative: F64, positive: F64) -> float:
     ----------
     negative, positive : f64[b]  weight of each class in each bin, bins in increasing order of the score; read only
 
-    Returns            the area, ties counted half; NaN where a class is absent
+    Returns            the area, ties counted half; NaN if a class is absent
     Cost               O(b)
     Source             Mann & Whitney 1947, with weights
     """

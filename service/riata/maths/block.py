@@ -3,18 +3,17 @@
     sketch(b) = G . (b - beta) - (b - beta)' (H + diag(D)) (b - beta) / 2 - sum_j gamma_j |b_j|
 
 In gradient form (G and beta instead of the paper's theta) an event adds r x to G, h x^2 to D and h x x' to H, whatever
-beta is. G and D are brought up to date at once. H costs f^2 / 2 for f features, so rows wait until many of them can be
-added together (`flush`): every element then stays in a register while row after row is added to it. Each addition is one
-fused multiply-add H_jl = fma(h x_j, x_l, H_jl), j < l, in the order of the events, so H has the same bits however the rows
-are grouped.
+beta is. G and D are updated at once. H costs f^2 / 2 for f features, so rows wait until many of them can be added together
+(`flush`): every element then stays in a register while row after row is added to it. Each addition is one fused multiply-add
+H_jl = fma(h x_j, x_l, H_jl), j < l, in the order of the events, so H has the same bits for every grouping of the rows.
 
 Only j < l is kept: row j of `cross`, from j + 1 on. The rest of the square is never read.
 
-What must be true of the arguments: positions of a row are distinct and below counts[SIZE]; |x| <= 1e6; r and h are finite,
-h >= 0. A position that holds nobody has beta, G, D, peak and its line and column of H at zero (`clear` sees to that).
-Gradients are current after `flush`; between two flushes only `solve` knows how to read them (`block_lazy`). An owner that
-reads `gradient` or `cross`, or writes to any array of the block, calls `flush` first, at moments that the sequence of events
-alone decides, or on a copy (`grown`). A member whose numbers are all zero may be added at any time, by a larger SIZE.
+Preconditions: positions of a row are distinct and below counts[SIZE]; |x| <= 1e6; r and h are finite, h >= 0. A free position
+has beta, G, D, peak and its line and column of H at zero (`clear` ensures it). Gradients are current after `flush`; between two
+flushes only `solve` can interpret them (`block_lazy`). An owner that reads `gradient` or `cross`, or writes to any array of the
+block, calls `flush` first. It does so at moments that depend only on the sequence of events, or on a copy (`grown`). A member
+whose numbers are all zero may be added at any time, by a larger SIZE.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def add_row(block: Block, at: U32, x: F64, k: int, r: float, h: float) -> None:
     block : Block      overwritten
     at : u32[>= k]     positions of the row's features, distinct, below counts[SIZE]
     x : f64[>= k]      their values
-    k : int            how many
+    k : int            number of features
     r : float          slope of the log-likelihood at the row's margin, times importance, in the block's units
     h : float          minus its second derivative, likewise; >= 0
 
@@ -83,14 +82,14 @@ def add_row(block: Block, at: U32, x: F64, k: int, r: float, h: float) -> None:
 
 @kernel
 def flush(block: Block) -> None:
-    """Bring every waiting row into the cross curvature, and every gradient up to date.
+    """Add every waiting row to the cross curvature, and update every gradient.
 
     Parameters
     ----------
     block : Block      overwritten; afterwards no row waits
 
     Returns            nothing
-    Cost               waiting rows times size^2 / 2 where they are dense, their pairs of features where they are sparse
+    Cost               waiting rows times size^2 / 2 if they are dense, their pairs of features if they are sparse
     Source             Balakrishnan & Madigan 2008, algorithm 2, step 3
     """
     settle(block)
@@ -104,7 +103,7 @@ def flush(block: Block) -> None:
 
 @kernel
 def move(block: Block, j: int, delta: float, curvature: float) -> None:
-    """Add `delta` to one weight of a flushed block, and what follows from it to every gradient.
+    """Add `delta` to one weight of a flushed block, and update every gradient accordingly.
 
     Parameters
     ----------
@@ -114,7 +113,7 @@ def move(block: Block, j: int, delta: float, curvature: float) -> None:
     curvature : float  its total curvature, prior included
 
     Returns            nothing
-    Cost               O(size), where elements below the diagonal are kept; they are from now on
+    Cost               O(size), if elements below the diagonal are kept; they are from then on
     Source             Balakrishnan & Madigan 2008, algorithm 1; Omega there is G + D beta here
     """
     mirror_once(block)
@@ -124,7 +123,7 @@ def move(block: Block, j: int, delta: float, curvature: float) -> None:
 
 @inline_kernel
 def mirror_once(block: Block) -> None:
-    """See to it that whole lines of `cross` can be read.
+    """Make sure that whole lines of `cross` can be read.
 
     Source    symmetry
     """
@@ -135,7 +134,7 @@ def mirror_once(block: Block) -> None:
 
 @inline_kernel
 def shift(gradient: F64, line: F64, j: int, step: tuple[float, float], size: int) -> None:
-    """What becomes of all gradients when weight j moves; `step`: how far, and its total curvature.
+    """Update all gradients for a move of weight j; `step`: how far, and its total curvature.
 
     Source    Balakrishnan & Madigan 2008, algorithm 1: the update of Omega
     """
@@ -147,13 +146,13 @@ def shift(gradient: F64, line: F64, j: int, step: tuple[float, float], size: int
 
 @kernel
 def set_zero(block: Block, j: int, prior: float) -> None:
-    """Take one weight to zero, through the sketch: all gradients become those of the sketch there. Flushes.
+    """Move one weight to zero, through the sketch: all gradients become those of the sketch there. Flushes.
 
     Parameters
     ----------
     block : Block      overwritten
     j : int            position of the weight
-    prior : float      curvature that every feature starts with for each unit of its largest x^2
+    prior : float      initial curvature of every feature for each unit of its largest x^2
 
     Returns            nothing
     Cost               O(size), and that of `flush`
@@ -171,8 +170,8 @@ def clear(block: Block, j: int) -> None:
 
     Parameters
     ----------
-    block : Block      overwritten; the owner has read what it wants to keep of position j
-    j : int            position, which may then be given to another feature
+    block : Block      overwritten; the owner has copied what it needs of position j
+    j : int            position, which may be given to another feature afterwards
 
     Returns            nothing
     Cost               O(size), and that of `flush`

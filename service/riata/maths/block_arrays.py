@@ -1,8 +1,8 @@
-"""The arrays of a block: what they mean, how they are made, lent to kernels, and written down.
+"""The arrays of a block: their meaning, how they are created, passed to kernels, and saved.
 
-A kernel that learns many rows borrows them once (`lent`): with reference counts, handing them on would cost more than the work.
-Even so, a call that is not inlined hands over some 180 numbers, as long as a solve of ten weights takes: what is called for
-every row is best an inline kernel down to `add_row` and `solve`.
+A kernel that learns many rows borrows them once (`lent`): with reference counts, passing them on would cost more than the work.
+Even so, a call that is not inlined passes some 180 numbers, which takes as long as a solve of ten weights. So code that is called
+for every row should be an inline kernel down to `add_row` and `solve`.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from riata.maths.rank_update import GAP
 ROWS: Final = 128  # rows that wait together
 TRACKED_MAX: Final = 1024  # their cross curvature is held twice, at most 8 MiB
 
-# Places of Block.counts
+# Indices of Block.counts
 SIZE: Final = 0  # members are at positions 0 .. SIZE - 1
-PENDING: Final = 1  # rows that wait
-TRACKED: Final = 2  # members whose gradient is current; 0 where all are
-FOUNDED: Final = 3  # the first of them, which Lazy.reach knows of
+PENDING: Final = 1  # waiting rows
+TRACKED: Final = 2  # members whose gradient is current; 0 if all are
+FOUNDED: Final = 3  # the first of them, which Lazy.reach includes
 COPIED: Final = 4  # waiting rows that are in Lazy.x; derived
-MIRRORED: Final = 5  # 1 while the elements of `cross` below the diagonal are those above it; decides about time only
+MIRRORED: Final = 5  # 1 while the elements of `cross` below the diagonal equal those above it; affects only the time
 COUNTS: Final = 6
 
-_LINE: Final = 8  # numbers in a line of the cache
+_LINE: Final = 8  # numbers in a cache line
 
 
 class Lazy(NamedTuple):
-    """What is known between two flushes of members whose gradients are not current, and of those whose are.
+    """State between two flushes of the members whose gradients are not current, and of those whose gradients are.
 
     tracked : i64[room]      positions whose gradient is current
-    settled : f64[room]      their weights at the moment when every gradient was
-    moved   : f64[ROWS]      how far the margin of each waiting row has gone since it came, or since that moment
-    flushed : f64[cap]       curvature without the rows that wait; never above the true one
+    settled : f64[room]      their weights at the last moment when every gradient was current
+    moved   : f64[ROWS]      how far the margin of each waiting row has moved since it was added, or since that moment
+    flushed : f64[cap]       curvature without the waiting rows; never above the true one
     reach   : f64[cap]       root of the sum over the first FOUNDED tracked j of H_jl^2 / flushed_j
 
-    Derived from the others and the block, work, and never written down:
+    Derived from the others and the block, work space, and never saved:
 
     place   : i64[cap]       index in `tracked` plus 1, or 0
     gram    : f64[room, lanes]  cross curvature of tracked members, waiting rows included up to
-    upto    : i64[room]      how many waiting rows line a of `gram` includes; -1 where the line is not there
+    upto    : i64[room]      how many waiting rows line a of `gram` includes; -1 if the line is absent
     x       : f64[ROWS, lanes]  waiting rows on the tracked members
     work    : f64[WORKS, lanes]
     panel_x, panel_hx : f64[...]  see `rank_update`
@@ -70,7 +70,7 @@ WEIGHT: Final = 0
 PULL: Final = 1  # gradient
 BEND: Final = 2  # total curvature
 FINE: Final = 3  # penalty in force
-STEP: Final = 4  # how far the weight has gone since it was gathered
+STEP: Final = 4  # how far the weight has moved since it was gathered
 WORKS: Final = 5
 
 
@@ -79,9 +79,9 @@ class Block(NamedTuple):
 
     beta, gradient, curvature : f64[cap]    weights; G; D without the prior
     peak                      : f64[cap]    largest x^2 seen
-    gamma                     : f64[cap]    penalty factor: gamma_j in force is gamma[j] times the gamma that `solve` is given
-    cross                     : f64[cap, lanes >= cap]  H for j < l, without the rows that wait; what is below the diagonal
-                                            means something while MIRRORED says so; zero on it
+    gamma                     : f64[cap]    penalty factor: gamma_j in force is gamma[j] times the gamma passed to `solve`
+    cross                     : f64[cap, lanes >= cap]  H for j < l, without the waiting rows; elements below the diagonal are
+                                            valid only while MIRRORED is set; zero on it
     row_start                 : i64[ROWS + 1]  where each waiting row begins
     row_at, row_x             : u32, f64[ROWS * cap]  its positions and values
     row_h                     : f64[ROWS]   its h
@@ -104,7 +104,7 @@ class Block(NamedTuple):
 
 
 def zeros(*shape: int) -> F64:
-    """A zeroed array that starts on a line of the cache: vectors that lie across two lines cost a third of the speed."""
+    """A zeroed array aligned to a cache line: vectors that cross two cache lines cost a third of the speed."""
     count = int(np.prod(shape))
     spare = np.zeros(count + _LINE)
     start = -spare.ctypes.data // 8 % _LINE
@@ -112,13 +112,13 @@ def zeros(*shape: int) -> F64:
 
 
 def lanes_for(cap: int) -> int:
-    """Length of the lines of a matrix with `cap` columns: whole lines of the cache, and an odd number of them, so that what is
-    one below the other does not compete for the same places of it."""
+    """Length of the lines of a matrix with `cap` columns: an odd number of whole cache lines, so that elements of one column do
+    not compete for the same cache sets."""
     return (-(-cap // _LINE) | 1) * _LINE
 
 
 def new_block(cap: int, tracked_max: int = TRACKED_MAX) -> Block:
-    """An empty block with room for `cap` members, at most `tracked_max` of them tracked. What is not touched costs nothing."""
+    """An empty block for up to `cap` members, at most `tracked_max` of them tracked. Untouched memory costs nothing."""
     room = min(cap, tracked_max)
     lanes = lanes_for(room)
     lazy = Lazy(
@@ -134,8 +134,8 @@ def new_block(cap: int, tracked_max: int = TRACKED_MAX) -> Block:
 
 
 def grown(block: Block, cap: int) -> Block:
-    """A copy of `block` with room for `cap` >= its own number of members, which does what the original would do, to the last
-    bit. With the same room it is a plain copy."""
+    """A copy of `block` for up to `cap` members, `cap` >= its own capacity. It behaves like the original, to the last bit.
+    With the same capacity it is a plain copy."""
     copy = new_block(cap)
     size, pending = int(block.counts[SIZE]), int(block.counts[PENDING])
     nnz = int(block.row_start[pending])
@@ -152,14 +152,14 @@ def grown(block: Block, cap: int) -> Block:
 
 
 def full_cross(block: Block) -> F64:
-    """The cross curvature of a flushed block as a symmetric f64[size, size] of its own, with a zero diagonal."""
+    """The cross curvature of a flushed block as a new symmetric f64[size, size] with a zero diagonal."""
     size = int(block.counts[SIZE])
     upper = np.triu(block.cross[:size, :size], 1)
     return np.asarray(upper + upper.T)
 
 
 def freeze_lazy(block: Block) -> Arrays:
-    """Copies of what of `lazy` and `counts` decides later answers.
+    """Copies of the parts of `lazy` and `counts` that affect later results.
 
     tracked i64[n], settled f64[n], founded i64[1], moved f64[pending], flushed and reach f64[size]
     """
@@ -176,8 +176,8 @@ def freeze_lazy(block: Block) -> Arrays:
 
 
 def thaw_lazy(block: Block, arrays: Arrays) -> None:
-    """Put back what `freeze_lazy` gave. SIZE, PENDING, the waiting rows and `cross` above the diagonal are already there; the
-    arrays fit them, `tracked` holds distinct positions below SIZE, and no more of them than `cap` and TRACKED_MAX."""
+    """Restore what `freeze_lazy` returned. SIZE, PENDING, the waiting rows and `cross` above the diagonal are already restored.
+    The arrays fit them; `tracked` has distinct positions below SIZE, at most `cap` and at most TRACKED_MAX of them."""
     lazy, n = block.lazy, len(arrays["tracked"])
     lazy.tracked[:n], lazy.settled[:n] = arrays["tracked"], arrays["settled"]
     lazy.moved[: len(arrays["moved"])] = arrays["moved"]

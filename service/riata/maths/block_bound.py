@@ -1,4 +1,4 @@
-"""How far the gradient of a member that is not tracked can be from what is written down. See `block_lazy` for the bound."""
+"""A bound on the error of the stored gradient of a member that is not tracked. See `block_lazy` for the derivation."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from riata.base.arrays import F64, I64
 from riata.jit.kernel import inline_kernel
 from riata.maths.block_arrays import FOUNDED, MIRRORED, PENDING, SIZE, TRACKED, Block
 
-_SAFETY: Final = 1.0 + 1e-9  # the bound is worked out in rounded numbers
+_SAFETY: Final = 1.0 + 1e-9  # the bound is computed with rounding errors
 
 
 @inline_kernel
 def weighed_squares(block: Block, tracked: I64) -> F64:
     """Sum H_jl^2 / flushed_j over tracked j, increasing, for every l: f64[size].
 
-    A member without flushed curvature has no cross curvature either. Whether elements below the diagonal are kept or not, the
-    numbers are added in the same order.
+    A member without flushed curvature has no cross curvature either. The numbers are added in the same order whether elements
+    below the diagonal are kept or not.
 
-    Source    theory of operation
+    Source    theory of operation of `block_lazy`
     """
     cross, size = block.cross, block.counts[SIZE]
     sums, weight = np.zeros(size), np.zeros(len(tracked))
@@ -33,7 +33,7 @@ def weighed_squares(block: Block, tracked: I64) -> F64:
             for c in range(size):
                 sums[c] += weight[a] * (cross[tracked[a], c] * cross[tracked[a], c])
         return sums
-    after = 0  # the first tracked member beyond line j
+    after = 0  # the first tracked member after line j
     for j in range(size):
         if after < len(tracked) and tracked[after] == j:
             for c in range(j + 1, size):
@@ -49,9 +49,9 @@ def weighed_squares(block: Block, tracked: I64) -> F64:
 
 @inline_kernel
 def factors_now(block: Block) -> tuple[float, float, float]:
-    """The second factors of the bound: of the waiting rows, of the members that `reach` knows of, of those tracked since.
+    """The second factors of the bound: of the waiting rows, of the members in `reach`, of those tracked since.
 
-    Source    theory of operation
+    Source    theory of operation of `block_lazy`
     """
     lazy = block.lazy
     rows = old = new = 0.0
@@ -69,9 +69,9 @@ def factors_now(block: Block) -> tuple[float, float, float]:
 
 @inline_kernel
 def doubtful(block: Block, j: int, gamma: float, factors: tuple[float, float, float]) -> bool:
-    """Whether the bound does not clear a member.
+    """Whether the bound does not rule out that a member's gradient exceeds its penalty.
 
-    Source    theory of operation
+    Source    theory of operation of `block_lazy`
     """
     lazy = block.lazy
     rows, old, new = factors

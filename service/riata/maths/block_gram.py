@@ -1,4 +1,4 @@
-"""The members that are tracked, one behind another: their cross curvature, the rows that wait, and the numbers that move.
+"""Contiguous copies of the tracked members: their cross curvature, the waiting rows, and the numbers that change in a solve.
 
 See `block_lazy` for what tracking is.
 """
@@ -24,7 +24,7 @@ from riata.maths.block_arrays import (
 
 @inline_kernel
 def copy_rows(block: Block) -> None:
-    """Copy the rows that came since the last time, as far as they are about tracked members.
+    """Copy the features of tracked members of the rows that were added since the last call.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def copy_rows(block: Block) -> None:
 
 @inline_kernel
 def bring_line(block: Block, a: int, lanes: int) -> None:
-    """Fetch one line of the small square where it is not there, and add the waiting rows that are not in it.
+    """Fetch one line of `gram` if it is absent, and add the waiting rows that it does not include.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def bring_line(block: Block, a: int, lanes: int) -> None:
     lanes : int      members tracked, rounded up to whole vectors
 
     Returns          nothing
-    Cost             O(lanes * rows that are not in it)
+    Cost             O(lanes * rows that it did not include)
     Source           Balakrishnan & Madigan 2008, algorithm 2, step 3
     """
     lazy, n, j = block.lazy, block.counts[TRACKED], block.lazy.tracked[a]
@@ -77,7 +77,7 @@ def bring_line(block: Block, a: int, lanes: int) -> None:
 
 @inline_kernel
 def gather(block: Block, prior: float, gamma: float, lanes: int) -> None:
-    """Put weight, gradient, curvature and penalty of the tracked members one behind another.
+    """Copy weight, gradient, curvature and penalty of the tracked members to contiguous arrays.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def gather(block: Block, prior: float, gamma: float, lanes: int) -> None:
 
 @inline_kernel
 def scatter(block: Block, lanes: int) -> None:
-    """Put weights and gradients back, and note how far the margins of the waiting rows went.
+    """Write weights and gradients back, and add to the moves of the margins of the waiting rows.
 
     Parameters
     ----------

@@ -1,13 +1,13 @@
-"""Gradients that are current where it matters, so that solving after every event does not cost size^2.
+"""Lazy gradients: only those that matter are current, so that solving after every event does not cost size^2.
 
 Theory of operation
-    After an event only some weights move: those that are not zero, and those whose gradient exceeds their penalty. What they do
-    to the gradients of all others has to be known only where it could take one of these over its penalty. So members are
-    tracked: those with a weight, and those whose gradient comes near their penalty. Between two flushes
+    After an event only some weights move: those that are not zero, and those whose gradient exceeds their penalty. Their effect
+    on the gradients of all others matters only if it could take one of these over its penalty. So some members are tracked:
+    those with a weight, and those whose gradient is near their penalty. Between two flushes
 
-        tracked      `gradient` is current. Their cross curvature is at hand in a small square of its own, `gram`, rows that wait
-                     included; a line of it is fetched, and brought up to date, when its member moves.
-        all others   `gradient` misses what moves have done since the moment when all were current (`settle`):
+        tracked      `gradient` is current. Their cross curvature, waiting rows included, is in a small square matrix, `gram`.
+                     A line of it is fetched, and brought up to date, when its member moves.
+        all others   `gradient` lacks the effect of moves since the last moment when all were current (`settle`):
 
                          true G_l = G_l - sum_i h_i x_il v_i - sum_j H_lj (beta_j - settled_j)
 
@@ -17,10 +17,10 @@ Theory of operation
 
         |true G_l - G_l| <= root(sum_i h_i x_il^2) root(sum_i h_i v_i^2) + reach_l root(sum_j flushed_j (beta_j - settled_j)^2)
 
-    and no x_il is needed for that: the first root is that of the curvature added since the last flush. After every solve the
-    bound is held against the penalty, for all members in one short loop. Where it does not clear a member, its gradient is worked
-    out and it is tracked from then on. A member that is tracked only since then is not in reach_l; of it |H_lj| <=
-    root(flushed_l flushed_j) is known. So the answer of `solve` is that of looking at every gradient.
+    No x_il is needed for that: the first root is that of the curvature added since the last flush. After every solve the bound
+    is compared with the penalty, for all members in one short loop. If it does not clear a member, the member's gradient is
+    computed and it is tracked from then on. A member that was added to the tracked ones later is not in reach_l; for it
+    |H_lj| <= root(flushed_l flushed_j) is used. So the result of `solve` is the same as with every gradient current.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from riata.maths.block_arrays import COPIED, FOUNDED, MIRRORED, PENDING, SIZE, T
 from riata.maths.block_bound import doubtful, factors_now, weighed_squares
 from riata.maths.block_gram import bring_line
 
-TRACK_ALL: Final = 128  # up to this size all members are tracked: looking which ones to track would cost more
-NEAR: Final = 0.85  # share of its penalty from which a gradient is tracked
+TRACK_ALL: Final = 128  # up to this size all members are tracked: choosing which ones to track would cost more
+NEAR: Final = 0.85  # share of its penalty above which a gradient is tracked
 
 
 @inline_kernel
 def append(block: Block, j: int) -> None:
-    """Track one more member, whose gradient is current. There is room.
+    """Track one more member, whose gradient is current. There is space for it.
 
     Source    theory of operation
     """
@@ -57,14 +57,14 @@ def append(block: Block, j: int) -> None:
 
 @inline_kernel
 def choose(block: Block, gamma: float) -> bool:
-    """Begin to track, at a moment when every gradient is current.
+    """Choose the tracked members, at a moment when every gradient is current.
 
     Parameters
     ----------
     block : Block    counts and lazy are overwritten; nothing is tracked
     gamma : float    penalty in force
 
-    Returns          false where those that have to be tracked are too many
+    Returns          false if too many have to be tracked
     Cost             O(size * (1 + members tracked))
     Source           theory of operation
     """
@@ -123,7 +123,7 @@ def pulled(block: Block, step: F64) -> F64:
 
 @kernel
 def settle(block: Block) -> None:
-    """Bring every gradient up to date and track nobody.
+    """Bring every gradient up to date and track no member.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def settle(block: Block) -> None:
 
 @inline_kernel
 def value_at(block: Block, i: int, j: int) -> float:
-    """Value of feature j in waiting row i; 0 where it has none. A row that has every feature is likely to have j at j.
+    """Value of feature j in waiting row i; 0 if it has none. In a row that has every feature, j is likely to be at index j.
 
     Source    theory of operation
     """
@@ -170,21 +170,21 @@ def value_at(block: Block, i: int, j: int) -> float:
 
 @inline_kernel
 def promote(block: Block, gamma: float) -> int:
-    """Track the members that the bound does not clear, with their gradients brought up to date.
+    """Track the members that the bound does not clear, with their gradients computed.
 
     Parameters
     ----------
     block : Block    overwritten
     gamma : float    penalty in force
 
-    Returns          how many, or -1 where there is no room for them
+    Returns          how many, or -1 if there is no space for them
     Cost             O(size), and for each of them O(waiting rows * their features + members tracked * waiting rows)
     Source           theory of operation
     """
     lazy, n = block.lazy, block.counts[TRACKED]
     factors = factors_now(block)
     count = 0
-    for j in range(block.counts[SIZE]):  # no branch and no list: it fills vectors, and nearly always there is nobody to list
+    for j in range(block.counts[SIZE]):  # no branch and no list, so it is vectorized; nearly always the count is 0
         count += doubtful(block, j, gamma, factors)
     if n + count > len(lazy.tracked):
         return -1
@@ -200,11 +200,11 @@ def promote(block: Block, gamma: float) -> int:
 
 @inline_kernel
 def track_late(block: Block, j: int) -> None:
-    """Track one member that was not, and add its column to the lines that are there, which are up to date.
+    """Track one member that was not tracked, and add its column to the lines of `gram` that are present and up to date.
 
     Parameters
     ----------
-    block : Block    overwritten; there is room
+    block : Block    overwritten; there is space
     j : int          position of the member
 
     Returns          nothing

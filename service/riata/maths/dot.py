@@ -1,8 +1,8 @@
 """Margins of sparse rows under sparse weights.
 
-The weights of a served model are two arrays sorted by slot. Slots are the top bits of a well-mixed hash, so they are spread
-evenly, and the first few bits of a slot say almost exactly where in the arrays it is: `bucket[b]` is the first entry whose top
-bits are at least b. With as many buckets as entries a bucket holds one entry on average; inside it, binary search.
+The weights of a served model are two arrays sorted by slot. Slots are the top bits of a well-mixed hash, so they are evenly
+distributed, and the first few bits of a slot give its approximate place in the arrays: `bucket[b]` is the first entry whose top
+bits are at least b. With as many buckets as entries a bucket has one entry on average. Inside a bucket, binary search is used.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def bucket_starts(slot: U32, shift: int, bucket: U32) -> None:
 
     Returns            nothing
     Cost               O(nnz + b)
-    Source             interpolation by a radix; this module's first lines. Counts, added up, as a counting sort begins
+    Source             interpolation by a radix (see the module); counts, added up, as at the start of a counting sort
     """
     for i in range(bucket.shape[0]):
         bucket[i] = 0
-    for entry in range(slot.shape[0]):  # no machine can guess how many a bucket has, so nothing here depends on a guess
+    for entry in range(slot.shape[0]):  # the size of a bucket is unpredictable, so this has no branch
         bucket[(np.int64(slot[entry]) >> shift) + 1] += np.uint32(1)
     before = np.uint32(0)
     for i in range(bucket.shape[0]):
@@ -49,9 +49,9 @@ def margins(
     hash32 : u32[nnz]    feature hashes, strictly increasing in a row; slot = hash32 >> (32 - bits); read only
     value : f64[nnz]     read only
     slot, beta           u32[d], f64[d]: the non-zero weights, sorted by slot; read only
-    bucket : u32[2^k + 1]  what `bucket_starts` made of `slot` with shift = bits - k; read only
+    bucket : u32[2^k + 1]  result of `bucket_starts` for `slot` with shift = bits - k; read only
     bits : int           size of the slot space, as a power of two
-    intercept : float    where each sum begins
+    intercept : float    the start of each sum
     margin : f64[n]      overwritten; not finite where the sum overflows
     known : i64[n]       overwritten: how many features of the row have a weight
 

@@ -1,8 +1,8 @@
 """The feature hash, version 1: 64-bit keyed mixing of a name in parts; its top 32 bits are the feature hash.
 
 Theory of operation
-    A name has one or two parts: a field, and what the field says. The hash of the first part is the key of the second,
-    so a prefix (a JSON key, a namespace) is hashed once for all the values under it, and no separator can be forged.
+    A name has one or two parts: a field, and its value. The hash of the first part is the key of the second. So a prefix
+    (a JSON key, a namespace) is hashed once for all the values under it, and a separator inside a name cannot cause a collision.
 
         numeric feature      age = 41.5            H(key, NUMBER, "age")
         indicator            country = "de"        H(H(key, FIELD_EQUALS, "country"), NUMBER, "de")     shown as country=de
@@ -15,7 +15,7 @@ Theory of operation
         return mix(h * M2)                  mix(h) = h ^ (h >> 32);   all arithmetic modulo 2^64
 
     The feature hash is the top 32 bits of H; a slot is the top `bits` bits of that. The full 64 bits are the name's
-    fingerprint. `tests/golden/feature_hash.json` pins all of it for ever: another function would be another version.
+    fingerprint. `tests/golden/feature_hash.json` pins all of it: another function needs another version.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WORD_BYTES, _TWO_WORDS = 8, 16
 def last_word(data: U8, at: int, stop: int) -> np.uint64:
     """The bytes at:stop, one to seven, padded with zeros. Source: this module's theory of operation."""
     word = np.uint64(0)
-    if stop >= 8:  # the word that ends at `stop`, less what came before `at`
+    if stop >= 8:  # the word that ends at `stop`, without the bytes before `at`
         word = load_word(data, stop - 8) >> np.uint64(8 * (8 - (stop - at)))
     else:
         for i in range(at, stop):
@@ -58,7 +58,7 @@ def hash_name(data: U8, start: int, stop: int, key: np.uint64, tag: np.uint64) -
     data : u8[...]     the whole body; read only
     start, stop : int  the name's bytes
     key : u64          the model's key, or the hash of the part before this one
-    tag : u64          which kind of part this is (NUMBER ends a name)
+    tag : u64          the kind of this part (NUMBER ends a name)
 
     Returns            the 64-bit fingerprint
     Cost               one multiplication for each 8 bytes
@@ -79,7 +79,7 @@ def hash_name(data: U8, start: int, stop: int, key: np.uint64, tag: np.uint64) -
 
 @inline_kernel
 def hash_usual(data: U8, start: int, stop: int, key: np.uint64, tag: np.uint64) -> np.uint64:
-    """`hash_name` without a loop for names of up to 16 bytes; 8 bytes must be there behind `stop`. Source: as `hash_name`."""
+    """`hash_name` without a loop for names of up to 16 bytes; 8 bytes must exist after `stop`. Source: as `hash_name`."""
     size = stop - start
     if size > _TWO_WORDS or size <= 0:
         return hash_name(data, start, stop, key, tag)

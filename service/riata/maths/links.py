@@ -1,4 +1,4 @@
-"""How a margin becomes a probability, and a probability an answer."""
+"""Link functions: from margin to probability, and from probability to label."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from riata.jit.kernel import inline_kernel, kernel
 LOGISTIC: Final = 0
 IDENTITY: Final = 1
 HINGE: Final = 2
-REAL: Final = 3  # identity, where labels are any number and nothing is a probability
+REAL: Final = 3  # identity, for labels of any value; there is no probability
 PROBIT: Final = 4
 
 ROOT_HALF: Final = math.sqrt(0.5)
@@ -19,7 +19,7 @@ ROOT_HALF: Final = math.sqrt(0.5)
 
 @inline_kernel
 def sigma(margin: float) -> float:
-    """Logistic function without overflow: the exponential is always of a number that is not positive.
+    """Logistic function without overflow: the exponential is always of a number <= 0.
 
     Source             the two forms 1 / (1 + exp(-m)) and exp(m) / (1 + exp(m)), each where it cannot overflow
     """
@@ -29,7 +29,7 @@ def sigma(margin: float) -> float:
 
 @inline_kernel
 def normal_cdf(margin: float) -> float:
-    """Distribution function of the standard normal, with all its digits where it is small.
+    """Distribution function of the standard normal, with full relative accuracy when it is small.
 
     Source             Phi(m) = erfc(-m / sqrt 2) / 2
     """
@@ -45,9 +45,9 @@ def answers(margin: F64, link: int, negative: float, probability: F64, label: F6
     margin : f64[n]       finite; read only
     link : int            LOGISTIC: sigma(margin); PROBIT: normal_cdf(margin); IDENTITY: margin clipped to [0, 1]; HINGE and
                           REAL: no probability
-    negative : float      how the negative class is written: 0 or -1
-    probability : f64[n]  overwritten; NaN where the link has none
-    label : f64[n]        overwritten: 1 where the probability is above 1/2 (HINGE: the margin above 0), else `negative`;
+    negative : float      value of the negative class: 0 or -1
+    probability : f64[n]  overwritten; NaN if the link has none
+    label : f64[n]        overwritten: 1 if the probability is above 1/2 (HINGE: the margin above 0), otherwise `negative`;
                           REAL: the margin itself
 
     Returns            nothing

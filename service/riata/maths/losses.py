@@ -15,17 +15,17 @@ LOGISTIC: Final = 0
 SQUARED: Final = 1
 HINGE: Final = 2
 
-_NEWTON_STEPS_MAX: Final = 60  # quadratic from the right of the root; two or three are usual
+_NEWTON_STEPS_MAX: Final = 60  # convergence is quadratic from the right of the root; usually two or three
 _NEWTON_TOL: Final = 2.0**-52  # one unit in the last place
-_SPLIT: Final = 1.0  # above this e^(z + d) - e^z loses nothing to cancellation and cannot be 0 * infinity
+_SPLIT: Final = 1.0  # above this e^(z + d) - e^z has no cancellation and cannot be 0 * infinity
 
 
 @inline_kernel
 def sigma(margin: float) -> float:
     """1 / (1 + exp(-margin)), without overflow.
 
-    Source    the two-sided form in common use, which only ever takes exp of a number <= 0. There is no branch in it: no machine
-              can guess the sign of a margin, and to have guessed wrong costs as much as the exponential
+    Source    the common two-sided form, which only takes exp of a number <= 0. It has no branch: the sign of a margin is
+              unpredictable, and a misprediction costs as much as the exponential
     """
     e = math.exp(-abs(margin))
     return (1.0 if margin >= 0.0 else e) / (1.0 + e)
@@ -39,14 +39,14 @@ def slope(loss: int, margin: float, label: float) -> float:
     ----------
     loss : int       LOGISTIC, SQUARED or HINGE
     margin : float   finite
-    label : float    see the module
+    label : float    see the module docstring
 
-    Returns          d loss / d margin; 0 for the hinge loss from margin 1 on, the kink included
+    Returns          d loss / d margin; 0 for the hinge loss from margin 1 on, including the kink
     Cost             one exp
     Source           Langford, Li & Zhang 2009, section 5 (squared, hinge, logistic)
     """
     if loss == LOGISTIC:
-        # sigma(-s margin) keeps its digits where sigma(margin) - label would cancel.
+        # sigma(-s margin) is accurate when sigma(margin) - label would cancel.
         away = sigma(-margin if label > 0.5 else margin)
         return -away if label > 0.5 else away
     if loss == SQUARED:
@@ -59,8 +59,8 @@ def slope(loss: int, margin: float, label: float) -> float:
 def logistic_travel(z: float, strength: float) -> float:
     """Solve d + exp(z + d) - exp(z) = strength for d >= 0.
 
-    This is d z' / d t = 1 / (1 + exp(z')) from z' = z over the time `strength`; in terms of Lambert's W it is
-    d = a - z - W(exp(a)) with a = strength + z + exp(z), which overflows and cancels where Newton's method does not.
+    This is d z' / d t = 1 / (1 + exp(z')) from z' = z over the time `strength`. In terms of Lambert's W it is
+    d = a - z - W(exp(a)) with a = strength + z + exp(z), which overflows and cancels when Newton's method does not.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ def logistic_travel(z: float, strength: float) -> float:
     Cost               3-6 exp
     Source             Karampatziakis & Langford 2011, table 1, logistic loss
     """
-    e = math.exp(min(z, 700.0))  # exp overflows above 709; at 700 the answer is below 1e-300 * strength anyway
-    # The left side is convex in d and exp(d) - 1 >= d + d^2 / 2, so the root of that quadratic is at the root or right of
-    # it, from where Newton only descends. It is off by O(d^3).
+    e = math.exp(min(z, 700.0))  # exp overflows above 709; at 700 the result is below 1e-300 * strength anyway
+    # The left side is convex in d and exp(d) - 1 >= d + d^2 / 2. So the root of that quadratic is at the root or right of it,
+    # and from there Newton's method only descends. Its error is O(d^3).
     steep = 1.0 + e
     d = strength / (0.5 * (steep + math.sqrt(steep * steep + 2.0 * e * strength)))
     if not d <= _SPLIT:
@@ -89,14 +89,14 @@ def logistic_travel(z: float, strength: float) -> float:
             steep = 1.0 + far
         step = excess / steep
         d -= step
-        if not step * step > _NEWTON_TOL * abs(d):  # what is left is at most half the square of this step
+        if not step * step > _NEWTON_TOL * abs(d):  # the remaining error is at most half the square of this step
             break
     return max(d, 0.0)
 
 
 @kernel
 def invariant_travel(loss: int, margin: float, label: float, strength: float) -> float:
-    """How far the margin moves when the row is learnt with importance taken as time spent on it.
+    """How far the margin moves when the row is learnt with importance as time (importance invariance).
 
     Infinitely many infinitesimal steps whose strengths add up to `strength`: two rows of importance 1 move the margin
     as one of importance 2 does, and no importance carries the margin past the label.
@@ -105,11 +105,11 @@ def invariant_travel(loss: int, margin: float, label: float, strength: float) ->
     ----------
     loss : int         LOGISTIC, SQUARED or HINGE
     margin : float     before the step, finite
-    label : float      see the module
+    label : float      see the module docstring
     strength : float   rate times importance times squared length, >= 0
 
     Returns            change of the margin, with its sign
-    Cost               one expm1, or what `logistic_travel` costs
+    Cost               one expm1, or that of `logistic_travel`
     Source             Karampatziakis & Langford 2011, table 1
     """
     if loss == SQUARED:

@@ -1,9 +1,9 @@
-"""A fingerprint of the arithmetic that learning rests on: machines that differ in it may learn other bits from the same log.
+"""A fingerprint of the machine's arithmetic: machines that differ in it may learn other bits from the same log.
 
-Sums, products, quotients and square roots are the same everywhere (IEEE 754, and no compiler flag here lets them change).
-Exponentials, logarithms, powers and the error function are not: each C library rounds them in its own way, and glibc has several
-versions of each, of which it takes the one that suits the processor. So they are evaluated here, compiled as the learners'
-kernels are, at points spread over their ranges, ends included, and the bits of the results are digested.
+Sums, products, quotients and square roots are the same everywhere (IEEE 754, and no compiler flag here changes them).
+Exponentials, logarithms, powers and the error function are not. Each C library rounds them in its own way, and glibc has several
+versions of each and selects one for the processor. So they are evaluated here, compiled as the learners' kernels are, at points
+over their ranges, ends included, and the bits of the results are hashed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENDS: Final = (0.0, -0.0, 5e-324, 2.2e-308, 1e-16, 2.0**-53, 1.0, 26.5, 27.2, 7
 
 @kernel
 def leaves(x: F64, power: F64, rest: F64, out: F64) -> None:
-    """Evaluate each function that kernels call and that a machine may round in its own way.
+    """Evaluate each function that kernels call and that machines may round differently.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def leaves(x: F64, power: F64, rest: F64, out: F64) -> None:
 
 
 def points() -> tuple[F64, F64, F64]:
-    """The arguments of `leaves`: x, power and rest, f64[62] each. They are made by sums and products alone, so they have the same
-    bits everywhere."""
+    """The arguments of `leaves`: x, power and rest, f64[62] each. They are computed by sums and products only, so they have the
+    same bits everywhere."""
     steps: F64 = np.arange(1.0, _SPREAD + 1.0)
     spread = steps * steps * steps * 0.0016180339887498949  # 0.0016 to 25, most of them small
     x: F64 = np.concatenate([spread, -spread, np.array(_ENDS)])
@@ -65,7 +65,7 @@ def points() -> tuple[F64, F64, F64]:
 
 @cache
 def fingerprint() -> str:
-    """16 hexadecimal digits that stand for the bits of all of `leaves` at `points`."""
+    """A hash of the bits of all of `leaves` at `points`, 16 hexadecimal digits."""
     x, power, rest = points()
     out = np.empty((len(x), COLUMNS))
     leaves(x, power, rest, out)

@@ -1,16 +1,16 @@
-"""Many rows at once into the cross curvature: H_jl += sum_i h_i x_ij x_il for j < l, i in the order of the events.
+"""Rank-n update of the cross curvature: H_jl += sum_i h_i x_ij x_il for j < l, i in the order of the events.
 
-Two lanes, which give the same bits, because an element sees the same fused multiply-adds in the same order in both and a
-row that lacks a feature adds fma(h 0, x, H) = H.
+There are two paths, dense and sparse, which give the same bits: an element gets the same fused multiply-adds in the same order in
+both, and a row that lacks a feature adds fma(h 0, x, H) = H.
 
-Dense: H is walked in tiles that stay in registers while all rows are added. Rows of one tile share h x_j, columns share x_l,
-so both are first copied into panels in which a tile finds its numbers one behind another:
+Dense: H is processed in tiles that stay in registers while all rows are added. Rows of one tile share h x_j, columns share x_l.
+So both are first copied into panels in which the numbers of a tile are contiguous:
 
-    panel_x   [columns / TILE_COLUMNS][row i][TILE_COLUMNS]    a column of tiles: stays in the first cache
-    panel_hx  [lines / TILE_ROWS][row i][TILE_ROWS]            LINES_AT_ONCE lines of them: stay in the second cache
+    panel_x   [columns / TILE_COLUMNS][row i][TILE_COLUMNS]    a column of tiles: stays in the L1 cache
+    panel_hx  [lines / TILE_ROWS][row i][TILE_ROWS]            LINES_AT_ONCE lines of them: stay in the L2 cache
 
-Sparse: every pair of features of every row. The rows are turned into columns and back, which sorts them by position, and
-then H is walked line by line.
+Sparse: every pair of features of every row. The rows are transposed twice, which sorts them by position, and then H is
+processed line by line.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.simd.fma import TILE_COLUMNS, TILE_ROWS, add_tile, fma
 
 LINES_AT_ONCE: Final = 512
-GAP: Final = 8  # numbers between two tiles of a panel: without them all tiles would compete for the same places of the cache
+GAP: Final = 8  # numbers between two tiles of a panel: without them all tiles would compete for the same cache sets
 _SQUARE: Final = 32
-SPARSE_COST: Final = (
-    16  # one addition to a single element takes as long as this many in a tile; measured, only the time depends on it
-)
+SPARSE_COST: Final = 16  # one addition to a single element takes as long as this many in a tile; measured; affects only the time
 
 
 class Rows(NamedTuple):
@@ -48,7 +46,7 @@ class Rows(NamedTuple):
 
 @kernel
 def pack(rows: Rows, n: int, size: int, panel_x: F64, panel_hx: F64) -> None:
-    """Copy rows into the panels of the dense lane.
+    """Copy rows into the panels of the dense path.
 
     Parameters
     ----------
@@ -60,7 +58,7 @@ def pack(rows: Rows, n: int, size: int, panel_x: F64, panel_hx: F64) -> None:
 
     Returns            nothing
     Cost               O(n size)
-    Source             this file's picture
+    Source             the layout in the module docstring
     """
     for i in range(n):
         first, end, h = rows.start[i], rows.start[i + 1], rows.h[i]
@@ -78,9 +76,9 @@ def pack(rows: Rows, n: int, size: int, panel_x: F64, panel_hx: F64) -> None:
 
 @inline_kernel
 def in_order(at: U32, first: int, end: int) -> bool:
-    """Whether a row's features are at positions 0, 1, 2 and so on: then it can be copied in one go.
+    """Whether a row's features are at positions 0, 1, 2 and so on: then it can be copied at once.
 
-    Source    this file's picture
+    Source    the layout in the module docstring
     """
     right = 0
     for e in range(first, end):
@@ -90,9 +88,9 @@ def in_order(at: U32, first: int, end: int) -> bool:
 
 @inline_kernel
 def deal(x: F64, h: float, panel: F64, width: int, stride: int) -> None:
-    """Copy h x, `width` numbers to each tile of a panel; one tile lies `stride` numbers behind the other.
+    """Copy h x, `width` numbers to each tile of a panel; tiles are `stride` numbers apart.
 
-    Source    this file's picture
+    Source    the layout in the module docstring
     """
     whole = len(x) // width
     for tile in range(whole):
@@ -107,9 +105,9 @@ def deal(x: F64, h: float, panel: F64, width: int, stride: int) -> None:
 
 @inline_kernel
 def blank(panel: F64, size: int, width: int, stride: int) -> None:
-    """Put zeros where `deal` would put a row.
+    """Write zeros where `deal` would write a row.
 
-    Source    this file's picture
+    Source    the layout in the module docstring
     """
     for tile in range(-(-size // width)):
         target = panel[tile * stride : tile * stride + width]
@@ -126,7 +124,7 @@ def dense_update(cross: F64, size: int, n: int, panel_x: F64, panel_hx: F64) -> 
     cross : f64[cap, cap]   overwritten above the diagonal, up to `size`
     size : int              lines and columns in use
     n : int                 packed rows
-    panel_x, panel_hx       as `pack` left them
+    panel_x, panel_hx       as written by `pack`
 
     Returns            nothing
     Cost               n size^2 / 2 fused multiply-adds
@@ -141,7 +139,7 @@ def dense_update(cross: F64, size: int, n: int, panel_x: F64, panel_hx: F64) -> 
                 hx = panel_hx[line // TILE_ROWS * (n * TILE_ROWS + GAP) :]
                 if line + TILE_ROWS <= column and column + TILE_COLUMNS <= cross.shape[1]:
                     add_tile(cross[line:, column:], hx, x, n)
-                else:  # it crosses the diagonal or the end of the matrix: the elements that are not H's are dropped
+                else:  # the tile crosses the diagonal or the end of the matrix: elements outside H are dropped
                     lines, columns = min(TILE_ROWS, cross.shape[0] - line), min(TILE_COLUMNS, cross.shape[1] - column)
                     for a in range(lines):
                         edge[a, :columns] = cross[line + a, column : column + columns]
@@ -153,7 +151,7 @@ def dense_update(cross: F64, size: int, n: int, panel_x: F64, panel_hx: F64) -> 
 
 @kernel
 def sparse_update(cross: F64, size: int, rows: Rows, n: int, mirrored: bool) -> None:
-    """Add every pair of features of every row to its element above the diagonal, and to the one below it where they are kept.
+    """Add every pair of features of every row to its element above the diagonal, and to the one below it if those are kept.
 
     Parameters
     ----------
@@ -200,7 +198,7 @@ def sparse_update(cross: F64, size: int, rows: Rows, n: int, mirrored: bool) -> 
 
 @kernel
 def mirror(cross: F64, size: int) -> None:
-    """Make the elements below the diagonal those above it.
+    """Copy the elements above the diagonal to those below it.
 
     Parameters
     ----------
@@ -208,7 +206,7 @@ def mirror(cross: F64, size: int) -> None:
     size : int                 lines and columns in use
 
     Returns            nothing
-    Cost               O(size^2), in squares that stay in the first cache
+    Cost               O(size^2), in squares that stay in the L1 cache
     Source             a matrix transposed by blocks
     """
     for top in range(0, size, _SQUARE):
@@ -220,7 +218,7 @@ def mirror(cross: F64, size: int) -> None:
 
 @kernel
 def rank_update(cross: F64, size: int, rows: Rows, n: int, panels: tuple[F64, F64], mirrored: bool) -> bool:
-    """Add rows to the cross curvature, in the lane that takes less time.
+    """Add rows to the cross curvature, by the faster of the two paths.
 
     Parameters
     ----------
@@ -228,11 +226,11 @@ def rank_update(cross: F64, size: int, rows: Rows, n: int, panels: tuple[F64, F6
     size : int                 lines and columns in use
     rows : Rows                read only
     n : int                    how many of them
-    panels : f64 x 2           panel_x, panel_hx: room for n times `size`, rounded up to whole tiles; overwritten
-    mirrored : bool            whether elements below the diagonal are those above it
+    panels : f64 x 2           panel_x, panel_hx: space for n times `size`, rounded up to whole tiles; overwritten
+    mirrored : bool            whether elements below the diagonal are equal to those above it
 
-    Returns            whether they are afterwards: the dense lane leaves them alone
-    Cost               n size^2 / 2, or the pairs of features of all rows, which take longer each
+    Returns            whether they are afterwards: the dense path does not update them
+    Cost               n size^2 / 2, or the pairs of features of all rows, each of which takes longer
     Source             Balakrishnan & Madigan 2008, algorithm 2, step 3
     """
     pairs = 0

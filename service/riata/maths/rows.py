@@ -1,4 +1,4 @@
-"""The events of a batch as the kernels of learners take them."""
+"""The events of a batch in the form that kernels of learners take."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from riata.jit.kernel import inline_kernel
 from riata.jit.raw.address import array_at, held_by
 from riata.jit.raw.prefetch import prefetch
 
-ROWS_AHEAD: Final = 16  # two cache lines of numbers of which a row has one
-COLUMNS: Final = 5  # of the arrays below all but the last, which are those of a batch
+ROWS_AHEAD: Final = 16  # two cache lines of an array with one number per row
+COLUMNS: Final = 5  # of the arrays below all except the last, which are those of a batch
 _POINTER_BYTES, _HASH_BYTES, _NUMBER_BYTES = 8, 4, 8
 
 
 class Rows(NamedTuple):
-    """The events, as in `wire.Batch`, and which of them to leave out.
+    """The events, as in `wire.Batch`, and which of them to skip.
 
-    Two hashes of a row that share a slot are neighbours, since slots are the top bits of sorted hashes.
+    Two hashes of a row that share a slot are adjacent, since slots are the top bits of sorted hashes.
     """
 
     indptr: I64
@@ -32,7 +32,7 @@ class Rows(NamedTuple):
 
 @inline_kernel
 def column_at(array_id: int, kind: Any, size: int) -> tuple[Any, bool]:
-    """An array of one dimension by its `id`, and whether its elements are of `size` bytes and lie one behind the other.
+    """An array of one dimension by its `id`, and whether its elements have `size` bytes and are contiguous.
 
     Source    `jit.raw.address`, `held_by`
     """
@@ -42,16 +42,16 @@ def column_at(array_id: int, kind: Any, size: int) -> tuple[Any, bool]:
 
 @inline_kernel
 def rows_of(ids: I64, r: int, skip: BOOL, start: int) -> tuple[Rows, bool]:
-    """The rows of one batch of several.
+    """The rows of one of several batches.
 
     Parameters
     ----------
     ids : i64[m, COLUMNS]  `id` of each array of each batch, in the order of Rows
     r : int                which batch
-    skip : bool[n]         of the rows of all
-    start : int            its first row among them
+    skip : bool[n]         of the rows of all batches
+    start : int            index of the batch's first row among them
 
-    Returns                the rows, and whether they are as kernels read them: each array in one piece, of numbers of its size
+    Returns                the rows, and whether kernels can read them: each array contiguous, of elements of its size
     Cost                   O(1)
     Source                 column_at
     """
@@ -66,8 +66,8 @@ def rows_of(ids: I64, r: int, skip: BOOL, start: int) -> tuple[Rows, bool]:
 
 @inline_kernel
 def prefetch_row(rows: Rows, i: int) -> None:
-    """Start to fetch the numbers that row i has one of. They lie in order, but the machine does not see that by itself: it reads
-    one, and then learns a row.
+    """Prefetch the per-row numbers of row i. They are read in order, but the hardware prefetcher does not detect it: between two
+    reads a row is learnt.
 
     Source    this package's measurements
     """
@@ -87,12 +87,12 @@ def add_products(rows: Rows, i: int, shift: int, width: int, k: int, start: U32,
     shift : int            slot = hash >> shift
     width : int            numbers in a line of the table
     k : int                number of slots that the row falls on
-    start, x, beta : [k]   these slots times the width, in order, the sum of the row's values that fall on each, their weights
+    k : int                number of slots of the row
     margin : float         what to add to
 
     Returns                the margin
     Cost                   O(features of the row)
-    Source                 `predict`, which knows hashes and no sums
+    Source                 `predict`, which adds hash by hash and not slot by slot
     """
     first = rows.indptr[i]
     end = rows.indptr[i + 1]

@@ -1,13 +1,13 @@
 """Modified Shooting on a block: coordinate ascent of the sketch under an L1 penalty.
 
-Two things are done to the printed algorithm. Both leave its optimum alone, and the rule by which it is recognised.
+There are two changes to the printed algorithm. Neither changes its optimum, or the rule by which the optimum is recognised.
 
-The first member, where it is free of penalty (an intercept is), goes along with every other: a weight is taken to the best
-point of the two coordinates together. With text the intercept is nearly a sum of features, and one coordinate at a time creeps
-along that valley (measured: 381 sweeps became 17). It costs no second update of the gradients: the best place of the first
+The first member, if it has no penalty (as an intercept), moves along with every other: a weight is moved to the optimum of the
+two coordinates together. With text the intercept is nearly a sum of features, and updating one coordinate at a time converges
+slowly along that valley (measured: 381 sweeps became 17). This needs no second update of the gradients: the optimum of the first
 weight follows from its own gradient at any time, so it moves once, at the end of the sweep.
 
-After the first sweep only weights that violate their condition by more than a quarter of the slack are looked at (LEAST).
+After the first sweep only weights that violate their condition by more than a quarter of the slack are updated (LEAST).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from riata.maths.block_lazy import TRACK_ALL, choose, promote, settle
 
 MANY_ROWS: Final = 32
 LEAST: Final = 0.25
-FLAT: Final = 1e-8  # share of its curvature that a weight must keep beside the first, or it moves alone: rounding would decide
-WEIGHT_MAX: Final = 1e100  # a step to a weight beyond it is not taken: products of curvatures and weights stay finite
+FLAT: Final = 1e-8  # share of its curvature that a weight must keep beside the first; below it, it moves alone (rounding)
+WEIGHT_MAX: Final = 1e100  # a step to a weight beyond it is skipped: products of curvatures and weights stay finite
 
 
 @inline_kernel
 def target(omega: float, gamma: float, curvature: float) -> float:
-    """Where one weight goes while the others stand still; 0 where there is no curvature to divide by.
+    """The optimum of one weight while the others are fixed; 0 if there is no curvature to divide by.
 
     Source    Balakrishnan & Madigan 2008, algorithm 1: soft(Omega, gamma) / D, which is its three cases in one
     """
@@ -42,9 +42,9 @@ def target(omega: float, gamma: float, curvature: float) -> float:
 
 @inline_kernel
 def aim(beta: float, g: float, gamma: float, curvature: float, lead: tuple[float, float, float], least: float) -> float:
-    """Where one weight goes while all others stand still but the first, which goes along; where it is, if that is good enough.
+    """The optimum of one weight if the first moves along and all others are fixed; unchanged if its violation is at most `least`.
 
-    lead : cross curvature with the first, its gradient, its curvature; (0, 0, 1) where it stands still too
+    lead : cross curvature with the first, its gradient, its curvature; (0, 0, 1) if it is fixed too
 
     Source    Balakrishnan & Madigan 2008, algorithm 1, on the sketch with the first coordinate maximised out
     """
@@ -61,7 +61,7 @@ def aim(beta: float, g: float, gamma: float, curvature: float, lead: tuple[float
 
 @inline_kernel
 def leads(beta: float, g: float, gamma: float, curvature: float) -> bool:
-    """Whether the first weight can go along: it is free of penalty, and a step of its own would be a finite one.
+    """Whether the first weight can move along: it has no penalty, and a step of its own would be finite.
 
     Source    this module
     """
@@ -70,9 +70,9 @@ def leads(beta: float, g: float, gamma: float, curvature: float) -> bool:
 
 @inline_kernel
 def excess(beta: float, g: float, gamma: float, curvature: float) -> float:
-    """By how much one weight violates its condition of optimality; 0 where it stands at 0 because it cannot move.
+    """The violation of one weight's optimality condition; 0 if the weight is 0 because it cannot move.
 
-    Source    conditions of Karush, Kuhn and Tucker of the sketch
+    Source    Karush-Kuhn-Tucker conditions of the sketch
     """
     if beta != 0.0:
         return abs(g - math.copysign(gamma, beta))
@@ -81,17 +81,17 @@ def excess(beta: float, g: float, gamma: float, curvature: float) -> float:
 
 @kernel
 def violation(block: Block, prior: float, gamma: float) -> float:
-    """Largest violation of the conditions of optimality, over the members that can move.
+    """Largest violation of the optimality conditions, over the members that can move.
 
     Parameters
     ----------
     block : Block      flushed; read only
-    prior : float      curvature that every feature starts with for each unit of its largest x^2
+    prior : float      initial curvature of every feature for each unit of its largest x^2
     gamma : float      penalty in force, in the block's units
 
-    Returns            max_j of |G_j - gamma_j sgn beta_j| where beta_j is not 0, of max(0, |G_j| - gamma_j) elsewhere
+    Returns            max_j of |G_j - gamma_j sgn beta_j| if beta_j is not 0, of max(0, |G_j| - gamma_j) otherwise
     Cost               O(size)
-    Source             conditions of Karush, Kuhn and Tucker of the sketch
+    Source             Karush-Kuhn-Tucker conditions of the sketch
     """
     worst = 0.0
     for j in range(block.counts[SIZE]):
@@ -102,18 +102,18 @@ def violation(block: Block, prior: float, gamma: float) -> float:
 
 @kernel
 def solve_plain(block: Block, prior: float, gamma: float, slack: float, sweeps_max: int) -> tuple[int, float]:
-    """Do what `solve` does to a flushed block, without its `lazy`, which may belong to other weights and gradients.
+    """Do what `solve` does to a flushed block, without its `lazy`, which may be about other weights and gradients.
 
     Parameters
     ----------
     block : Block      overwritten
-    prior : float      curvature that every feature starts with for each unit of its largest x^2
-    gamma : float      penalty in force, in the block's units; member j has gamma[j] of it
-    slack : float      largest violation that may remain, in the block's units: a share of gamma, or where gamma is 0 a
+    prior : float      initial curvature of every feature for each unit of its largest x^2
+    gamma : float      penalty in force, in the block's units, multiplied by gamma[j] for member j
+    slack : float      largest violation that may remain, in the block's units: a share of gamma, or if gamma is 0 a
                        share of the gradient of one event
-    sweeps_max : int   at least one sweep over the weights that are not 0 or should not be is made, and no more than these
+    sweeps_max : int   limit of the sweeps over the weights that are not 0 or should not be; at least one sweep is made
 
-    Returns            weights moved, each counted every time, the first not where it goes along; the violation that remains
+    Returns            weights moved, with repeats, the first not counted when it moves along; the violation that remains
     Cost               O(sweeps * |W| * size)
     Source             Balakrishnan & Madigan 2008, algorithm 1, on a worklist
     """
@@ -143,10 +143,10 @@ def solve_plain(block: Block, prior: float, gamma: float, slack: float, sweeps_m
 
 @inline_kernel
 def all_at_once(block: Block, gamma: float) -> bool:
-    """Whether to add the waiting rows now and solve on the whole block: where so many rows came since the last time that
-    it pays, and so many weights move that a square of their own would be little smaller.
+    """Whether to add the waiting rows now and solve on the whole block. True if enough rows were added since the last time for it
+    to pay, and so many weights move that `gram` would be little smaller than the block.
 
-    Source    this package's measurements; it decides about time, and about rounding
+    Source    this package's measurements; affects the time, and rounding
     """
     size, active = block.counts[SIZE], 0
     if block.counts[TRACKED] > 0 or 0 < block.counts[PENDING] < MANY_ROWS:
@@ -196,9 +196,9 @@ def sweep(block: Block, lanes: int, least: float) -> int:
 
 @inline_kernel
 def remaining(block: Block, since: int) -> float:
-    """Largest violation of the conditions of optimality over the gathered members from `since` on.
+    """Largest violation of the optimality conditions over the gathered members from `since` on.
 
-    Source    conditions of Karush, Kuhn and Tucker of the sketch
+    Source    Karush-Kuhn-Tucker conditions of the sketch
     """
     work = block.lazy.work
     worst = 0.0
@@ -209,18 +209,19 @@ def remaining(block: Block, since: int) -> float:
 
 @kernel
 def solve(block: Block, prior: float, gamma: float, slack: float, sweeps_max: int) -> tuple[int, float]:
-    """Maximise the sketch from the present weights until no condition of optimality is violated by more than `slack`.
+    """Maximise the sketch from the present weights until no optimality condition is violated by more than `slack`.
 
     Parameters
     ----------
     block : Block      overwritten
-    prior : float      curvature that every feature starts with for each unit of its largest x^2
-    gamma : float      penalty in force, in the block's units; member j has gamma[j] of it
-    slack : float      largest violation that may remain, in the block's units: a share of gamma, or where gamma is 0 a
+    prior : float      initial curvature of every feature for each unit of its largest x^2
+    gamma : float      penalty in force, in the block's units, multiplied by gamma[j] for member j
+    slack : float      largest violation that may remain, in the block's units: a share of gamma, or if gamma is 0 a
                        share of the gradient of one event
-    sweeps_max : int   at least one sweep over the weights that are not 0 or should not be is made, and no more than these
+    sweeps_max : int   limit of the sweeps over the weights that are not 0 or should not be; at least one sweep is made
 
-    Returns            weights moved, each counted every time, the first not where it goes along; the violation that remains
+    Returns            weights moved, with repeats, the first not counted when it moves along; the violation that remains
+
     Cost               O(sweeps * |W| * members tracked + size)
     Source             Balakrishnan & Madigan 2008, algorithm 1, on a worklist; `block_lazy` for the rest
     """

@@ -1,4 +1,4 @@
-"""Lists of slots, which say which lines of a table of 2^bits have anything in them, so that nobody ever has to scan it."""
+"""Lists of slots: which lines of a table of 2^bits are not empty, so that no code has to scan the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from riata.base.arrays import F64, U32
 from riata.jit.kernel import kernel
 from riata.jit.raw.prefetch import AHEAD, prefetch
 
-RUN: Final = 8  # slots that are moved at once where nothing comes between them
+RUN: Final = 8  # slots that are moved at once if no new slot goes between them
 
 
 @kernel
@@ -22,20 +22,20 @@ def merge_tail(slot: U32, tail: U32) -> None:
 
     Returns                nothing
     Cost                   O(m)
-    Source                 a merge from the back, where there is room
+    Source             a merge from the back, where there is space
     """
     to = len(slot) - 1
     left = to - len(tail)
     right = len(tail) - 1
     while left >= 0 and right >= 0:
         new = tail[right]
-        if left >= RUN and slot[left - RUN] > new:  # as mostly where the end is short: a machine guesses that
+        if left >= RUN and slot[left - RUN] > new:  # usual if the tail is short, so the branch is predictable
             for k in range(RUN):
                 slot[to - k] = slot[left - k]
             to -= RUN
             left -= RUN
             continue
-        old = slot[left]  # no branch says which of the two it is, for no machine could guess
+        old = slot[left]  # no branch selects one of the two, as it would be unpredictable
         is_old = old > new
         slot[to] = old if is_old else new
         left -= int(is_old)
@@ -49,13 +49,13 @@ def merge_tail(slot: U32, tail: U32) -> None:
 
 @kernel
 def prune(line: F64, column: int, floor: float, slot: U32) -> int:
-    """Keep the listed slots whose number in one column is above a floor in size, each once.
+    """Keep the listed slots whose number in one column is above a floor in absolute value, each once.
 
     Parameters
     ----------
     line : f64[2^bits, w]  read only
-    column : int           which number of a line decides
-    floor : float          a slot stays where |number| > floor; 0 keeps what is not zero, -1 everything
+    column : int           which number of a line is compared
+    floor : float          a slot stays if |number| > floor; 0 keeps what is not zero, -1 everything
     slot : u32[m]          non-decreasing; its head is overwritten with the slots kept, strictly increasing
 
     Returns                how many were kept
@@ -68,7 +68,7 @@ def prune(line: F64, column: int, floor: float, slot: U32) -> int:
         prefetch(line, int(slot[min(p + AHEAD, last)]))
         at = slot[p]
         again = p < last and slot[p + 1] == at
-        # No machine can guess which slots stay: each is written down, and the next one may go over it.
+        # Which slots stay is unpredictable for a branch: each is written, and the next one may overwrite it.
         slot[kept] = at
         kept += int(abs(line[at, column]) > floor) & int(not again)
     return kept
@@ -76,7 +76,7 @@ def prune(line: F64, column: int, floor: float, slot: U32) -> int:
 
 @kernel
 def pick(line: F64, slot: U32, column: int, left: F64, right: F64) -> None:
-    """Copy two neighbouring columns of the listed slots.
+    """Copy two adjacent columns of the listed slots.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What kernels ask the system themselves: where bytes have come, and these. The only place that calls it from compiled code."""
+"""Sockets from compiled code: `recv` and `epoll_wait`. The only module that makes system calls from kernels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from numba import types
 from riata.jit.kernel import inline_kernel
 
 _NOT_WAITING: Final = int(getattr(socket, "MSG_DONTWAIT", 0))
-CAN_HEAR: Final = _NOT_WAITING != 0 and hasattr(select, "epoll")  # whether the system can be asked so
-# Words (i32) of what `epoll_wait` says of one socket, and which of them is its number: Linux packs them on one kind of machine.
+CAN_HEAR: Final = _NOT_WAITING != 0 and hasattr(select, "epoll")  # whether the system supports these calls
+# Words (i32) of an event of `epoll_wait`, and the index of the socket's number: Linux packs the struct on x86-64.
 READY_WORDS, READY_SOCKET = (3, 1) if platform.machine() == "x86_64" else (4, 2)
 
 
@@ -37,13 +37,13 @@ if not numba.config.DISABLE_JIT:
 
 @inline_kernel
 def receive(number: int, address: int, size: int) -> int:
-    """Take at most `size` bytes of what has come on socket `number`, without waiting, to `address`: how many; 0 where nothing
-    will come any more, and -1 where nothing has come yet or something is wrong. Source: POSIX, `recv`."""
+    """Receive at most `size` bytes of socket `number`, without waiting, to `address`. Returns the number of bytes; 0 at the end
+    of the stream; -1 if nothing has arrived yet or an error occurred. Source: POSIX, `recv`."""
     return int(_receive(np.int32(number), address, size, np.int32(_NOT_WAITING)))
 
 
 @inline_kernel
 def ready(epoll: int, address: int, most: int) -> int:
-    """Which sockets of `epoll` have something to be taken, without waiting: how many, at most `most`, each READY_WORDS at
-    `address`; -1 where something is wrong. Source: the manual of Linux, `epoll_wait`."""
+    """The readable sockets of `epoll`, without waiting. Returns how many, at most `most`, each READY_WORDS at `address`; -1 if an
+    error occurred. Source: the manual of Linux, `epoll_wait`."""
     return int(_wait(np.int32(epoll), address, np.int32(most), np.int32(0)))

@@ -1,14 +1,14 @@
-"""The log-likelihood of one label as a quadratic about the margin that was predicted: log p(y | c) = a c^2 + b c + const.
+"""The log-likelihood of one label as a quadratic about the predicted margin: log p(y | c) = a c^2 + b c + const.
 
-Both links have p(0 | c) = p(1 | -c), so everything is a function of the signed margin m = s c with s = 2 label - 1. There
+Both links have p(0 | c) = p(1 | -c), so everything is a function of the signed margin m = s c with s = 2 label - 1. With
     q = d log p / dm,    h = -d^2 log p / dm^2,    w = 1 + m h / q,
-and then r = d log p / dc = s q, a = -h / 2, b = r + h c = s q w. Learners need r and h only.
+we have r = d log p / dc = s q, a = -h / 2, b = r + h c = s q w. Learners need only r and h.
 
     logistic    q = sigma(-m), h = sigma(m) sigma(-m), w = 1 + m sigma(m)
     probit      q = lambda = phi(m) / Phi(m), the inverse Mills ratio; with delta = lambda + m: h = lambda delta, w = 1 + m delta
 
-For probit far below zero lambda is close to -m, and both delta and w would lose their digits. There, with x = -m, Laplace's
-continued fraction gives  delta = 1 / (x + 2 / (x + 3 / (x + ...))), and with eps for the part from 2 on, w = delta eps.
+For probit far below zero lambda is close to -m, and both delta and w would lose their digits by cancellation. There, with x = -m,
+Laplace's continued fraction gives  delta = 1 / (x + 2 / (x + 3 / (x + ...))), and with eps for the part from 2 on, w = delta eps.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ROOT_TWO_PI: Final = math.sqrt(2.0 * math.pi)
 _LOG_ROOT_TWO_PI: Final = 0.5 * math.log(2.0 * math.pi)
 _LOWEST: Final = -sys.float_info.max
 
-# probit: the continued fraction is taken for m <= -TAIL_FROM. Above it cancellation takes two digits of delta and three of w
-# at the most. Begun at 2 it would take less, but the fraction would need twice the terms.
+# probit: the continued fraction is used for m <= -TAIL_FROM. Above it cancellation costs at most two digits of delta and three of
+# w. From 2 on it would cost less, but the fraction would need twice the terms.
 TAIL_FROM: Final = 3.0
 FLAT_FROM: Final = 40.0  # probit: phi(m) is 0 in double precision from 38.6 on
 
@@ -38,7 +38,7 @@ _TERMS_NEAR: Final = 450.0
 def mills_tail(x: float) -> tuple[float, float]:
     """Return delta = lambda - x and eps = 1 / delta - x for x >= TAIL_FROM, lambda = phi(x) / Phi(-x).
 
-    Cost               12 (x large) to 60 (x = 3) divisions, one after the other
+    Cost               12 (x large) to 60 (x = 3) sequential divisions
     Source             Laplace's continued fraction of the Mills ratio; Balakrishnan & Madigan 2008, appendix A, needs lambda
     """
     t = x
@@ -50,9 +50,9 @@ def mills_tail(x: float) -> tuple[float, float]:
 
 @inline_kernel
 def margin_form(link: int, m: float) -> tuple[float, float, float]:
-    """Return q, h and w at the signed margin m, as the module has them.
+    """Return q, h and w at the signed margin m, as defined in the module docstring.
 
-    Source             Balakrishnan & Madigan 2008, appendix A, its cases brought together by p(0 | c) = p(1 | -c)
+    Source             Balakrishnan & Madigan 2008, appendix A, its cases combined by p(0 | c) = p(1 | -c)
     """
     if link == LOGISTIC:
         e = math.exp(-abs(m))
@@ -63,7 +63,7 @@ def margin_form(link: int, m: float) -> tuple[float, float, float]:
         h = small * large
         w = 1.0 + m * likely
     elif m > -TAIL_FROM:
-        m = min(m, FLAT_FROM)  # m * m would overflow far out, where all there is to say is 0
+        m = min(m, FLAT_FROM)  # m * m would overflow for large m, where the result is 0
         q = math.exp(-0.5 * m * m) / (_ROOT_TWO_PI * normal_cdf(m))
         delta = q + m
         h = q * delta
@@ -88,7 +88,7 @@ def taylor(link: int, margin: float, label: float) -> tuple[float, float]:
 
     Returns          r = d log p / dc, of the sign of 2 label - 1 or 0; and h = -d^2 log p / dc^2, from 0 to 1/4 (logistic) or 1
                      (probit), 0 only where it underflows. Finite for every finite margin
-    Cost             logistic one exp; probit one exp and one erfc, or up to 60 divisions where the label was unlikely
+    Cost             logistic one exp; probit one exp and one erfc, or up to 60 divisions if the label was unlikely
     Source           Balakrishnan & Madigan 2008, appendix A: r = 2 a c + b, h = -2 a
     """
     s = 1.0 if label > 0.5 else -1.0
@@ -118,7 +118,7 @@ def coefficients(link: int, margin: float, label: float) -> tuple[float, float]:
 
 @kernel
 def log_likelihood(link: int, margin: float, label: float) -> float:
-    """Log of the probability that the link gives to the label.
+    """Log of the probability of the label under the link.
 
     Parameters
     ----------
@@ -126,8 +126,9 @@ def log_likelihood(link: int, margin: float, label: float) -> float:
     margin : float   c, finite
     label : float    0 or 1
 
-    Returns          log p(label | margin) <= 0, with all its digits at both ends; no lower than the lowest finite number, which
-                     the probit link would pass at |margin| = 1.9e154
+    Returns          log p(label | margin) <= 0, accurate at both ends; at least the lowest finite number, which the probit link
+                     would pass at |margin| = 1.9e154
+
     Cost             logistic one exp and one log1p; probit one erfc and one logarithm, or as for `taylor`
     Source           Balakrishnan & Madigan 2008, for the two links
     """

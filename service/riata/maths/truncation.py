@@ -1,13 +1,13 @@
-"""What truncation does to one weight over a gap of events during which nothing else touched it.
+"""Lazy truncation: the effect on one weight of a gap of events that did not touch it otherwise.
 
-Truncation is for all weights, learning for the few of one row. So a weight carries the time of its last touch, and
-the events since then are made up for in one closed form when it is next looked at. That is exact: a weight above the
-ceiling stays where it is, one at or below it only gets smaller, so the ceiling is asked once, at the start of the gap,
-whatever the sizes of the events were.
+Truncation applies to all weights, learning only to the few of one row. So a weight stores the time of its last touch, and the
+truncation events since then are applied in closed form when it is next read. That is exact: a weight above the ceiling does not
+change, and one at or below it only gets smaller. So the ceiling is compared once, at the start of the gap, whatever the sizes of
+the events were.
 
-Time is a clock that only truncation events move. `gap` is the clock now minus the clock at the last touch; one unit of
-it shrinks by `unit`. Where all events are equal the clock counts them and `unit` is their size; where the size changes
-from event to event the clock adds up the sizes and `unit` is the weight's own rate.
+Time is a clock that only truncation events advance. `gap` is the clock now minus the clock at the last touch; one unit of it
+shrinks by `unit`. If all events are equal, the clock counts them and `unit` is their size. If the size changes from event to
+event, the clock adds up the sizes and `unit` is the weight's own rate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GRID: Final = 2.0**-40  # sums of multiples of this below 2^13 are exact in floa
 def on_grid(value: float) -> float:
     """The nearest multiple of GRID, ties to even.
 
-    Source    a power of two scales exactly, so only the rounding rounds
+    Source    scaling by a power of two is exact, so only the rounding rounds
     """
     return float(np.rint(value / GRID)) * GRID
 
@@ -39,8 +39,8 @@ def on_grid(value: float) -> float:
 def shrink(beta: float, size: float, amount: float, ceiling: float) -> float:
     """Move a weight towards zero by `amount` >= 0, stopping there, unless its size is above the ceiling.
 
-    size is what the ceiling is held against: |beta|, or |beta| in other units. A weight that arrives at zero is +0.0.
-    There is no branch in it, so that a loop of it can take several weights at once.
+    size is compared with the ceiling: |beta|, or |beta| in other units. A weight that arrives at zero is +0.0.
+    The function has no branch, so that a loop over it can be vectorized.
 
     Source    Langford, Li & Zhang 2009, equation 6 (T1)
     """
@@ -59,7 +59,7 @@ def gap_shrinkage(beta: float, unit: float, gap: float) -> float:
     unit : float   >= 0
     gap : float    number of steps, a whole number
 
-    Returns        the weight after the steps: it walks to zero and then jumps from side to side; exactly at zero it stays
+    Returns        the weight after the steps: it goes to zero and then alternates in sign; at exactly zero it stays
     Cost           one division
     Source         Langford, Li & Zhang 2009, equation 5, iterated
     """
@@ -82,13 +82,13 @@ def after_gap(rule: int, beta: float, size: float, unit: float, gap: float, ceil
     ----------
     rule : int        TRUNCATE, ROUND or SUBGRADIENT
     beta : float      the weight at its last touch
-    size : float      what the ceiling is held against: |beta|, or |beta| in other units
-    unit : float      what one unit of the clock takes away, >= 0; ROUND takes no notice of it
-    gap : float       how far the clock went since then, >= 0
-    ceiling : float   > 0; SUBGRADIENT takes no notice of it
+    size : float      compared with the ceiling: |beta|, or |beta| in other units
+    unit : float      what one unit of the clock takes away, >= 0; ROUND ignores it
+    gap : float       how far the clock advanced since then, >= 0
+    ceiling : float   > 0; SUBGRADIENT ignores it
 
     Returns           the weight after all events of the gap
-    Cost              O(1), however many events the gap holds
+    Cost              O(1), for any number of events in the gap
     Source            Langford, Li & Zhang 2009, equations 4 (with the inequality turned, as the text means), 5 and 6
     """
     if gap <= 0.0:

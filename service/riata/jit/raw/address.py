@@ -1,10 +1,10 @@
-"""Memory by its address, for a kernel that is called so often that handing over arrays costs more than its work.
+"""Arrays by memory address, for a kernel that is called so often that passing arrays costs more than its work.
 
-numba takes every array that is passed to a kernel apart, and that is a tenth of a microsecond for each; a whole number is a
-tenth of that. Whoever passes an address keeps the array alive until the kernel has returned, and says its length truly.
+numba unpacks every array that is passed to a kernel, which takes a tenth of a microsecond each. An integer takes a tenth of
+that. The caller of such a kernel keeps the array alive until the kernel has returned, and passes its true length.
 
-Where there are many arrays, even to ask each for its address in Python takes longer than a kernel that finds it itself: `held_by`
-reads it from the array object, whose first words numpy's C interface fixes; where they are others, importing this fails.
+With many arrays, even reading each address in Python takes longer than a kernel that finds it. `held_by` reads the address from
+the array object, whose first words are fixed by numpy's C interface. If their layout differs, importing this module fails.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def _fast_array(address: int, shape: tuple[int, ...], kind: Any) -> Any:
     return numba.carray(_pointer(address), shape, kind)
 
 
-# The array of a shape and a kind of number at an address; written through, and borrowed (`jit.raw.unowned`).
+# array_at(address, shape, dtype): a writable view of the array at an address; it owns nothing (see `jit.raw.unowned`).
 array_at = _slow_array if numba.config.DISABLE_JIT else _fast_array
 
 
 @inline_kernel
 def held_by(array_id: int) -> tuple[int, int, int]:
-    """Where the elements of an array of one dimension are: address, number, and bytes from one to the next.
+    """Address, length and stride in bytes of an array of one dimension.
 
     Parameters
     ----------
-    array_id : int         `id` of a numpy array, which whoever calls keeps
+    array_id : int         `id` of a numpy array, which the caller keeps alive
 
     Source                 PyArrayObject_fields in numpy/ndarraytypes.h
     """
@@ -63,7 +63,7 @@ def held_by(array_id: int) -> tuple[int, int, int]:
 
 
 def _found(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    """What `held_by` finds, without compiling it."""
+    """The same as `held_by`, without compiling it."""
     words = _slow_array(id(array), (_WORDS,), np.int64)
     return (int(words[_DATA]), *(int(_slow_array(words[at], (1,), np.int64)[0]) for at in (_LENGTHS, _STRIDES)))
 

@@ -1,10 +1,10 @@
-"""Memory without questions: elements by plain address, and 64 bytes compared at once.
+"""Unchecked memory access: elements by index without bounds or sign checks, and 64 bytes compared at once.
 
-An index of an array is checked by numba for being negative, and that costs more than the access itself in a loop that does
-little else. `peek` and `poke` check nothing: the caller knows that the element is there.
+numba checks whether an array index is negative, which costs more than the access itself in a tight loop. `peek` and `poke`
+check nothing: the caller guarantees that the element exists.
 
-Masks of 64 bytes have one bit for each byte, the lowest for the first in memory. The comparison is written for a vector of
-64 bytes, and the compiler makes of it what the machine has.
+Masks of 64 bytes have one bit for each byte; the lowest bit is for the first byte in memory. The comparison is written for a
+vector of 64 bytes, and the compiler maps it to the vectors that the machine has.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _slow_marks(meant: Callable[[int], bool]) -> Callable[[U8, int], np.uint64]:
 
 
 def element(context: Any, builder: Any, array: Any, value: Any, index: Any) -> Any:
-    """Where an element is: of an array, or of what `jit.raw.unowned.bare` made of one."""
+    """Pointer to an element: of an array, or of the result of `jit.raw.unowned.bare`."""
     if isinstance(array, types.CPointer):
         return builder.gep(value, [index])
     if not (isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"):
@@ -104,7 +104,7 @@ def _ones(_typing_context: Any, _word: Any) -> Any:
 
 
 def _spill_by_bits(builder: Any, first: Any, base: Any, mask: Any) -> Any:
-    """Half of the positions, and then the other half where there are so many."""
+    """Write half of the positions, then the other half if there are more."""
     wide, narrow = cgutils.ir.IntType(64), cgutils.ir.IntType(32)
     left = cgutils.alloca_once_value(builder, mask)
 
@@ -123,7 +123,7 @@ def _spill_by_bits(builder: Any, first: Any, base: Any, mask: Any) -> Any:
 
 
 def _spill_by_bytes(builder: Any, first: Any, base: Any, mask: Any) -> Any:
-    """The numbers of the bytes that are set are moved together by one instruction."""
+    """Compact the indices of the set bytes with one instruction."""
     ir, wide, narrow = cgutils.ir, cgutils.ir.IntType(64), cgutils.ir.IntType(32)
     block, flags = ir.VectorType(ir.IntType(8), BLOCK), ir.VectorType(ir.IntType(1), BLOCK)
     compress = cgutils.get_or_insert_function(
@@ -157,7 +157,7 @@ def _spill(_typing_context: Any, positions: Any, _at: Any, _base: Any, _mask: An
 
 
 def _compared(builder: Any, context: Any, sign: str, count: int, operands: tuple[Any, Any, Any, Any]) -> Any:
-    """One bit for each of `count` elements from a place on that are `sign` a value."""
+    """One bit for each of `count` elements starting at an index: whether the element is `sign` (a comparison) the value."""
     array, array_value, at, value = operands
     pointer = element(context, builder, array, array_value, at)
     held = builder.load(builder.bitcast(pointer, cgutils.ir.VectorType(value.type, count).as_pointer()))
@@ -207,7 +207,7 @@ def _any(builder: Any, held: Any, splat: Callable[[int], Any], low: Any, wanted:
 
 
 def _no_name(builder: Any, held: Any, splat: Callable[[int], Any], also: int) -> Any:
-    """Spaces, what is below them, 0x7F and above, colons, and one byte more."""
+    """Spaces, bytes below a space, 0x7F and above, colons, and one more byte value."""
     outside = builder.icmp_unsigned(">=", builder.sub(held, splat(_SPACE + 1)), splat(_ABOVE - _SPACE - 1))
     return _any(builder, held, splat, outside, (_COLON, also))
 
@@ -218,19 +218,19 @@ def _in_json(builder: Any, held: Any, splat: Callable[[int], Any]) -> Any:
 
 
 _PLAIN: Final = numba.config.DISABLE_JIT
-# peek(array, at), poke(array, at, value): one element of a contiguous array, which must be there; nothing checks that.
+# peek(array, at), poke(array, at, value): one element of a contiguous array, which must exist; nothing checks that.
 peek = _slow_peek if _PLAIN else _peek
 poke = _slow_poke if _PLAIN else _poke
-# ones(word): how many bits are set.
+# ones(word): the number of set bits.
 ones = _slow_ones if _PLAIN else _ones
-# spill(positions, at, base, mask): base + each of the lowest SPILLED set bits into positions[at:], which have room for all
-# SPILLED whether or not there are as many, and what is behind the last means nothing; returns the mask without them.
+# spill(positions, at, base, mask): writes base + each of the lowest SPILLED set bits into positions[at:]. It must have space for
+# all SPILLED even if fewer are set; entries after the last are undefined. Returns the mask without the bits written.
 spill = _slow_spill if _PLAIN else _spill
-# below_16(keys, at, key): how many of keys[at:at + 16] are below `key`. in_line(table, at, word): whether table[at:at + 8] hold
-# `word`. Both without asking whether all of them are there.
+# below_16(keys, at, key): how many of keys[at:at + 16] are below `key`. in_line(table, at, word): whether table[at:at + 8] has
+# `word`. Neither checks bounds.
 below_16 = _slow_below_16 if _PLAIN else _below_16
 in_line = _slow_in_line if _PLAIN else _in_line
-# Masks of the block that begins at `at`, all of which must be there.
+# Masks of the block that begins at `at`; all of its bytes must exist.
 newline_marks = (
     _slow_marks(lambda c: c == _NEWLINE) if _PLAIN else _fast_marks(lambda b, v, s: b.icmp_unsigned("==", v, s(_NEWLINE)))
 )

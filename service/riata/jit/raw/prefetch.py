@@ -1,4 +1,4 @@
-"""Ask for memory before it is needed. The only place that knows how to say that to the machine."""
+"""Prefetch memory before it is needed: the LLVM prefetch intrinsic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 from riata.base.arrays import F64, I64, U32, U64
 from riata.jit.kernel import inline_kernel
 
-AHEAD: Final = 160  # features; far enough to hide one memory access, near enough to stay in the first caches
+AHEAD: Final = 160  # features; far enough to hide one memory access, near enough to stay in the L1 and L2 caches
 
 _WORD_BYTES: Final = 8
 _KEEP: Final = 3
@@ -20,7 +20,7 @@ _DATA: Final = 1
 
 
 def _emitter(for_writing: int) -> Any:
-    """The machine's prefetch instruction for an address. It is a hint: no address can make it fail."""
+    """The machine's prefetch instruction for an address. It is a hint and never faults."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def emit_prefetch(_typing: Any, _address: Any) -> Any:
@@ -39,7 +39,7 @@ def _emitter(for_writing: int) -> Any:
 
 
 def _no_prefetch(_address: int) -> None:
-    """Interpreted code does without."""
+    """Interpreted code does not prefetch."""
 
 
 _PLAIN: Final = bool(numba.config.DISABLE_JIT)
@@ -49,7 +49,7 @@ _ask_to_read = _no_prefetch if _PLAIN else _emitter(0)
 
 @inline_kernel
 def prefetch(table: F64 | I64 | U32, line: int) -> None:
-    """Start to fetch what will be written: a line of a table whose lines are no longer than a cache line, or a number.
+    """Prefetch for writing: a line of a table whose lines are at most one cache line long, or a number.
 
     Source    the llvm.prefetch intrinsic; this package's measurements: 96 to 200 features ahead are equally good
     """
@@ -58,7 +58,7 @@ def prefetch(table: F64 | I64 | U32, line: int) -> None:
 
 @inline_kernel
 def prefetch_to_read(table: U64, at: int) -> None:
-    """As `prefetch`, for a number that others read at the same time: it stays in their caches, too.
+    """As `prefetch`, for a number that other threads read at the same time: it stays in their caches too.
 
     Source    the llvm.prefetch intrinsic
     """

@@ -1,8 +1,8 @@
-"""Arrays without a reference count, for kernels that hand the same arrays to small helpers many million times.
+"""Arrays without a reference count, for kernels that pass the same arrays to small helpers many million times.
 
-numba counts references of every array passed, returned or taken out of a tuple, and the counts are atomic. In a parser
-that costs several times the work itself. A borrowed array is the same memory with no owner written in it: counting it
-does nothing. The kernel that borrows must keep the original alive, as any argument of it is, and must not return the view.
+numba counts references to every array that is passed, returned or taken out of a tuple, and the counts are atomic. In a parser
+that costs several times the work itself. A borrowed array is a view of the same memory without an owner, so counting it does
+nothing. The kernel that borrows must keep the original alive (its arguments are) and must not return the view.
 """
 
 from __future__ import annotations
@@ -41,6 +41,6 @@ def _address_alone(_typing_context: Any, array: Any) -> Any:
     return types.CPointer(array.dtype)(array), codegen
 
 
-# bare(array): only its address, for a kernel that accesses it by `jit.raw.memory` alone; no reference count, no bounds.
+# bare(array): only its address, for a kernel that accesses it only by `jit.raw.memory`; no reference count, no bounds.
 bare = _same if numba.config.DISABLE_JIT else _address_alone
 borrow = _same if numba.config.DISABLE_JIT else _without_owner

@@ -1,8 +1,7 @@
-"""Eight bytes at once: unaligned loads of 64-bit words from arrays of bytes, and what can be asked of a word's bytes.
+"""Eight bytes at once: unaligned loads of 64-bit words from arrays of bytes, and tests of the bytes of a word.
 
-A word is read little endian, whatever the machine: its lowest byte is the first in memory. Answers about bytes come as
-masks with the top bit set in each byte that is meant; only the lowest of them is exact, because borrows and carries run
-upwards.
+A word is read as little endian on every machine: its lowest byte is the first in memory. Tests of bytes return masks with the
+top bit set in each byte that matches. Only the lowest set bit is exact, because borrows and carries propagate upwards.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SPACES = np.uint64(0x2020202020202020)
 _QUOTES = np.uint64(0x2222222222222222)
 _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 _ZEROS = np.uint64(0x3030303030303030)
-_BEYOND_NINE = np.uint64(0x7676767676767676)  # 0x80 - 10: takes bytes of 10 and more to the top bit
+_BEYOND_NINE = np.uint64(0x7676767676767676)  # 0x80 - 10: sets the top bit of bytes of 10 and more
 _8, _16, _32, _64 = np.uint64(8), np.uint64(16), np.uint64(32), np.uint64(64)
 _10 = np.uint64(10)
 _PAIRS = np.uint64(0x000000FF000000FF)
@@ -66,7 +65,7 @@ def _trailing_zeros(_typing_context: Any, word: Any) -> Any:  # noqa: ARG001  nu
     return types.uint64(types.uint64), codegen
 
 
-# load_word(data, at): bytes at:at + 8, all of which must be there; nothing checks that.
+# load_word(data, at): bytes at:at + 8, all of which must exist; nothing checks that.
 load_word = _slow_load if numba.config.DISABLE_JIT else _load
 # trailing_zeros(word): zero bits below the lowest one; 64 for 0.
 trailing_zeros = _slow_trailing_zeros if numba.config.DISABLE_JIT else _trailing_zeros
@@ -74,7 +73,7 @@ trailing_zeros = _slow_trailing_zeros if numba.config.DISABLE_JIT else _trailing
 
 @inline_kernel
 def first_byte(mask: np.uint64) -> int:
-    """Which byte of the word the lowest bit of `mask` is in; 8 where there is none. Source: little endian order."""
+    """Index of the byte that has the lowest set bit of `mask`; 8 if there is none. Source: little endian order."""
     return int(np.int64(trailing_zeros(mask) >> np.uint64(3)))
 
 
@@ -91,13 +90,13 @@ def not_plain(word: np.uint64) -> np.uint64:
 
 @inline_kernel
 def leading_digits(word: np.uint64) -> tuple[np.uint64, int]:
-    """The number that the decimal digits at the front of `word` are, and how many there are, 0 to 8.
+    """The number given by the leading decimal digits of `word`, and the number of digits, 0 to 8.
 
     Source: three multiplications join digits to pairs, fours and eights (Lemire, "Quickly parsing eight digits", 2018).
     """
     digits = word ^ _ZEROS
     count = first_byte(((digits + _BEYOND_NINE) | digits) & TOPS)
-    # Moved up so that the last digit is in the last byte; in two steps, as a shift by 64 is undefined.
+    # Shifted up so that the last digit is in the last byte; in two steps, as a shift by 64 is undefined.
     digits = (digits << (np.uint64(8 * (8 - count)) >> np.uint64(1))) << (np.uint64(8 * (8 - count)) >> np.uint64(1))
     digits = digits * _10 + (digits >> _8)
     high = (digits & _PAIRS) * _HUNDRED_AND_MILLION

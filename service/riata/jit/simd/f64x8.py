@@ -1,9 +1,9 @@
-"""Eight float64 side by side: what a kernel writes as one expression, the machine does for eight features at once.
+"""SIMD vectors of eight float64: a kernel writes one expression, and the machine evaluates it for eight features at once.
 
-Compiled, `Lanes` is a vector of eight numbers in registers; interpreted, an array f64[8], and the same expressions mean the
-same to the last bit: every operation acts on each lane by itself and rounds as it would alone. The compiler is not asked to find
-the eight in a loop, which it does where it can prove that no columns overlap, and not else. What a kernel may use is below:
-+ - * / and the comparisons < > == != between lanes, or between lanes and a number; & of two comparisons; and these functions.
+Compiled, `Lanes` is a vector of eight numbers in registers. Interpreted, it is an array f64[8], and the same expressions give
+the same bits: every operation acts on each lane separately and rounds as a scalar operation would. The compiler's own loop
+vectorizer is not relied on: it works only if it can prove that no columns overlap. A kernel may use + - * / and the comparisons
+< > == != between lanes, or between lanes and a number; & of two comparisons; and the functions of this module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 from riata.base.arrays import BOOL, F64
 
 WIDTH: Final = 8
-ALL: Final = (1 << WIDTH) - 1  # every flag is up
+ALL: Final = (1 << WIDTH) - 1  # every flag is set
 PLAIN: Final = bool(numba.config.DISABLE_JIT)
 
 ir: Final = cgutils.ir
@@ -64,12 +64,12 @@ class _MaskModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def indices(*values: int) -> Any:
-    """A constant vector of whole numbers: which lanes a shuffle takes, or numbers to compare with."""
+    """A constant vector of integers: the lanes that a shuffle takes, or numbers to compare with."""
     return ir.Constant(ir.VectorType(INDEX, len(values)), list(values))
 
 
 def everywhere(builder: Any, value: Any, count: int = WIDTH) -> Any:
-    """The same number in each of `count` lanes; lanes as they are."""
+    """The same number in each of `count` lanes; a vector is returned unchanged."""
     if isinstance(value.type, ir.VectorType):
         return value
     kind = ir.VectorType(value.type, count)
@@ -83,7 +83,7 @@ def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
 
 
 def make_operator(symbol: Any, kind: Any, one: Any, result: Any, build: Any) -> None:
-    """Teach the compiler one operator between eight of a kind, or between eight and one."""
+    """Define one operator for numba: between two vectors of a kind, or between a vector and a scalar."""
     pairs = ((kind, kind), (kind, one), (one, kind))
 
     class Signatures(ConcreteTemplate):  # type: ignore[misc]
@@ -99,7 +99,7 @@ def make_operator(symbol: Any, kind: Any, one: Any, result: Any, build: Any) -> 
 
 
 def join_masks(symbol: Any, name: str) -> None:
-    """Teach the compiler one operator between two masks."""
+    """Define one operator between two masks for numba."""
 
     class Signatures(ConcreteTemplate):  # type: ignore[misc]
         cases = [signature(MASK, MASK, MASK)]  # noqa: RUF012
@@ -123,19 +123,19 @@ _make_operators()
 
 
 def address(context: Any, builder: Any, array: Any, value: Any, at: Any) -> Any:
-    """Where element `at` of a contiguous array is."""
+    """Pointer to element `at` of a contiguous array."""
     return builder.gep(context.make_array(array)(context, builder, value).data, [at])
 
 
 def load_at(builder: Any, kind: Any, pointer: Any, align: int) -> Any:
-    """What lies at a pointer, read as a vector; align in bytes is what is sure about the address."""
+    """Load a vector from a pointer; align is the guaranteed alignment in bytes."""
     word = builder.load(builder.bitcast(pointer, kind.as_pointer()))
     word.align = align
     return word
 
 
 def store_at(builder: Any, value: Any, pointer: Any, align: int) -> None:
-    """Write a vector to where a pointer says; align in bytes is what is sure about the address."""
+    """Store a vector to a pointer; align is the guaranteed alignment in bytes."""
     builder.store(value, builder.bitcast(pointer, value.type.as_pointer())).align = align
 
 
@@ -213,7 +213,7 @@ def _plain_add_up(start: float, lanes: Lanes) -> float:
 @intrinsic  # type: ignore[untyped-decorator]
 def _emit_add_up(_typing: Any, _start: Any, _lanes: Any) -> Any:
     def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return _call(builder, "llvm.vector.reduce.fadd.v8f64", NUMBER, *arguments)  # in order, for it is not told otherwise
+        return _call(builder, "llvm.vector.reduce.fadd.v8f64", NUMBER, *arguments)  # in order, without the reassoc flag
 
     return types.float64(types.float64, LANES), build
 
@@ -230,7 +230,7 @@ def _emit_flags(_typing: Any, _mask: Any) -> Any:
     return types.int64(MASK), build
 
 
-# load(array, at): elements at:at + 8 of a contiguous array, all of which must be there; nothing checks that. store: the way back.
+# load(array, at): elements at:at + 8 of a contiguous array, all of which must exist; nothing checks that. store: the reverse.
 load = _plain_load if PLAIN else _emit_load
 store = _plain_store if PLAIN else _emit_store
 spread = _plain_spread if PLAIN else _emit_spread  # a number in every lane

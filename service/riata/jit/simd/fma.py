@@ -1,10 +1,9 @@
-"""Fused multiply-add: for one number, for a line, for a tile of a matrix. The only place that writes vector code.
+"""Fused multiply-add: for one number, for a line (AXPY), a dot product, and a tile of a matrix.
 
 a b + c with one rounding is exactly defined (IEEE 754-2008), so every machine gives the same bits, whatever the width of its
-vectors. It is also the one instruction that dense linear algebra is made of. Each function here has a plain form, which is
-what interpreted code runs.
+vectors. Dense linear algebra consists almost only of it. Each function here also has a plain form for interpreted code.
 
-Lines are whole numbers of 8: what lies beyond the last column in use is zero, and stays so.
+The length of a line is a multiple of 8: what is beyond the last column in use is zero, and stays zero.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from riata.base.arrays import F64
 _FEATURES: Final = str(cpu_target.target_context.codegen().magic_tuple()[2]).split(",")
 
 # A tile is held in registers: TILE_ROWS lines of _VECTORS registers of _WIDTH numbers each. It has to fit into the machine's
-# registers together with one line of x and one number (32 registers of 8 numbers, 16 of 4, 16 or 32 of 2), and 8 sums are the
-# least that keep two units of 4 cycles' latency busy. The shape decides the time, not the bits.
+# registers together with one line of x and one number (32 registers of 8 numbers, 16 of 4, 16 or 32 of 2). At least 8 sums are
+# needed to keep two units of 4 cycles' latency busy. The shape affects the time, not the bits.
 if "+avx512f" in _FEATURES:
     _WIDTH, TILE_ROWS, _VECTORS = 8, 8, 3
 elif "+fma" in _FEATURES:
@@ -58,7 +57,7 @@ def _plain_dot(x: F64, y: F64, n: int) -> float:
     for i in range(n):
         at = i % (_LANES * _SUMS)
         sums[at] = _plain_fma(float(x[i]), float(y[i]), sums[at])
-    while len(sums) > 1:  # the upper half onto the lower: registers first, then lanes
+    while len(sums) > 1:  # add the upper half to the lower half: registers first, then lanes
         half = len(sums) // 2
         sums = [low + high for low, high in zip(sums[:half], sums[half:], strict=True)]
     return sums[0]
@@ -73,7 +72,7 @@ def _plain_tile(h: F64, hx: F64, x: F64, n: int) -> None:
 
 
 class _Code:
-    """Writes the machine-independent code of the compiler, for vectors of `width` numbers."""
+    """Emits LLVM IR, for vectors of `width` numbers."""
 
     def __init__(self, context: Any, builder: Any, width: int) -> None:
         ir = cgutils.ir
@@ -97,7 +96,7 @@ class _Code:
         return self.builder.extract_value(view.strides, 0)
 
     def beyond(self, address: Any, count: Any) -> Any:
-        """Address of what lies `count` numbers further."""
+        """Address `count` numbers further."""
         count = self.word(count) if isinstance(count, int) else count
         return self.builder.add(address, self.builder.mul(count, self.word(8)))
 
@@ -118,12 +117,12 @@ class _Code:
         return self.builder.call(self._fma, [a, b, c])
 
     def prefetch(self, address: Any) -> None:
-        """Ask for a line of the cache, to write to it."""
+        """Prefetch a cache line for writing."""
         hints = [self.index(1), self.index(3), self.index(1)]
         self.builder.call(self._prefetch, [self.builder.inttoptr(address, self._byte), *hints])
 
     def repeat(self, n: Any, sums: list[Any], step: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-        """Do `step` for i = 0 .. n - 1; it turns the sums into the next ones. Returns the last."""
+        """Run `step` for i = 0 .. n - 1. It maps the sums to the next ones. Returns the last sums."""
         builder, start = self.builder, self.builder.block
         body, done = builder.append_basic_block("body"), builder.append_basic_block("done")
         builder.cbranch(builder.icmp_signed(">", n, self.word(0)), body, done)
@@ -221,7 +220,7 @@ def _emit_tile(_typing: Any, h: Any, hx: Any, x: Any, _n: Any) -> Any:
             for v in range(_VECTORS)
         ]
         below = builder.mul(stride, code.word(TILE_ROWS))
-        for place in places:  # the tile below is the next one
+        for place in places:  # the tile below is processed next
             code.prefetch(builder.add(place, below))
 
         def step(i: Any, sums: list[Any]) -> list[Any]:

@@ -1,9 +1,9 @@
-"""Ranks of a few keys, found by comparing each with all: no branch, no counters, and no order of keys slower than another.
+"""Ranks of a few keys by comparing each with all: no branch, no counters, and the same time for every order of keys.
 
-Keys are the upper 16 bits of words, as numbers with a sign: the difference of two of them, held at the ends of what 16 bits can
-say, has in its highest bit which is less. So thirty-two ranks grow by a subtraction, a shift and an addition, whatever the
-machine calls a comparison. Words that agree in 16 bits share a rank, so the sum of all ranks says whether two do.
-Compiled, that is done in registers; interpreted, in loops that say the same.
+Keys are the upper 16 bits of words, as signed numbers. The highest bit of the saturated difference of two of them says which is
+less. So 32 ranks grow by a subtraction, a shift and an addition, which is fast on every instruction set. Words that agree in
+16 bits share a rank, so the sum of all ranks shows whether there are two such words. Compiled, this runs in registers;
+interpreted, in equivalent loops.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from riata.jit.raw.memory import element
 from riata.jit.simd.f64x8 import everywhere, indices
 
 RANK_KEYS: Final = 32  # keys side by side
-RANKED_MAX: Final = 128  # a multiple of RANK_KEYS; with so many, buckets are about as fast
+RANKED_MAX: Final = 128  # a multiple of RANK_KEYS; at this size, buckets are about as fast
 KEY_SHIFT: Final = 48  # from a word to its key
 KEY_SIGN: Final = 2**15
 KEY_LAST: Final = 2**16 - 1  # above every key but itself
-_STEP: Final = 8  # keys that are compared with all between two looks at whether there are more
+_STEP: Final = 8  # keys that are compared with all before the loop checks for the end
 _SIGN: Final = 15
 
 ir: Final = cgutils.ir
@@ -72,7 +72,7 @@ def _make_keys(_typing_context: Any, words: Any, _n: Any, _at: Any, keys: Any) -
 
 
 def _key(context: Any, builder: Any, keys: Any, value: Any, at: Any) -> Any:
-    """Where key `at` is: two of them lie in each element of `keys`."""
+    """Pointer to key `at`: each element of `keys` has two keys."""
     return builder.gep(builder.bitcast(element(context, builder, keys, value, _WORD(0)), _KEY.as_pointer()), [at])
 
 
@@ -81,7 +81,7 @@ def _store(builder: Any, found: Any, place: Any, align: int) -> None:
 
 
 def _one_more(builder: Any, rank: Any, other: Any, own: Any) -> Any:
-    """The ranks, by one more where the other key is less."""
+    """Add one to each rank whose key is above the other key."""
     kind = ir.FunctionType(_KEYS, [_KEYS, _KEYS])
     difference = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ssub.sat.v{RANK_KEYS}i16")
     return builder.add(rank, builder.lshr(builder.call(difference, [other, own]), _constant(_SIGN)))
@@ -90,7 +90,7 @@ def _one_more(builder: Any, rank: Any, other: Any, own: Any) -> Any:
 @intrinsic  # type: ignore[untyped-decorator]
 def _rank_keys(_typing_context: Any, keys: Any, _n: Any, ranks: Any) -> Any:
     def rank(context: Any, builder: Any, args: Any, groups: int) -> None:
-        """Compare the keys in so many registers, all at once, with one after another."""
+        """Compare the keys in `groups` registers, all at once, with one key after another."""
         keys_value, n, ranks_value = args
         own = []
         for group in range(groups):
@@ -153,12 +153,12 @@ def _keys_below(_typing_context: Any, keys: Any, _i: Any) -> Any:
 
 
 _PLAIN: Final = bool(numba.config.DISABLE_JIT)
-# make_keys(words, n, at, keys): the keys of words[at:at + 32] as keys at to at + 31, two of which lie in each element; KEY_LAST
-# from n on, where words need not be there.
+# make_keys(words, n, at, keys): the keys of words[at:at + 32] as keys at to at + 31, two in each element; KEY_LAST from n on,
+# where the words need not exist.
 make_keys = _slow_make_keys if _PLAIN else _make_keys
-# rank_keys(keys, n, ranks): for each of n keys how many of them are below it, and for those up to the next multiple of 32, which
-# are KEY_LAST. n is 1 to RANKED_MAX.
+# rank_keys(keys, n, ranks): for each of n keys the number of keys below it, and the same up to the next multiple of 32, where
+# keys are KEY_LAST. n is 1 to RANKED_MAX.
 rank_keys = _slow_rank_keys if _PLAIN else _rank_keys
-# keys_below(keys, i): how many of the first 32 keys are below key i. For as many as are all there are, ranks one after another so
-# take less time than 32 at once.
+# keys_below(keys, i): how many of the first 32 keys are below key i. If there are only a few keys, ranking them one by one takes
+# less time than 32 at once.
 keys_below = _slow_keys_below if _PLAIN else _keys_below

@@ -1,7 +1,7 @@
-"""Eight lines of a table at once: turned into columns of eight numbers, and back.
+"""Gather and scatter eight lines of a table at once: transposed into columns of eight numbers, and back.
 
-A table has a line of two or four float64 for each slot, and starts on a cache line. Eight lines that lie anywhere are read as
-they are, one load each, and turned over in registers, so that what follows can take eight features at once.
+A table has a line of two or four float64 for each slot, and starts on a cache line. Eight lines at any places are read by
+one load each and transposed in registers, so that the code that follows can process eight features at once.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def _start(context: Any, builder: Any, kind: Any, array: Any) -> Any:
 
 
 def _several(builder: Any, first: Any, count: int) -> list[Any]:
-    """So many whole numbers from a pointer on, one by one."""
+    """`count` consecutive integers from a pointer, one by one."""
     return [builder.zext(builder.load(builder.gep(first, [INDEX(lane)])), _LONG) for lane in range(count)]
 
 
 def _places(context: Any, builder: Any, kinds: Any, arguments: Any) -> list[Any]:
-    """Where the eight lines are that start[at:at + 8] says."""
+    """Pointers to the eight lines given by start[at:at + 8]."""
     line, start, at = arguments[:3]
     table = _start(context, builder, kinds[0], line)
     return [builder.gep(table, [number]) for number in _several(builder, address(context, builder, kinds[1], start, at), WIDTH)]
@@ -123,7 +123,7 @@ def _emit_write_four(_typing: Any, line: Any, start: Any, _at: Any, columns: Any
 
 
 def _plain_ask(_line: F64, _hash: U32, _at: int, _shift: int) -> None:
-    """Interpreted code does without."""
+    """Interpreted code does not prefetch."""
 
 
 def _make_ask(count: int) -> Any:
@@ -223,22 +223,22 @@ def _emit_first_of(_typing: Any, _lanes: Any, _count: Any) -> Any:
     return LANES(LANES, types.intp), build
 
 
-# Where a line starts is said by the place of its first number among all numbers of the table: the slot times the width. Then the
-# machine need not multiply for each feature, and from a hash it is one shift and a mask.
+# A line is addressed by the index of its first number among all numbers of the table: the slot times the width. Then no
+# multiplication is needed for each feature, and the index of a hash is one shift and a mask.
 # read_two(line, start, at): the columns of the lines at start[at:at + 8]; read_four too. write_..(line, start, at, columns).
 read_two = _plain_read if PLAIN else _emit_read_two
 read_four = _plain_read if PLAIN else _emit_read_four
 write_two = _plain_write if PLAIN else _emit_write_two
 write_four = _plain_write if PLAIN else _emit_write_four
-# ask(line, hash, at, shift): start to fetch the lines of hash[at:at + 8], in one of which number hash >> shift is. It is a hint.
+# ask(line, hash, at, shift): prefetch the lines of hash[at:at + 8]; a line is the one that has number hash >> shift. A hint.
 # ask_half: the lines of hash[at:at + 4]; ask_quarter: of hash[at:at + 2].
 ask, ask_half, ask_quarter = _make_ask(WIDTH), _make_ask(WIDTH // 2), _make_ask(WIDTH // 4)
 # copy_starts(hash, at, (left, shift, width, nowhere), start, to): hash >> shift, rounded down to whole lines of `width` numbers,
-# of hash[at:at + 8]; `nowhere` for all but the first `left`; says whether two of these and the one behind them are the same.
-# hash[at:at + 9] must be there; nothing checks that.
+# of hash[at:at + 8]; `nowhere` except for the first `left`; returns whether any two neighbours of these and the one after them
+# are the same. hash[at:at + 9] must exist; nothing checks that.
 copy_starts = _plain_copy_starts if PLAIN else _emit_copy_starts
-# starts_of(slot, at, width, start, to): where the lines of slot[at:at + 8] start; flags of those that differ from the one behind
-# them. slot[at:at + 9] must be there; nothing checks that. copy_eight(slot, at, slot, to): the two may overlap.
+# starts_of(slot, at, width, start, to): where the lines of slot[at:at + 8] start; flags of those that differ from the one after
+# them. slot[at:at + 9] must exist; nothing checks that. copy_eight(slot, at, slot, to): the two may overlap.
 starts_of = _plain_starts_of if PLAIN else _emit_starts_of
 copy_eight = _plain_copy_eight if PLAIN else _emit_copy_eight
 first_of = _plain_first_of if PLAIN else _emit_first_of  # (lanes, count): zero in all lanes but the first `count`

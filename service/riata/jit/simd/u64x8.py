@@ -1,8 +1,9 @@
-"""Eight words of 64 bits side by side, as `jit.simd.f64x8` has eight numbers: written once, done for eight features at once.
+"""SIMD vectors of eight 64-bit words, as `jit.simd.f64x8` has them of eight float64.
 
-Compiled, `Words` is a vector in registers; interpreted, an array u64[8], and the same expressions mean the same: arithmetic is
-modulo 2^64, and a shift is by less than 64 wherever its result is used. What a kernel may use is below: + - * & | ^ << >> and the
-comparisons < > == != (without signs) between words, or between words and one word; & and | of two comparisons; these functions.
+Compiled, `Words` is a vector in registers. Interpreted, it is an array u64[8], and the same expressions give the same results:
+arithmetic is modulo 2^64, and a shift is by less than 64 wherever its result is used. A kernel may use + - * & | ^ << >> and the
+unsigned comparisons < > == != between words, or between words and one word; & and | of two comparisons; and the functions of
+this module.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _emit_positions(_typing: Any, array: Any, _at: Any, _step: Any) -> Any:
     def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         array_value, at, step = arguments
         first = address(context, builder, array, array_value, at)
-        if isinstance(step, ir.Constant):  # read in one piece, of which every `step`-th is taken
+        if isinstance(step, ir.Constant):  # one load, from which every `step`-th element is taken
             held = load_at(builder, ir.VectorType(INDEX, WIDTH * step.constant), first, _POSITION_BYTES)
             chosen = indices(*range(0, WIDTH * step.constant, step.constant))
             return builder.zext(builder.shuffle_vector(held, held, chosen), _VECTOR)
@@ -112,8 +113,8 @@ def _emit_words_at(_typing: Any, data: Any, places: Any, _at: Any, _step: Any, _
         start = address(context, builder, data, data_value, shift)
         first = address(context, builder, places, places_value, at)
         words = ir.Constant(_VECTOR, ir.Undefined)
-        for lane in range(WIDTH):  # loads of one word each: the machine's own gathering is no faster
-            # Atomic only so that the compiler does not take places out of a vector that holds them too: that costs twice as much.
+        for lane in range(WIDTH):  # one load per word: the machine's gather instruction is no faster
+            # Atomic only so that the compiler does not extract places from a vector that has them: that costs twice as much.
             place = builder.load_atomic(builder.gep(first, [builder.mul(step, WORD(lane))]), "monotonic", _POSITION_BYTES)
             place = builder.zext(place, WORD)
             word = load_at(builder, WORD, builder.gep(start, [place]), 1)
@@ -179,14 +180,14 @@ def _plain_tens(words: Words) -> Lanes:
 
 
 def _tens_by_place(builder: Any, words: Any) -> Any:
-    """Taken out of a register that holds them all, by one instruction."""
+    """A table lookup in a register, by one instruction."""
     kind = ir.FunctionType(VECTOR, [VECTOR, _VECTOR])
     permute = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.permvar.df.512")
     return builder.call(permute, [ir.Constant(VECTOR, _POWERS), words])
 
 
 def _tens_by_bits(builder: Any, words: Any) -> Any:
-    """A factor for each of three bits; the products are exact."""
+    """One factor for each of three bits; the products are exact."""
     one, nothing = ir.Constant(VECTOR, [1.0] * WIDTH), ir.Constant(_VECTOR, [0] * WIDTH)
     product = one
     for bit in (1, 2, 4):
@@ -202,13 +203,14 @@ def _emit_tens(_typing: Any, _words: Any) -> Any:
     return LANES(WORDS), lambda _context, builder, _signature, arguments: make(builder, *arguments)
 
 
-# positions(array, at, step): array[at], array[at + step], ... as words; array[at:at + 8 * step] must be there.
+# positions(array, at, step): array[at], array[at + step], ... as words; array[at:at + 8 * step] must exist.
 positions = _plain_positions if PLAIN else _emit_positions
 # words_at(data, places, at, step, shift): for each of places[at], places[at + step], ... the eight bytes of `data` that begin
-# `shift` behind it, little endian; all of them must be there.
+# `shift` bytes after it, little endian; all of them must exist.
 words_at = _plain_words_at if PLAIN else _emit_words_at
-put = _plain_put if PLAIN else _emit_put  # put(array, at, words): into array[at:at + 8], which must be there
+put = _plain_put if PLAIN else _emit_put  # put(array, at, words): into array[at:at + 8], which must exist
 either = _plain_either if PLAIN else _emit_either  # either(mask, yes, no), word by word
-ones_of = _plain_ones_of if PLAIN else _emit_ones_of  # how many bits of each are set
+ones_of = _plain_ones_of if PLAIN else _emit_ones_of  # the number of set bits of each
 numbers = _plain_numbers if PLAIN else _emit_numbers  # each, below 2^63, as a float64
+
 tens = _plain_tens if PLAIN else _emit_tens  # 10 to the power of each, below 8

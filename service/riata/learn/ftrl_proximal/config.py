@@ -1,6 +1,6 @@
-"""Settings of FTRL-Proximal: what people may choose, with the reason of every default.
+"""Settings of FTRL-Proximal, with the reason of every default.
 
-No kernel is imported here: whoever reads a configuration loads this file, whatever learner it asks for.
+This module imports no kernel: code that reads a configuration imports it for every learner.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Le, doc
 class FtrlProximalConfig:
     """Settings of FTRL-Proximal (McMahan et al. 2013), logistic loss.
 
-    Steps depend on the units of the features: values of a thousand beside values of one need scaling, or truncated gradient.
+    Step sizes depend on the units of the features: values of a thousand beside values of one need scaling, or truncated gradient.
     """
 
     kind: Literal["ftrl_proximal"] = "ftrl_proximal"

@@ -25,12 +25,12 @@ from riata.wire.batch import Batch
 
 __all__ = ["FtrlProximal", "FtrlProximalConfig"]
 
-_FEATURES_USUAL: Final = 128  # room for rows of so many from the start
+_FEATURES_USUAL: Final = 128  # initial space for rows of so many features
 _COLUMNS: Final = len(Scratch._fields) - 1
 
 
 def kernel_settings(config: FtrlProximalConfig, bits: int) -> Settings:
-    """The kernels' settings; numbers are made floats, for another type would have every kernel compiled once more."""
+    """The kernels' settings. Numbers are converted to floats, as another type would compile every kernel once more."""
     return Settings(
         alpha=float(config.alpha),
         smoothing=float(config.beta),
@@ -62,10 +62,10 @@ class FtrlProximal:
         return int(self._table.counts[row.LEARNT])
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
-        """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
+        """Predict and learn the events of `batch` in order; rows with a true `skip` are predicted only."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
         rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
-        if batch.nnz > self._room.columns.shape[1]:  # no row is longer than all of them
+        if batch.nnz > self._room.columns.shape[1]:  # no row is longer than the batch
             longest = int(np.diff(batch.indptr).max(initial=0))
             if longest > self._room.columns.shape[1]:
                 self._room = room_for(2 * longest, _COLUMNS)
@@ -80,7 +80,7 @@ class FtrlProximal:
         return step_each(self, batches, skip)
 
     def expect(self, hashes: U32) -> None:
-        """Choose the pages of the table by all of the features to come, where steps bring them a few at a time."""
+        """Choose the page size of the table by all of the features to come, as steps may bring them a few at a time."""
         self._pages.tend(len(self._seen), hashes)
 
     def weights(self) -> Weights:
@@ -88,7 +88,7 @@ class FtrlProximal:
         alive = self._alive.sorted()
         slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
         kept = collect(self._table.line, self._settings, alive, slot, beta)
-        slot.resize(kept, refcheck=False)  # gives the rest back without a copy
+        slot.resize(kept, refcheck=False)  # frees the rest without a copy
         beta.resize(kept, refcheck=False)
         alive[:kept] = slot
         self._alive.keep(kept)
@@ -97,12 +97,12 @@ class FtrlProximal:
         return Weights(slot, beta, intercept_of(*at, self._settings), "logistic", self.bits)
 
     def freeze(self) -> Arrays:
-        """Return copies of everything that decides later answers.
+        """Return copies of everything that determines later results.
 
         counts  : i64[1]  rows learnt
         scalars : f64[2]  z and sum of squared gradients of the intercept
         slot    : u32[m]  strictly increasing: slots that ever had a gradient, most of them of weight zero
-        z       : f64[m]  sum of gradients less what the proximal terms took
+        z       : f64[m]  sum of gradients minus the proximal terms
         squares : f64[m]  sum of squared gradients
         """
         table = self._table
@@ -112,7 +112,7 @@ class FtrlProximal:
         return {"counts": table.counts[:1].copy(), "scalars": table.scalars.copy(), "slot": slot, "z": z, "squares": squares}
 
     def thaw(self, arrays: Arrays) -> None:
-        """Take over a frozen state. Raises `Corrupt`, with the state as it was, where `arrays` cannot be one."""
+        """Restore a frozen state. Raises `Corrupt`, with the state unchanged, if `arrays` is not a valid state."""
         self._check(arrays)
         self._start_empty()
         table = self._table
@@ -124,7 +124,7 @@ class FtrlProximal:
         table.counts[row.LEARNT] = arrays["counts"][0]
         self._seen.hold(slot)
         self._alive.hold(slot)
-        self.weights()  # lets those of weight zero go
+        self.weights()  # drops those of weight zero from the list
 
     def sketch(self) -> Sketch | None:
         """None: no curvature is kept."""
@@ -139,7 +139,7 @@ class FtrlProximal:
         return None
 
     def memory(self) -> dict[str, int]:
-        """Return bytes by part, in O(1); table is address space: pages of it that no feature fell on take no memory."""
+        """Return bytes by part, in O(1); table is address space: untouched pages of it use no memory."""
         table = self._table
         seen = self._seen.slot.itemsize + 2 * table.line.itemsize
         return {
@@ -162,10 +162,10 @@ class FtrlProximal:
         self._pages = HugePages(self._table.line)
 
     def _make_room(self, hashes: U32) -> None:
-        """See to it that the lists can take every feature of a batch.
+        """Make sure that the lists have space for every feature of a batch.
 
-        Slots that fell to zero and came back are listed twice among the living, so that list is put in order before it
-        grows; that pays, since it is then left with as much room as it holds.
+        Slots that became zero and then non-zero again are listed twice in `alive`, so that list is sorted before it grows. That
+        pays, since it then has as much free space as entries.
         """
         features = len(hashes)
         if not self._alive.has_room(features):

@@ -1,9 +1,9 @@
 """One row of FTRL-Proximal between the table and the scratch columns.
 
-The table has one line of two float64 for each slot: z, and the sum of squared gradients. A weight follows from them, so
-none is stored: a slot whose |z| is at most l1 has weight zero, and no row that does not hold it ever changes it. Eight features
-are taken at once, in `Lanes`. Only `write_row` writes, and it is called only when every number it would write is finite, so a
-refused row leaves no trace.
+The table has one line of two float64 for each slot: z, and the sum of squared gradients. A weight is a function of them, so none
+is stored. A slot with |z| of at most l1 has weight zero, and only rows with the slot change it. Eight features are processed at
+once, in `Lanes`. Only `write_row` writes, and it is called only if every number it would write is finite. So a refused row
+changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COUNTS: Final = 3
 
 
 class Settings(NamedTuple):
-    """The configuration as the kernels want it. McMahan's beta, a name that is taken by the weights, is `smoothing`."""
+    """The configuration in the form that kernels take. McMahan's beta is `smoothing`, as beta is the name of the weights."""
 
     alpha: float
     smoothing: float
@@ -48,8 +48,8 @@ class Settings(NamedTuple):
 class FtrlTable(NamedTuple):
     """The state. alive lists every slot whose weight may be non-zero, seen every slot that ever had a gradient.
 
-    numba tells named tuples apart by their names and fields, not by their modules: of two alike the one that is met second is
-    looked up anew at every call, for a third of a millisecond. So no two are alike.
+    numba distinguishes named tuples by their names and fields, not by their modules. If two are alike, the one that is met second
+    is looked up again at every call, for a third of a millisecond. So no two are alike.
     """
 
     line: F64
@@ -60,7 +60,7 @@ class FtrlTable(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for one row, a column for each, in whole eights: where the line of the slot starts; value; z; sum of squared
+    """Work space for one row, one column each, in multiples of eight: where the line of the slot starts; value; z; sum of squared
     gradients; its root before the row; weight."""
 
     start: U32
@@ -73,7 +73,7 @@ class Scratch(NamedTuple):
 
 @inline_kernel
 def weight_of(z: float, root: float, l1: float, damping: float, alpha: float) -> float:
-    """The weight that z and the root of the sum of squared gradients stand for. Never -0.0: zeros are not served.
+    """The weight for z and the root of the sum of squared gradients. Never -0.0: zeros are not served.
 
     Source    McMahan et al. 2013, algorithm 1, with numerator and denominator times alpha, which saves a division
     """
@@ -95,8 +95,8 @@ def weights_of(z: Lanes, rooted: Lanes, settings: Settings) -> Lanes:
 
 @inline_kernel
 def gradient_of(pull: float, x: float) -> tuple[float, float]:
-    """The gradient of a feature of value x, and its square. One so small that its square underflows counts as none: wherever
-    z is not zero, the sum of squares is not either.
+    """The gradient of a feature of value x, and its square. If the square underflows, the gradient counts as zero: so if z is not
+    zero, neither is the sum of squares.
 
     Source    McMahan et al. 2013, algorithm 1
     """
@@ -107,7 +107,7 @@ def gradient_of(pull: float, x: float) -> tuple[float, float]:
 
 @inline_kernel
 def z_after(z: float, gradient: float, grown: float, beta: float, alpha: float) -> float:
-    """z after a gradient that makes the root of the sum of squares grow by `grown`; sigma in the paper is grown / alpha.
+    """z after a gradient that increases the root of the sum of squares by `grown`; sigma in the paper is grown / alpha.
 
     Source    McMahan et al. 2013, algorithm 1: z + g - sigma w
     """
@@ -116,14 +116,14 @@ def z_after(z: float, gradient: float, grown: float, beta: float, alpha: float) 
 
 @kernel
 def intercept_of(z: float, squares: float, settings: Settings) -> float:
-    """The weight of the intercept, which no penalty pulls at.
+    """The weight of the intercept, which has no penalty.
 
     Parameters
     ----------
-    z, squares : float     its scalars of the table; an array would be counted at each call
+    z, squares : float     its scalars of the table; passing an array would count a reference at each call
     settings : Settings    the configuration
 
-    Returns                the weight; 0 where no intercept is learnt
+    Returns                the weight; 0 if no intercept is learnt
     Cost                   one root and one division
     Source                 weight_of
     """
@@ -143,7 +143,7 @@ def gather_row(table: FtrlTable, settings: Settings, rows: Rows, i: int, scratch
     scratch : Scratch      overwritten
 
     Returns                number of slots, and the margin: intercept, then each product in the order of the hashes
-    Cost                   one random read for each feature, asked for some rows ahead; one root and one division, eight at once
+    Cost                   one random read for each feature, prefetched some rows ahead; one root and one division, eight at once
     Source                 this module
     """
     s = scratch
@@ -167,7 +167,7 @@ def gather_row(table: FtrlTable, settings: Settings, rows: Rows, i: int, scratch
 
 @inline_kernel
 def move_row(settings: Settings, pull: float, k: int, scratch: Scratch) -> float:
-    """Work out z and the sum of squares of the k gathered features after the row.
+    """Compute z and the sum of squares of the k gathered features after the row.
 
     Parameters
     ----------
@@ -176,8 +176,8 @@ def move_row(settings: Settings, pull: float, k: int, scratch: Scratch) -> float
     k : int                number of gathered slots
     scratch : Scratch      z and squares are overwritten
 
-    Returns                the sum of |z|, finite only if every new number is: a sum of squares that overflows takes z with it,
-                           and no weight is larger than alpha times the rows learnt
+    Returns                the sum of |z|, finite only if every new number is: if a sum of squares overflows, so does z, and no
+                           weight is larger than alpha times the rows learnt
     Cost                   one root and one division for each feature, eight at once
     Source                 McMahan et al. 2013, algorithm 1
     """
@@ -198,7 +198,7 @@ def move_row(settings: Settings, pull: float, k: int, scratch: Scratch) -> float
 
 @inline_kernel
 def write_row(table: FtrlTable, settings: Settings, k: int, scratch: Scratch) -> None:
-    """Write the k gathered features back, and list those that are new or have come alive.
+    """Write the k gathered features back, and list those that are new or have become non-zero.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def write_row(table: FtrlTable, settings: Settings, k: int, scratch: Scratch) ->
     seen = table.counts[N_SEEN]
     for j in range(0, k, WIDTH):
         z, squares = load(s.z, j), load(s.squares, j)
-        fresh = (load(s.root, j) == 0.0) & (squares != 0.0)  # never to be zero again: listed once
+        fresh = (load(s.root, j) == 0.0) & (squares != 0.0)  # never zero again: listed once
         seen = write_down(table.seen, seen, flags(fresh), s.start, j, COLUMNS)
         alive = write_down(table.alive, alive, flags((load(s.beta, j) == 0.0) & (size(z) > settings.l1)), s.start, j, COLUMNS)
         write_two(table.line, s.start, j, (z, squares))

@@ -1,4 +1,4 @@
-"""What the rest of the program knows about FTRL-Proximal."""
+"""The spec of FTRL-Proximal for the rest of the program."""
 
 from __future__ import annotations
 

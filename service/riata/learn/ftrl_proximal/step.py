@@ -1,4 +1,4 @@
-"""FTRL-Proximal over the rows of a batch, and the weights that are left."""
+"""FTRL-Proximal over the rows of a batch, and the collection of its non-zero weights."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def learn_rows(table: FtrlTable, settings: Settings, rows: Rows, room: Room, mar
 
     Parameters
     ----------
-    table : FtrlTable          overwritten; alive and seen must have room for every feature of the rows
+    table : FtrlTable          overwritten; alive and seen must have space for every feature of the rows
     settings : Settings    the configuration
     rows : Rows            read only
-    room : Room            for the longest row, in whole eights; overwritten
+    room : Room            for the longest row, in multiples of eight; overwritten
     margin : f64[n]        overwritten: margins before learning
     refused : bool[n]      overwritten: rows that were skipped or would have left the finite range
 
@@ -92,7 +92,7 @@ def learn_rows(table: FtrlTable, settings: Settings, rows: Rows, room: Room, mar
     Cost                   O(features)
     Source                 learn_row
     """
-    # Counting references to some twenty arrays in every row would take as long as learning it.
+    # With reference counts of some twenty arrays, each row would take twice as long.
     t, r = table, rows
     table = FtrlTable(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
@@ -107,7 +107,7 @@ def learn_rows(table: FtrlTable, settings: Settings, rows: Rows, room: Room, mar
 
 @kernel
 def collect(line: F64, settings: Settings, listed: U32, slot: U32, beta: F64) -> int:
-    """Write down the non-zero weights of the slots of a sorted list.
+    """Collect the non-zero weights of the slots of a sorted list.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def collect(line: F64, settings: Settings, listed: U32, slot: U32, beta: F64) ->
     Source                 weight_of
     """
     kept = 0
-    whole = max(len(listed) - 1, 0) // WIDTH * WIDTH  # each of these has one behind it
+    whole = max(len(listed) - 1, 0) // WIDTH * WIDTH  # each of these has a successor
     start = np.empty(WIDTH, np.uint32)
     for p in range(0, whole, WIDTH):
         if p + AHEAD + WIDTH <= len(listed):

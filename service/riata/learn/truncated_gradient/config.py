@@ -1,4 +1,4 @@
-"""Settings of truncated gradient: what people may choose, and the same as the kernels want it."""
+"""Settings of truncated gradient, and their form for the kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TruncatedGradientConfig:
     """Settings of truncated gradient.
 
     One set of defaults for every stream, chosen by progressive log loss on texts, categories, numbers without a common unit,
-    clicks of which one in a hundred comes, and a made-up stream whose labels are mostly noise.
+    clicks at a rate of one in a hundred, and a synthetic stream whose labels are mostly noise.
     """
 
     kind: Literal["truncated_gradient"] = "truncated_gradient"
@@ -142,7 +142,7 @@ class TruncatedGradientConfig:
     ] = False
 
     def __post_init__(self) -> None:
-        """Refuse combinations that mean nothing (`BadInput`, code `conflicting_settings`)."""
+        """Refuse settings that conflict (`BadInput`, code `conflicting_settings`)."""
         if self.normalised and self.rate != "adaptive":
             raise _conflict("normalised needs rate = 'adaptive'")
         if self.rule == "round" and math.isinf(self.ceiling):
@@ -161,7 +161,7 @@ def _conflict(detail: str) -> BadInput:
 
 
 def kernel_settings(config: TruncatedGradientConfig, bits: int) -> Settings:
-    """The kernels' settings; numbers are made floats, for another type would have every kernel compiled once more."""
+    """The kernels' settings. Numbers are converted to floats, as another type would compile every kernel once more."""
     rule = _RULES[config.rule]
     decaying = config.rate == "decaying"
     return Settings(

@@ -1,4 +1,4 @@
-"""Truncated gradient: stochastic gradient steps, and now and then a small step of every weight towards zero."""
+"""Truncated gradient: stochastic gradient steps, and periodically a small step of every weight towards zero."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from riata.wire.batch import Batch, ids_of, in_one_piece, join_batches
 
 __all__ = ["TruncatedGradient", "TruncatedGradientConfig"]
 
-_ROWS_JOINED_MAX: Final = 1024  # to copy more costs more than the calls
-_FEATURES_USUAL: Final = 128  # room for rows of so many from the start
-_COLUMNS: Final = len(Scratch._fields)  # but for the starts, and with the values of the row that comes next
+_ROWS_JOINED_MAX: Final = 1024  # copying more costs more than the calls
+_FEATURES_USUAL: Final = 128  # initial space for rows of so many features
+_COLUMNS: Final = len(Scratch._fields)  # without the starts, and with the values of the next row
 _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity", "hinge": "hinge"}
 
 
 class TruncatedGradient:
     """Langford, Li & Zhang 2009, with one line of a table of 2^bits for each slot.
 
-    What truncation owes to weights that no row has touched since is kept as a debt and evaluated when somebody looks.
+    Truncation of weights that no row has touched since is deferred, and evaluated when they are read.
     """
 
     def __init__(self, config: TruncatedGradientConfig, bits: int) -> None:
@@ -53,14 +53,14 @@ class TruncatedGradient:
         return int(self._table.counts[row.LEARNT])
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
-        """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
+        """Predict and learn the events of `batch` in order; rows with a true `skip` are predicted only."""
         return self.step_all([batch], skip)
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-        """Predict and learn the events of all batches in order, in one call of the kernel as long as nothing has to grow."""
+        """Predict and learn the events of all batches in order, in one kernel call as long as nothing has to grow."""
         n = sum([len(batch.label) for batch in batches])
         if len(batches) > 1 and n <= _ROWS_JOINED_MAX and not self._pages.settled:
-            batches = [join_batches(batches)]  # pages of a small model are looked after before each batch, a call for each
+            batches = [join_batches(batches)]  # the pages of a small model are updated before each batch, by a call for each
         batches, ids = list(batches), ids_of(batches)
         skip = np.zeros(n, np.bool_) if skip is None else skip
         told, refused = np.empty((3, n)), np.empty(n, np.bool_)
@@ -78,26 +78,26 @@ class TruncatedGradient:
         return Stepped(told[0], refused, told[1], told[2], refusals)
 
     def expect(self, hashes: U32) -> None:
-        """Choose the pages of the table by all of the features to come, where steps bring them a few at a time."""
+        """Choose the page size of the table by all of the features to come, as steps may bring them a few at a time."""
         self._pages.tend(len(self._seen if self._settings.adaptive else self._alive), hashes)
 
     def weights(self, finalised: bool = False) -> Weights:
         """Return the non-zero weights, every truncation so far applied, without changing the state.
 
-        finalised applies one more truncation event, of full size, as at the end of a stream: rows after the last event
-        have otherwise left small weights that no truncation has seen. For the subgradient rule, which has no events, it
-        sets weights below a finite ceiling to zero. A served model is not finalised: it is in the middle of its stream.
+        finalised applies one more truncation event, of full size, as at the end of a stream. Otherwise rows after the last event
+        leave small weights that were never truncated. For the subgradient rule, which has no events, it sets weights below a
+        finite ceiling to zero. A served model is not finalised: its stream has not ended.
         """
         scalars = self._table.scalars
         clock = float(scalars[row.CLOCK] + scalars[row.CLOCK_LOST])
         if finalised and self.config.rule != "subgradient":
             norm, importance = (float(scalars[at]) for at in (row.NORM, row.IMPORTANCE))
             clock += event_size(norm, importance, self._settings, self.learnt)
-        # A weight that truncation has brought to zero is written as zero, and its slot struck off the list: no answer changes.
+        # A weight that truncation has made zero is written as zero, and its slot is removed from the list: no result changes.
         alive = self._alive.sorted()
         slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
         kept = row.collect(self._table, self._settings, clock, not finalised, alive, slot, beta)
-        slot.resize(kept, refcheck=False)  # gives the rest back without a copy
+        slot.resize(kept, refcheck=False)  # frees the rest without a copy
         beta.resize(kept, refcheck=False)
         if not finalised:
             alive[:kept] = slot
@@ -108,18 +108,18 @@ class TruncatedGradient:
         return Weights(slot, beta, float(scalars[row.INTERCEPT]), _LINKS[self.config.loss], self.bits)
 
     def freeze(self) -> Arrays:
-        """Return copies of everything that decides later answers.
+        """Return copies of everything that determines later results.
 
         counts  : i64[1]  rows learnt
-        scalars : f64[6]  clock, its rounding debt, intercept, its sum of squares, norm, importance
+        scalars : f64[6]  clock, its rounding error, intercept, its sum of squares, norm, importance
         slot    : u32[m]  strictly increasing: slots whose weight is not zero now
-        beta    : f64[m]  weight at the last touch: with `tau`, the debt stays a debt, so no bit changes
+        beta    : f64[m]  weight at the last touch: with `tau`, truncation stays deferred, so no bit changes
         tau     : f64[m]  clock at the last touch
         seen    : u32[s]  adaptive only: slots that ever had a gradient; strictly increasing
         squares : f64[s]  adaptive only: sum of squared gradients
         scale   : f64[s]  normalised only: largest |x|
 
-        A weight that truncation has brought to zero is left out: at its next touch it would be found to be zero.
+        A weight that truncation has made zero is left out: at its next touch it would be evaluated to zero.
         """
         table = self._table
         slot = self.weights().slot
@@ -137,7 +137,7 @@ class TruncatedGradient:
         return dict(arrays)
 
     def thaw(self, arrays: Arrays) -> None:
-        """Take over a frozen state. Raises `Corrupt`, with the state as it was, where `arrays` cannot be one."""
+        """Restore a frozen state. Raises `Corrupt`, with the state unchanged, if `arrays` is not a valid state."""
         self._check(arrays)
         self._start_empty()
         table = self._table
@@ -172,8 +172,8 @@ class TruncatedGradient:
     def memory(self) -> dict[str, int]:
         """Return bytes by part, in O(1).
 
-        table is address space: pages of it that no feature fell on take no memory. checkpoint is exact right after `weights`
-        or `freeze`; between them it also counts weights that have died since.
+        table is address space: untouched pages of it use no memory. checkpoint is exact right after `weights` or `freeze`;
+        between them it also counts weights that have become zero since.
         """
         table = self._table
         lists = self._alive.slot.nbytes + self._seen.slot.nbytes
@@ -189,7 +189,7 @@ class TruncatedGradient:
         }
 
     def _start_empty(self) -> None:
-        width = 4 if self._settings.adaptive else 2  # a power of two, so that no line lies across two cache lines
+        width = 4 if self._settings.adaptive else 2  # a power of two, so that no line crosses two cache lines
         counts = np.zeros(row.COUNTS, np.int64)
         self._alive, self._seen = SlotList(counts, row.N_ALIVE), SlotList(counts, row.N_SEEN)
         self._table = Table(
@@ -202,10 +202,10 @@ class TruncatedGradient:
         self._pages = HugePages(self._table.line)
 
     def _make_room(self, hashes: U32) -> None:
-        """See to it that the lists can take every feature of a batch.
+        """Make sure that the lists have space for every feature of a batch.
 
-        Slots that died and came back are listed twice, so the first list is put in order before it grows; that pays,
-        since it is then left with as much room as it holds.
+        Slots that became zero and then non-zero again are listed twice, so the first list is sorted before it grows. That pays,
+        since it then has as much free space as entries.
         """
         features = len(hashes)
         if not self._alive.has_room(features):
@@ -218,7 +218,7 @@ class TruncatedGradient:
         self.expect(hashes)
 
     def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
-        """Copies of two neighbouring columns of the table, for some slots."""
+        """Copies of two adjacent columns of the table, for some slots."""
         left, right = np.empty(len(slot)), np.empty(len(slot))
         pick(self._table.line, slot, column, left, right)
         return left, right

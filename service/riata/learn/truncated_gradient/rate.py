@@ -1,7 +1,7 @@
 """The arithmetic of one row of truncated gradient, between reading its lines of the table and writing them back.
 
-Eight features are taken at once, in `Lanes`; a row whose number of features is not a multiple of eight is filled up with features
-of value zero in a line of the table that stands for no slot. Rules that hardly anybody uses go feature by feature.
+Eight features are processed at once, in `Lanes`. If the number of features of a row is not a multiple of eight, it is padded with
+features of value zero in a line of the table that belongs to no slot. Rarely used rules go feature by feature.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ INFINITE: Final = math.inf
 
 
 class Settings(NamedTuple):
-    """The configuration as the kernels want it; the words behind the numbers are in `learn.truncated_gradient.learner`.
+    """The configuration in the form that kernels take; the names of its numbers are in `learn.truncated_gradient.learner`.
 
-    A flag that is None when it is down is part of the type: kernels are compiled for each combination by itself, and what it
-    does not need is not in them.
+    A flag that is None when it is off is part of the type: kernels are compiled for each combination separately, without the code
+    that it does not need.
     """
 
     loss: int
@@ -36,9 +36,9 @@ class Settings(NamedTuple):
     invariant: bool
     grid: bool
     intercept: bool
-    counting: bool  # truncation events are all of one size, so the clock counts them
+    counting: bool  # truncation events all have the same size, so the clock counts them
     eta: float
-    power: float  # 0 for a step size that does not decay
+    power: float  # 0 for a constant step size
     delay: float
     gravity: float
     period: int
@@ -49,9 +49,9 @@ class Settings(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for one row, a column for each, in whole eights: where the line of the slot starts; value; weight as it enters the
-    margin, where that is another than the next; weight in units of the scale after the row; sum of squared gradients; last number
-    of the line, after the row; rate of the step times value, where there is a rate."""
+    """Work space for one row, one column each, in multiples of eight: where the line of the slot starts; value; weight as it
+    enters the margin, if different from the next; weight in units of the scale after the row; sum of squared gradients; last
+    number of the line, after the row; rate of the step times value, if there is a rate."""
 
     start: U32
     x: F64
@@ -64,16 +64,16 @@ class Scratch(NamedTuple):
 
 @inline_kernel
 def width_of(settings: Settings) -> int:
-    """Numbers in a line of the table, a power of two, so that no line lies across two cache lines.
+    """Numbers in a line of the table, a power of two, so that no line crosses two cache lines.
 
-    Source    module `truncated_row`
+    Source    module `truncated_gradient.row`
     """
     return 2 if settings.adaptive is None else 4
 
 
 @inline_kernel
 def inverse_root(squares: float, scale: float, accumulator: float) -> float:
-    """What the adaptive rate divides by, inverted; 0 where there has been no gradient yet.
+    """The inverse of the divisor of the adaptive rate; 0 if there has been no gradient yet.
 
     Source    Duchi, Hazan & Singer 2011; in units of the normalised feature x / scale, Ross, Mineiro & Langford 2013
     """
@@ -83,7 +83,7 @@ def inverse_root(squares: float, scale: float, accumulator: float) -> float:
 
 @inline_kernel
 def shrink_unit(squares: float, scale: float, settings: Settings) -> float:
-    """What one unit of the clock takes from a weight.
+    """The amount by which one unit of the clock shrinks a weight.
 
     Source    Langford, Li & Zhang 2009, equation 6, with the weight's own step size; a penalty on scale * |beta|
     """
@@ -98,9 +98,9 @@ def shrink_unit(squares: float, scale: float, settings: Settings) -> float:
 
 @inline_kernel
 def weight_now(beta: float, gap: float, squares: float, scale: float, settings: Settings) -> float:
-    """A weight with the truncation that is due for a gap of the clock; no array comes in, for that would cost a lock.
+    """A weight with the truncation that is due for a gap of the clock. It takes no array, as that would cost a reference count.
 
-    Source    module `truncation`; the ceiling, like the penalty, is meant for scale * |beta|
+    Source    module `truncation`; the ceiling, like the penalty, applies to scale * |beta|
     """
     unit = shrink_unit(squares, scale, settings)
     if settings.rule == TRUNCATE:
@@ -120,8 +120,8 @@ def inverse_roots(squares: Lanes, scale: Lanes, accumulator: float) -> Lanes:
 
 @inline_kernel
 def weights_now(beta: Lanes, gap: Lanes, unit: Lanes, scale: Lanes, settings: Settings) -> Lanes:
-    """`weight_now` of eight weights, to the last bit, for the rule of everyday use: a gap of 0 takes away 0. unit is the inverse
-    root, 1 where the rate is not adaptive.
+    """`weight_now` of eight weights, to the last bit, for the common rule: a gap of 0 takes away 0. unit is the inverse root, 1
+    if the rate is not adaptive.
 
     Source    weight_now
     """
@@ -136,7 +136,7 @@ def weights_now(beta: Lanes, gap: Lanes, unit: Lanes, scale: Lanes, settings: Se
 
 @inline_kernel
 def weights_one_by_one(beta: Lanes, gap: Lanes, scale: Lanes, j: int, settings: Settings, scratch: Scratch) -> Lanes:
-    """`weight_now` of the eight features from j on, for the odd rules.
+    """`weight_now` of the eight features from j on, for the rare rules.
 
     Source    weight_now
     """
@@ -151,7 +151,7 @@ def weights_one_by_one(beta: Lanes, gap: Lanes, scale: Lanes, j: int, settings: 
 
 @inline_kernel
 def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratch) -> tuple[Lanes, Lanes]:
-    """Let the scales of eight features grow to the row's values, within reach, and keep scale * weight as it was.
+    """Increase the scales of eight features to the row's values, within a limit, and keep scale * weight unchanged.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratc
     scratch : Scratch      x and scale are overwritten
 
     Returns                weights in units of the new scales, and values over scales
-    Cost                   one division for each feature, eight at once, and another where a scale grows
+    Cost                   one division for each feature, eight at once, and another if a scale grows
     Source                 Ross, Mineiro & Langford 2013, algorithm 2 (NAG), with the margin taken before the rescaling
     """
     limit = where(old > 0.0, settings.reach * old, INFINITE)
@@ -172,24 +172,24 @@ def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratc
     store(scratch.x, j, x)
     store(scratch.scale, j, scale)
     whole = where(scale > 0.0, scale, INFINITE)
-    if flags(scale > old):  # seldom: a scale divided by itself is 1, and where there is none there is no weight either
+    if flags(scale > old):  # rare: a scale divided by itself is 1, and without a scale there is no weight either
         beta = beta * (old / whole)
     return beta, x / whole
 
 
 @inline_kernel
 def add_squares(settings: Settings, line: F64, rows: Rows, i: int, heat: float, k: int, scratch: Scratch) -> tuple[float, float]:
-    """Add the row to the k sums of squared gradients, and work out the steps, before the common factor of the row.
+    """Add the row to the k sums of squared gradients, and compute the steps, without the common factor of the row.
 
     Parameters
     ----------
     settings : Settings    the configuration, adaptive
-    line, rows, i          the table and the row, to ask for what is wanted some features later
+    line, rows, i          the table and the row, to prefetch for features further on
     heat : float           importance times the square of the loss's slope
     k : int                number of gathered slots
     scratch : Scratch      squares and step are overwritten; scale, unless normalised: with the rate, for the next touch
 
-    Returns                sum of rate * x^2 in the order of the slots, and a bound on every number made
+    Returns                sum of rate * x^2 in the order of the slots, and a bound on every number computed
     Cost                   one square root and one division for each feature, eight at once
     Source                 Duchi, Hazan & Singer 2011; Ross, Mineiro & Langford 2013
     """

@@ -1,15 +1,15 @@
-"""One row of truncated gradient between the table and the scratch columns: gather, write back, and collect what is left.
+"""One row of truncated gradient between the table and the scratch columns: gather, write back, and collect non-zero weights.
 
-The first gathers the weights as they are now and adds up the margin, in the order of the hashes. `truncated_rate` works
-out what is new. Only the second writes, and it is called only when every number it would write is finite, so a refused
-row leaves no trace.
+`gather_row` reads the weights as of now and adds up the margin, in the order of the hashes. `truncated_gradient.rate` computes
+the new numbers. Only `write_row` writes, and it is called only if every number it would write is finite. So a refused row
+changes nothing.
 
 The table has one line of float64 for each slot: weight, clock at last touch, and for the adaptive rate the sum of squared
-gradients and the scale (largest |x| seen). Where features are not normalised there is no scale, and in its place is the rate: a
-function of the sum, kept because the next touch would have to take a root and divide for it.
+gradients and the scale (largest |x| seen). If features are not normalised there is no scale, and the rate is in its place: a
+function of the sum, stored because the next touch would otherwise need a root and a division.
 
-Two hashes of a row that share a slot are neighbours, since slots are the top bits of sorted hashes; their products enter the
-margin one by one and their values add up to one feature of the gradient.
+Two hashes of a row that share a slot are adjacent, since slots are the top bits of sorted hashes. Their products enter the margin
+one by one, and their values add up to one feature of the gradient.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ SCALE: Final = 3
 RATE: Final = 3
 
 CLOCK: Final = 0  # entries of Table.scalars
-CLOCK_LOST: Final = 1  # what rounding has kept out of CLOCK (Neumaier)
+CLOCK_LOST: Final = 1  # the accumulated rounding error of CLOCK (Neumaier)
 INTERCEPT: Final = 2
 INTERCEPT_SQUARES: Final = 3
 NORM: Final = 4  # sum over learnt rows of importance * sum_j (x_j / scale_j)^2
 IMPORTANCE: Final = 5  # sum of the importance of the learnt rows
 SCALARS: Final = 6
 
-SAFE: Final = 2.0**500  # numbers whose sizes add up to less have squares that add up to something finite
+SAFE: Final = 2.0**500  # if absolute values add up to less, the sum of squares is finite
 
 LEARNT: Final = 0  # entries of Table.counts: rows learnt so far
 N_ALIVE: Final = 1
@@ -71,9 +71,9 @@ COUNTS: Final = 3
 
 
 class Table(NamedTuple):
-    """The state. alive lists every slot whose line has a weight, be it one that truncation has brought to zero since; seen lists
-    every slot with an accumulator. The last line stands for no slot: features that fill a row up to whole eights are in it, and
-    leave it all zero but for the clock."""
+    """The state. alive lists every slot whose line has a weight, even one that truncation has made zero since; seen lists every
+    slot with an accumulator. The last line belongs to no slot: features that pad a row to a multiple of eight use it, and leave
+    it all zero except for the clock."""
 
     line: F64
     alive: U32
@@ -87,7 +87,7 @@ Gathered = tuple[bool, float, float, float]  # what `gather_row` returns
 
 @inline_kernel
 def clock_of(table: Table) -> float:
-    """What the clock of truncation shows.
+    """The value of the truncation clock.
 
     Source    Neumaier 1974
     """
@@ -96,7 +96,7 @@ def clock_of(table: Table) -> float:
 
 @inline_kernel
 def lay_out_row(table: Table, settings: Settings, rows: Rows, i: int, start: U32, x: F64) -> int:
-    """Write down where the lines of row i start and its values, if there is such a row; returns the number of slots.
+    """Write the starts of the lines of row i and its values, if there is such a row; return the number of slots.
 
     Source    lay_out
     """
@@ -108,11 +108,11 @@ def lay_out_row(table: Table, settings: Settings, rows: Rows, i: int, start: U32
 
 @inline_kernel
 def prefetch_as_gathered(table: Table, settings: Settings, rows: Rows, place: tuple[int, int]) -> None:
-    """Start to fetch what is wanted some features after feature p of a row of k slots: p, k.
+    """Prefetch for a row some features after feature p of a row of k slots. place: p, k.
 
-    Of a short row half; `add_squares` and `write_row` ask for a quarter each, and where the rate is not adaptive `write_row` for
-    the other half. The machine has so many requests for memory under way and stands still at the next one, so they are better
-    spread over all that it does.
+    For a short row this prefetches half. `add_squares` and `write_row` prefetch a quarter each; if the rate is not adaptive,
+    `write_row` prefetches the other half. A processor has a limited number of outstanding memory requests and stalls at the next
+    one, so they are spread over all of the work.
 
     Source    this package's measurements
     """
@@ -120,12 +120,12 @@ def prefetch_as_gathered(table: Table, settings: Settings, rows: Rows, place: tu
     prefetch_half_later(table.line, rows, p, settings.shift, width_of(settings))
     if k > SPREAD_MAX:
         prefetch_half_later(table.line, rows, p + HALF, settings.shift, width_of(settings))
-    prefetch(rows.value, p + 2 * AHEAD)  # the machine does not see by itself that rows lie in order
+    prefetch(rows.value, p + 2 * AHEAD)  # the hardware prefetcher does not detect that rows are read in order
 
 
 @inline_kernel
 def squared_length(x: F64, k: int) -> float:
-    """Sum of the squares of k values, in order; there are values of zero up to whole eights.
+    """Sum of the squares of k values, in order; values are padded with zeros to a multiple of eight.
 
     Source    gather_row
     """
@@ -137,20 +137,20 @@ def squared_length(x: F64, k: int) -> float:
 
 @inline_kernel
 def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, int], scratch: Scratch) -> Gathered:
-    """Look up the weights of a row as they are now; let the scales grow to its values.
+    """Read the weights of a row as of now; increase the scales to its values.
 
     Parameters
     ----------
     table : Table          read only
     settings : Settings    the configuration
     rows : Rows            read only
-    place                  i, k: which row, and on how many slots it falls, which `scratch` says with their values
-    scratch : Scratch      overwritten, but for start and, unless normalised, x
+    place                  i, k: the row, and its number of slots, which `scratch` has with their values
+    scratch : Scratch      overwritten, except for start and, unless normalised, x
 
     Returns                whether one of the slots may have to be listed; the margin: intercept, then each product in the order
-                           of the hashes; sum of (x / scale)^2 where normalised; without the adaptive rate the sum of x^2, and a
-                           bound on every number made: a gradient step only asks whether that sum is finite, and may find 0
-    Cost                   one random read for each feature, asked for some rows ahead
+                           of the hashes; sum of (x / scale)^2 if normalised; without the adaptive rate the sum of x^2, and a
+                           bound on every number computed: a gradient step only tests whether that sum is finite, and may get 0
+    Cost                   one random read for each feature, prefetched some rows ahead
     Source                 this module
     """
     s = scratch
@@ -172,7 +172,7 @@ def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, i
             if settings.normalised is not None:
                 scale = unit
                 unit = inverse_roots(squares, scale, settings.accumulator)
-            # Neither a sum of squares nor a scale ever returns to zero.
+            # A sum of squares or a scale never becomes zero again.
             fresh = fresh + where((scale if settings.normalised is not None else squares) == 0.0, size(x), 0.0)
         else:
             beta, tau = read_two(table.line, s.start, j)
@@ -203,7 +203,7 @@ def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, i
 
 @inline_kernel
 def settle(moved: Lanes, j: int, settings: Settings, scratch: Scratch) -> Lanes:
-    """What the row's own event and the grid make of the eight weights from j on, under the odd rules.
+    """Apply the row's own event and the grid to the eight weights from j on, under the rare rules.
 
     Source    Langford, Li & Zhang 2009, equation 5
     """
@@ -213,7 +213,7 @@ def settle(moved: Lanes, j: int, settings: Settings, scratch: Scratch) -> Lanes:
         old = s.beta[feature]
         beta = s.plain[feature]
         if settings.rule == SUBGRADIENT and old != 0.0:
-            # Equation 5 takes the sign before the step, so this row's own event cannot be left for later.
+            # Equation 5 takes the sign before the step, so this row's own event cannot be deferred.
             beta -= math.copysign(shrink_unit(s.squares[feature], 1.0, settings), old)
         s.plain[feature] = on_grid(beta) if settings.grid else beta
     return load(s.plain, j)
@@ -221,8 +221,8 @@ def settle(moved: Lanes, j: int, settings: Settings, scratch: Scratch) -> Lanes:
 
 @inline_kernel
 def list_new(table: Table, settings: Settings, j: int, beta: Lanes, scratch: Scratch) -> None:
-    """List those of the eight slots from j on that this row is the first to give a weight or an accumulator; the table is still
-    as it was before the row. A weight that truncation has brought to zero since it was written is in the list.
+    """List those of the eight slots from j on that get their first weight or accumulator by this row; the table is still as it
+    was before the row. A weight that truncation has made zero since it was written is in the list.
 
     Source    this module
     """
@@ -243,7 +243,7 @@ def list_new(table: Table, settings: Settings, j: int, beta: Lanes, scratch: Scr
 def write_row(
     table: Table, settings: Settings, rows: Rows, i: int, move: float, met: tuple[float, int, bool], scratch: Scratch
 ) -> None:
-    """Write the k gathered features back, each moved by move * step, and list those that are new or have come alive.
+    """Write the k gathered features back, each moved by move * step, and list those that are new or have become non-zero.
 
     Parameters
     ----------
@@ -251,8 +251,8 @@ def write_row(
     settings : Settings    the configuration
     rows, i                which row
     move : float           the common factor of the row
-    met                    clock, k, fresh: the clock when the row came; how many slots were gathered;
-                           whether one of them may have to be listed; hardly ever once the features have been met
+    met                    clock, k, fresh: the clock before the row; number of gathered slots; whether one of them may have to
+                           be listed, which is rare once the features have been seen
     scratch : Scratch      plain is overwritten
 
     Returns                nothing
@@ -272,7 +272,7 @@ def write_row(
         beta = load(s.beta, j) + move * load(s.step if settings.adaptive is not None else s.x, j)
         if settings.odd is not None:
             beta = settle(beta, j, settings, scratch)
-        beta = beta + 0.0  # turns -0.0 into +0.0, the zero that a weight absent from a checkpoint comes back as
+        beta = beta + 0.0  # turns -0.0 into +0.0, the zero of a weight that is absent from a checkpoint
         if fresh:
             list_new(table, settings, j, beta, scratch)
         if settings.adaptive is not None:
@@ -283,7 +283,7 @@ def write_row(
 
 @inline_kernel
 def weights_at(table: Table, settings: Settings, clock: float, start: U32) -> tuple[Lanes, Lanes]:
-    """The weights of eight lines as they were written, and as they are at a moment, under the rule of everyday use.
+    """The weights of eight lines as they were written, and as of a given clock, under the common rule.
 
     Source    weights_now
     """
@@ -301,26 +301,26 @@ def weights_at(table: Table, settings: Settings, clock: float, start: U32) -> tu
 
 @kernel
 def collect(table: Table, settings: Settings, clock: float, forget: bool, listed: U32, slot: U32, beta: F64) -> int:
-    """Write down the non-zero weights of the slots of a sorted list.
+    """Collect the non-zero weights of the slots of a sorted list.
 
     Parameters
     ----------
-    table : Table          read only, but for what `forget` says
+    table : Table          read only, except for `forget`
     settings : Settings    the configuration
-    clock : float          the moment to evaluate them at
-    forget : bool          whether to write a zero where truncation has left none, which changes no later answer: whoever
-                           strikes a slot off the list has to, for a line with a weight is taken to be listed
+    clock : float          the clock to evaluate them at
+    forget : bool          whether to write a zero if truncation has made the weight zero, which changes no later result. It is
+                           required before a slot is removed from the list: a line with a weight is assumed to be listed
     listed : u32[m]        non-decreasing; may be `slot` itself
     slot : u32[m]          overwritten with the slots kept, each once
     beta : f64[m]          overwritten with their weights
 
     Returns                how many were kept
-    Cost                   O(m), eight at once under the rule of everyday use
+    Cost                   O(m), eight at once under the common rule
     Source                 weight_now
     """
     kept = 0
     width = width_of(settings)
-    whole = max(len(listed) - 1, 0) // WIDTH * WIDTH if settings.odd is None else 0  # each of these has one behind it
+    whole = max(len(listed) - 1, 0) // WIDTH * WIDTH if settings.odd is None else 0  # each of these has a successor
     start, left = np.empty(WIDTH, np.uint32), np.empty(WIDTH)
     for p in range(0, whole, WIDTH):
         if p + AHEAD + WIDTH <= len(listed):

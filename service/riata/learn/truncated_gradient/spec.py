@@ -1,4 +1,4 @@
-"""What the rest of the program knows about truncated gradient."""
+"""The spec of truncated gradient for the rest of the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Truncated gradient over the rows of a batch: the step size, the clock of truncation, and the loop."""
+"""Truncated gradient over the rows of a batch: the step size, the truncation clock, and the loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from riata.maths.truncation import ROUND, SUBGRADIENT, on_grid
 
 @inline_kernel
 def eta_at(learnt: int, settings: Settings) -> float:
-    """Step size of the row after `learnt` others, before any rate of the coordinate.
+    """Step size of the row after `learnt` others, without the rates of coordinates.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def eta_at(learnt: int, settings: Settings) -> float:
     settings : Settings    the configuration
 
     Returns                eta (delay / (delay + learnt))^power
-    Cost                   one pow where the rate decays
-    Source                 the usual family; delay 1 and power 1/2 give eta / sqrt(i)
+    Cost                   one pow if the rate decays
+    Source                 the common family; delay 1 and power 1/2 give eta / sqrt(i)
     """
     if settings.power == 0.0:
         return settings.eta
@@ -50,16 +50,16 @@ def eta_at(learnt: int, settings: Settings) -> float:
 
 @inline_kernel
 def event_size(norm: float, importance: float, settings: Settings, learnt: int) -> float:
-    """How far one truncation event moves the clock, when it comes after `learnt` rows.
+    """How far one truncation event after `learnt` rows advances the clock.
 
     Parameters
     ----------
-    norm, importance : float   the scalars NORM and IMPORTANCE of the table; an array would be counted at each call
+    norm, importance : float   the scalars NORM and IMPORTANCE of the table; passing an array would count a reference per call
     settings : Settings        the configuration
     learnt : int               rows learnt, the event's own included
 
-    Returns                    1 where events are counted, else the common factor of eta K g
-    Cost                       one square root and one pow at the most
+    Returns                    1 if events are counted, otherwise the common factor of eta K g
+    Cost                       at most one square root and one pow
     Source                     Langford, Li & Zhang 2009, equation 6: eta_i K g
     """
     if settings.counting or settings.rule == ROUND:
@@ -72,7 +72,7 @@ def event_size(norm: float, importance: float, settings: Settings, learnt: int) 
 
 @inline_kernel
 def intercept_rate(squares: float, settings: Settings) -> float:
-    """Rate of the intercept, a feature of value 1 in every row; 0 where there is none.
+    """Rate of the intercept, a feature of value 1 in every row; 0 if there is none.
 
     Source    Duchi, Hazan & Singer 2011
     """
@@ -83,7 +83,7 @@ def intercept_rate(squares: float, settings: Settings) -> float:
 
 @inline_kernel
 def tick(table: Table, settings: Settings) -> None:
-    """Count a learnt row, and move the clock where it completes a period.
+    """Count a learnt row, and advance the clock if it completes a period.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def tick(table: Table, settings: Settings) -> None:
 def step_row(
     table: Table, settings: Settings, gradient: float, event: tuple[float, float, float], sums: tuple[float, float, float]
 ) -> tuple[float, bool]:
-    """Work out how far a row moves, and write down what it changes beside its slots.
+    """Compute how far a row moves, and write what it changes apart from its slots.
 
     Parameters
     ----------
@@ -116,10 +116,10 @@ def step_row(
     settings : Settings    the configuration
     gradient : float       slope of the loss, not 0
     event                  margin before learning, label, importance
-    sums                   of rate * x^2; of (x / scale)^2, where normalised; a bound on every number made
+    sums                   of rate * x^2; of (x / scale)^2, if normalised; a bound on every number computed
 
     Returns                the common factor of the steps, and whether the row is learnt
-    Cost                   what `invariant_travel` costs
+    Cost                   that of `invariant_travel`
     Source                 Langford, Li & Zhang 2009, algorithm 1; Karampatziakis & Langford 2011 for the importance
     """
     margin, label, importance = event
@@ -130,14 +130,14 @@ def step_row(
     eta = eta_at(table.counts[LEARNT], settings) * importance
     common = math.sqrt(total / norm) if settings.normalised is not None and norm > 0.0 else 1.0
     squares = table.scalars[INTERCEPT_SQUARES] + heat
-    # The intercept is always on: the common factor, which shares a step out among the features of a row, is not for it.
+    # The intercept is in every row: the common factor, which divides a step among the features of a row, does not apply to it.
     own = intercept_rate(squares, settings)
     length = common * length + own
     move = -eta * gradient
     if settings.invariant and length > 0.0:
         move = invariant_travel(settings.loss, margin, label, eta * length) / length
     intercept = table.scalars[INTERCEPT] + move * own
-    # Every new number is at most bound * (1 + |move|) in size, so one test stands for all of them.
+    # Every new number is at most bound * (1 + |move|) in size, so one test covers all of them.
     learnt = math.isfinite(bound * (1.0 + abs(common * move)) + abs(intercept) + squares + norm + length)
     if learnt:
         if settings.intercept:
@@ -152,19 +152,19 @@ def step_row(
 def learn_row(
     table: Table, settings: Settings, rows: Rows, place: tuple[int, int], scratch: Scratch, then: tuple[U32, F64]
 ) -> tuple[float, bool, int]:
-    """Predict a row, then learn it, and lay out the one that comes next.
+    """Predict a row, then learn it, and lay out the next row.
 
-    Each number of a row waits for the one before it: the margin for its last product, the slope for the margin, the steps for the
-    slope, their sum for the last of them, the way to go for the sum. Meanwhile the machine does what waits for none of these, as
-    far ahead as a few hundred instructions: so the next row is laid out here, behind the slope.
+    Each number of a row depends on the one before: the margin on its last product, the slope on the margin, the steps on the
+    slope, their sum on the last of them, the move on the sum. Meanwhile the processor executes independent instructions, up to a
+    few hundred ahead. So the next row is laid out here, after the slope.
 
     Parameters
     ----------
     table : Table          overwritten, unless the row is refused
     settings : Settings    the configuration
     rows : Rows            read only
-    place                  i, k: which row, and on how many slots it falls
-    scratch : Scratch      start and x as `lay_out_row` has left them; overwritten
+    place                  i, k: the row, and its number of slots
+    scratch : Scratch      start and x as written by `lay_out_row`; overwritten
     then                   overwritten: start and x of row i + 1
 
     Returns                margin before learning, whether the row was learnt, and k of row i + 1
@@ -185,7 +185,7 @@ def learn_row(
         length, bound = add_squares(settings, table.line, rows, i, importance * gradient * gradient, k, scratch)
     move = 0.0
     clock = clock_of(table)
-    if gradient != 0.0:  # beyond the hinge there is nothing to learn, but the row counts
+    if gradient != 0.0:  # beyond the hinge there is nothing to learn, but the row is counted
         move, learnt = step_row(table, settings, gradient, (margin, label, importance), (length, scaled, bound))
     if learnt:
         tick(table, settings)
@@ -200,10 +200,10 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin:
 
     Parameters
     ----------
-    table : Table          overwritten; alive and seen must have room for every feature of the rows
+    table : Table          overwritten; alive and seen must have space for every feature of the rows
     settings : Settings    the configuration
     rows : Rows            read only
-    room : Room            for the longest row, in whole eights; overwritten
+    room : Room            for the longest row, in multiples of eight; overwritten
     margin : f64[n]        overwritten: margins before learning
     refused : bool[n]      overwritten: rows that were skipped or would have left the finite range
 
@@ -211,7 +211,7 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin:
     Cost                   O(features)
     Source                 learn_row
     """
-    # Counting references to some twenty arrays in every row would take as long as learning it.
+    # With reference counts of some twenty arrays, each row would take twice as long.
     t, r = table, rows
     table = Table(borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
@@ -231,9 +231,9 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin:
 def learn_batches(
     table: Table, settings: Settings, ids: I64, first: int, skip: BOOL, room: Room, told: F64, refused: BOOL
 ) -> tuple[int, int, int]:
-    """Predict and learn the rows of several batches, each as `learn_rows` does, as far as there is room for them.
+    """Predict and learn the rows of several batches, each as `learn_rows` does, as long as there is space for them.
 
-    Between two kernels there is Python, which holds the interpreter's lock: so one call learns as much as it can.
+    Between two kernel calls Python runs with the interpreter's lock, so one call learns as much as it can.
 
     Parameters
     ----------
@@ -243,12 +243,13 @@ def learn_batches(
     first : int               the batch to begin with
     skip : bool[n]            of the rows of all batches; read only
     room : Room               overwritten
-    told : f64[3, n]          overwritten, for the rows that are learnt: margins before learning; label and weight, in one piece
+    told : f64[3, n]          overwritten, for the rows that are learnt: margins before learning; label and weight, contiguous
     refused : bool[n]         overwritten: as for `learn_rows`
 
-    Returns                   the batch to go on with, m at the end; features of its longest row where `room` is too short for
-                              that, else 0; rows refused. It is also stopped at where alive or seen have no room for all of its
-                              features, or an array is not as kernels read it.
+    Returns                   the batch to continue with, m at the end; features of its longest row if `room` is too short for
+                              it, otherwise 0; rows refused. It also stops at a batch if alive or seen have no space for all of
+                              its features, or if kernels cannot read one of its arrays.
+
     Cost                      O(features)
     Source                    learn_rows
     """
