@@ -131,9 +131,7 @@ def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]
             reused[i] = True
     if (request.atomic and reused.any()) or (request.only_if_all_new and not accepted.all()):
         accepted[:] = False
-        duplicate[repeated] = (
-            request.only_if_all_new
-        )  # the row they repeat was not accepted; only `only_if_all_new` reports them
+        duplicate[repeated] = request.only_if_all_new  # the row they repeat was not accepted; only `only_if_all_new` reports them
         highest = max((stored.get(key, _NOWHERE)[0] for i, key in zip(with_id, keys, strict=True) if duplicate[i]), default=0)
         return _Rows(accepted, duplicate, reused, highest, [])
     return _Rows(accepted, duplicate, reused, highest, [(key, at, content) for key, (at, content) in here.items()])
