@@ -1,1 +1,1 @@
-"""Rank 0: what every room may lean on. Errors, limits, the clock, array checks, settings."""
+"""Rank 0: what every other package may import. Errors, limits, the clock, array types, settings."""

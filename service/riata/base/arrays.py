@@ -1,4 +1,4 @@
-"""Names for the array types that cross rooms, and the checks done where arrays enter."""
+"""Array type aliases that packages share, and helpers for aligned and read-only views."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ T = TypeVar("T", bound=np.generic)
 
 
 def aligned(held: NDArray[T], count: int, to_bytes: int) -> NDArray[T]:
-    """Return `count` elements of a flat array, from the first at a multiple of `to_bytes` on; it has so much more room."""
+    """Return a view of `count` elements of a flat array that starts at an address that is a multiple of `to_bytes`.
+
+    `held` must be longer than `count` by up to `to_bytes` bytes.
+    """
     start = -held.ctypes.data % to_bytes // held.itemsize
     return held[start : start + count]
 

@@ -1,4 +1,4 @@
-"""Time is passed in. The protocol core and the kernels never ask what time it is."""
+"""Clocks. Time is passed in: the protocol core and the kernels never read a clock."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the outer rooms use to tell the time."""
+    """The clock that the outer packages read."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed moment; never goes back."""
+        """Milliseconds since some fixed moment; never decreases."""
         ...
 
     def unix_ms(self) -> int:
-        """Milliseconds since 1970, UTC; may jump: for answers, records for people and the waiting for labels alone."""
+        """Milliseconds since 1970, UTC. May jump. Only for answers, records for people and label deadlines."""
         ...
 
     def thread_ms(self) -> int:
-        """Milliseconds that this thread has had of a processor: what work costs, however long others kept it waiting."""
+        """CPU time of the calling thread, in milliseconds: the cost of work, without the time spent waiting."""
         ...
 
 
@@ -37,7 +37,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved, for tests."""
+    """A clock that changes only when `now_ms` is set, for tests."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self.now_ms = now_ms

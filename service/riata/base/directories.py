@@ -1,4 +1,4 @@
-"""What a directory needs so that a power cut leaves it as it was said to be."""
+"""Directory fsync, so that created and renamed files survive a power cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sync_directory(directory: Path) -> None:
-    """Make durable which names are in a directory: a file that was synced may still be without its own. Raises `OSError`."""
+    """Make the entries of a directory durable: fsync of a file does not cover its name. Raises `OSError`."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,9 +1,9 @@
-"""Configuration documents: a mapping becomes a frozen dataclass, or an error that says where and what.
+"""Configuration documents: a mapping becomes a frozen dataclass, or an error with the path and the reason.
 
-One definition serves everything: the dataclass field carries its default, its bounds (`annotated_types`) and its reason
-(the field's `doc`), and the same class feeds validation here, the OpenAPI schema and the written reference.
+The dataclass is the only definition: a field carries its default, its bounds (`annotated_types`) and its reason (the field's
+`doc`). The same class is used for validation here, for the OpenAPI schema and for the written reference.
 
-Where a field takes one of several dataclasses, the key `kind` says which; without it, the first of them is meant.
+If a field takes one of several dataclasses, the key `kind` selects one; without it, the first is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 def read_document(kind: type[T], document: object, path: str = "") -> T:
     """Build `kind`, a frozen dataclass, from a mapping.
 
-    Unknown keys, wrong types (no coercion but int to float) and values out of bounds raise `BadInput`
+    Unknown keys, wrong types (the only coercion is int to float) and values out of bounds raise `BadInput`
     (code `unknown_key`, `wrong_type` or `out_of_range`) with the path of the key and what was expected.
     """
     if not isinstance(document, Mapping):
@@ -51,13 +51,13 @@ def write_document(value: object) -> Any:
     if isinstance(value, tuple | list):
         return [write_document(item) for item in value]
     if isinstance(value, float) and math.isinf(value):
-        return "infinite"  # JSON has no infinity; `read_document` takes this word where a float may be infinite
+        return "infinite"  # JSON has no infinity; `read_document` accepts this word for a float that may be infinite
     return value
 
 
 @cache
 def _hints(kind: typing.Hashable) -> dict[str, Any]:
-    return typing.get_type_hints(kind, include_extras=True)  # slow, and the same every time
+    return typing.get_type_hints(kind, include_extras=True)  # slow, and always the same result
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:
@@ -128,7 +128,7 @@ def _read_union(options: tuple[Any, ...], value: object, path: str) -> Any:
 
 
 def _check_kind_is_not_missing(tagged: Mapping[str, Any], value: Mapping[Any, Any], path: str) -> None:
-    """Where a key belongs to another form than the one meant without `kind`, say so instead of naming a similar key."""
+    """Raise a clear error if `kind` is missing and a key belongs to a form other than the default one."""
     known = {kind: {field.name for field in dataclasses.fields(option)} for kind, option in tagged.items()}
     meant = next(iter(tagged))
     for key in value:

@@ -1,20 +1,20 @@
-"""One tree of errors; the branch says whose fault it is, the web room maps each branch once.
+"""Exception hierarchy. The branch names the cause; the `web` package maps each branch to a status once.
 
     RiataError
-    ├── BadInput          the caller's: something sent cannot be accepted, sending it again will not help
-    │   ├── Malformed     the bytes are not what they say they are (400)
-    │   ├── Unsupported   a content type that is not read here (415)
-    │   ├── TooLarge      over a limit that is written down in `base.limits` (413)
+    ├── BadInput          the request cannot be accepted; sending it again will not help
+    │   ├── Malformed     the bytes are not a document of the claimed type (400)
+    │   ├── Unsupported   an unsupported content type (415)
+    │   ├── TooLarge      over a limit of `base.limits` (413)
     │   ├── NotFound      no such model, generation or feature (404)
-    │   └── Conflict      fine by itself, not in this state (409)
-    ├── Busy              nobody's: try again after `retry_after_s` (503; 429 where the caller is too fast)
-    ├── Unavailable       a dependency's: store, disk (503; 507 where space ran out)
+    │   └── Conflict      valid, but not in the present state (409)
+    ├── Busy              overload: try again after `retry_after_s` (503; 429 if the caller is too fast)
+    ├── Unavailable       a dependency failed: store, disk (503; 507 if space ran out)
     │   └── StoreFailed   the store must not be used again by this process
-    └── Corrupt           ours: stored bytes are not what was written
+    └── Corrupt           stored bytes are not what was written
         ├── LogGap        a sequence number is missing
         └── LogFork       the chain does not match
 
-`code` is a stable slug that programs may test; `detail` is for people: what was expected, what came, what to do.
+`code` is a stable slug that programs may test. `detail` is for people: what was expected, what was received, what to do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RiataError(Exception):
 
 
 class BadInput(RiataError):
-    """The caller sent something that cannot be accepted; the same bytes will be refused again."""
+    """The request cannot be accepted; the same bytes will be refused again."""
 
     code = "bad_input"
 
@@ -48,13 +48,13 @@ class Malformed(BadInput):
 
 
 class Unsupported(BadInput):
-    """The content type is not one that is read here."""
+    """The content type is not supported."""
 
     code = "unsupported_media_type"
 
 
 class TooLarge(BadInput):
-    """A limit of `base.limits` was passed."""
+    """A limit of `base.limits` was exceeded."""
 
     code = "too_large"
 
@@ -66,7 +66,7 @@ class NotFound(BadInput):
 
 
 class Conflict(BadInput):
-    """Acceptable by itself, but not in the present state; the detail says which part."""
+    """The request is valid, but not in the present state; the detail says why."""
 
     code = "conflict"
 
@@ -82,7 +82,7 @@ class Busy(RiataError):
 
 
 class Unavailable(RiataError):
-    """The store or the disk did not do its part. `outcome` says what became of the events."""
+    """The store or the disk failed. `outcome` says whether the events were accepted: "not_accepted" or "unknown"."""
 
     code = "unavailable"
 
@@ -92,7 +92,7 @@ class Unavailable(RiataError):
 
 
 class StoreFailed(Unavailable):
-    """Nobody knows what the store holds, and this process must not ask it again: end it, a new start finds out."""
+    """The content of the store is unknown. This process must not use the store again; it must end and be restarted."""
 
     code = "store_failed"
 
@@ -101,7 +101,7 @@ class StoreFailed(Unavailable):
 
 
 class Corrupt(RiataError):
-    """Stored bytes are not what was written. `event`: the first event of the log that is harmed, where that is known."""
+    """Stored bytes are not what was written. `event`: the first damaged event of the log, if known."""
 
     code = "corrupt"
 
@@ -123,7 +123,7 @@ class LogFork(Corrupt):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a sentence naming the known word nearest to `word`, or all of them where none is near."""
+    """Return a sentence naming the known word nearest to `word`, or all of them if none is near."""
     words = sorted(known)
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(words)}"

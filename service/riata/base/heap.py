@@ -1,4 +1,4 @@
-"""Memory of the C library's allocator: how much the process has, and how to return what is free to the system."""
+"""Process memory: resident size, and returning free heap pages to the system (`malloc_trim`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _RESIDENT = 1  # field of /proc/self/statm: resident pages
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process; 0 where the system does not say."""
+    """Resident memory of this process; 0 if the system does not report it."""
     try:
         fields = Path("/proc/self/statm").read_bytes().split()
     except OSError:
@@ -19,10 +19,10 @@ def resident_bytes() -> int:
 
 
 def trim_heap() -> None:
-    """Return the free pages of every arena to the system; elsewhere than on glibc nothing happens.
+    """Return the free pages of every malloc arena to the system. Does nothing without glibc.
 
-    Takes about 0.1 s for a GiB. The interpreter's lock is released meanwhile, but who allocates from an arena that is being
-    trimmed waits for it.
+    Takes about 0.1 s for a GiB. The interpreter's lock is released meanwhile, but a thread that allocates from an arena that is
+    being trimmed waits.
     """
     try:
         trim = ctypes.CDLL(None).malloc_trim

@@ -1,9 +1,8 @@
-"""Which Host headers are answered where callers are not asked for keys.
+"""Host header check against DNS rebinding: which hosts are answered if callers need no keys.
 
-A page of any site can have the browser that shows it send requests to this machine. With DNS rebinding, where the name of the
-page's site is made to resolve to this machine, the browser also lets it read the answers: to the browser both are one site. Only
-the name in the Host header tells such a request from one that was meant for this service. Ports do not tell them apart, so they
-are ignored.
+A page of any site can make the browser send requests to this machine. With DNS rebinding the name of the page's site is made to
+resolve to this machine. The browser then treats both as one site, and the page can also read the answers. Only the name in the
+Host header distinguishes such a request from one that was meant for this service. Ports do not, so they are ignored.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ class Hosts:
     """The hosts that are answered.
 
     names      : in lower case, without a port
-    networks   : addresses that are answered; always those of the loopback
-    any_address: answer every address literal: a page that rebinds a name still sends that name, never an address
+    networks   : addresses that are answered; always include the loopback networks
+    any_address: answer every address literal; a page that rebinds a name sends that name, never an address
     every      : answer everything
     """
 
@@ -37,7 +36,7 @@ class Hosts:
     every: bool = False
 
     def answers(self, value: bytes) -> bool:
-        """Say whether a request with this Host header is answered. `value` is a well-formed one (`web/heads.py`)."""
+        """Return whether a request with this Host header is answered. `value` is well-formed (`web/heads.py` checks it)."""
         host = host_in(value.decode("latin-1"))
         if self.every or host.removesuffix(".") in self.names:
             return True
@@ -51,7 +50,7 @@ class Hosts:
 def read_hosts(allowed: str, listening: str, any_address: bool = False) -> Hosts:
     """Return the hosts answered under the setting allowed_hosts by a listener on the host `listening`.
 
-    Raises `ValueError` for an entry of `allowed` that is none.
+    Raises `ValueError` for an entry of `allowed` that is not a host name, an address, a network or `*`.
     """
     names, networks, every = {LOCALHOST, listening.lower().strip("[]")}, list(LOOPBACK), False
     for entry in filter(None, (part.strip().lower() for part in allowed.split(","))):
@@ -71,7 +70,7 @@ def read_hosts(allowed: str, listening: str, any_address: bool = False) -> Hosts
 
 
 def check_hosts(allowed: str) -> str:
-    """Return the setting allowed_hosts as it is. Raises `ValueError` as `read_hosts`."""
+    """Validate the setting allowed_hosts and return it unchanged. Raises `ValueError` as `read_hosts`."""
     read_hosts(allowed, LOCALHOST)
     return allowed
 
@@ -83,7 +82,7 @@ def host_in(authority: str) -> str:
 
 
 def _network(text: str) -> IPv4Network | IPv6Network | None:
-    """Read an address or a network; None where it is neither."""
+    """Parse an address or a network; None if it is neither."""
     try:
         return ip_network(text, strict=False)
     except ValueError:

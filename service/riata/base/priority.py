@@ -1,4 +1,4 @@
-"""The priority of a thread, as the system knows it."""
+"""Operating system priority of a thread."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ LOWEST: Final = 19
 
 
 def lower_priority() -> None:
-    """Lower the priority of the calling thread, and of those that it starts, for good; nothing elsewhere than on Linux."""
+    """Lower the priority of the calling thread, and of those that it starts, permanently. Linux only; otherwise no effect."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)

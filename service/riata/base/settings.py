@@ -1,8 +1,8 @@
 """The service's settings: one frozen object, read once from the command line, the environment, a file and the defaults.
 
-The order of precedence is that order. A name nobody knows is an error in every one of the three, with the nearest known name,
-since a misspelt setting that is silently ignored is a default nobody chose. What one model learns with is not here: that is
-its configuration document, part of its log.
+Precedence is in that order. An unknown name in the command line, the environment or the file is an error that names the nearest
+known name: a misspelt setting must not silently become the default. The configuration of a model is not here: it is a document
+in the log of that model.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _setting(default: object, group: str, what: str, why: str) -> Any:
 
 
 class Settings(BaseSettings):
-    """Everything the operator decides. Immutable."""
+    """All settings of the operator. Immutable."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
@@ -225,7 +225,7 @@ class Settings(BaseSettings):
     @field_validator("bodies_bytes_max")
     @classmethod
     def _one_body_fits(cls, value: int, place: ValidationInfo) -> int:
-        least = int(place.data.get("body_bytes_max", 0))  # where that is wrong, it is said of it
+        least = int(place.data.get("body_bytes_max", 0))  # if body_bytes_max is invalid, its own error reports it
         if value < least:
             raise ValueError(f"expected at least body_bytes_max, {least}: one body of that length must fit, got {value}")
         return value
@@ -250,7 +250,7 @@ class Settings(BaseSettings):
     @field_validator("role")
     @classmethod
     def _role_fits_store(cls, value: str, place: ValidationInfo) -> str:
-        store = str(place.data.get("store", "redis:"))  # where that is wrong, it is said of the store
+        store = str(place.data.get("store", "redis:"))  # if store is invalid, its own error reports it
         if value != "all" and store.partition(":")[0] not in SHARED:
             raise ValueError(
                 f"role {value} needs a store that several processes share: give one with --store redis://host:6379/0; "
@@ -260,7 +260,7 @@ class Settings(BaseSettings):
 
     @property
     def store_kind(self) -> Literal["sqlite", "memory", "redis"]:
-        """What keeps the events."""
+        """Kind of store that keeps the events."""
         scheme = self.store.partition(":")[0]
         return "redis" if scheme in SHARED else cast(Literal["sqlite", "memory"], scheme)
 
@@ -268,8 +268,8 @@ class Settings(BaseSettings):
 def load_settings(given: Mapping[str, object] | None = None, config: Path | None = None) -> Settings:
     """Read the settings: `given` (the command line; None means not given), the environment, the file, the defaults.
 
-    The file is TOML with the settings' names at its top level. Raises `BadInput` with one line for everything that is wrong
-    (code `unknown_key` where a name is not known, else `bad_setting`).
+    The file is TOML with the settings' names at its top level. Raises `BadInput` with one line for each error
+    (code `unknown_key` for an unknown name, otherwise `bad_setting`).
     """
     path = config or (Path(os.environ["RIATA_CONFIG"]) if os.environ.get("RIATA_CONFIG") else None)
     line = {name: value for name, value in (given or {}).items() if value is not None}

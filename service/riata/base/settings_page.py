@@ -1,4 +1,4 @@
-"""The settings by their groups, and the tables of them in the written documentation."""
+"""The settings by group, and their tables in the written documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an append will do, decided before anything is written: dedupe, positions, chain. Shared by every store."""
+"""Planning of an append before anything is written: dedupe, sequence numbers, chain. Shared by every store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOWHERE: Final[Seen] = (0, b"")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One append, decided. head is the model's head afterwards; ids are the new entries of the dedupe index."""
+    """The plan of one append. head is the model's head afterwards; ids are the new entries of the dedupe index."""
 
     request: Append
     appended: Appended
@@ -37,7 +37,7 @@ def new_head(lineage: bytes) -> Head:
 
 
 def plan_group(group: Sequence[Append], heads: Mapping[str, Head], look_up: LookUp, dedupe_events: int) -> list[Planned]:
-    """Decide a whole group in order; later requests see the ids of earlier ones. `heads` is left as it is."""
+    """Plan a whole group in order; later requests see the ids of earlier ones. `heads` is not changed."""
     ahead = dict(heads)
     fresh: dict[str, dict[bytes, Seen]] = {}
     planned = []
@@ -51,7 +51,7 @@ def plan_group(group: Sequence[Append], heads: Mapping[str, Head], look_up: Look
 
 
 def plan_one(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], look_up: LookUp, dedupe_events: int) -> Planned:
-    """Decide one request after a model at `head` (None: there is none); `fresh` are the ids of those before it in the group."""
+    """Plan one request for a model at `head` (None: no such model); `fresh` are the ids of earlier requests of the group."""
     n = 0 if request.batch is None else request.batch.n
     if head is None:
         return _nothing(request, _rows(n), NotFound(f"no model {request.model!r}", "model_not_found"))
@@ -99,13 +99,13 @@ def _rows(n: int) -> _Rows:
 
 
 def _all(n: int) -> _Rows:
-    """Every row accepted. Without a word to numpy, which would hand the interpreter's lock on for each."""
+    """Accept every row. Uses `np.frombuffer` and `np.zeros`, as they do not release the interpreter's lock."""
     accepted = np.frombuffer(b"\x01" * n, np.bool_)
     return _Rows(accepted, np.zeros(n, np.bool_), np.zeros(n, np.bool_), 0, [])
 
 
 def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]], Mapping[bytes, Seen]]) -> _Rows:
-    """Sort the rows of one request into accepted, duplicate and reused; positions count the accepted ones only."""
+    """Classify the rows of one request as accepted, duplicate or reused; only accepted rows get positions."""
     with_id = batch.has_id.nonzero()[0].tolist()
     if not with_id:
         return _all(batch.n)
@@ -114,7 +114,7 @@ def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]
     keys = [raw[ID_BYTES * i : ID_BYTES * (i + 1)] for i in with_id]
     stored = known(keys)
     here: dict[bytes, Seen] = {}
-    repeated = []  # rows that repeat a row of this very request
+    repeated = []  # rows that repeat a row of the same request
     highest = dropped = 0
     for i, key, content in zip(with_id, keys, _contents(request, batch, with_id), strict=True):
         found = stored.get(key) or here.get(key)
@@ -131,9 +131,7 @@ def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]
             reused[i] = True
     if (request.atomic and reused.any()) or (request.only_if_all_new and not accepted.all()):
         accepted[:] = False
-        duplicate[repeated] = (
-            request.only_if_all_new
-        )  # what they repeat was not accepted, which in a whole request is worth telling
+        duplicate[repeated] = request.only_if_all_new  # the row they repeat was not accepted; only `only_if_all_new` reports them
         highest = max((stored.get(key, _NOWHERE)[0] for i, key in zip(with_id, keys, strict=True) if duplicate[i]), default=0)
         return _Rows(accepted, duplicate, reused, highest, [])
     return _Rows(accepted, duplicate, reused, highest, [(key, at, content) for key, (at, content) in here.items()])
@@ -150,19 +148,19 @@ def _nothing(request: Append, rows: _Rows, refused: BadInput | None) -> Planned:
 
 
 def _has_no_id(request: Append, batch: Batch) -> bool:
-    """Whether it is known already that no row carries an id."""
+    """Whether the request came encoded and none of its rows has an id."""
     ready = request.encoded
     return ready is not None and ready.batch is batch and not ready.contents
 
 
 def _contents(request: Append, batch: Batch, with_id: list[int]) -> Sequence[bytes]:
-    """Return what the ids of these rows stand for: what came with the request, where that is of these rows."""
+    """Return the content digests of these rows, from the request if it came encoded with this batch, otherwise computed."""
     ready = request.encoded
     return ready.contents if ready is not None and ready.batch is batch else row_digests(batch, with_id)
 
 
 def _payload(request: Append, kept: Batch) -> tuple[bytes, bytes]:
-    """Return payload and digest of `kept`: what came with the request, where that is of these rows and this time."""
+    """Return payload and digest of `kept`: those that came with the request if they are of these rows and this time."""
     ready = request.encoded
     if ready is not None and ready.batch is kept and ready.accepted_ms == request.accepted_ms:
         return ready.payload, ready.digest

@@ -1,9 +1,8 @@
-"""The bytes of a checkpoint: a JSON header and named arrays, all of it under digests.
+"""Checkpoint file format: a JSON header and named arrays, with digests over all of it.
 
 Theory of operation
-    A checkpoint is written once and read by programs that may be newer, on machines that may be other. It is little endian
-    and holds numbers only: nothing in it is executed, and no length in it is believed before it is compared with the bytes
-    that are there.
+    A checkpoint is written once. It may be read by newer programs and on other machines. It is little endian and holds only
+    numbers: nothing in it is executed. Every length in it is compared with the number of bytes present before it is used.
 
          0                8                12               16                               24
         ┌────────────────┬────────────────┬────────────────┬────────────────────────────────┐
@@ -18,16 +17,16 @@ Theory of operation
         │ each padded with zeros to a multiple of 8                                         │
         └───────────────────────────────────────────────────────────────────────────────────┘  bytes
 
-    `bytes` is the length of the whole. `digest` is the BLAKE2b-256 of an array's bytes, in hexadecimal, so the digest at 24
-    covers everything but the padding, and padding has to be zero: no byte of a checkpoint can change unnoticed. Arrays carry
-    no offsets: each begins where the one before ends, so they cannot overlap, and their lengths have to add up to `bytes`.
+    `bytes` is the length of the whole checkpoint. `digest` is the BLAKE2b-256 of an array's bytes, in hexadecimal, so the
+    digest at 24 covers everything except the padding, and padding must be zero: a change of any byte is detected. Arrays have
+    no offsets: each begins where the previous one ends, so they cannot overlap, and their lengths must add up to `bytes`.
 
-    Order of reading: lengths, digest of the header, header, shapes against `bytes`, digest of each array, arrays. What the
-    numbers mean, whether they are finite and sorted, is checked by whoever thaws them.
+    Order of checks when reading: lengths, digest of the header, header, shapes against `bytes`, digest of each array, arrays.
+    Whether the numbers are finite and sorted is checked by the code that restores state from them.
 
-    Rule for change: any other layout, or another meaning of a name, is another format. `MIGRATIONS[n]` makes the header and
-    arrays of format n into those of n + 1; a reader applies them in turn and refuses formats newer than its own. A golden
-    file of every released format stays in the tests. There is no compression: float64 weights hardly shrink.
+    Compatibility: any change of the layout, or of the meaning of a name, is a new format. `MIGRATIONS[n]` converts the header
+    and arrays of format n to those of n + 1. A reader applies the migrations in order and refuses formats newer than its own.
+    The tests keep a golden file of every released format. There is no compression: float64 weights hardly compress.
 """
 
 from __future__ import annotations
@@ -65,18 +64,18 @@ _ALIGN = 8
 
 
 def encode_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
-    """Return the bytes of a checkpoint; equal headers and arrays give equal bytes, in whatever order they come.
+    """Return the bytes of a checkpoint. Equal headers and arrays give equal bytes, whatever the order of their keys.
 
     header : JSON-able, finite numbers only, string keys
     arrays : up to ARRAYS_MAX, up to DIMENSIONS_MAX dimensions, of the types in DTYPES
-    Raises `BadInput` (code `bad_checkpoint`) for anything else: what could not be read again is never written.
+    Raises `BadInput` (code `bad_checkpoint`) for anything else: a checkpoint that could not be read back is never written.
     """
     return b"".join(checkpoint_parts(header, arrays))
 
 
 def checkpoint_parts(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> list[Part]:
-    """Return what `encode_checkpoint` does, as pieces one behind the other. Arrays are not copied, so they must not change
-    before the last piece was used: nobody has to hold a large checkpoint twice, or wait while it is put together."""
+    """Return the result of `encode_checkpoint` as consecutive pieces, without copying the arrays or joining the pieces. The
+    arrays must not change before the last piece is used."""
     parts: list[Part] = []
     table = []
     for name in sorted(arrays):
@@ -99,8 +98,8 @@ def checkpoint_parts(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.
 def decode_checkpoint(data: bytes, migrations: Mapping[int, Migration] = MIGRATIONS) -> tuple[Header, Arrays]:
     """Return (header, arrays) of a checkpoint, in the present format.
 
-    Raises `Corrupt` for anything that `encode_checkpoint` did not write (code `newer_format` for a newer format), before
-    memory is taken for what the header claims.
+    Raises `Corrupt` for anything that `encode_checkpoint` did not write (code `newer_format` for a newer format). Lengths are
+    checked before memory is allocated.
     """
     if len(data) < _PREFIX.size + _DIGEST_BYTES:
         raise Corrupt(f"checkpoint: {len(data)} bytes are too few")
@@ -123,7 +122,7 @@ def decode_checkpoint(data: bytes, migrations: Mapping[int, Migration] = MIGRATI
 
 
 def state_digest(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
-    """Return BLAKE2b-256 over a state: equal exactly where header part and arrays are equal to the last bit."""
+    """Return BLAKE2b-256 over a state: two digests are equal exactly if header and arrays are equal to the last bit."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     described = canonical_json(header)
     digest.update(struct.pack("<Q", len(described)) + described)
@@ -136,7 +135,7 @@ def state_digest(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.gene
 
 
 def checkpoint_digest(*parts: Part) -> bytes:
-    """Return BLAKE2b-256 over all bytes of a checkpoint, as a generation names it."""
+    """Return BLAKE2b-256 over all bytes of a checkpoint: the `digest` of a generation."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for part in parts:
         digest.update(part)
@@ -144,7 +143,7 @@ def checkpoint_digest(*parts: Part) -> bytes:
 
 
 def split_chunks(parts: Iterable[Part], chunk_bytes: int = CHUNK_BYTES_MAX) -> Iterator[bytes]:
-    """Cut the pieces of a checkpoint into chunks to stage, in order: all of `chunk_bytes` but the last."""
+    """Cut the pieces of a checkpoint into chunks for `Store.stage`, in order: `chunk_bytes` each, except the last."""
     waiting: list[Part] = []
     room = chunk_bytes
     for part in parts:
@@ -159,8 +158,8 @@ def split_chunks(parts: Iterable[Part], chunk_bytes: int = CHUNK_BYTES_MAX) -> I
 
 
 def _raw(name: str, array: NDArray[np.generic]) -> tuple[str, memoryview]:
-    """Return (dtype, little-endian bytes) of an array that may be in a checkpoint; the bytes are the array's own where it has
-    them in that order."""
+    """Return (dtype, little-endian bytes) of an array, after checking that a checkpoint may hold it. The bytes are copied only
+    if the array is not contiguous or not little endian."""
     dtype = array.dtype.newbyteorder("<").str
     if dtype not in DTYPES or array.ndim > DIMENSIONS_MAX or not 0 < len(name) <= NAME_CHARS_MAX:
         raise BadInput(
@@ -179,7 +178,7 @@ def _read_arrays(data: bytes, at: int, table: list[Any]) -> Arrays:
         name, dtype, shape, digest = _read_entry(entry)
         if name <= last:
             raise Corrupt("checkpoint header: arrays are not in the order of their names")
-        size = math.prod(shape) * np.dtype(dtype).itemsize  # of Python's unbounded integers
+        size = math.prod(shape) * np.dtype(dtype).itemsize  # Python integers: no overflow
         end = at + size
         if end > len(data):
             raise Corrupt(f"checkpoint array {name!r}: {size} bytes claimed, {len(data) - at} left")

@@ -1,4 +1,4 @@
-"""The `Store` contract in plain memory: the fake for tests, with faults that can be asked for."""
+"""In-memory implementation of `Store`, for tests, with fault injection."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from riata.wire.names import Names
 
 @dataclass(slots=True)
 class Faults:
-    """Faults to come; each is used up as it happens. `lossy`: nothing is durable before `MemoryStore.sync`."""
+    """Faults to inject. Each count falls by one when its fault occurs. `lossy`: nothing is durable before `MemoryStore.sync`."""
 
-    appends_refused: int = 0  # appends that find the disk full
+    appends_refused: int = 0  # appends that fail because the disk is full
     appends_lost: int = 0  # appends that fail at COMMIT and were not written; the store is dead afterwards
-    appends_written: int = 0  # appends that fail at COMMIT and yet were written; the store is dead afterwards
+    appends_written: int = 0  # appends that fail at COMMIT although they were written; the store is dead afterwards
     stages_refused: int = 0
     lossy: bool = False
 
@@ -36,7 +36,7 @@ class _Model:
     trimmed_chain: bytes
     log: list[Record] = field(default_factory=list)
     ids: dict[bytes, Seen] = field(default_factory=dict)
-    names: list[tuple[int, bytes]] = field(default_factory=list)  # last event and `Names` as bytes of requests that brought some
+    names: list[tuple[int, bytes]] = field(default_factory=list)  # last event and bytes of `Names`, of requests with new names
     generations: list[Generation] = field(default_factory=list)  # newest first
     chunks: dict[tuple[int, int], tuple[int, bytes, bytes]] = field(default_factory=dict)  # (gen, index): epoch, digest, bytes
     inflight: tuple[int, int] = (0, 0)  # seq, deaths
@@ -55,7 +55,7 @@ class _Kept:
     algo_version: int = 0
     host: str = ""
     acquired_ms: int = 0
-    lapses_ms: int | None = None  # by the store's clock; None: never
+    lapses_ms: int | None = None  # end of the lease by the store's clock; None: no end
 
 
 class MemoryStore:
@@ -69,11 +69,11 @@ class MemoryStore:
         self._failed = False
 
     def sync(self) -> None:
-        """Make all that was written survive `crash`, under `lossy`."""
+        """Make everything written so far survive `crash`, if `lossy`."""
         self._durable = copy.deepcopy(self._kept)
 
     def crash(self) -> MemoryStore:
-        """Return the store a new process would find; this one is dead."""
+        """Return the store as a new process would find it; this object cannot be used afterwards."""
         reborn = MemoryStore(self.dedupe_events, dataclasses.replace(self.faults))
         reborn._kept = copy.deepcopy(self._durable if self.faults.lossy else self._kept)
         reborn.sync()
@@ -281,7 +281,7 @@ class MemoryStore:
         return len(gone)
 
     def maintain(self) -> None:
-        return  # nothing waits here to be written
+        return  # there are no deferred writes
 
     def idle(self) -> None:
         for entry in self._open().models.values():
@@ -292,7 +292,7 @@ class MemoryStore:
         self._failed = True
 
     def _chain_at(self, entry: _Model, seq: int) -> bytes | None:
-        """The chain of the log at event `seq`; None where no record ends there."""
+        """Return the chain of the log at event `seq`; None if no record ends there."""
         if seq == entry.head.first_seq - 1:
             return entry.trimmed_chain
         return next((record.chain for record in entry.log if record.last == seq), None)

@@ -1,4 +1,4 @@
-"""The `SharedStore` contract in plain memory: several store objects in one process, for tests of those who share a store."""
+"""In-memory implementation of `SharedStore`: several store objects in one process, for tests."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def _locked(call: F) -> F:
 
 
 class SharedMemoryStore(MemoryStore):
-    """One view of a store that several threads share. Every call takes the one lock."""
+    """One store object on content that several threads share. Every call takes the same lock."""
 
     def __init__(self, dedupe_events: int = DEDUPE_EVENTS, clock: Clock | None = None) -> None:
         super().__init__(dedupe_events)
         self._clock = clock or SystemClock()
         self._changed = threading.Condition(threading.RLock())
-        self.gone = ""  # why nobody gets an answer, for tests; empty: they do
+        self.gone = ""  # for tests: if not empty, every call raises `Unavailable` with this text
 
     read = _locked(MemoryStore.read)
     stage = _locked(MemoryStore.stage)

@@ -1,4 +1,4 @@
-"""Who may own a store: the same rule for every store."""
+"""The rule for acquiring a store, shared by every store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from riata.base.errors import Conflict
 
 
 def older_algorithm(mine: int, last: int) -> Conflict:
-    """The refusal (code `older_algorithm`) for a program whose version of the algorithms is older than the last owner's."""
+    """Return the `Conflict` (code `older_algorithm`) for a program with older algorithms than those of the last owner."""
     return Conflict(
         f"this program has algorithm {mine}, and the store was last owned by one with algorithm {last}: start that version or a "
         "newer one; to go back, import an export that the older version made into a new store",

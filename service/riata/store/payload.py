@@ -1,8 +1,8 @@
-"""The payload of an `observe` record: the events of one request, canonical and small.
+"""Payload format of an `observe` record: the events of one request, canonical and compact.
 
 Theory of operation
-    What learning sees is a function of the payload alone, so a later change in how requests are parsed cannot change a replay.
-    All integers and floats are little endian. A payload of n events with nnz features in all:
+    Learning sees only the payload, so a later change of request parsing cannot change a replay.
+    All integers and floats are little endian. A payload of n events with nnz features in total:
 
          0        1        2        3        4                 8                12                16
         ┌────────┬────────┬────────┬────────┬─────────────────┬─────────────────┬─────────────────┐
@@ -18,11 +18,11 @@ Theory of operation
         └─────────────────────────────────────────────────────────────────────────────────────────┘
 
     `bytes` is the length of the whole payload. Bits are packed from the highest down, the last byte padded with zeros.
-    Of every choice (form, digits, each flag) the narrowest that loses nothing is the only one that is read: so a batch has one
-    payload, and a payload that says less than it could was not written here.
+    Of every choice (form, digits, each flag) only the narrowest lossless one is valid, so a batch has exactly one payload.
+    A reader refuses a payload with any other choice.
 
-    Version 1, which older logs have, is read for ever and no longer written: length u32[n] always, zeros for form and
-    digits, value f32[nnz] or, under flag WIDE, f64[nnz].
+    Version 1 is in older logs. It is still read, but no longer written: length is always u32[n], form and digits are zero,
+    value is f32[nnz] or, under flag WIDE, f64[nnz].
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _REASONS: Final = (
 
 
 class _Head(NamedTuple):
-    """What a payload says of itself; version 1 has LONG and a form here too."""
+    """Header of a payload. Version 1 is translated: it has LONG and a form here too."""
 
     flags: int
     form: int
@@ -89,8 +89,8 @@ class _Head(NamedTuple):
 def encode_batch(batch: Batch) -> bytes:
     """Return the canonical payload of `batch`, at least one event.
 
-    Raises `BadInput` (code `bad_batch`) where the batch is not one that `decode_batch` would give back: what could not
-    be read again is never written.
+    Raises `BadInput` (code `bad_batch`) if `decode_batch` could not return the same batch: a payload that cannot be read back
+    is never written.
     """
     wrong, found = _look(batch)
     if wrong:
@@ -113,7 +113,7 @@ def encode_batch(batch: Batch) -> bytes:
 
 
 def decode_batch(payload: bytes) -> Batch:
-    """Return the batch that was written, bit for bit; of either version.
+    """Return the batch that was written, bit for bit; reads both versions.
 
     Lengths are compared with the payload before anything is allocated. Raises `Corrupt`.
     """
@@ -156,14 +156,15 @@ def _read_head(payload: bytes) -> _Head:
 
 
 def _said(batch: Batch, found: I64, version: int) -> tuple[int, int, int]:
-    """Return (flags, form, digits) that a payload of `batch` has, as `_read_head` tells them, by what `look_at` found."""
+    """Return the (flags, form, digits) that the payload of `batch` must have, as `_read_head` returns them, from the result of
+    `look_at`."""
     if version == 1:
         return _flags(found) | LONG, FORMS.index("<f8" if narrowed(batch.value) is None else "<f4"), 0
     return (_flags(found), *choose(batch.value, found[_FACTS:])[:2])
 
 
 def warm_up() -> None:
-    """Compile, or load from the cache, what writing and reading a payload takes."""
+    """Compile, or load from the cache, the kernels that write and read payloads."""
     batch = Batch(
         np.array([0, 1], np.int64), np.ones(1, np.uint32), np.full(1, 0.5), np.ones(1), np.ones(1),
         np.zeros((1, ID_BYTES), np.uint8), np.zeros(1, np.bool_),
@@ -207,13 +208,13 @@ def _bits(packed: np.ndarray[Any, Any], n: int) -> BOOL:
 
 
 def _flags(found: I64) -> int:
-    """Return what the payload of a batch has that not all have, by what `look_at` found."""
+    """Return the flags of the payload of a batch, from the result of `look_at`."""
     real, weighted, ids, longest = found[:_FACTS].tolist()
     return REAL * bool(real) | WEIGHTED * bool(weighted) | IDS * bool(ids) | LONG * bool(longest > _SHORT_MAX)
 
 
 def _look(batch: Batch) -> tuple[str, I64]:
-    """Say what `batch` breaks of its own contract, empty where nothing; and what `look_at` found."""
+    """Return (why `batch` is invalid, empty if it is valid; the result of `look_at`)."""
     found = np.zeros(_FOUND, np.int64)
     n, nnz = batch.n, batch.nnz
     if n < 1 or int(batch.indptr[0]) != 0 or len(batch.hash) != nnz:
@@ -230,19 +231,19 @@ def _look(batch: Batch) -> tuple[str, I64]:
 
 @kernel
 def look_at(indptr: I64, hashes: U32, value: F64, label: F64, weight: F64, has_id: BOOL, powers: F64, found: I64) -> int:
-    """Look for what a batch breaks of its own contract, for what its payload need not say, and how its values may be stored.
+    """Validate a batch, and find which optional parts its payload needs and how its values can be stored.
 
     Parameters
     ----------
-    indptr : i64[n + 1]     from 0 to nnz; the arrays behind it are of these lengths; all read only
+    indptr : i64[n + 1]     from 0 to nnz; the other arrays have matching lengths; all read only
     hashes : u32[nnz], value : f64[nnz], label : f64[n], weight : f64[n], has_id : bool[n]
     powers : f64[p]         as `decimals` takes them; read only
     found : i64[4 + 3]      overwritten: labels that are neither 0 nor 1, weights that are not 1, events with an id, features
-                            of the longest event; behind them what `decimals` finds, where nothing is wrong and there is a value
+                            of the longest event; then the result of `decimals`, if the batch is valid and has a value
 
-    Returns                 place of the reason in _REASONS; 0 where nothing is wrong
+    Returns                 index of the reason in _REASONS; 0 if the batch is valid
     Cost                    one comparison or two for each number, and `decimals`
-    Source                  this module's theory of operation; one call, since the interpreter's lock is given away at each
+    Source                  this module's theory of operation; a single call, since each call releases the interpreter's lock
     """
     n, nnz = len(indptr) - 1, len(value)
     longest = 0
@@ -260,7 +261,7 @@ def look_at(indptr: I64, hashes: U32, value: F64, label: F64, weight: F64, has_i
             falls -= hashes[k] <= hashes[k - 1]
     outside = 0
     for k in range(nnz):
-        outside += not abs(value[k]) <= VALUE_ABS_MAX  # so written that what is not a number is outside too
+        outside += not abs(value[k]) <= VALUE_ABS_MAX  # `not <=` also counts NaN as outside
     no_label, no_weight, real, weighted, ids = 0, 0, 0, 0, 0
     for i in range(n):
         no_label += not abs(label[i]) <= LABEL_ABS_MAX
@@ -284,7 +285,7 @@ def look_at(indptr: I64, hashes: U32, value: F64, label: F64, weight: F64, has_i
 
 @kernel
 def put_parts(indptr: I64, label: F64, value: F64, power: float, length: U8, bits: U8, stored: U8) -> None:
-    """Write how many features events have, the lowest byte first, labels as bits, the first event's highest, and whole numbers.
+    """Write the lengths of events (little endian), the labels as bits (first event in the highest bit) and the whole numbers.
 
     Parameters
     ----------

@@ -1,18 +1,19 @@
-"""What a record of the log holds, byte for byte, and how records are chained.
+"""Record format of the log, and the hash chain over records.
 
 Theory of operation
-    A record is one accepted request. The payload of `observe` is drawn in `payload.py`. The others are, little endian:
+    A record is one accepted request. The payload of `observe` is described in `payload.py`. The others are, little endian:
     `config` and `repair` version u8 and canonical JSON; `skip` version u8, three zero bytes, the
     skipped sequence number u64 and a reason in UTF-8; `restore` and `upgrade` version u8, three zero bytes, length u32 of
     a JSON description of the source, that description, and a checkpoint (`layout.py`).
 
     Records are linked:  digest = SHA-256(kind u8, 7 zero bytes, count u64, accepted_ms i64, payload)
                          chain  = SHA-1(chain of the record before, digest)
-    and the chain before the first record is SHA-1 of the lineage under a prefix. A record lost, edited, swapped with
-    another or taken over from another model breaks the chain at that record. The chain alone says where a record stands, by
-    the counts of those before it: so whoever appends need not know the end of the log, and several may append at once.
+    The chain before the first record is SHA-1 of the lineage after a prefix. A record that is lost, edited, swapped with
+    another or copied from another model breaks the chain at that record. The digest does not contain the position of a record;
+    the chain and the counts of the records before it fix the position. So an appender need not know the end of the log, and
+    several processes may append at once.
 
-    Rule for change: another layout is another version; readers of older ones stay for ever, as old logs are replayed.
+    Compatibility: a change of the layout is a new version. Old versions stay readable, since old logs are replayed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from riata.store.payload import ID_BYTES, IDS, encode_batch
 from riata.store.store import Head, Kind, Record
 from riata.wire.batch import Batch, Encoded
 
-DOCUMENT_VERSION: Final = 1  # of every payload but `observe`
+DOCUMENT_VERSION: Final = 1  # of every payload other than `observe`
 KIND_CODES: Final[Mapping[Kind, int]] = {"observe": 1, "config": 2, "skip": 3, "restore": 4, "upgrade": 5, "repair": 6}
 KINDS: Final[Mapping[int, Kind]] = {code: kind for kind, code in KIND_CODES.items()}
 
@@ -56,12 +57,12 @@ def decode_document(payload: bytes) -> dict[str, Any]:
 
 
 def accepts_loss(kind: Kind, payload: bytes) -> bool:
-    """Tell whether a record is one by which somebody accepted that events are missing."""
+    """Return whether a record is a `repair` that accepts the loss of missing events."""
     return kind == "repair" and b'"action":"%b"' % ACCEPT_LOSS.encode() in payload
 
 
 def encode_skip(seq: int, reason: str) -> bytes:
-    """Return the payload of a `skip` record: event `seq` is not to be learnt, and why."""
+    """Return the payload of a `skip` record: event `seq` is not learned, and the reason."""
     return _SKIP.pack(DOCUMENT_VERSION, seq) + reason.encode()
 
 
@@ -78,7 +79,7 @@ def decode_skip(payload: bytes) -> tuple[int, str]:
 
 
 def encode_restore(source: Mapping[str, Any], checkpoint: bytes) -> bytes:
-    """Return the payload of a `restore` or `upgrade` record: where the state comes from, and the state itself."""
+    """Return the payload of a `restore` or `upgrade` record: the source of the state, and the state."""
     described = canonical_json(source)
     return _RESTORE.pack(DOCUMENT_VERSION, len(described)) + described + checkpoint
 
@@ -101,8 +102,8 @@ def canonical_json(document: Mapping[str, Any]) -> bytes:
 
 
 def read_json(text: bytes, what: str) -> dict[str, Any]:
-    """Read a JSON object that `canonical_json` wrote; `what` names it in the error. Raises `Corrupt` for any other text: also
-    for one that is JSON, but says a key twice, or a number as nobody writes it."""
+    """Read a JSON object that `canonical_json` wrote; `what` names it in the error. Raises `Corrupt` for any other text,
+    including JSON that is not canonical, such as a duplicate key or another spelling of a number."""
     try:
         document = json.loads(text, parse_constant=_no_constant)
         if not isinstance(document, dict):
@@ -116,7 +117,7 @@ def read_json(text: bytes, what: str) -> dict[str, Any]:
 
 
 def row_digests(batch: Batch, rows: Sequence[int]) -> list[bytes]:
-    """Return 16 bytes for each of `rows`: BLAKE2b of features, values, label and weight, which an id stands for."""
+    """Return 16 bytes for each of `rows`: BLAKE2b of hashes, values, label and weight. Dedupe compares it for equal ids."""
     if not rows:
         return []
     hash_bytes = np.ascontiguousarray(batch.hash, "<u4").view(np.uint8).data
@@ -138,17 +139,17 @@ def first_chain(lineage: bytes) -> bytes:
 
 
 def next_chain(chain: bytes, digest: bytes) -> bytes:
-    """Return the chain of a record with `digest` that follows one with `chain`."""
+    """Return the chain of a record with `digest` after a record with `chain`."""
     return hashlib.sha1(chain + digest, usedforsecurity=False).digest()
 
 
 def record_digest(kind: Kind, count: int, accepted_ms: int, payload: bytes) -> bytes:
-    """Return SHA-256 over everything a record says but its place, which the chain says."""
+    """Return SHA-256 over kind, count, accepted_ms and payload of a record; the chain covers its position."""
     return coded_digest(KIND_CODES[kind], count, accepted_ms, payload)
 
 
 def coded_digest(code: int, count: int, accepted_ms: int, payload: bytes) -> bytes:
-    """As `record_digest`, of a kind that may be known by its number only."""
+    """As `record_digest`, for a kind given by its number, which may be unknown to this program."""
     digest = hashlib.sha256(_DIGESTED.pack(code, count, accepted_ms))
     digest.update(payload)
     return digest.digest()
@@ -161,8 +162,8 @@ def observe_record(batch: Batch, accepted_ms: int) -> tuple[bytes, bytes]:
 
 
 def write_ahead(batch: Batch, accepted_ms: int) -> Encoded:
-    """Make what the log will hold of `batch`, should every row be accepted, and what its ids stand for: so that the one thread
-    of the store need not.
+    """Encode `batch` ahead of its append: payload and digest if every row is accepted, and the content digests of rows with an
+    id. This takes the work off the log thread.
 
     Raises `BadInput` as `encode_batch` does.
     """
@@ -177,9 +178,9 @@ def names_digest(names: bytes) -> bytes:
 
 
 def check_chain(records: Iterable[Record], after_seq: int, chain: bytes) -> tuple[int, bytes]:
-    """Check that `records` follow event `after_seq`, whose chain is `chain`; return where they end.
+    """Check that `records` follow event `after_seq`, whose chain is `chain`; return (last event, its chain).
 
-    Raises `LogGap` where an event is missing and `LogFork` where a record is not the one that was written.
+    Raises `LogGap` if an event is missing and `LogFork` if a record is not the one that was written.
     """
     for record in records:
         if record.first != after_seq + 1 or record.count < 1:
@@ -196,10 +197,10 @@ def check_chain(records: Iterable[Record], after_seq: int, chain: bytes) -> tupl
 
 
 def check_read(head: Head, start: tuple[int, bytes], after_seq: int, records: Sequence[Record], complete: bool) -> None:
-    """Check what was read after event `after_seq` before it is handed out.
+    """Check the records read after event `after_seq` before they are returned.
 
-    start    : end and chain of the stored record before `records`, or of what was trimmed last
-    complete : `records` are all there are, so they end where the head says
+    start    : last event and chain of the stored record before `records`, or of the last trimmed record
+    complete : `records` reach the end of the log, so they must end at `head.seq`
     Raises `LogGap` or `LogFork`.
     """
     if after_seq > head.seq:

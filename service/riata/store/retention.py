@@ -1,4 +1,4 @@
-"""Which generation may be committed, and what may be forgotten: decided here, from what is stored, for every store."""
+"""Rules of every store for committing generations and editions, and for dropping old generations and events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.store.records import first_chain
 from riata.store.store import Edition, Generation, Head, Verdict
 
-CAUSE: Final = "cause"  # key of a generation's `info`; absent where the schedule, a start or a repair was the cause
+CAUSE: Final = "cause"  # key of a generation's `info`; absent if the schedule, a start or a repair was the cause
 BY_REQUEST: Final = "request"
 TRIM_RECORDS_MAX: Final = 10_000  # records dropped by one call of `trim`: bounds the transaction
 
@@ -17,10 +17,10 @@ TRIM_RECORDS_MAX: Final = 10_000  # records dropped by one call of `trim`: bound
 def judge_commit(
     generation: Generation, base_gen: int, head: Head, retained: Sequence[Generation], chain: bytes | None
 ) -> Verdict:
-    """Return the verdict on `generation` but for the owner and the chunks, which the store checks itself.
+    """Return the verdict on `generation`. The store itself checks the owner and the chunks.
 
     retained : newest first
-    chain    : of the log at `generation.applied`, None where no stored record ends there
+    chain    : of the log at `generation.applied`, None if no stored record ends there
     """
     newest = retained[0] if retained else None
     newest_gen = newest.gen if newest else 0
@@ -34,7 +34,7 @@ def judge_commit(
 
 
 def _same_chain(applied: int, claimed: bytes, head: Head, retained: Sequence[Generation], chain: bytes | None) -> Verdict:
-    """FORK unless all that is known of the log at event `applied`, and something must be, carries the chain `claimed`."""
+    """OK if at least one chain is known at event `applied` and all known ones equal `claimed`; otherwise FORK."""
     known = [generation.chain for generation in retained if generation.applied == applied]
     if applied == 0:
         known.append(first_chain(head.lineage))
@@ -46,7 +46,7 @@ def _same_chain(applied: int, claimed: bytes, head: Head, retained: Sequence[Gen
 def judge_edition(
     edition: Edition, head: Head, retained: Sequence[Generation], newest: Edition | None, chain: bytes | None
 ) -> Verdict:
-    """Return the verdict on `edition` but for the owner. Arguments as for `judge_commit`; newest: edition so far."""
+    """Return the verdict on `edition`; the store checks the owner. Arguments as for `judge_commit`; newest: edition so far."""
     if edition.lineage != head.lineage:
         return Verdict.FORK
     if newest and edition.applied < newest.applied:
@@ -55,15 +55,15 @@ def judge_edition(
 
 
 def is_requested(generation: Generation) -> bool:
-    """Say whether a caller asked for the generation; else the service made it for itself."""
+    """Return whether a caller requested the generation; otherwise the service made it by itself."""
     return generation.info.get(CAUSE) == BY_REQUEST
 
 
 def oldest_kept(retained: Sequence[Generation], keep_generations: int) -> Generation | None:
     """Return the oldest generation to keep, the keep-th verified one counted from the newest; None: keep all.
 
-    retained is newest first. Unverified generations between those kept do not count, and are kept with them. Nor do those that
-    callers asked for: they never push out what the service made for itself.
+    retained is newest first. Unverified generations between those kept do not count, and are kept with them. Generations
+    that callers requested do not count either, so they never displace generations of the service.
     """
     keep = max(keep_generations, GENERATIONS_KEPT_MIN)
     verified = [generation for generation in retained if generation.verified and not is_requested(generation)]
@@ -71,7 +71,7 @@ def oldest_kept(retained: Sequence[Generation], keep_generations: int) -> Genera
 
 
 def surplus(retained: Sequence[Generation], keep_generations: int) -> list[int]:
-    """Return the numbers of those generations that callers asked for and that are beyond the newest `keep_generations` of them.
+    """Return the numbers of the generations that callers requested, except the newest `keep_generations` of them.
 
     retained is newest first.
     """
@@ -80,9 +80,9 @@ def surplus(retained: Sequence[Generation], keep_generations: int) -> list[int]:
 
 
 def trim_bound(head: Head, retained: Sequence[Generation], keep_events: int) -> int:
-    """Return the last event that may leave the log: any retained generation must still reach its head by replay.
+    """Return the last event that may be trimmed: every retained verified generation must still reach the head by replay.
 
-    0 where fewer than GENERATIONS_KEPT_MIN generations are verified.
+    0 if fewer than GENERATIONS_KEPT_MIN generations are verified.
     """
     verified = [generation.applied for generation in retained if generation.verified]
     if len(verified) < GENERATIONS_KEPT_MIN:

@@ -1,16 +1,16 @@
-"""The values of a payload in the fewest bytes that give every one of them back, to the last bit.
+"""Lossless compression of the values of a payload: decimal fixed point, float32 or float64.
 
 Theory of operation
-    People write numbers with few decimals. The float64 nearest to k / 10^d is what the division k / 10^d gives, as IEEE 754
-    rounds it, whenever k < 2^53 and d <= 22, for then both are exact. So a value of two decimals is the whole number k =
-    round(100 x), and the division finds it again; whether it does is checked, bit by bit, for every value.
+    Most input numbers have few decimals. The division k / 10^d, as IEEE 754 rounds it, gives the float64 nearest to k / 10^d
+    if k < 2^53 and d <= 22, since then both operands are exact. So a value of two decimals is stored as the whole number k =
+    round(100 x), and the division restores it. This is checked, bit by bit, for every value.
 
-    If d decimals are enough, more are: hence nine tell at once whether any number up to nine will do, and the least number of
-    decimals and the narrowest whole number that holds every k are the one form that a writer may choose. -0.0 is no whole
-    number; values that have it, or need more digits, are float32 where that is exact for all, else float64.
+    The only valid form is the least number of decimals (up to nine) that is exact for all values, with the narrowest integer
+    type that holds every k. -0.0 cannot be stored as a whole number. Values that contain it, or that need more digits, are
+    float32 if that is exact for all, otherwise float64.
 
-    Finding that out and writing it down is compiled, not for the few operations that it is: numpy would let go of the
-    interpreter's lock at each of forty, and every time wait for the threads that have taken it meanwhile.
+    Choosing and writing the form is compiled code because of the interpreter's lock, not because of the amount of arithmetic:
+    numpy would release the lock at each of forty operations and then wait for the threads that took it meanwhile.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FORMS: Final = ("<f8", "<f4", "", "u1", "i1", "<u2", "<i2", "<i4")
 """Types of the stored values, by the number that a payload says. The third stores nothing: every value is 1. Those behind it
 are whole numbers, to be divided by 10^digits."""
 _F64, _F32, _ONES, _I32 = 0, 1, 2, 7
-WHOLE: Final = range(3, 8)  # narrowest first, without a sign before with
+WHOLE: Final = range(3, 8)  # narrowest first, unsigned before signed
 POWERS: Final = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)  # with the largest value, 10^6, still below 2^53
 _WHOLE_MAX: Final = float(2**31 - 1)
-_BLOCK: Final = 256  # values looked at before it is asked whether one was missed
-_DIGITS, _LOW, _HIGH = range(3)  # places of what `decimals` finds
+_BLOCK: Final = 256  # values per check for a miss
+_DIGITS, _LOW, _HIGH = range(3)  # indices into the result of `decimals`
 _SIGN = np.int64(2**63 - 1)  # every bit but the sign
 _MINUS_ZERO = np.int64(-(2**63))
 _HOLDS: Final = {form: (float(np.iinfo(FORMS[form]).min), float(np.iinfo(FORMS[form]).max)) for form in WHOLE}
@@ -41,9 +41,10 @@ Stored = NDArray[Any]
 
 
 def choose(value: F64, found: I64) -> tuple[int, int, Stored]:
-    """Return (form, digits, stored) of `value`: f64[nnz], finite, at most 10^6 in size, of which `decimals` found `found`.
+    """Return (form, digits, stored) of `value`: f64[nnz], finite, at most 10^6 in magnitude; `found` is the result of `decimals`.
 
-    Whole numbers are not written yet: then `stored` is u8[bytes of all], for `put_whole`. Equal values give equal forms.
+    Whole numbers are not written here: `stored` is then an empty u8 buffer of the right length for `put_whole`. Equal values
+    give equal forms.
     """
     digits, low, high = found.tolist()
     if not value.size or (low == high == 1 and digits == 0):
@@ -59,7 +60,7 @@ def choose(value: F64, found: I64) -> tuple[int, int, Stored]:
 
 
 def unpack_values(form: int, digits: int, stored: Stored, count: int) -> F64:
-    """Return the f64[count] that were stored."""
+    """Return the stored values as f64[count]."""
     if form == _ONES:
         return np.ones(count)
     value: F64 = stored.astype(np.float64)
@@ -69,7 +70,7 @@ def unpack_values(form: int, digits: int, stored: Stored, count: int) -> F64:
 
 
 def known_form(form: int, digits: int) -> bool:
-    """Tell whether a payload may say this."""
+    """Return whether (form, digits) is valid in a payload."""
     return form < len(FORMS) and digits < (len(POWERS) if form in WHOLE else 1)
 
 
@@ -79,7 +80,8 @@ def stored_bytes(form: int) -> int:
 
 
 def narrowed(value: F64) -> NDArray[np.float32] | None:
-    """Return `value` as float32, little endian; None where that is not exact for some. The first few nearly always tell."""
+    """Return `value` as float32, little endian; None if that is not exact for all. The first _SAMPLE values are
+    checked first: they nearly always decide."""
     some = value[:_SAMPLE]
     if bool((some.astype(np.float32) != some).any()):
         return None
@@ -89,13 +91,13 @@ def narrowed(value: F64) -> NDArray[np.float32] | None:
 
 @kernel
 def decimals(value: F64, powers: F64, found: I64) -> None:
-    """Find the least number of decimals that every value has at the most, and how large they are as whole numbers of the last.
+    """Find the least number of decimals that is exact for every value, and the range of the resulting whole numbers.
 
     Parameters
     ----------
-    value : f64[nnz]     at least one, finite, at most 10^6 in size; read only
-    powers : f64[p]      10^0, 10^1, ..., as many numbers of decimals are tried; read only
-    found : i64[3]       overwritten: number of decimals, least and greatest whole number; -1, 0, 0 where it takes more decimals
+    value : f64[nnz]     at least one, finite, at most 10^6 in magnitude; read only
+    powers : f64[p]      10^0, 10^1, ...: the numbers of decimals to try; read only
+    found : i64[3]       overwritten: number of decimals, least and greatest whole number; -1, 0, 0 if more decimals are needed
                          or some whole number would have more than 31 bits
 
     Returns              nothing
@@ -115,10 +117,10 @@ def decimals(value: F64, powers: F64, found: I64) -> None:
             missed += (again != value[k]) | (bits[k] == _MINUS_ZERO)
         at = stop
         if missed:
-            digits, at = digits + 1, 0  # from the beginning: so each value is tried with what is chosen in the end
+            digits, at = digits + 1, 0  # restart: each value must be tried with the final number of decimals
             if digits == len(powers):
                 return
-    # The order of numbers is that of their bits, of negative ones the other way round; and rounding keeps the order.
+    # Floats sort like their bits as integers, negative ones in reverse; rounding keeps the order.
     least, most = bits[0] ^ ((bits[0] >> 63) & _SIGN), bits[0] ^ ((bits[0] >> 63) & _SIGN)
     for k in range(n):
         key = bits[k] ^ ((bits[k] >> 63) & _SIGN)
@@ -133,11 +135,11 @@ def decimals(value: F64, powers: F64, found: I64) -> None:
 
 @kernel
 def put_whole(value: F64, power: float, stored: U8) -> None:
-    """Write values as whole numbers of 1, 2 or 4 bytes, the lowest byte first.
+    """Write values as whole numbers of 1, 2 or 4 bytes, little endian.
 
     Parameters
     ----------
-    value : f64[nnz]         at least one; times `power` they are near whole numbers that so many bytes hold; read only
+    value : f64[nnz]         at least one; value * power must be near whole numbers that fit w bytes; read only
     power : float
     stored : u8[w * nnz]     overwritten; w is 1, 2 or 4
 

@@ -1,1 +1,1 @@
-"""The shared store: Lua scripts on a Redis, and the one connection that runs them."""
+"""The shared store: Lua scripts on Redis, and the connection that runs them."""

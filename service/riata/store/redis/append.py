@@ -1,15 +1,15 @@
-"""Appending to a Redis store from any process: planned here, decided there.
+"""Append to a Redis store from any process: planned here, decided by a Lua script.
 
 Theory of operation
-    Many processes append to one log. Each plans its requests as every store does (`append_plan`), as if none of their ids were
-    known, and sends the records ready made, without their places. The script gives them their places, in order, and stops at
-    the first request of which it knows an id; it tells what it knows of that one and of all behind it. The rest is then planned
-    anew with that knowledge and sent again. So a group costs one round trip where no id comes a second time, and two where some
-    do. Each request is appended wholly or not at all, and before all that follow it in the group.
+    Many processes append to one log. Each process plans its requests as every store does (`append_plan`), assuming that no id
+    is known, and sends encoded records without sequence numbers. The script assigns the sequence numbers, in order, and stops
+    at the first request with a known id. It returns the known ids of that request and of all after it. The rest is planned
+    again with these ids and sent again. So a group costs one round trip if no id is known, and two if some are. Each request
+    is appended atomically, and before all that follow it in the group.
 
-    What was sent carries a ticket: who sends, and a number that rises by one. The script keeps the last number of each sender
-    with the answer it gave, and answers the same number with the same words, so a request may be sent again until an answer
-    comes; an older number is refused, so a copy that was held up on the way does no harm when it arrives at last.
+    Each call carries a ticket: the source, and a number that rises by one. The script stores the last number of each source
+    with its answer, and returns the same answer for the same number. So a call may be repeated until an answer arrives. An older
+    number is refused, so a delayed copy of a call has no effect.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from riata.store.store import Append, Appended, Head
 from riata.wire.names import Names
 
 TICKET_MS: Final = 24 * 3_600_000
-SEND_BYTES_MAX: Final = 16 * 2**20  # of one script call: beyond it a group is sent in parts
+SEND_BYTES_MAX: Final = 16 * 2**20  # of one script call; a larger group is sent in parts
 SEND_IDS_MAX: Final = 20_000
 PAYLOAD_BYTES_MAX: Final = 500 * 2**20  # Redis takes arguments of up to 512 MiB
-ROUNDS_MAX: Final = 20  # in a row without a place for one request: each tells all that there is to know
+ROUNDS_MAX: Final = 20  # consecutive rounds that append no request, before `store_contended`
 TICKETS_MAX: Final = 3
 
 
 @dataclass(slots=True)
 class _Place:
-    """Where a model was when last heard of."""
+    """Last known head of a model."""
 
     number: int
     head: Head
@@ -52,9 +52,9 @@ class _Place:
 class Appender:
     """The appending half of a store object. One thread uses it.
 
-    number_of : the incarnation of a model, None where there is none; `fresh` asks the store
-    state_of  : what the store says of these incarnations
-    renew     : begin a ticket; returns the name of its source
+    number_of : the incarnation of a model, None if there is no such model; with the flag set, asks the store
+    states_of : the states of these incarnations in the store
+    renew     : begin a new ticket; returns the name of its source
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class Appender:
             self._append(group, finished)
         except Unavailable as error:
             if any(done.record is not None for done in finished):
-                error.outcome = "unknown"  # of the group as a whole: a part of it is in the log
+                error.outcome = "unknown"  # for the whole group: a part of it is in the log
             raise
         return finished
 
     def _append(self, group: Sequence[Append], finished: list[Appended]) -> None:
-        """Append `group`; what became of each request is put into `finished`."""
+        """Append `group`; adds the result of each request to `finished`."""
         known: dict[str, dict[bytes, Seen]] = {}
         rest = list(group)
         probed: set[int] = set()
@@ -111,7 +111,7 @@ class Appender:
             raise Unavailable("others append so fast that these events found no place", "store_contended")
 
     def forget(self, model: str) -> None:
-        """The next append asks where `model` is."""
+        """Forget the head of `model`; the next append asks the store for it."""
         self._places.pop(model, None)
 
     def _plan(self, rest: Sequence[Append], known: dict[str, dict[bytes, Seen]], probed: set[int]) -> list[Planned]:
@@ -141,7 +141,7 @@ class Appender:
         return planned
 
     def _find(self, models: set[str]) -> None:
-        """Learn where these models are, but for those that there are not."""
+        """Read the heads of these models from the store, except of those that do not exist."""
         fresh = False
         for _ in range(ROUNDS_MAX):
             wanted = sorted(model for model in models if model not in self._places)
@@ -158,7 +158,7 @@ class Appender:
             fresh = True  # the rest was created, or dropped and created again, since the store was asked
 
     def _send(self, sent: Sequence[Planned]) -> Answer:
-        """Send records under a new ticket. Raises `Unavailable` where nobody knows what became of them."""
+        """Send records under a new ticket. Raises `Unavailable` (outcome unknown, if they may have been appended)."""
         ahead = {model: place.head.seq for model, place in self._places.items()}
         keys: list[bytes] = []
         arguments: list[bytes] = []
@@ -185,7 +185,7 @@ class Appender:
         raise Unavailable("the store forgets at once who sends events", "store_unreachable")
 
     def _places_given(self, answer: Answer | None, sent: Sequence[Planned]) -> tuple[list[tuple[int, bytes]], str]:
-        """(seq before, chain) of each request that was appended, recomputed here, and why the next one was not."""
+        """Return (seq before, chain) of each appended request, with the chain verified, and why the next one was not appended."""
         if answer is None:
             return [], ""
         given = answer.nested()
@@ -211,7 +211,7 @@ class Appender:
         accepted: Sequence[tuple[int, bytes]],
         known: dict[str, dict[bytes, Seen]],
     ) -> list[Appended]:
-        """What became of the requests up to the first that was not appended."""
+        """Return the results of the requests up to the first that was not appended."""
         finished: list[Appended] = []
         done = 0
         for plan in planned:
@@ -238,7 +238,7 @@ class Appender:
         place.head = dataclasses.replace(place.head, seq=last, chain=chain, dedupe_floor=floor)
 
     def _learn(self, answer: Answer, sent: Sequence[Planned], known: dict[str, dict[bytes, Seen]]) -> None:
-        """Take in what was told of the requests that were not appended."""
+        """Apply the known ids and heads that the script returned for the requests that were not appended."""
         told, heads = answer.nested(), answer.nested()
         while len(told):
             request, at, seq, content = told.number(), told.number(), told.number(), told.bytes(16)
@@ -251,24 +251,24 @@ class Appender:
             if request >= len(sent):
                 raise Corrupt("the store tells of models that it was not asked for", "store_answer")
             place = self._places[sent[request].request.model]
-            place.head = dataclasses.replace(place.head, seq=seq, dedupe_floor=floor)  # the chain comes with the next record
+            place.head = dataclasses.replace(place.head, seq=seq, dedupe_floor=floor)  # the next record brings the chain
 
     def _react(self, reason: str, model: str, known: dict[str, dict[bytes, Seen]]) -> None:
-        """Make the next round differ from this one."""
+        """Handle the reason why a request was not appended: raise, or drop outdated state before the next round."""
         if reason == "FORK":
             raise LogFork(f"log of {model!r}: there are entries behind its end that nobody here has appended")
         if reason == "DAMAGED":
             raise Corrupt(f"the ids of {model!r} that were written are not there: a key was deleted", "store_damaged")
         if reason != "MODEL":
-            return  # what there is to know was told with the answer
-        known.pop(model, None)  # it was that of a model which is dropped
+            return  # the answer already brought the known ids and heads
+        known.pop(model, None)  # these were ids of a model that was dropped
         place = self._places.pop(model, None)
         if place is not None and self._number_of(model, True) == place.number:
             raise Corrupt(f"model {model!r} has lost its key `meta`", "store_damaged")
 
 
 def more_count(plan: Planned) -> int:
-    """Events of a plan that is sent."""
+    """Number of events that a plan appends."""
     return 0 if plan.appended.record is None else plan.appended.record.count
 
 
@@ -299,9 +299,9 @@ def _request(plan: Planned, place: _Place, keys: Keys, before: int) -> tuple[lis
 
 
 def _probe(plan: Planned, known: Set[bytes]) -> Planned:
-    """Give a request of which nothing is to be appended those of its ids that have not been asked for: they are looked up first.
+    """Give a request that appends nothing those of its ids that were not looked up yet, so that the script looks them up first.
 
-    It may be that a row at fault is known already, or that more rows of an atomic request are than one.
+    An invalid row may turn out to be known, or more than one row of an atomic request.
     """
     batch, refused = plan.request.batch, plan.appended.refused
     if batch is None or (refused is not None and refused.code != "bad_batch"):
@@ -311,7 +311,7 @@ def _probe(plan: Planned, known: Set[bytes]) -> Planned:
 
 
 def _as_many_as_fit(sent: Sequence[Planned]) -> int:
-    """How many of these go into one script call; at least one."""
+    """Return how many of these fit into one script call; at least one."""
     size = ids = 0
     for count, plan in enumerate(sent):
         size += 0 if plan.appended.record is None else len(plan.appended.record.payload)
@@ -322,7 +322,7 @@ def _as_many_as_fit(sent: Sequence[Planned]) -> int:
 
 
 def _with_true_seq(plan: Planned, known: Mapping[bytes, Seen]) -> Appended:
-    """The answer to a request of which nothing was appended: its duplicates are where they are by now."""
+    """Return the result of a request that appended nothing, with `seq` from the present positions of its duplicates."""
     batch, duplicate = plan.request.batch, plan.appended.duplicate
     if batch is None or not duplicate.any():
         return plan.appended

@@ -1,4 +1,4 @@
-"""What Redis keeps as bytes of ours, and what it answers, read as untrusted bytes: typed, measured, digests checked."""
+"""Encoding of stored values, and parsing of Redis answers as untrusted input: types, lengths and digests are checked."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SEQ_DIGITS_MAX = 16
 
 
 class Answer:
-    """A script's answer: a word, and what follows it, taken part by part."""
+    """A script's answer: a word, then parts that are taken one by one."""
 
     def __init__(self, reply: Reply, script: str) -> None:
-        """Raises `Corrupt` where the reply is not a list that begins with a word."""
+        """Raises `Corrupt` if the reply is not a list that begins with a word."""
         self._script = script
         if not isinstance(reply, list) or not reply or not isinstance(reply[0], bytes):
             self._wrong("expected a list that begins with a word")
@@ -32,7 +32,7 @@ class Answer:
         self._at = 1
 
     def __len__(self) -> int:
-        """Parts not yet taken."""
+        """Number of parts not yet taken."""
         return len(self._parts) - self._at
 
     def take(self) -> Reply:
@@ -42,14 +42,14 @@ class Answer:
         return self._parts[self._at - 1]
 
     def bytes(self, length: int | None = None) -> bytes:
-        """The next part, of `length` bytes where that is given."""
+        """The next part, of `length` bytes if that is given."""
         part = self.take()
         if not isinstance(part, bytes) or (length is not None and len(part) != length):
             self._wrong(f"expected {'' if length is None else length} bytes")
         return part
 
     def number(self) -> int:
-        """The next part, a number: in decimal, or as Redis itself sends small ones."""
+        """The next part, a number: decimal text or a Redis integer."""
         part = self.take()
         if isinstance(part, int) and part >= 0:
             return part
@@ -72,13 +72,13 @@ class Answer:
 
 
 def read_head(answer: Answer) -> Head:
-    """Five parts: lineage, seq, chain, first_seq, floor."""
+    """Read five parts: lineage, seq, chain, first_seq, floor."""
     return Head(answer.bytes(16), answer.number(), answer.bytes(20), answer.number(), answer.number())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """All that the store says of a model at once."""
+    """State of a model, from one list of `standings`."""
 
     head: Head
     window: int
@@ -88,7 +88,7 @@ class State:
 
 
 def read_state(answer: Answer) -> State | None:
-    """One list of `standings`; None where there is no such model."""
+    """Read one list of `standings`; None if there is no such model."""
     if not len(answer):
         return None
     head = read_head(answer)
@@ -102,7 +102,7 @@ def read_state(answer: Answer) -> State | None:
 
 
 def _signed(answer: Answer) -> int:
-    """A number that callers may have made negative."""
+    """Read a number that may be negative."""
     part = answer.bytes()
     try:
         return int(part)
@@ -111,7 +111,7 @@ def _signed(answer: Answer) -> int:
 
 
 def read_record(model: str, answer: Answer) -> Record:
-    """A record of `read`. Raises `LogFork` where it cannot be what was written; what it claims is checked by its reader."""
+    """Read a record of the script `read`. Raises `LogFork` if it is not a valid record. The caller checks its digest and chain."""
     last, kind, count, accepted_ms = (answer.bytes() for _ in range(4))
     digest, chain, payload = answer.bytes(), answer.bytes(), answer.bytes()
     numbers = all(part.isdigit() and len(part) <= _SEQ_DIGITS_MAX for part in (last, count, accepted_ms))
@@ -122,12 +122,12 @@ def read_record(model: str, answer: Answer) -> Record:
 
 
 def seal(part: bytes) -> bytes:
-    """A chunk or piece as it is stored: its digest, itself."""
+    """Return a chunk or piece as it is stored: digest, then content."""
     return digest_of(part) + part
 
 
 def unseal(stored: bytes) -> bytes | None:
-    """What `seal` was given; None where that is not to be had."""
+    """Return the content that was given to `seal`; None if the digest does not match."""
     part = stored[DIGEST_BYTES:]
     return part if digest_of(part) == stored[:DIGEST_BYTES] else None
 
@@ -138,7 +138,7 @@ def digest_of(part: bytes) -> bytes:
 
 
 def pack_generation(generation: Generation) -> bytes:
-    """One flag (verified), digest in hexadecimal, JSON."""
+    """Return a generation as it is stored: one flag (verified), digest in hexadecimal, JSON."""
     return _pack(generation, generation.verified, ("verified",))
 
 
@@ -155,7 +155,7 @@ def unpack_generation(gen: int, stored: bytes) -> Generation:
 
 
 def pack_edition(edition: Edition) -> bytes:
-    """As `pack_generation`, without meaning to the flag."""
+    """As `pack_generation`; the flag is always 0."""
     return _pack(edition, False, ())
 
 
@@ -188,7 +188,7 @@ def _unpack(stored: bytes, what: str, code: str) -> dict[str, Any]:
 
 
 def pack_row(row: PendingPrediction) -> bytes:
-    """A remembered row as it is stored."""
+    """Return a remembered row as it is stored: digest, due_ms, row."""
     due = row.due_ms.to_bytes(8, "big", signed=True)
     return hashlib.blake2b(row.key + due + row.row, digest_size=16).digest() + due + row.row
 
@@ -202,6 +202,6 @@ def unpack_row(key: bytes, stored: bytes) -> PendingPrediction:
 
 
 def pairs(answer: Answer) -> Iterator[tuple[bytes, bytes]]:
-    """The rest of an answer, two by two."""
+    """Yield the rest of an answer in pairs."""
     while len(answer):
         yield answer.bytes(), answer.bytes()

@@ -1,4 +1,4 @@
-"""What a Redis server must be told so that an acknowledged event is never lost, and how to tell it."""
+"""Checks of the Redis server's configuration for durability, and the commands that correct it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from riata.store.redis.link import Reply
 from riata.store.redis.session import Session
 
 VERSION_MIN: Final = (7, 0)
-MEMORY_SHARE_MAX: Final = 0.8  # of maxmemory: beyond it no event is accepted, so that checkpoints still fit
+MEMORY_SHARE_MAX: Final = 0.8  # of maxmemory; above it no event is accepted, so that checkpoints still fit
 SETTINGS: Final = {
     "appendonly": ("yes", "else nothing is written to the disk"),
     "appendfsync": ("always", "else a write is acknowledged before it is on the disk"),
@@ -27,8 +27,8 @@ _CONFIG_FORBIDDEN: Final = (
 
 
 def refusals(session: Session, attested: bool) -> list[str]:
-    """Sentences about what makes the server unfit; empty where it is fit. Raises `Unavailable` where it does not answer, and
-    (code `memory_reserve`) where only its memory is nearly full."""
+    """Return sentences about what makes the server unsuitable; empty if it is suitable. Raises `Unavailable` if it does not
+    answer, and (code `memory_reserve`) if the only fault is that its memory is nearly full."""
     info = read_info(session.command(b"INFO"))
     found = _of_info(info) + ([] if attested else _of_settings(session))
     short = _short_of_memory(info)
@@ -53,7 +53,7 @@ def _of_settings(session: Session) -> list[str]:
 
 
 def read_info(reply: Reply) -> Mapping[str, str]:
-    """The fields of an answer to INFO."""
+    """Parse the fields of an answer to INFO."""
     text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else ""
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 

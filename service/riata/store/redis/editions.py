@@ -1,4 +1,4 @@
-"""Editions in Redis: a model as it is served, in pieces, made the newest by one script. The one before stays readable."""
+"""Editions in Redis: servable models, uploaded in pieces and made the newest by one script. The previous one stays readable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUNDS_MAX: Final = 100
 
 
 def publish(models: Models, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
-    """See `SharedStore.publish`. An edition of one piece is published by one call."""
+    """See `SharedStore.publish`. An edition of one piece takes one call."""
     pieces = [seal(part) for part in split_chunks([content])] or [seal(b"")]
     number = models.state(model).standing.edition + 1
     for _ in range(ROUNDS_MAX):
@@ -38,7 +38,7 @@ def publish(models: Models, owner: Owner, model: str, edition: Edition, content:
 
 
 def _flip(models: Models, owner: Owner, model: str, edition: Edition, what: list[bytes]) -> Answer:
-    """what: pieces, CHECK, FLIP or ALL, the piece that comes along."""
+    """Run the script `publish`; what: number of pieces, CHECK, FLIP or ALL, the piece to send along."""
     pieces, action, piece = what
 
     def run(of: ModelKeys) -> Answer:
@@ -86,7 +86,7 @@ def open_edition(models: Models, model: str) -> tuple[Edition, bytes] | None:
 
 
 def _describe(models: Models, model: str) -> Edition | None:
-    """The newest edition; None where there is none."""
+    """Return the newest edition; None if there is none."""
     answer = models.on(model, lambda of: models.session.run("edition", [models.keys.own, of.meta, of.editions], [], False))
     number, packed = answer.number(), answer.bytes()
     return unpack_edition(number, packed) if number else None

@@ -1,4 +1,4 @@
-"""Checkpoints in Redis: staged chunk by chunk, made the newest generation by one script, read back in small parts."""
+"""Checkpoints in Redis: staged in chunks, committed as the newest generation by one script, read back in small parts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from riata.store.redis.session import AGAIN
 from riata.store.retention import TRIM_RECORDS_MAX, oldest_kept, surplus
 from riata.store.store import Generation, Owner, Verdict
 
-CHUNKS_AT_ONCE: Final = 4  # of a checkpoint that is read: one mebibyte, so that appends in between do not wait long
+CHUNKS_AT_ONCE: Final = 4  # read per call: one mebibyte, so that appends in between do not wait long
 ROUNDS_MAX: Final = 100
 
 
 def token(owner: Owner) -> list[bytes]:
-    """The two arguments by which a script knows an owner."""
+    """Return the two script arguments that identify an owner."""
     return [b"%d" % owner.epoch, owner.nonce]
 
 
 def verdict(answer: Answer) -> Verdict:
-    """The verdict a script gave as its word."""
+    """Return the verdict that is the word of a script's answer."""
     found = {"OK": Verdict.OK}.get(answer.word) or next((v for v in Verdict if v.name == answer.word), None)
     if found is None:
         raise Corrupt(f"the store answers with a verdict that there is not: {answer.word}", "store_answer")
@@ -65,7 +65,7 @@ def commit(models: Models, owner: Owner, model: str, base_gen: int, generation: 
 
 
 def generations(models: Models, model: str) -> list[Generation]:
-    """See `Store.generations`. Raises `Corrupt` (code `ckpt_corrupt`) where a description is lost or changed."""
+    """See `Store.generations`. Raises `Corrupt` (code `ckpt_corrupt`) if a description is missing or changed."""
     answer = models.on(model, lambda of: models.session.run("generations", [models.keys.own, of.meta, of.gens], [], False))
     count = answer.number()
     found = []
@@ -99,7 +99,7 @@ def open_generation(models: Models, model: str, gen: int) -> bytes:
 
 
 def read_pieces(models: Models, key: bytes, first: int, count: int) -> list[bytes]:
-    """`count` parts as they are stored, empty where one is missing."""
+    """Return `count` parts as they are stored; a missing one is empty."""
     answer = models.session.run("pieces", [models.keys.own, key], [b"%d" % first, b"%d" % count], False)
     return [answer.bytes() for _ in range(count)]
 
@@ -116,7 +116,7 @@ def mark_verified(models: Models, owner: Owner, model: str, gen: int, sound: boo
 
 
 def trim(models: Models, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
-    """See `Store.trim`. The script computes both bounds; this end only names the keys of what is expected to go."""
+    """See `Store.trim`. The script computes both bounds; the client only passes the keys that it expects to be deleted."""
     for _ in range(ROUNDS_MAX):
         going = _going(models, model, keep_generations)
 
@@ -132,8 +132,8 @@ def trim(models: Models, owner: Owner, model: str, keep_generations: int, keep_e
 
 
 def _going(models: Models, model: str, keep_generations: int) -> list[int]:
-    """Generations, committed or staged, that are older than what is kept, and those beyond what callers may have made; none where
-    there is no such model."""
+    """Return the generations, committed or staged, that are older than those kept, and the surplus of those that callers
+    requested. Empty if there is no such model."""
     try:
         retained = generations(models, model)
     except NotFound:
@@ -161,7 +161,7 @@ def drop_stale_stages(models: Models, owner: Owner) -> int:
 
 
 def _staged(models: Models, model: str) -> tuple[int, list[tuple[int, int, int]]]:
-    """(newest generation, (generation, index, epoch) of each chunk staged)."""
+    """Return (newest generation, (generation, index, epoch) of each staged chunk)."""
     answer = models.on(model, lambda of: models.session.run("staged", [models.keys.own, of.meta, of.stage], [], False))
     newest = answer.number()
     staged = []

@@ -1,4 +1,4 @@
-"""Deleting what nobody needs any more, a little at a time, so that nobody waits for it: expired ids, dropped models."""
+"""Deletion of expired ids and dropped models in small steps, so that other calls do not wait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALLS_MAX: Final = 16  # of one round of housekeeping
 
 
 def tidy(models: Models) -> None:
-    """Delete some of what there is to delete; call it again and again."""
+    """Delete a bounded part of what is expired or dropped. To be called repeatedly."""
     numbers = sorted(models.refresh().values())
     metas = [models.keys.of(number).meta for number in numbers]
     answer = models.session.run("ranges", [models.keys.own, models.keys.dead, *metas], [], False)
@@ -31,7 +31,7 @@ def tidy(models: Models) -> None:
 
 
 def _expire(models: Models, of: ModelKeys, state: list[int], left: int) -> int:
-    """Delete buckets of ranges that lie below the floor; return how many calls are left."""
+    """Delete buckets of ranges below the floor; return how many calls are left."""
     floor, window, bits, span, done = state
     while left > 0 and window and (span + 1) * window - 1 < floor:
         stop = min(done + KEYS_AT_ONCE, 1 << bits)
@@ -40,13 +40,13 @@ def _expire(models: Models, of: ModelKeys, state: list[int], left: int) -> int:
         arguments = [b"%d" % span, b"%d" % done, b"1" if complete else b"0"]
         left -= 1
         if models.session.run("expire", keys, arguments).word != "OK":
-            break  # somebody else is at it
+            break  # another process is doing it
         span, done = (span + 1, 0) if complete else (span, stop)
     return left
 
 
 def _bury(models: Models, number: int, standing: bytes, left: int) -> int:
-    """Delete what a dropped model left; return how many calls are left."""
+    """Delete the keys of a dropped model; return how many calls are left."""
     of = models.keys.of(number)
     parts = standing.split()
     if len(parts) == 4 and all(part.isdigit() for part in parts):
@@ -58,7 +58,7 @@ def _bury(models: Models, number: int, standing: bytes, left: int) -> int:
             gone = [of.bitmap(span), *(of.bucket(span, bucket) for bucket in range(done, stop))]
             left -= 1
             if _delete(models, number, standing, then, gone).word != "OK":
-                return left  # somebody else is at it
+                return left  # another process is doing it
             standing, (span, done) = then, after
         if span <= newest:
             return left

@@ -1,7 +1,7 @@
-"""The names of all keys of a Redis store, and the sizes that decide them.
+"""Names of all keys of a Redis store, and bucket sizes of the dedupe index.
 
-Every key begins with the same braced tag, so all of a store lies in one slot of a cluster: one script may touch any of them,
-and any surviving prefix of the server's log is a consistent cut through all of them.
+Every key begins with the same hash tag, so all keys of a store are in one slot of a cluster. One script may use any of them,
+and any surviving prefix of the server's append-only file is a consistent snapshot of all of them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Final
 
 from riata.base.errors import BadInput
 
-FORMAT: Final = 1  # of the keys and what is in them
+FORMAT: Final = 1  # of the keys and their content
 NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-BUCKET_IDS_MAX: Final = 100  # on average: a lookup reads half of it, and Redis keeps up to 512 in one compact block
+BUCKET_IDS_MAX: Final = 100  # on average; a lookup reads half a bucket, and Redis stores up to 512 in one compact block
 BUCKET_BITS_MAX: Final = 24
 
 
@@ -30,7 +30,7 @@ class Keys:
         self.dead = self.prefix + b"dead"
 
     def ticket(self, source: str) -> bytes:
-        """The last answer to one store object that appends."""
+        """Key of the last ticket and answer of one appending store object."""
         return self.prefix + b"p:" + source.encode()
 
     def of(self, number: int) -> ModelKeys:
@@ -61,7 +61,7 @@ class ModelKeys:
         return self.prefix + b"e:%d" % number
 
     def bitmap(self, span: int) -> bytes:
-        """Which buckets of a range of events have been begun."""
+        """Bitmap of the buckets that exist for a range of events."""
         return self.prefix + b"d:%d" % span
 
     def bucket(self, span: int, bucket: int) -> bytes:
@@ -70,10 +70,10 @@ class ModelKeys:
 
 
 def bucket_bits(window: int) -> int:
-    """How many leading bits of an id choose its bucket, where `window` events are remembered."""
+    """Return how many leading bits of an id select its bucket, for a dedupe window of `window` events."""
     return min(max((window - 1) // BUCKET_IDS_MAX, 0).bit_length(), BUCKET_BITS_MAX)
 
 
 def bucket_of(event_id: bytes, bits: int) -> int:
-    """The bucket of an id."""
+    """Return the bucket of an id."""
     return int.from_bytes(event_id[:4], "big") >> (32 - bits)

@@ -1,9 +1,8 @@
-"""One connection to Redis: one attempt per call, and a word on what became of it where there was no answer.
+"""One connection to Redis: one attempt per call, with an exception that says whether a failed call may have been executed.
 
-The connection is that of redis-py (`wire.py`). Its clients and pools are not used, for they send again what was not
-answered, and only this program knows what may be sent twice. Added here is a word on whether anything was sent before a call
-failed, who among several nodes is to be asked, and that a connection which failed is thrown away: a reply that comes too late
-is never taken for that to the next call.
+The connection is that of redis-py (`wire.py`). Its clients and pools are not used: they repeat calls that were not answered, and
+only this program knows which calls may be repeated. This module reports whether a failed call was sent, and selects the node to
+connect to (Sentinel, cluster). It closes a connection that failed, so a late reply is never read as that of the next call.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ REDIRECTS_MAX: Final = 5
 
 
 class NotSent(Exception):
-    """The call was surely not executed."""
+    """The call was not executed."""
 
 
 class Lost(Exception):
-    """Whether the call was executed is not known; the connection it was sent on is gone."""
+    """It is unknown whether the call was executed; its connection is closed."""
 
 
 class Refused(Exception):
@@ -45,11 +44,11 @@ class Refused(Exception):
 
 
 class Calls(Protocol):
-    """How a `RedisStore` reaches the server. Every call is one attempt; it raises `NotSent`, `Lost` or `Refused`."""
+    """Calls of a `RedisStore` to the server. Every call is one attempt; it raises `NotSent`, `Lost` or `Refused`."""
 
     @property
     def address(self) -> str:
-        """Of whom to complain; without secrets."""
+        """Address of the server for messages, without secrets."""
         ...
 
     def script(self, name: str, keys: Sequence[bytes], arguments: Sequence[bytes], timeout_ms: int) -> Reply:
@@ -65,7 +64,8 @@ class Calls(Protocol):
 
 @cache
 def script_text(name: str, modern: bool = True) -> bytes:
-    """The source of a script as it is sent. Servers before 7 know no flags, and replicate a script's effects only if told to."""
+    """Return the source of a script as it is sent. Servers before version 7 have no script flags, and replicate effects only on
+    request."""
     folder = files("riata.store.redis") / "lua"
     flags, _, body = (folder / f"{name}.lua").read_text(encoding="utf-8").partition("\n")
     if not modern:
@@ -75,21 +75,21 @@ def script_text(name: str, modern: bool = True) -> bytes:
 
 @dataclass(slots=True)
 class Credentials:
-    """Who we are to the server."""
+    """User and password for the server."""
 
     user: str = ""
     password: str = field(default="", repr=False)
 
 
 class Link:
-    """`Calls` over a connection of redis-py. Connects when it is first needed and again after each failure."""
+    """`Calls` over a connection of redis-py. Connects on first use and again after each failure."""
 
     def __init__(self, address: Address, credentials: Credentials) -> None:
         self._where = address
         self._credentials = credentials
         self._wire: Wire | None = None
         self._patience = Patience()
-        self._moved: tuple[str, int] | None = None  # the node of a cluster that has our slot
+        self._moved: tuple[str, int] | None = None  # the cluster node that serves our slot
         self._turn = -1
         self._modern = True
         self._digests: dict[str, bytes] = {}
@@ -126,14 +126,14 @@ class Link:
         return self._digests[key]
 
     def _follow(self, parts: Sequence[bytes], deadline: float) -> Reply:
-        """Send a command; where a cluster says that another node has our slot, send it there."""
+        """Send a command; if a cluster redirects it to another node, send it there."""
         for _ in range(REDIRECTS_MAX):
             self._connect(deadline)
             try:
                 return self._ask(parts, deadline)
             except Refused as error:
                 if error.code in ("READONLY", "MASTERDOWN"):
-                    self.close()  # it may be another's turn now: look again
+                    self.close()  # another node may be the master now: look it up again
                 if error.code != "MOVED" or not self._where.cluster:
                     raise
                 self.close()
@@ -141,7 +141,7 @@ class Link:
         raise Refused("CLUSTERDOWN the nodes send us round in a circle")
 
     def _ask(self, parts: Sequence[bytes], deadline: float) -> Reply:
-        """One command, one reply. The connection is fit for the next one, or closed."""
+        """Send one command and read its reply. Afterwards the connection is either reusable or closed."""
         wire, left = self._wire, deadline - time.monotonic()
         if wire is None or left <= 0:
             raise NotSent("not connected" if wire is None else "no time is left")
@@ -160,7 +160,7 @@ class Link:
             raise Lost(_words(error)) from None
 
     def _connect(self, deadline: float) -> None:
-        """Be connected to whoever serves our keys. Raises `NotSent` or `Refused`."""
+        """Connect to the node that serves our keys, unless connected. Raises `NotSent` or `Refused`."""
         if self._wire is not None and idle(self._wire):
             return
         self.close()
@@ -178,7 +178,9 @@ class Link:
 
     def _masters(self, deadline: float) -> Sequence[tuple[str, int]]:
         nodes = self._where.nodes
-        self._turn = (self._turn + 1) % len(nodes)  # one that hangs takes all the time there is: begin with another the next time
+        self._turn = (self._turn + 1) % len(
+            nodes
+        )  # a node that hangs uses all of the timeout: begin with another one the next time
         nodes = nodes[self._turn :] + nodes[: self._turn]
         if not self._where.sentinel:
             return nodes
@@ -197,7 +199,7 @@ class Link:
         raise NotSent(f"no sentinel names the master of {self._where.sentinel!r}")
 
     def _open(self, host: str, port: int, deadline: float) -> None:
-        """Connect, say who we are, choose the database, learn the version. Raises `Lost`, `NotSent` or `Refused`."""
+        """Connect, authenticate, select the database, read the version. Raises `Lost`, `NotSent` or `Refused`."""
         self._dial(host, port, deadline, self._credentials, self._where.db)
         try:
             if self._where.sentinel:
@@ -206,11 +208,11 @@ class Link:
                     raise Refused("READONLY the node that the sentinel names is not a master yet")
             self._modern = version_of(self._ask([b"INFO", b"server"], deadline)) >= (7,)
         except (NotSent, Refused):
-            self.close()  # half introduced it must not be used
+            self.close()  # a connection with an incomplete handshake must not be used
             raise
 
     def _dial(self, host: str, port: int, deadline: float, who: Credentials, db: int = 0) -> None:
-        """Connect and introduce ourselves as `who`. Raises `Lost`, or `Refused` where that is answered by an error."""
+        """Connect and authenticate as `who`. Raises `Lost`, or `Refused` if the server answers with an error."""
         self.close()
         self._patience.begin(deadline)
         try:
@@ -224,7 +226,7 @@ class Link:
 
 
 def version_of(info: Reply) -> tuple[int, ...]:
-    """The version in an answer to INFO; (0,) where there is none."""
+    """Return the version in an answer to INFO; (0,) if there is none."""
     for line in info.splitlines() if isinstance(info, bytes) else []:
         name, _, value = line.partition(b":")
         if name == b"redis_version":
@@ -237,7 +239,7 @@ def _deadline(timeout_ms: int) -> float:
 
 
 def _plain(reply: object) -> Reply:
-    """Only what RESP 2 knows; an error inside of a list is as bad as one alone."""
+    """Accept only types of RESP 2. An error inside a list is raised like one alone."""
     if reply is None or type(reply) is bytes or type(reply) is int:
         return reply
     if type(reply) is list:
@@ -248,13 +250,13 @@ def _plain(reply: object) -> Reply:
 
 
 def _node(text: str) -> tuple[str, int] | None:
-    """(host, port) of "slot host:port"."""
+    """Return (host, port) of "slot host:port"."""
     host, _, port = text.rpartition(" ")[2].rpartition(":")
     return _place(host, port)
 
 
 def _place(host: str, port: str) -> tuple[str, int] | None:
-    """(host, port), where these can be some."""
+    """Return (host, port), None if they are invalid."""
     return (host, int(port)) if host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 2**16 else None
 
 

@@ -1,4 +1,4 @@
-"""Which models a Redis store has, as this object last heard, and how a call finds the keys of one."""
+"""Cached list of the models of a Redis store, and the lookup of a model's keys."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from riata.store.redis.keys import Keys, ModelKeys
 from riata.store.redis.session import AGAIN, Session
 
 ROUNDS_MAX = 100
-TURNS_MAX = 10  # nobody but this process counts them
+TURNS_MAX = 10  # only this process numbers them, so more are not expected
 
 
 class Models:
-    """Names and numbers of the models. A model that is dropped and created again gets another number: its keys are new ones."""
+    """Names and numbers of the models. A model that is dropped and created again gets a new number, and so new keys."""
 
     def __init__(self, session: Session, keys: Keys) -> None:
         self.session = session
@@ -26,8 +26,8 @@ class Models:
         self._turns: dict[tuple[str, bytes], int] = {}  # script and `meta` of a model -> number of the last call executed
 
     def in_turn(self, script: str, keys: list[bytes], arguments: list[bytes]) -> Answer:
-        """Run a script of the owner that refuses a call which later ones have overtaken. Another object may have gone further in
-        counting them: then this one goes on from there.
+        """Run a numbered script of the owner, which refuses a call that arrives after a later one. If another object has used
+        higher numbers, this one continues from there.
 
         keys : own, `meta` of the model, ...
         """
@@ -41,12 +41,12 @@ class Models:
         raise Unavailable("the store is used by too many at once in the name of one owner", "store_contended", "unknown")
 
     def last_turn(self, script: str, of: ModelKeys) -> bytes:
-        """Number of the last call that `in_turn` made for this model: what builds on it says so, and is refused once another
-        call took its place."""
+        """Return the number of the last `in_turn` call for this model. A script that depends on that call passes the number, and
+        is refused if another call came after it."""
         return b"%d" % self._turns.get((script, of.meta), 0)
 
     def refresh(self) -> Mapping[str, int]:
-        """Ask the store."""
+        """Read the models from the store."""
         answer = self.session.run("models", [self.keys.own, self.keys.models], [], changes=False)
         self._version = answer.bytes()
         last = self._version.partition(b" ")[2]
@@ -60,22 +60,23 @@ class Models:
         return self._numbers
 
     def changes(self) -> int:
-        """How often a model was created or dropped, as was last heard."""
+        """Return how often a model was created or dropped, as of the last refresh."""
         count = self._version.partition(b" ")[0]
         if not count.isdigit():
             raise Corrupt("the store does not say how often its models changed", "store_answer")
         return int(count)
 
     def number_of(self, model: str, fresh: bool = False) -> int | None:
-        """The number of a model, None where there is none; as it was last heard, or, with `fresh`, as it is."""
+        """Return the number of a model, None if there is no such model: from the cache or, with `fresh`, from the store."""
         if fresh:
             self.refresh()
         return self._numbers.get(model)
 
     def on(self, model: str, run: Callable[[ModelKeys], Answer]) -> Answer:
-        """Run something on the keys of a model. Where there is none the script has the word, as it may know who asks.
+        """Run a script on the keys of a model. If there is no such model, the script still runs (with number 0), since it may
+        find first that the caller is fenced.
 
-        Raises `NotFound` (code `model_not_found`), `Corrupt` where a model has lost its keys.
+        Raises `NotFound` (code `model_not_found`), `Corrupt` if a model has lost its keys.
         """
         for _ in range(ROUNDS_MAX):
             number = self.number_of(model) or self.number_of(model, fresh=True) or 0
@@ -89,12 +90,12 @@ class Models:
         raise Unavailable(f"model {model!r} is dropped and created all the time", "store_contended")
 
     def states(self, numbers: Sequence[int]) -> list[State | None]:
-        """What the store says of these incarnations."""
+        """Return the states of these incarnations in the store."""
         answer = self._ask(numbers, b"")
         return [read_state(answer.nested()) for _ in numbers]
 
     def state(self, model: str) -> State:
-        """What the store says of a model. Raises `NotFound`."""
+        """Return the state of a model in the store. Raises `NotFound`."""
         answer = self.on(model, lambda of: self._one(of))
         state = read_state(answer.nested())
         if state is None:
@@ -102,7 +103,7 @@ class Models:
         return state
 
     def all_states(self) -> Mapping[str, State]:
-        """What the store says of every model, at one moment."""
+        """Return the states of all models, as one snapshot."""
         if not self._version:
             self.refresh()
         for _ in range(ROUNDS_MAX):
@@ -123,7 +124,7 @@ class Models:
         return self.session.run("standings", [self.keys.own, self.keys.models, *metas], [version], changes=False)
 
     def _one(self, of: ModelKeys) -> Answer:
-        """`standings` of one model, with the word MODEL where there is none."""
+        """Run `standings` for one model; the word is MODEL if there is no such model."""
         answer = self.session.run("standings", [self.keys.own, self.keys.models, of.meta], [b""], changes=False)
         state = answer.take()
         return Answer([b"OK", state] if state else [b"MODEL"], "standings")

@@ -1,4 +1,4 @@
-"""Predictions that wait for their label, in Redis: the rows, and beside them when each is due."""
+"""Pending predictions in Redis: rows that wait for their label, and the time when each is due."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def remember(models: Models, model: str, rows: Sequence[PendingPrediction], byte
     """See `Store.remember`."""
     fresh = {row.key: row for row in rows}
     if sum(len(row.row) for row in fresh.values()) > bytes_max:
-        models.state(model)  # a model that is not there is the greater mistake
+        models.state(model)  # raises `NotFound` first if there is no such model
         return False
     parts = [part for row in fresh.values() for part in (row.key, b"%d" % row.due_ms, pack_row(row))]
     return _run(models, model, "remember", [b"%d" % bytes_max, b"%d" % ROW_BYTES, *parts]).word == "OK"
@@ -36,13 +36,13 @@ def remembered(models: Models, model: str) -> tuple[int, int]:
 
 
 def due(models: Models, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
-    """See `Store.due`. A row that rotted comes with an empty `row`."""
+    """See `Store.due`. A corrupt row has an empty `row`."""
     answer = _run(models, model, "due", [b"%d" % now_ms, b"%d" % rows_max], changes=False)
     return [_due_row(key, stored, now_ms) for key, stored in pairs(answer)]
 
 
 def _due_row(key: bytes, stored: bytes, now_ms: int) -> PendingPrediction:
-    """A row that is due. One that rotted is empty, for whoever asks to give up: a single one must not keep all others waiting."""
+    """Return a due row. A corrupt one is returned empty, so that the caller drops it and it does not block all others."""
     try:
         return unpack_row(key, stored)
     except Corrupt:

@@ -1,8 +1,7 @@
-"""How often a call is made and what an error of the server means.
+"""Retries of store calls, and the mapping of server errors to exceptions.
 
-Every script may be sent again: it recognizes what it has done already. So a call is repeated, with growing pauses, until it is
-answered or its time is over; only then does the caller learn that the store does not answer, and whether the call may have been
-executed all the same.
+Every script is idempotent: it recognizes a repeated call. So a call is repeated, with growing pauses, until it is answered or its
+timeout is over. Then `Unavailable` is raised; its `outcome` says whether the call may have been executed.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from riata.base.errors import Conflict, Corrupt, LogFork, Unavailable
 from riata.store.redis.codec import Answer
 from riata.store.redis.link import Calls, Lost, NotSent, Refused, Reply
 
-AGAIN: Final = b"\0again"  # stands for "1 where this is sent again" among the arguments
-ATTEMPTS: Final = 4  # an attempt gets this part of the time of a call
+AGAIN: Final = b"\0again"  # placeholder among the arguments: b"1" if the call is repeated, otherwise b"0"
+ATTEMPTS: Final = 4  # the timeout of an attempt is this fraction of that of the call
 EXCHANGED: Final = "store_exchanged"  # code of the error about a store that is not the one this object was opened on
 PAUSE_MS: Final = 10
 PAUSE_MS_MAX: Final = 320
 
-# The words a script may begin its answer with, besides GONE; whatever else is said is no answer of ours.
+# The words a script may begin its answer with, besides GONE. Any other word is an error.
 _WORDS = {
     "acquire": "OK OWNED OLDER",
     "append": "OK STALE NOTICKET DAMAGED",
@@ -59,14 +58,14 @@ _WORDS = {
     "verify": "OK FENCED MODEL GENERATION",
 }
 
-# Errors that pass: nothing was executed.
+# Transient errors: nothing was executed.
 _PASSING = {"LOADING", "MASTERDOWN", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "ASK", "NOREPLICAS", "UNBLOCKED"}
 _FORBIDDEN = {"NOAUTH", "WRONGPASS", "NOPERM", "WRONGCERT"}
 
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """Where a session has time and chance from; simulations bring their own."""
+    """Sources of time and randomness of a session; simulations replace them."""
 
     monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
     sleep_ms: Callable[[int], None] = lambda ms: time.sleep(ms / 1000)
@@ -74,7 +73,7 @@ class Chance:
 
 
 class Session:
-    """Repeats calls until they are answered."""
+    """Repeats calls until they are answered or time out."""
 
     def __init__(self, calls: Calls, timeout_ms: int, chance: Chance) -> None:
         self.calls = calls
@@ -83,7 +82,7 @@ class Session:
         self.identity = b""  # of the store, once it is known
 
     def run(self, name: str, keys: Sequence[bytes], arguments: Sequence[bytes], changes: bool = True) -> Answer:
-        """Run a script of this store until it answers; `changes`: it writes. Answers that every script may give are errors here.
+        """Run a script of this store until it answers; `changes`: it writes. Answers that any script may give (such as GONE) are raised as errors.
 
         Raises `Unavailable`, `Corrupt`, `LogFork` (the store is not the one this object was opened on).
         """
@@ -126,7 +125,7 @@ class Session:
         return self.until_answered(attempt, changes=False)
 
     def recognize(self, identity: bytes) -> None:
-        """Take the identity of the store on first sight. Raises `LogFork` where it is another than before."""
+        """Adopt the identity of the store on the first call. Raises `LogFork` if it differs later."""
         if self.identity not in (b"", identity):
             raise LogFork(f"the store at {self.calls.address} was emptied, or another one is in its place", EXCHANGED)
         self.identity = identity
@@ -155,7 +154,7 @@ class Session:
             pause = min(2 * pause, PAUSE_MS_MAX)
 
     def _judge(self, error: Refused, unknown: bool) -> str:
-        """Say why to try again; raise where that will not help."""
+        """Return the reason for a retry; raise if a retry cannot help."""
         where, outcome = self.calls.address, "unknown" if unknown else "not_accepted"
         if error.code in _PASSING or (error.code == "ERR" and error.text.startswith("max number of clients")):
             return f"{error.code} {error.text}"

@@ -1,8 +1,7 @@
 """The shared store: one Redis, many processes.
 
-Everything that changes the store is a script in `lua/`, so it happens wholly or not at all, and every script may be sent again.
-`link.py` is the connection, `session.py` says how often a call is made, `append.py` how events are appended,
-`keys.py` which keys there are.
+Every change of the store is a script in `lua/`, so it is atomic, and every script may be repeated.
+`link.py` is the connection, `session.py` repeats calls, `append.py` appends events, `keys.py` names the keys.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ from riata.store.store import (
 )
 from riata.wire.names import Names
 
-READ_BYTES_AT_ONCE = 2**20  # of a log that is read: appends in between do not wait long
+READ_BYTES_AT_ONCE = 2**20  # read per call, so that appends in between do not wait long
 NAMES_AT_ONCE = 64
 ROUNDS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
-    """How a process uses a shared store.
+    """Settings of a process for a shared store.
 
-    namespace     : begins the names of all keys; one service has one
-    password      : goes before one in the URL
-    timeout_ms    : a call is repeated so long until it is answered
+    namespace     : prefix of all keys; one for each service
+    password      : takes precedence over one in the URL
+    timeout_ms    : how long a call is repeated until it is answered
     dedupe_events : event ids are remembered over this many events; fixed for a model when it is created
-    attested      : take it on trust that Redis is told to keep what it acknowledges
+    attested      : skip the check that Redis is configured to keep what it acknowledges
     """
 
     namespace: str = "riata"
@@ -65,7 +64,7 @@ class RedisSettings:
 
 
 def open_redis(url: str, settings: RedisSettings | None = None) -> RedisStore:
-    """Open the store at `url`, made where there is none.
+    """Open the store at `url`; create it if there is none.
 
     Raises `BadInput` (codes `bad_store_url`, `bad_namespace`), `Unavailable`, `Corrupt` (not a sound store; `newer_format`).
     """
@@ -81,7 +80,7 @@ def open_redis(url: str, settings: RedisSettings | None = None) -> RedisStore:
 
 
 class RedisStore:
-    """See `SharedStore`. Made by `open_redis`; one thread uses an object. `attach` comes before anything else."""
+    """See `SharedStore`. Made by `open_redis`; one thread uses an object. `attach` must be called first."""
 
     def __init__(
         self,
@@ -98,7 +97,7 @@ class RedisStore:
         self._appender = Appender(self._session, self._keys, self._models.number_of, self._models.states, self._begin_ticket)
 
     def attach(self) -> None:
-        """Learn which store this is; from then on another one in its place is noticed. Raises as `open_redis` does."""
+        """Read the identity of the store; a different store is detected from then on. Raises as `open_redis` does."""
         self._begin_ticket()
 
     def warnings(self) -> list[str]:
@@ -209,7 +208,7 @@ class RedisStore:
             after = taken[-1].last
 
     def _read_some(self, model: str, after: int, size: int) -> tuple[Head, tuple[int, bytes], bool, list[Record]]:
-        """(head, where the record before ends, whether the log ends with these, records)."""
+        """Return (head, (seq, chain) of the record before, whether the log ends with these, records)."""
 
         def run(of: ModelKeys) -> Answer:
             return self._run("read", [of.meta, of.log], [b"%d" % max(after, 0), b"%d" % max(size, 1), b"1"], changes=False)
@@ -301,7 +300,7 @@ class RedisStore:
         return editions.open_edition(self._models, model)
 
     def maintain(self) -> None:
-        return  # the server does by itself what it has to do
+        return  # there are no deferred writes
 
     def idle(self) -> None:
         housekeeping.tidy(self._models)
@@ -313,12 +312,12 @@ class RedisStore:
         return self._session.run(script, [self._keys.own, *keys], arguments, changes)
 
     def _is_ours(self, number: int, lineage: bytes) -> bool:
-        """Whether a model that is there already is the one that an earlier attempt of ours has created."""
+        """Return whether an existing model was created by an earlier attempt of this call."""
         state = self._models.states([number])[0]
         return state is not None and state.head.lineage == lineage
 
     def _begin_ticket(self) -> str:
-        """Open the store, or open it again, under a new name of who sends; returns that name."""
+        """Open or reopen the store with a new ticket source; returns the name of the source."""
         source = self._draw(16).hex()
         drawn = self._draw(16)
         keys = [self._keys.own, self._keys.models, self._keys.ticket(source)]

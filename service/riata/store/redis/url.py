@@ -1,4 +1,4 @@
-"""Where a Redis store is: the URL an operator writes, read once and strictly."""
+"""Strict parser of the Redis store URL."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SCHEMES: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel"
 class Address:
     """A parsed URL.
 
-    nodes     : (host, port) of the server, the sentinels, or some nodes of the cluster; one empty one for a socket
-    path      : of a Unix socket, else empty
-    sentinel  : name of the master the sentinels watch, else empty
-    authority : file of certificates to trust, besides none; empty: those of the system
+    nodes     : (host, port) of the server, the sentinels, or some nodes of the cluster; one empty entry for a socket
+    path      : of a Unix socket, otherwise empty
+    sentinel  : name of the master that the sentinels watch, otherwise empty
+    authority : file of the only certificates to trust; empty: those of the system
     shown     : the URL without user and password
     """
 
@@ -36,7 +36,7 @@ class Address:
     shown: str = ""
 
     def place(self, host: str, port: int) -> str:
-        """A node, for people."""
+        """Return the name of a node, for messages."""
         return self.path or f"{host}:{port}"
 
 

@@ -1,7 +1,7 @@
-"""The connection of redis-py as it is used here: it dials, introduces us, packs requests and reads replies.
+"""Adapter of a redis-py connection: it connects, authenticates, packs requests and reads replies.
 
-What it is told to do otherwise: one deadline for an answer as a whole, since a peer that trickles bytes keeps a timeout per read
-from ever coming; an end to answers without end; errors word for word; nothing sent again, and nothing sent unasked.
+Differences from redis-py: one deadline for a whole answer, since a peer that trickles bytes never reaches a timeout per read; a
+limit on the number of reads of an answer; error messages are kept verbatim; no retries, and no commands of its own.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from redis.retry import Retry
 from riata.store.redis.url import Address
 
 READ_BYTES: Final = 2**14
-READS_MAX: Final = 2**16  # of one answer: 1 GiB, and still more than the largest record where each read brings one segment
+READS_MAX: Final = 2**16  # of one answer: 1 GiB, and still more than the largest record if each read returns one segment
 
-# What a connection may raise where the peer is gone, slow, or no Redis.
+# What a connection may raise if the peer is gone, slow, or not a Redis.
 FAILURES: Final = (RedisError, OSError, MemoryError, OverflowError, TypeError, ValueError)
 
 
 class Patience:
-    """How long the answer to a call is waited for, as a whole."""
+    """Deadline for the whole answer to a call, and the limit on its reads."""
 
     def __init__(self) -> None:
         self._deadline = 0.0
         self._reads = 0
 
     def begin(self, deadline: float) -> None:
-        """Of a new call; in seconds of the monotonic clock."""
+        """Start a new call; `deadline` is in seconds of the monotonic clock."""
         self._deadline, self._reads = deadline, 0
 
     def left(self) -> float:
-        """Seconds that are left. Raises `TimeoutError` where none are."""
+        """Return the seconds that are left. Raises `TimeoutError` if none are."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("no answer in time")
         return left
 
     def spend_read(self) -> float:
-        """Seconds that the next read may take. Raises `TimeoutError`, and `InvalidResponse` where the answer never ends."""
+        """Return the seconds that the next read may take. Raises `TimeoutError`, and `InvalidResponse` after READS_MAX reads."""
         self._reads += 1
         if self._reads > READS_MAX:
             raise InvalidResponse(f"an answer in more than {READS_MAX} pieces")
@@ -54,28 +54,28 @@ class Patience:
 
 
 class Answers(DefaultParser):  # type: ignore[misc, valid-type]  # a name for one of three classes; here it is that on hiredis
-    """The parser of redis-py with one deadline for an answer instead of one for each piece of it, and errors word for word."""
+    """The parser of redis-py with one deadline for a whole answer instead of one for each read, and verbatim errors."""
 
     def __init__(self, socket_read_size: int, patience: Patience) -> None:
         super().__init__(socket_read_size=socket_read_size)
         self._patience = patience
 
     def read_from_socket(self, timeout: object = None, raise_on_timeout: bool = True) -> bool:  # noqa: ARG002  the patience knows
-        """Take one more piece of the answer."""
+        """Read one more piece of the answer."""
         return bool(super().read_from_socket(self._patience.spend_read(), raise_on_timeout))
 
     @classmethod
     def parse_error(cls, response: str) -> ResponseError:
-        """What the server said; its meaning is judged elsewhere."""
+        """Return the error message verbatim; `session.py` interprets it."""
         return ResponseError(response)
 
     def handle_push_response(self, response: object, **_: object) -> object:
-        """Refuse what nobody subscribed to."""
+        """Refuse push messages: there are no subscriptions."""
         raise InvalidResponse(f"the server pushed {type(response).__name__}")
 
 
 class Encrypted(Connection):
-    """Over TLS. The class of redis-py trusts the authorities of the system besides the one that is named; this one does not."""
+    """A TLS connection. The class of redis-py trusts the system's authorities besides the given one; this one does not."""
 
     def __init__(self, trusted: ssl.SSLContext, patience: Patience, **options: Any) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call]
@@ -93,7 +93,7 @@ class Encrypted(Connection):
 
 
 class Wire(Protocol):
-    """What is used of a connection of redis-py."""
+    """The part of a redis-py connection that is used."""
 
     @property
     def is_connected(self) -> bool: ...
@@ -107,7 +107,7 @@ class Wire(Protocol):
 
 
 def dial(where: Address, node: tuple[str, int], patience: Patience, user: str, password: str, db: int) -> Wire:
-    """Connect to `node` and introduce ourselves. Raises `FAILURES`: `ResponseError` where the answer is an error."""
+    """Connect to `node` and authenticate. Raises `FAILURES`: `ResponseError` if the server answers with an error."""
     left = patience.left()
     options: dict[str, Any] = {
         "username": user, "password": password, "db": db, "protocol": 2, "driver_info": None,
@@ -129,7 +129,7 @@ def _wire(where: Address, node: tuple[str, int], patience: Patience, options: di
 
 
 def silent(wire: Wire) -> bool:
-    """Whether the peer has sent nothing but the answer; it may have closed after it."""
+    """Return whether the peer sent nothing after the answer; it may have closed the connection."""
     try:
         return not wire.can_read(0)
     except (RedisError, OSError):
@@ -137,7 +137,7 @@ def silent(wire: Wire) -> bool:
 
 
 def idle(wire: Wire) -> bool:
-    """Whether the peer neither closed nor sent what nobody asked for: else a connection is not used again."""
+    """Return whether the connection can be reused: the peer neither closed it nor sent anything unrequested."""
     try:
         return wire.is_connected and not wire.can_read(0)
     except (RedisError, OSError):
