@@ -111,7 +111,7 @@ def _signed(answer: Answer) -> int:
 
 
 def read_record(model: str, answer: Answer) -> Record:
-    """Read a record of the script `read`. Raises `LogFork` if it is not a valid record. The caller checks its digest and chain."""
+    """Read a record of the script `read`. Raises `LogFork` if it is not one. The caller checks its digest and chain."""
     last, kind, count, accepted_ms = (answer.bytes() for _ in range(4))
     digest, chain, payload = answer.bytes(), answer.bytes(), answer.bytes()
     numbers = all(part.isdigit() and len(part) <= _SEQ_DIGITS_MAX for part in (last, count, accepted_ms))

@@ -178,9 +178,7 @@ class Link:
 
     def _masters(self, deadline: float) -> Sequence[tuple[str, int]]:
         nodes = self._where.nodes
-        self._turn = (self._turn + 1) % len(
-            nodes
-        )  # a node that hangs uses all of the timeout: begin with another one the next time
+        self._turn = (self._turn + 1) % len(nodes)  # a node that hangs uses all of the timeout: begin with another one next time
         nodes = nodes[self._turn :] + nodes[: self._turn]
         if not self._where.sentinel:
             return nodes
