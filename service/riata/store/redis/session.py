@@ -82,7 +82,7 @@ class Session:
         self.identity = b""  # of the store, once it is known
 
     def run(self, name: str, keys: Sequence[bytes], arguments: Sequence[bytes], changes: bool = True) -> Answer:
-        """Run a script of this store until it answers; `changes`: it writes. Answers common to all scripts (such as GONE) are raised.
+        """Run a script of this store until it answers; `changes`: it writes. Common answers (such as GONE) are raised.
 
         Raises `Unavailable`, `Corrupt`, `LogFork` (the store is not the one this object was opened on).
         """
