@@ -58,7 +58,7 @@ def test_the_store_rests_once_all_are_answered_and_nobody_waits() -> None:
     happened = list[str]()
 
     class Resting(Counting):
-        def rest(self) -> None:
+        def maintain(self) -> None:
             happened.append("rest")
 
     store = Resting()
@@ -82,7 +82,7 @@ def test_a_store_that_fails_while_it_rests_is_dealt_with_as_ever(outcome: str, e
     resting = threading.Event()
 
     class Failing(Counting):
-        def rest(self) -> None:
+        def maintain(self) -> None:
             resting.set()
             raise StoreFailed("gone", outcome)
 

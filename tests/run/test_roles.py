@@ -188,7 +188,7 @@ def test_a_standby_of_a_newer_version_says_so_and_takes_over_with_an_upgrade_eve
             first = await older.enter_async_context(running(store, "writer", lease_ttl_ms=60_000))  # it lets go, or keeps it
             await with_model(web)
             await web.observe(events(30))
-            await first.admin.snapshot_now("m")
+            await first.engine.save("m")
             with being(VERSION + 1):
                 async with running(store, "writer", lease_ttl_ms=60_000) as second:
                     said = f"a take-over by this process writes an upgrade event to algorithm {VERSION + 1}"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt, LogFork, RiataError, StoreFailed, Unavailable
-from riata.store.sqlite import payload_files
+from riata.store.sqlite import directory, payload_files
 from riata.store.sqlite.payload_files import NOWHERE, PayloadFiles
 from riata.store.sqlite.schema import DATABASE_NAME, SCHEMA_VERSION
 from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite, read_sqlite
@@ -150,6 +150,7 @@ def failing(number: int) -> Fault:
 
 
 def test_what_is_refused_leaves_nothing_behind(store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "FULL_S", 0.0)  # the next write is tried at once
     records = [long(store)]
     for call in ("pwritev", "fdatasync"):
         with monkeypatch.context() as patch:

@@ -11,6 +11,7 @@ import pytest
 from riata.base.errors import Corrupt, Unavailable
 from riata.store.memory import MemoryStore
 from riata.store.sqlite import dedupe as sqlite_dedupe
+from riata.store.sqlite import directory
 from riata.store.sqlite import log as sqlite_log
 from riata.store.sqlite.dedupe import SLICES
 from riata.store.sqlite.schema import DATABASE_NAME
@@ -131,6 +132,7 @@ def test_no_sweep_is_made_before_one_is_due(tmp_path: Path) -> None:
 
 
 def test_what_was_rolled_back_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "FULL_S", 0.0)  # the next write is tried at once
     store = started(tmp_path)
     ids = random_ids(np.random.default_rng(6), 10)
     write = sqlite_log.insert_planned

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from riata.base.errors import Corrupt, LogGap, NotFound
 from riata.store.records import ACCEPT_LOSS, KIND_CODES, decode_document
-from riata.store.sqlite.directory import DirectoryLock
+from riata.store.sqlite.directory import BALLAST_NAME, DirectoryLock
 from riata.store.sqlite.log import ModelRow, chain_at, find_model
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS
 from riata.store.sqlite.wal import WalDamage, find_damage
@@ -25,6 +25,7 @@ from riata.store.sqlite.witness import NAME_BYTES_MAX, WITNESS_NAME, Witnessed, 
 CUT: Final = "cut"  # action of a repair that cut the log before a damaged record
 EVENTS_MISSING: Final = "events_missing"
 _MODELS_SAID_MAX: Final = 5
+_NO_ROOM: Final = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +134,27 @@ def _damaged(damage: WalDamage) -> str:
 def compare_stored(path: Path, entries: Sequence[Witnessed]) -> tuple[list[Loss], bool]:
     """Compare the database at `path` with witnessed events through a connection that changes nothing.
 
+    To read a write-ahead log, SQLite makes a small file beside it. If a full disk has no room for that, the ballast is deleted.
     Returns the losses, and whether the database holds any event. Raises `Corrupt` if it cannot be read though something was
     witnessed in it.
     """
     if not path.exists() or not path.stat().st_size:
         return compare(None, entries), False
+    try:
+        return _compare_read_only(path, entries)
+    except sqlite3.Error as error:
+        ballast = path.with_name(BALLAST_NAME)
+        if int(getattr(error, "sqlite_errorcode", 0)) & 0xFF in _NO_ROOM and ballast.exists():
+            ballast.unlink(missing_ok=True)
+            return compare_stored(path, entries)
+        if not entries:
+            return [], False  # opening it for writing reports what is wrong with it
+        if str(error) == "no such table: models":  # no table was ever written, or none is left
+            return compare(None, entries), False
+        raise Corrupt(f"{path} is damaged ({error}); restore the directory from a backup") from error
+
+
+def _compare_read_only(path: Path, entries: Sequence[Witnessed]) -> tuple[list[Loss], bool]:
     wal, shared = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
     has_wal = wal.exists() and wal.stat().st_size > 0
     mode = "mode=ro" if has_wal else "mode=ro&immutable=1"  # otherwise SQLite would create an empty log
@@ -145,12 +162,6 @@ def compare_stored(path: Path, entries: Sequence[Witnessed]) -> tuple[list[Loss]
     try:
         has_models = connection.execute("SELECT count(*) FROM models WHERE seq > 0").fetchone()[0] > 0
         return compare(connection, entries), has_models
-    except sqlite3.Error as error:
-        if not entries:
-            return [], False  # opening it for writing reports what is wrong with it
-        if str(error) == "no such table: models":  # no table was ever written, or none is left
-            return compare(None, entries), False
-        raise Corrupt(f"{path} is damaged ({error}); restore the directory from a backup") from error
     finally:
         connection.close()
         if has_wal:
