@@ -117,6 +117,20 @@ def test_third_party_imports_are_on_the_list() -> None:
     assert wrong == []
 
 
+def inside_of_numba(room: str, names: Iterator[str], place: str) -> list[str]:
+    return [f"{place} imports {name}" for name in names if name.startswith("numba.core") and room != "jit"]
+
+
+def test_only_jit_imports_the_inside_of_numba() -> None:
+    assert [w for room, path, tree in modules() for w in inside_of_numba(room, imported(tree), path.name)] == []
+
+
+def test_the_check_of_numba_sees_an_import_of_its_inside() -> None:
+    tree = ast.parse("import numba\nfrom numba.core import types")
+    assert inside_of_numba("maths", imported(tree), "x.py") == ["x.py imports numba.core"]
+    assert inside_of_numba("jit", imported(tree), "x.py") == []
+
+
 def test_files_and_functions_stay_short() -> None:
     wrong = []
     for _, path, tree in modules():
