@@ -1,4 +1,4 @@
-"""The strongest few of many, kept in a heap whose root is the weakest of those kept."""
+"""Top-k selection: the k strongest entries in a bounded heap whose root is the weakest entry kept."""
 
 from __future__ import annotations
 

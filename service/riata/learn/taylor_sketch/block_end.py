@@ -1,4 +1,7 @@
-"""What happens to the Taylor sketch every `block` events: forgetting, the penalty in force, a solve, now and then a round."""
+"""The end of a block of events: forgetting, the growth of the penalty, a solve, and a round if one is due.
+
+A round is an exchange of features between the block of cross curvature and the table (`round`).
+"""
 
 from __future__ import annotations
 

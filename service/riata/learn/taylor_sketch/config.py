@@ -1,6 +1,6 @@
-"""Settings of the Taylor sketch: what people may choose, with the reason of every default.
+"""Settings of the Taylor sketch: the configuration that users write, with the reason for every default.
 
-No kernel is imported here: whoever reads a configuration loads this file, whatever learner it asks for.
+This module imports no kernel, because it is loaded for every configuration, whichever learner the configuration chooses.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""A Taylor sketch as named arrays, and back.
+"""Serialisation of a Taylor sketch: its state as named arrays (`freeze`), and the state restored from them (`thaw`).
 
-    counts           i64[9]      rows learnt; positions in use; rows that wait to be part of the cross curvature, their features;
+    counts           i64[9]      rows learnt; positions in use; rows pending for the cross curvature, their features;
                                  slots outside; rows held, their features; rows learnt at the end of the last block, blocks since
                                  the last round
-    scalars          f64[4]      scale, remembered importance, importance, growth of the penalties
+    scalars          f64[4]      scale, effective importance after forgetting, total importance, growth of the penalties
     member_key       i64[m]      by position; -1 for the intercept and for a position that is free
     member_beta, member_gradient, member_curvature, member_peak   f64[m]
-    cross            f64[m (m - 1) / 2]   the upper triangle, row by row, without the rows that wait
-    pending_start, pending_at, pending_x, pending_h   i64[w + 1], i32[f], f64[f], f64[w]   the rows that wait
-    lazy_*           what is known of the gradients since they came (`block_arrays.freeze_lazy`)
+    cross            f64[m (m - 1) / 2]   the upper triangle, row by row, without the pending rows
+    pending_start, pending_at, pending_x, pending_h   i64[w + 1], i32[f], f64[f], f64[w]   the pending rows
+    lazy_*           the state of the lazily updated gradients since the pending rows arrived (`block_arrays.freeze_lazy`)
     outside_slot     u32[n]      strictly increasing: slots ever seen that are not in the block
-    outside_waiting  bool[n]     those that the next round looks at
+    outside_waiting  bool[n]     whether the slot is on the waiting list of the next round
     outside_beta, outside_gradient, outside_curvature, outside_peak   f64[n]
-    held_*           the rows held (`sketch_state.Held`)
+    held_*           the rows held (`kernel_state.Held`)
     shadow_beta, shadow_loss     f64[s, m], f64[s, 4]
 
-Sums are in stored units: the true ones over the scale. Arrays that a configuration has no use for are left out.
+Sums are in stored units: the true sums divided by the scale. Arrays that a configuration does not use are omitted.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
-"""What the kernels of the Taylor sketch pass to one another: settings, state and scratch.
+"""The arguments of the Taylor sketch's kernels: settings, state and scratch.
 
 Theory of operation
-    The sketch is a quadratic in the weights: the sum of the events' log-likelihoods, each taken to second order about the
-    margin that was predicted for it. It is kept about the present weights, as gradient G, curvature on the diagonal
-    D_j = prior m_j + Dhat_j, and cross curvature H off it. H is kept on the block only, a dense square of features that are
-    solved for jointly (`block`). Every other feature has one line of a table: weight, G_j, Dhat_j and m_j, the largest x^2.
-    Its cross curvature is taken as zero, which leaves H + D positive semidefinite whatever enters or leaves the block.
+    The sketch is a quadratic in the weights: the sum of the events' log-likelihoods. Each log-likelihood is expanded to second
+    order about the margin that was predicted for the event. The quadratic is stored relative to the current weights, as
+    gradient G, diagonal curvature D_j = prior m_j + Dhat_j, and off-diagonal cross curvature H. H is stored for the block only:
+    a dense square matrix over the features that are solved for jointly (`maths.block`). Every other feature has one line of a
+    table: weight, G_j, Dhat_j and m_j, the largest x^2. Its cross curvature is taken as zero, which leaves H + D positive
+    semidefinite whatever enters or leaves the block.
 
-    Units. Forgetting multiplies G, Dhat and H by one factor, so it is done to one number: what is stored is what is true
-    divided by `SCALE`. New rows are divided by it, and so are penalty and prior where they meet what is stored.
+    Units. Forgetting multiplies G, Dhat and H by one factor, so only one number is updated: the stored sums are the true sums
+    divided by `SCALE`. The terms of new rows are divided by it. Penalty and prior are also divided by it when they are combined
+    with stored sums.
 
-    Keys. A feature is known by hash >> shift: its slot, or its whole hash where nothing can be outside the block.
+    Keys. A feature is identified by hash >> shift. That is its slot, or its whole hash if no feature can be outside the block.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The Taylor sketch: a quadratic about the weights that an L1-penalised fit is read off, at any moment and at any penalty."""
+"""The Taylor sketch learner: a quadratic approximation of the log-likelihood about the current weights.
+
+The L1-penalised fit follows from the quadratic at any time and for any penalty.
+"""
 
 from __future__ import annotations
 

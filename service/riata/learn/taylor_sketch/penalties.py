@@ -1,4 +1,4 @@
-"""Penalties of single features, which a configuration knows by name and a learner by key."""
+"""Penalties of single features. A configuration names the features; a learner identifies them by key."""
 
 from __future__ import annotations
 

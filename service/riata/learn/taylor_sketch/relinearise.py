@@ -1,8 +1,9 @@
-"""Rows that are held, linearised anew: a warm-up from nothing, a block of events on what was there before it.
+"""Relinearisation of held rows: of the warm-up rows from an empty sketch, or of a block of rows on top of the earlier sketch.
 
-A row is linearised about the margin that was predicted for it. Early predictions are poor, and what was learnt from them
-stays. Both cures are Balakrishnan and Madigan's: hold the first rows and go over them until they fit (their MP), or hold
-each block of rows and go over it once more at its end. Rows are held in the learner's state, so a replay does the same.
+A row is linearised about the margin that was predicted for it. Early predictions are poor, and the terms learnt from them stay
+in the sketch. Both remedies are from Balakrishnan and Madigan: hold the first rows and make passes over them until the weights
+fit them (their MP), or hold each block of rows and make one more pass over it at its end. Held rows are part of the learner's
+state, so a replay gives the same result.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""Who is in the block: features that have no weight and no pull leave it, the strongest of those outside enter it.
+"""The active set of the block: eviction, admission and exchange of features.
 
-A feature that enters has no cross curvature with the others yet: what was before is treated as diagonal. Only features that
-wait are looked at: those touched since the last round that had room for any. A gradient that nothing touches only fades, so
-all others were too weak then, or came too late; they wait again when they are next met.
+A member with a zero weight and a small gradient leaves the block. The strongest features outside enter it.
+
+A feature that enters has no cross curvature with the other members yet: its earlier events are treated as diagonal. Only
+features on the waiting list are considered: those that an event updated since the last round that had room for any. A gradient
+that no event updates only decays, so every other feature was too weak in that round, or came too late. It is put on the waiting
+list again at its next event.
 """
 
 from __future__ import annotations

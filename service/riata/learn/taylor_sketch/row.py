@@ -1,8 +1,8 @@
-"""One row of the Taylor sketch: who its features are, what they would become, and writing that down.
+"""Learning one row of the Taylor sketch in three steps: look up its features, compute the update, write the update.
 
-`gather_row` looks up weights and adds up the margin, in the order of the hashes. `move_row` works out what is new, over
-columns of the scratch and without a branch, and only `write_row` writes: it is called when every number it would write is
-finite, so a refused row leaves no trace.
+`gather_row` looks up weights and sums the margin, in the order of the hashes. `move_row` computes the new numbers in columns of
+the scratch, without branches. Only `write_row` changes the state. It is called only if every number that it would write is
+finite, so a refused row does not change the state.
 """
 
 from __future__ import annotations

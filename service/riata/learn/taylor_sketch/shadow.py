@@ -1,4 +1,7 @@
-"""Other penalties, tried on the same sketch beside the one in force."""
+"""Shadows: other penalties that are evaluated on the same sketch in parallel to the penalty in force.
+
+Each shadow has its own weights and its own progressive loss.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where a feature is in the block: open addressing from its key to its position.
+"""A hash map from the key of a feature to its position in the block, with open addressing.
 
-An entry is key * 2^16 + position + 1, or 0 where empty, so that one read tells both. The table is at most half full and is
-never taken from: what has left the block is gone when the table is filled anew. Its order is no part of a learner's state,
-since all that anybody asks is whether a key is there.
+An entry is key * 2^16 + position + 1, or 0 if it is empty, so one read returns key and position. The table is at most half full.
+Entries are never deleted: the table is rebuilt after features have left the block. The order of the entries is not part of a
+learner's state, because a lookup does not depend on it.
 """
 
 from __future__ import annotations

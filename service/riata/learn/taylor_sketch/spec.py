@@ -1,4 +1,4 @@
-"""What the rest of the program knows about the Taylor sketch."""
+"""The registration of the Taylor sketch: what the rest of the program may use of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arrays of a Taylor sketch: made, made larger, counted."""
+"""The arrays of a Taylor sketch: allocation, growth and memory accounting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Taylor sketch over the rows of a batch."""
+"""The predict-and-learn kernel of the Taylor sketch over the rows of a batch."""
 
 from __future__ import annotations
 
