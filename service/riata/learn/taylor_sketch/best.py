@@ -8,7 +8,7 @@ from riata.jit.kernel import inline_kernel, kernel
 
 @inline_kernel
 def stronger(score: float, key: int, other_score: float, other_key: int) -> bool:
-    """A total order: the higher score, and of equal ones the lower key.
+    """Return whether the first entry is stronger: by the higher score, and for equal scores by the lower key.
 
     Source    this module
     """
@@ -17,7 +17,7 @@ def stronger(score: float, key: int, other_score: float, other_key: int) -> bool
 
 @inline_kernel
 def sink(score: F64, key: I64, at: int, n: int) -> None:
-    """Let entry `at` of a heap of n sink until both below it are stronger.
+    """Sift entry `at` of a heap of n down until both of its children are stronger.
 
     Source    Williams 1964, heapsort
     """
@@ -35,7 +35,7 @@ def sink(score: F64, key: I64, at: int, n: int) -> None:
 
 @inline_kernel
 def keep_best(score: F64, key: I64, kept: int, new_score: float, new_key: int) -> int:
-    """Offer an entry to the `kept` strongest so far, of which there is room for len(score); returns how many there are.
+    """Offer an entry to the heap of the `kept` strongest so far, at most len(score). Returns the new number of entries.
 
     Source    a bounded heap
     """
@@ -58,7 +58,7 @@ def keep_best(score: F64, key: I64, kept: int, new_score: float, new_key: int) -
 
 @kernel
 def sort_best(score: F64, key: I64, kept: int) -> None:
-    """Put what was kept in order, the strongest first.
+    """Sort the entries kept, the strongest first.
 
     Parameters
     ----------

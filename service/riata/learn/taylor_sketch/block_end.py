@@ -33,17 +33,17 @@ from riata.learn.taylor_sketch.shadow import solve_shadows
 from riata.maths.block import rescale
 from riata.maths.shooting import solve
 
-_DECAY_MIN: Final = 1e-90  # a block that forgets more than this has forgotten all
-SWEEPS_WHOLE: Final = 1000  # for a solve that is not one of a row of them, each of which goes on where the last one stopped
-_SCALE_MIN: Final = 1e-100  # below it stored sums would come near the end of the range of numbers
+_DECAY_MIN: Final = 1e-90  # lower bound of the decay of one block; below it nothing of the past is left
+SWEEPS_WHOLE: Final = 1000  # for a single solve; the solves at block ends are a sequence in which each continues the one before
+_SCALE_MIN: Final = 1e-100  # below it the stored sums would come near overflow
 
 
 @inline_kernel
 def forget(state: State, settings: Settings, learnt: int, length: int) -> None:
-    """Let the sums fade by what a block of `length` events is due.
+    """Multiply the sums by the decay of a block of `length` events.
 
-    Source    exponential forgetting; in the burn-in, weights (s / i)^power, so that what was linearised about the first, bad
-              weights goes
+    Source    exponential forgetting; in the burn-in, weights (s / i)^power, so that the terms that were linearised about the
+              first, poor weights are forgotten
     """
     q = math.pow(settings.rho, float(length))
     if length < learnt <= settings.burn_in:
@@ -58,7 +58,7 @@ def forget(state: State, settings: Settings, learnt: int, length: int) -> None:
 
 @kernel
 def renormalise(state: State) -> None:
-    """Bring the scale back to 1: every stored sum becomes the true one.
+    """Set the scale to 1 and every stored sum to the true sum.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def renormalise(state: State) -> None:
     listed = state.counts[N_SEEN]
     for p in range(listed):
         prefetch(line, int(seen[min(p + AHEAD, listed - 1)]))
-        if line[seen[p], CURVATURE] >= 0.0:  # a member's names its position
+        if line[seen[p], CURVATURE] >= 0.0:  # a negative one is a member's position
             line[seen[p], GRADIENT] *= scale
             line[seen[p], CURVATURE] *= scale
     rescale(state.members.block, scale)
@@ -84,10 +84,10 @@ def renormalise(state: State) -> None:
 
 @inline_kernel
 def growth_at(state: State, settings: Settings, learnt: int) -> float:
-    """What the penalties are multiplied by after `learnt` events.
+    """Return the factor of the penalties after `learnt` events.
 
-    Source    Balakrishnan & Madigan 2008, section 4.1, with a floor; in a burn-in penalties keep their proportion to the events
-              that are remembered
+    Source    Balakrishnan & Madigan 2008, section 4.1, with a floor; in a burn-in the penalties stay proportional to the
+              importance that is not forgotten
     """
     growth = 1.0
     if settings.schedule != FIXED:
@@ -100,7 +100,7 @@ def growth_at(state: State, settings: Settings, learnt: int) -> float:
 
 @kernel
 def solve_members(state: State, settings: Settings, sweeps_max: int) -> None:
-    """Solve for the weights of the block, and where shadows are kept, for theirs.
+    """Solve for the weights of the block, and for those of the shadows if there are any.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def solve_members(state: State, settings: Settings, sweeps_max: int) -> None:
     sweeps_max : int       the most sweeps a solve may take
 
     Returns                nothing
-    Cost                   what `solve` costs, and `solve_shadows`
+    Cost                   the cost of `solve` and of `solve_shadows`
     Source                 Balakrishnan & Madigan 2008, algorithm 1
     """
     growth, scale = state.scalars[GROWTH], state.scalars[SCALE]
@@ -121,7 +121,7 @@ def solve_members(state: State, settings: Settings, sweeps_max: int) -> None:
 
 @inline_kernel
 def block_ends(state: State, settings: Settings) -> bool:
-    """Whether as many rows were learnt since the last block's end as a block has now.
+    """Return whether the block ends here: as many rows were learnt since the last block as the current block length.
 
     Source    this package's measurements: a stream whose first blocks are short has an early phase
     """
@@ -132,7 +132,7 @@ def block_ends(state: State, settings: Settings) -> bool:
 
 @kernel
 def end_block(state: State, settings: Settings) -> None:
-    """Forget, set the penalty in force, solve for the block, and where a round is due exchange its members.
+    """Forget, set the penalty in force, solve for the block, and exchange its members if a round is due.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def end_block(state: State, settings: Settings) -> None:
     settings : Settings    the configuration
 
     Returns                nothing
-    Cost                   what `solve` costs; in a round O(features waiting + members * features exchanged)
+    Cost                   the cost of `solve`; in a round O(features waiting + members * features exchanged)
     Source                 Balakrishnan & Madigan 2008, algorithm 2
     """
     learnt = state.counts[LEARNT]

@@ -24,7 +24,7 @@ _WARM_UP_EXACT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class FeatureGamma:
-    """A penalty of one feature's own. The name is as in explanations: `age`, `country=de`, `subject:free`."""
+    """The penalty of a single feature. The name is as in explanations: `age`, `country=de`, `subject:free`."""
 
     feature: Annotated[str, MaxLen(NAME_BYTES_MAX)]
     gamma: Annotated[float, Ge(0), Le(1e12)]
@@ -167,7 +167,7 @@ class TaylorSketchConfig:
     ] = ()
 
     def __post_init__(self) -> None:
-        """Refuse combinations that mean nothing (`BadInput`, code `conflicting_settings`)."""
+        """Refuse combinations that have no meaning (`BadInput`, code `conflicting_settings`)."""
         if self.reexpand and self.mode != "exact":
             raise _conflict("reexpand needs mode = 'exact'")
         if self.beyond != "refuse" and self.mode != "exact":
@@ -183,20 +183,20 @@ class TaylorSketchConfig:
 
 
 def block_limit(config: TaylorSketchConfig) -> int:
-    """Positions the block may have. Position 0 is the intercept's and stays empty where there is none."""
+    """Return the largest number of positions of the block. Position 0 is for the intercept; it is empty if there is none."""
     most = {"exact": config.features_max, "diag": 1}.get(config.mode, config.k)
     return most if config.intercept else most + 1
 
 
 def warm_up_of(config: TaylorSketchConfig) -> int:
-    """How many first rows are held."""
+    """Return how many rows the warm-up holds."""
     if config.warm_up is None:
         return _WARM_UP_EXACT if config.mode == "exact" else 0
     return config.warm_up
 
 
 def key_bits(config: TaylorSketchConfig, bits: int) -> int:
-    """How many top bits of a hash say which feature it is: all of them where no table of slots is needed."""
+    """Return how many top bits of a hash identify a feature: all of them if no table of slots is needed."""
     return HASH_BITS if config.mode == "exact" and config.beyond == "refuse" else bits
 
 

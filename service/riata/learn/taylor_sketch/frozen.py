@@ -53,14 +53,14 @@ from riata.maths.block_arrays import TRACKED_MAX
 from riata.maths.slots import pick
 
 _COUNTS: Final = 9
-_LOSS_MAX: Final = 40.0  # an event is charged -log(1e-15) at the most; the rest is room for rounding
+_LOSS_MAX: Final = 40.0  # the loss of an event is at most -log(1e-15); the rest is a margin for rounding
 _MEMBER: Final = ("beta", "gradient", "curvature", "peak")
 _HELD: Final = ("label", "weight")
-_HELD_AGAIN: Final = ("margin", "r", "h")  # of use where rows are linearised again, not anew
+_HELD_AGAIN: Final = ("margin", "r", "h")  # used if rows are linearised again (`linearise_again`), not by a warm-up
 
 
 def freeze(state: TaylorState, outside: U32) -> Arrays:
-    """Copies of everything. outside : slots seen that are not in the block, strictly increasing"""
+    """Return copies of all arrays. outside : slots seen that are not in the block, strictly increasing"""
     s, settings = state.arrays, state.settings
     block, size = s.members.block, state.size
     rows, features = _waiting(state)
@@ -103,7 +103,7 @@ def freeze(state: TaylorState, outside: U32) -> Arrays:
 
 
 def frozen_bytes(state: TaylorState) -> int:
-    """Bytes of what `freeze` would return."""
+    """Return the size in bytes of the arrays that `freeze` would return."""
     s, settings, size, n = state.arrays, state.settings, state.size, state.n_outside
     rows, features = _waiting(state)
     total = 8 * (_COUNTS + SCALARS + (1 + len(_MEMBER)) * size + size * (size - 1) // 2 + 2 * rows + 1) + 12 * features
@@ -117,7 +117,7 @@ def frozen_bytes(state: TaylorState) -> int:
 
 
 def thaw(state: TaylorState, arrays: Arrays, bits: int) -> None:
-    """Fill an empty state. Raises `Corrupt` where the arrays cannot be one. bits : of a key"""
+    """Fill an empty state from `arrays`. Raises `Corrupt` if they are not a valid state. bits : of a key"""
     _check(state, arrays, bits)
     learnt, size, rows, features, _, n_rows, n_features, ended, since = (int(number) for number in arrays["counts"])
     while size > len(state.arrays.members.key):
@@ -179,7 +179,7 @@ def _thaw_outside(state: TaylorState, arrays: Arrays) -> None:
 
 
 def _check(state: TaylorState, arrays: Arrays, bits: int) -> None:
-    """Raise `Corrupt` unless names, types, shapes, order and range are those of a frozen state."""
+    """Raise `Corrupt` unless names, types, shapes, order and range are valid for a frozen state."""
     settings, shadows = state.settings, len(state.arrays.shadows.gamma)
     check_names(arrays, set(freeze(state, np.empty(0, np.uint32))))
     check_counts("counts", arrays["counts"], _COUNTS)
@@ -220,7 +220,7 @@ def _check(state: TaylorState, arrays: Arrays, bits: int) -> None:
 
 
 def _check_keys(key: NDArray[np.generic], size: int, bits: int, *, holes: bool) -> None:
-    """i64[size], each once and below 2^bits; -1 first, and elsewhere only where positions may be free."""
+    """Check the keys: i64[size], unique and below 2^bits; -1 first, and elsewhere only if positions may be free."""
     if key.dtype != np.int64 or key.shape != (size,):
         raise Corrupt(f"learner state: member_key is not {size} keys")
     used = key[key.astype(np.int64) >= 0]
@@ -234,7 +234,7 @@ def _check_keys(key: NDArray[np.generic], size: int, bits: int, *, holes: bool) 
 def _check_ragged(
     name: str, start: NDArray[np.generic], at: NDArray[np.generic], counts: tuple[int, int], dtype: np.dtype[np.generic]
 ) -> None:
-    """i64[rows + 1] that says where each row begins, and entries of `dtype`, no one twice in a row."""
+    """Check ragged rows: i64[rows + 1], the start of each row, and entries of `dtype`, each at most once in a row."""
     rows, features = counts
     if start.dtype != np.int64 or start.shape != (rows + 1,) or at.dtype != dtype or at.shape != (features,):
         raise Corrupt(f"learner state: {name} rows are not {rows} rows with {features} features")
@@ -252,7 +252,7 @@ def _check_ragged(
 
 
 def _check_lazy(arrays: Arrays, size: int, rows: int) -> None:
-    """What `block.freeze_lazy` gives for a block of this size with so many rows that wait."""
+    """Check the arrays of `block.freeze_lazy` for a block of this size with `rows` pending rows."""
     tracked = arrays["lazy_tracked"]
     n = len(tracked)
     if tracked.dtype != np.int64 or tracked.ndim != 1 or n > min(size, TRACKED_MAX) or len(np.unique(tracked)) < n:
@@ -284,14 +284,14 @@ def _check_outside(arrays: Arrays, settings: Settings, n: int, bits: int) -> Non
 
 
 def _check_losses(loss: F64) -> None:
-    """f64[s, 4]: weights and losses so far, and fading: no mean loss is above what one event may cost."""
+    """Check f64[s, 4], total and decayed weights and losses: no mean loss is above the largest loss of one event."""
     for weight, total in ((WEIGHT, LOSS), (FADED_WEIGHT, FADED_LOSS)):
         if bool((loss[:, (weight, total)] < 0.0).any()) or bool((loss[:, total] > _LOSS_MAX * loss[:, weight]).any()):
             raise Corrupt("learner state: shadow_loss is not a sum of losses")
 
 
 def _outside_columns(settings: Settings) -> dict[str, int]:
-    """Columns of a line as arrays; where no feature outside may have a weight, none is kept."""
+    """Return the names of the arrays and their columns of a line. Weights are stored only if features outside may have one."""
     columns = {"outside_gradient": GRADIENT, "outside_curvature": CURVATURE}
     return {"outside_beta": BETA, **columns} if settings.outside == HYBRID else columns
 
@@ -301,12 +301,12 @@ def _held_columns(settings: Settings) -> tuple[str, ...]:
 
 
 def _waiting(state: TaylorState) -> tuple[int, int]:
-    """Rows that wait to be part of the cross curvature, and their features."""
+    """Return the number of rows pending for the cross curvature, and of their features."""
     block = state.arrays.members.block
     rows = int(block.counts[PENDING])
     return rows, int(block.row_start[rows])
 
 
 def _triangle(cross: F64, size: int) -> F64:
-    """The upper triangle of the first `size` rows, row by row."""
+    """Return the upper triangle of the first `size` rows, row by row."""
     return np.concatenate([cross[j, j + 1 : size] for j in range(size)])

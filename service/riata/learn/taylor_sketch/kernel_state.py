@@ -40,10 +40,10 @@ ENDED: Final = 6  # rows learnt at the end of the last block
 SINCE: Final = 7  # blocks since the last round
 COUNTS: Final = 8
 
-SCALE: Final = 0  # entries of State.scalars: what stored sums have to be multiplied by
-N_EFF: Final = 1  # importance of the rows learnt, each as far as it is remembered
-IMPORTANCE: Final = 2  # the same with nothing forgotten
-GROWTH: Final = 3  # penalties in force are the settings' times this
+SCALE: Final = 0  # entries of State.scalars: the factor from stored sums to true sums
+N_EFF: Final = 1  # sum of the importance of the rows learnt, after forgetting
+IMPORTANCE: Final = 2  # the same sum without forgetting
+GROWTH: Final = 3  # the penalties in force are those of the settings times this
 SCALARS: Final = 4
 
 NOTHING: Final = 0  # Settings.outside: there is no table
@@ -56,15 +56,15 @@ ROOT: Final = 2
 
 
 class Settings(NamedTuple):
-    """The configuration as the kernels want it; the words behind the numbers are in `learn.taylor_sketch.config`."""
+    """The configuration in the form that the kernels take; `learn.taylor_sketch.config` describes the settings."""
 
     link: int
     outside: int
-    opens: bool  # a feature enters the block when it first appears, as long as there is room
+    opens: bool  # a feature enters the block when it first appears, while there is room
     exchanges: bool  # features enter and leave the block by merit
     intercept: bool
     shift: int  # key = hash >> shift
-    limit: int  # positions the block may have, position 0, the intercept's, among them
+    limit: int  # largest number of positions of the block, including position 0, the intercept's
     block: int
     ramp: float
     rounds: int
@@ -88,10 +88,10 @@ class Settings(NamedTuple):
 
 
 class Members(NamedTuple):
-    """The block, and who is in it. Position 0 is the intercept's, or empty where there is none.
+    """The block and the keys of its members. Position 0 is the intercept's; it is empty if there is no intercept.
 
     key : i64[cap]    by position; -1 for the intercept and for positions that are free
-    place : i64[2^n]  position of a key (`sketch_map`)
+    place : i64[2^n]  position of a key (`slot_map`)
     """
 
     block: Block
@@ -100,13 +100,13 @@ class Members(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """Features outside the block. A member's line names its position p, as a curvature of -1 - p; its weight and gradient are
-    zero, and its m is not zero where the slot is in `seen`.
+    """Features outside the block. The line of a member stores its position p as a curvature of -1 - p. Its weight and gradient
+    are zero, and its m is not zero if the slot is in `seen`.
 
-    line : f64[2^bits, 4]  a line for each slot; one that nobody writes to where nothing can be outside
+    line : f64[2^bits, 4]  a line for each slot; a single unused line if no feature can be outside
     alive : u32[...]       every slot whose weight may be non-zero
     seen : u32[...]        every slot that was ever outside, once
-    waiting : u32[...]     once each: slots touched since the last round that had room for any
+    waiting : u32[...]     once each: slots updated since the last round that had room for any
     """
 
     line: F64
@@ -116,7 +116,7 @@ class Outside(NamedTuple):
 
 
 class Own(NamedTuple):
-    """Penalties of single features: gamma[i] before growth is that of key[i], which `place` says is at i."""
+    """Penalties of single features: gamma[i] is the penalty of key[i] before growth. `place` maps the key to i."""
 
     place: I64
     key: I64
@@ -124,8 +124,8 @@ class Own(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Rows that will be linearised anew, and what was added for them. weight is importance over scale: r and h are to be
-    multiplied by it. margin is the one they were linearised about."""
+    """Rows that will be relinearised, and the terms that were added for them. weight is importance divided by scale; r and h have
+    to be multiplied by it. margin is the members' part of the margin that the row was linearised about."""
 
     indptr: I64
     hash: U32
@@ -145,7 +145,7 @@ class Shadows(NamedTuple):
     beta : f64[s, cap]      weights of the block
     gradient : f64[cap]     work
     margin : f64[s]         work
-    loss : f64[s, 4]        columns WEIGHT .. FADED_LOSS of `sketch_shadow`
+    loss : f64[s, 4]        columns WEIGHT .. FADED_LOSS of `taylor_sketch.shadow`
     """
 
     gamma: F64
@@ -157,7 +157,7 @@ class Shadows(NamedTuple):
 
 
 class State(NamedTuple):
-    """All of it."""
+    """The whole state of a Taylor sketch."""
 
     members: Members
     outside: Outside
@@ -169,8 +169,8 @@ class State(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for one row: position and value of its members; slot, value, weight, G, Dhat, m, penalty and new weight of its
-    features outside; key and value of those that would enter."""
+    """Work arrays for one row: position and value of its members; slot, value, weight, G, Dhat, m, penalty and new weight of its
+    features outside; key and value of the features that would enter the block."""
 
     at: U32
     x: F64
@@ -187,7 +187,7 @@ class Scratch(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What is said of each row: margin before learning, whether it was refused, and whether that was for want of room."""
+    """The results of each row: margin before learning, whether it was refused, and whether it was refused for lack of room."""
 
     margin: F64
     refused: BOOL
@@ -196,7 +196,7 @@ class Answers(NamedTuple):
 
 @inline_kernel
 def borrowed(state: State) -> State:
-    """The same state without reference counts (`borrow`): with them, handing it on would cost more than learning a row.
+    """Return the same state without reference counts (`borrow`): with them, passing it on would cost more than learning a row.
 
     Source    this package's measurements
     """

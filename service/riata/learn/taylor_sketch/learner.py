@@ -50,7 +50,7 @@ _OUTSIDE: Final = {"refuse": NOTHING, "strict": STRICT, "hybrid": HYBRID}
 
 
 def kernel_settings(config: TaylorSketchConfig, bits: int) -> Settings:
-    """The kernels' settings; numbers are made floats, for another type would have every kernel compiled once more."""
+    """Return the kernels' settings. Numbers are converted to float: another type would compile every kernel again."""
     outside = {"exact": _OUTSIDE[config.beyond], "strict": STRICT}.get(config.mode, HYBRID)
     limit = block_limit(config)
     return Settings(
@@ -85,13 +85,13 @@ def kernel_settings(config: TaylorSketchConfig, bits: int) -> Settings:
 
 
 class TaylorSketch:
-    """Balakrishnan & Madigan 2008, Online: exactly, or with the cross curvature of at most k features.
+    """The Online algorithm of Balakrishnan & Madigan 2008: exact, or with the cross curvature of at most k features.
 
     The theory is in `kernel_state.py`, one row in `row.py`, the choice of members in `round.py`.
     """
 
     def __init__(self, config: TaylorSketchConfig, bits: int, hash_key: int = 0) -> None:
-        """Make an empty learner. hash_key : of the encoder, since penalties of single features come by name."""
+        """Make an empty learner. hash_key : of the encoder, because penalties of single features are given by name."""
         if not BITS_MIN <= bits <= BITS_MAX:
             raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
         self.config = config
@@ -131,9 +131,9 @@ class TaylorSketch:
         return step_each(self, batches, skip)
 
     def adjust(self, config: TaylorSketchConfig) -> None:
-        """Move to the penalty of `config`, which differs in nothing else: every weight is what it is at that penalty.
+        """Apply the penalty of `config`, which differs in nothing else, and solve for the weights at that penalty.
 
-        Shadows keep theirs. The weights follow from the sketch as it is; nothing is learnt anew.
+        Shadows keep their penalties. The weights are computed from the current sketch; no event is learnt again.
         """
         self.config = config
         self._settings = self._settings._replace(gamma=float(config.gamma))
@@ -144,7 +144,7 @@ class TaylorSketch:
         solve_all(self._state.arrays, self._settings)
 
     def expect(self, hashes: U32) -> None:
-        """Nothing: the sketch is as large from the start."""
+        """Do nothing: the table has its full size from the start."""
 
     def weights(self) -> Weights:
         """Return the non-zero weights, without changing the state."""
@@ -165,8 +165,8 @@ class TaylorSketch:
         )
 
     def sketch(self) -> Sketch:
-        """Return the quadratic as it is, rows that wait to be part of it included. In strict mode no feature outside the block
-        may have a weight, so none is listed."""
+        """Return the current quadratic, including the pending rows. In strict mode no feature outside the block may have a
+        weight, so none is listed."""
         state, settings = self._state, self._settings
         scale, growth = (float(number) for number in state.arrays.scalars[[SCALE, GROWTH]])
         members = state.arrays.members
@@ -200,7 +200,7 @@ class TaylorSketch:
         )
 
     def shadows(self) -> list[Shadow]:
-        """Return how the penalties of the setting `shadow` did, in its order."""
+        """Return the losses of the penalties of the setting `shadow`, in the order of the setting."""
         losses = self._state.arrays.shadows.loss
         return [
             Shadow(gamma, *_mean(loss[WEIGHT], loss[LOSS]), *_mean(loss[FADED_WEIGHT], loss[FADED_LOSS]))
@@ -208,17 +208,17 @@ class TaylorSketch:
         ]
 
     def closed_vocabulary(self) -> U32 | None:
-        """Return the hashes of the features in an exact sketch that is full, strictly increasing; None in any other."""
+        """Return the hashes of the features in an exact sketch that is full, strictly increasing; otherwise None."""
         if self._settings.outside != NOTHING or self._state.size < self._settings.limit:
             return None
         return np.sort(self._state.arrays.members.key[1 : self._state.size]).astype(np.uint32)
 
     def freeze(self) -> Arrays:
-        """Return copies of everything that decides later answers; `taylor_frozen` says what is in them."""
+        """Return copies of all state that affects later answers; `taylor_sketch.frozen` documents the arrays."""
         return frozen.freeze(self._state, self._outside())
 
     def thaw(self, arrays: Arrays) -> None:
-        """Take over a frozen state. Raises `Corrupt`, with the state as it was, where `arrays` cannot be one."""
+        """Restore a frozen state. Raises `Corrupt` if `arrays` are not a valid one; the state is then unchanged."""
         state = self._empty()
         frozen.thaw(state, arrays, self.bits)
         state.set_penalties(self._settings)
@@ -226,7 +226,7 @@ class TaylorSketch:
         self._make_scratch(int(np.diff(state.arrays.held.indptr).max(initial=0)))
 
     def memory(self) -> dict[str, int]:
-        """Return bytes by part, in O(size of the block). table is address space: pages that no feature fell on take none."""
+        """Return bytes by part, in O(size of the block). table is address space: pages without any feature use no memory."""
         return {
             **self._state.memory(),
             "scratch": sum(array.nbytes for array in self._scratch),
@@ -241,7 +241,7 @@ class TaylorSketch:
             self._scratch = new_scratch(2 * longest)
 
     def _warm_up(self) -> None:
-        """Linearise the rows held anew; after the last of them, let them go."""
+        """Relinearise the held rows from an empty sketch; drop them at the end of the warm-up."""
         self._state.make_room(0, len(self._state.seen))
         self._state.alive.keep(0)
         linearise_anew(self._state.arrays, self._settings, self._scratch)
@@ -249,7 +249,7 @@ class TaylorSketch:
             self._state.let_go()
 
     def _outside(self) -> U32:
-        """Slots ever seen that are not in the block, strictly increasing."""
+        """Return the slots ever seen that are not in the block, strictly increasing."""
         seen = self._state.seen.sorted()
         if not self._settings.exchanges:
             return seen.copy()
@@ -257,7 +257,7 @@ class TaylorSketch:
         return seen[~np.isin(seen, members[members >= 0].astype(np.uint32))]
 
     def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
-        """Copies of two neighbouring columns of the table, for some slots."""
+        """Return copies of two adjacent columns of the table, for the given slots."""
         left, right = np.empty(len(slot)), np.empty(len(slot))
         pick(self._state.arrays.outside.line, slot, column, left, right)
         return left, right

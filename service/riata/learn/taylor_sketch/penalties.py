@@ -19,12 +19,12 @@ _PLACES_MIN: Final = 16
 
 
 def places_for(keys: int) -> I64:
-    """An empty map (`sketch_map`) for so many keys, at most an eighth full, so that a search hardly ever takes a second look."""
+    """Return an empty map (`slot_map`) for `keys` keys. It is at most an eighth full, so a lookup rarely needs a second probe."""
     return np.zeros(max(_PLACES_MIN, 1 << (8 * keys - 1).bit_length()), np.int64)
 
 
 def own_penalties(config: TaylorSketchConfig, bits: int, hash_key: int) -> Own:
-    """The penalties of `gamma_of` by key. Where two names share a key, the later one counts."""
+    """Return the penalties of `gamma_of` by key. If two names share a key, the later one applies."""
     width = key_bits(config, bits)
     gamma: dict[int, float] = {}
     for own in config.gamma_of:
@@ -37,10 +37,10 @@ def own_penalties(config: TaylorSketchConfig, bits: int, hash_key: int) -> Own:
 
 
 def fingerprints_of(name: bytes, hash_key: int) -> Iterator[int]:
-    """Every fingerprint that a feature shown by this name may have: `age`, `country=de`, `subject:free`, `user^age`.
+    """Yield every fingerprint that a feature with this displayed name may have: `age`, `country=de`, `subject:free`, `user^age`.
 
-    A name does not say how it came about: a number may be called "country=de". All readings are given; those that no event
-    has cost nothing.
+    A name is ambiguous: a numeric feature may be called "country=de". All readings are yielded. Readings that occur in no event
+    have no effect.
     """
     yield from _readings(name, hash_key)
     space, found, rest = name.partition(b"^")

@@ -42,14 +42,14 @@ from riata.maths.rows import Rows
 from riata.maths.shooting import violation
 from riata.maths.taylor import log_likelihood
 
-PASSES_MAX: Final = 12  # four or five from zero are enough for three digits
+PASSES_MAX: Final = 12  # from zero weights, four or five passes give three digits
 _HALVINGS_MAX: Final = 30
-_FALLS: Final = 1e-12  # a relative fall of the objective beyond rounding
+_FALLS: Final = 1e-12  # a relative decrease of the objective that is more than rounding
 
 
 @inline_kernel
 def held_rows(state: State) -> Rows:
-    """The rows held, as the kernels of one row take them; nothing reads `skip`.
+    """Return the held rows as `Rows` for the kernels of one row, which do not read `skip`.
 
     Source    this module
     """
@@ -59,23 +59,23 @@ def held_rows(state: State) -> Rows:
 
 @inline_kernel
 def forget_sums(state: State) -> None:
-    """Set gradients and curvatures to zero; weights and largest squares stay.
+    """Set gradients and curvatures to zero. Weights and largest squares are kept.
 
-    Source    Balakrishnan & Madigan 2008, section 5: each pass begins a sketch of its own
+    Source    Balakrishnan & Madigan 2008, section 5: each pass starts a new sketch
     """
     rescale(state.members.block, 0.0)
     line, seen = state.outside.line, state.outside.seen
     listed = state.counts[N_SEEN]
     for p in range(listed):
         prefetch(line, int(seen[min(p + AHEAD, listed - 1)]))
-        if line[seen[p], CURVATURE] >= 0.0:  # a member's names its position
+        if line[seen[p], CURVATURE] >= 0.0:  # a negative one is a member's position
             line[seen[p], GRADIENT] = 0.0
             line[seen[p], CURVATURE] = 0.0
 
 
 @inline_kernel
 def penalty_of(state: State, settings: Settings) -> float:
-    """Sum of gamma_j |beta_j|, in stored units.
+    """Return the sum of gamma_j |beta_j|, in stored units.
 
     Source    Balakrishnan & Madigan 2008, equation 4
     """
@@ -93,7 +93,7 @@ def penalty_of(state: State, settings: Settings) -> float:
 
 @kernel
 def linearise_held(state: State, settings: Settings, scratch: Scratch) -> float:
-    """Begin the sketch anew with the rows held, each about the margin that the present weights give it.
+    """Rebuild the sketch from the held rows, each linearised about its margin at the current weights.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ def linearise_held(state: State, settings: Settings, scratch: Scratch) -> float:
     settings : Settings    the configuration
     scratch : Scratch      room for the longest row; overwritten
 
-    Returns                log-likelihood less penalties at the present weights, in stored units
-    Cost                   O(features held), and what `add_row` costs
+    Returns                log-likelihood minus penalties at the current weights, in stored units
+    Cost                   O(features held), and the cost of `add_row`
     Source                 Balakrishnan & Madigan 2008, section 5
     """
     forget_sums(state)
@@ -123,15 +123,15 @@ def linearise_held(state: State, settings: Settings, scratch: Scratch) -> float:
 
 @kernel
 def solve_outside(state: State, settings: Settings, moves: bool) -> float:
-    """Update every feature outside the block by itself.
+    """Update every feature outside the block, one coordinate at a time.
 
     Parameters
     ----------
-    state : State          weights and gradients are overwritten; `list_alive` is to be called afterwards
+    state : State          weights and gradients are overwritten; the caller calls `list_alive` afterwards
     settings : Settings    the configuration
-    moves : bool           false only looks
+    moves : bool           if false, only the violation is computed
 
-    Returns                largest violation of the conditions of optimality before, in stored units
+    Returns                largest violation of the optimality conditions before the update, in stored units
     Cost                   O(slots seen)
     Source                 Balakrishnan & Madigan 2008, algorithm 1, on one coordinate
     """
@@ -159,7 +159,7 @@ def solve_outside(state: State, settings: Settings, moves: bool) -> float:
 
 @kernel
 def list_alive(state: State) -> None:
-    """List the weights outside the block that are not zero.
+    """Rebuild the list of the non-zero weights outside the block.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def list_alive(state: State) -> None:
 
 @inline_kernel
 def all_wait(state: State) -> None:
-    """Let every feature outside the block wait for the next round; weaker ones than before may be strong enough by then.
+    """Put every feature outside the block on the waiting list: the next round may admit features that were too weak before.
 
     Source    this module
     """
@@ -199,7 +199,7 @@ def all_wait(state: State) -> None:
 
 @kernel
 def solve_all(state: State, settings: Settings) -> None:
-    """Take up another penalty: solve for the block, update every feature outside by itself, and let all of those wait.
+    """Apply another penalty: solve for the block, update each feature outside, and put all of these on the waiting list.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def solve_all(state: State, settings: Settings) -> None:
     settings : Settings    the configuration
 
     Returns                nothing
-    Cost                   O(slots seen), and what `solve` costs
+    Cost                   O(slots seen), and the cost of `solve`
     Source                 Balakrishnan & Madigan 2008, algorithm 1
     """
     state = borrowed(state)
@@ -221,7 +221,7 @@ def solve_all(state: State, settings: Settings) -> None:
 
 @inline_kernel
 def outside_weights(state: State, settings: Settings) -> F64:
-    """Copies of the weights of the slots seen.
+    """Return a copy of the weights of the slots seen.
 
     Source    this module
     """
@@ -233,9 +233,10 @@ def outside_weights(state: State, settings: Settings) -> F64:
 
 @inline_kernel
 def go_half_back(state: State, key: I64, beta: F64, outside: F64) -> None:
-    """Take every weight half the way back to where it was; one that has entered or left the block since stays.
+    """Move every weight half the way back to its earlier value. A feature that has entered or left the block since is kept.
 
-    Source    step halving, which Balakrishnan & Madigan 2008 do without: from other starts than zero their MP may fall
+    Source    step halving, which Balakrishnan & Madigan 2008 do not use: from a start other than zero, the objective of their
+              MP may decrease
     """
     members, line = state.members, state.outside.line
     for j in range(members.block.counts[SIZE]):
@@ -249,7 +250,7 @@ def go_half_back(state: State, key: I64, beta: F64, outside: F64) -> None:
 
 @kernel
 def linearise_anew(state: State, settings: Settings, scratch: Scratch) -> tuple[int, float]:
-    """Fit the rows held: linearise them about the present weights, solve, and again, until the weights stay where they are.
+    """Fit the held rows: linearise them about the current weights, solve, and repeat until the weights are optimal.
 
     Parameters
     ----------
@@ -257,10 +258,10 @@ def linearise_anew(state: State, settings: Settings, scratch: Scratch) -> tuple[
     settings : Settings    the configuration
     scratch : Scratch      room for the longest row; overwritten
 
-    Returns                passes over the rows; violation of the conditions of optimality that is left over the one allowed,
-                           at the weights of the last pass and for the log-likelihood itself, not for a sketch of it
-    Cost                   at most PASSES_MAX passes and as many solves, and a pass for each halving
-    Source                 Balakrishnan & Madigan 2008, section 5 (MP); with features outside the block, or a block that is full,
+    Returns                number of passes over the rows; remaining violation of the optimality conditions divided by the one
+                           allowed, at the weights of the last pass, for the log-likelihood itself and not for its sketch
+    Cost                   at most PASSES_MAX passes and as many solves, and one pass for each halving
+    Source                 Balakrishnan & Madigan 2008, section 5 (MP); with features outside the block, or a full block,
                            algorithm 3 (RMMP) with this package's rule for the active set
     """
     state = borrowed(state)
@@ -299,10 +300,10 @@ def linearise_anew(state: State, settings: Settings, scratch: Scratch) -> tuple[
 
 @kernel
 def linearise_again(state: State, settings: Settings, scratch: Scratch) -> None:
-    """Linearise the rows held about the present weights instead of about those they were met with, and solve.
+    """Relinearise the held rows about the current weights instead of those at the time of learning, and solve.
 
-    What was added for a row has followed the weights through the sketch: its slope is r - h (c - c_old) by now. The
-    difference to the slope and the curvature at c is added, as if it were a row.
+    The terms of a row have followed the weights through the sketch: its slope is now r - h (c - c_old). The difference to the
+    slope and the curvature at c is added as if it were a row.
 
     Parameters
     ----------
@@ -311,7 +312,7 @@ def linearise_again(state: State, settings: Settings, scratch: Scratch) -> None:
     scratch : Scratch      room for the longest row; overwritten
 
     Returns                nothing
-    Cost                   O(features held), and what `add_row` and `solve` cost
+    Cost                   O(features held), and the cost of `add_row` and `solve`
     Source                 Balakrishnan & Madigan 2008, section 4.1, second heuristic
     """
     state = borrowed(state)
@@ -326,7 +327,7 @@ def linearise_again(state: State, settings: Settings, scratch: Scratch) -> None:
         add_row(block, s.at, s.x, k, e.weight[i] * (r - e.r[i] + e.h[i] * (own - e.margin[i])), e.weight[i] * (h - e.h[i]))
     state.counts[N_HELD] = 0
     state.counts[HELD_NNZ] = 0
-    flush(block)  # a difference of curvatures may be below zero, and no row that waits for a solve is
+    flush(block)  # a difference of curvatures may be negative; no row pending at a solve may have a negative one
     for j in range(block.counts[SIZE]):
-        block.curvature[j] = max(block.curvature[j], 0.0)  # what was taken away may have been all there was, but for rounding
+        block.curvature[j] = max(block.curvature[j], 0.0)  # rounding can make it slightly negative
     solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))

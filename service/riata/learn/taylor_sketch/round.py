@@ -35,12 +35,12 @@ from riata.learn.taylor_sketch.row import gamma_of, join, outside_weight
 from riata.learn.taylor_sketch.slot_map import fill_places, position_of
 from riata.maths.block import SIZE, clear, flush, set_zero
 
-_EVICT: Final = 0.9  # of what admits a feature: one that has just left is not let in again at the next round
+_EVICT: Final = 0.9  # share of the threshold of admission, so that a feature that has just left is not admitted in the next round
 
 
 @inline_kernel
 def leave(state: State, position: int) -> None:
-    """Put a member whose weight is zero back into the table.
+    """Move a member whose weight is zero back to the table.
 
     Source    this module
     """
@@ -58,7 +58,7 @@ def leave(state: State, position: int) -> None:
 
 @inline_kernel
 def enter(state: State, settings: Settings, position: int, slot: int) -> None:
-    """Give a free position to a feature of the table.
+    """Move a feature of the table to a free position of the block.
 
     Source    this module
     """
@@ -82,7 +82,7 @@ def enter(state: State, settings: Settings, position: int, slot: int) -> None:
 
 @inline_kernel
 def evict(state: State, settings: Settings) -> int:
-    """Let members leave that have no weight and little pull; returns how many are left, the intercept apart.
+    """Evict members with a zero weight and a small gradient. Returns how many are left, without the intercept.
 
     Source    this package's rule
     """
@@ -101,7 +101,7 @@ def evict(state: State, settings: Settings) -> int:
 
 @inline_kernel
 def pick_waiting(state: State, settings: Settings, full: bool, score: F64, key: I64) -> int:
-    """Find the strongest of the features that wait, and end their waiting.
+    """Find the strongest features on the waiting list, and clear the list. Returns how many were found.
 
     Source    this package's rule
     """
@@ -127,7 +127,7 @@ def pick_waiting(state: State, settings: Settings, full: bool, score: F64, key: 
 
 @inline_kernel
 def weakest_members(state: State, settings: Settings, score: F64, key: I64) -> int:
-    """Find the members with the smallest |Omega|, the intercept apart; scores are minus that.
+    """Find the members with the smallest |Omega|, without the intercept. Scores are -|Omega|. Returns how many were found.
 
     Source    this package's rule
     """
@@ -145,9 +145,9 @@ def weakest_members(state: State, settings: Settings, score: F64, key: I64) -> i
 
 @inline_kernel
 def swap(state: State, settings: Settings, score: F64, key: I64, kept: int) -> int:
-    """Give positions of the weakest members to stronger features outside, pair by pair; returns how many were given.
+    """Replace the weakest members by stronger features outside, pair by pair. Returns how many were replaced.
 
-    Source    this package's rule: the weight that goes is taken to zero through the sketch
+    Source    this package's rule: the weight of a member that leaves is moved to zero through the sketch
     """
     weak_score, weak_key = np.empty(settings.swaps), np.empty(settings.swaps, np.int64)
     weak = weakest_members(state, settings, weak_score, weak_key)
@@ -165,7 +165,7 @@ def swap(state: State, settings: Settings, score: F64, key: I64, kept: int) -> i
 
 @kernel
 def exchange_members(state: State, settings: Settings) -> int:
-    """One round: evict, then, where the block is full and nothing outside may have a weight, swap, else admit.
+    """Run one round: evict, then admit. If the block is still full, swap in strict mode; otherwise admit nothing.
 
     Parameters
     ----------

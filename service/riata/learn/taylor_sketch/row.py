@@ -37,17 +37,17 @@ from riata.maths.rows import Rows
 from riata.maths.shooting import WEIGHT_MAX
 from riata.maths.taylor import taylor
 
-_MEMBER, _FRESH, _OUTSIDE, _NOWHERE = 0, 1, 2, 3  # where `gather_row` puts a feature
+_MEMBER, _FRESH, _OUTSIDE, _NOWHERE = 0, 1, 2, 3  # the columns in which `gather_row` stores a feature
 
-ROW_SHARE: Final = 0.3  # of that geometric mean
-GAMMA_LEAST: Final = 1e-3  # a solve under a smaller penalty is not asked for more than one under this would be
+ROW_SHARE: Final = 0.3  # of the geometric mean in `row_length`
+GAMMA_LEAST: Final = 1e-3  # a solve under a smaller penalty uses the tolerance of this one
 
 
 @inline_kernel
 def inside_at(curvature: float) -> int:
-    """The position that a member's line of the table names in the place of a curvature, or -1 where it is one.
+    """Return the position that a member's line stores instead of a curvature, or -1 if `curvature` is a curvature.
 
-    Source    this module: the line is read in any case, the map need not be
+    Source    this module: the line is read in any case, so the map need not be read
     """
     return -int(curvature) - 1 if curvature < 0.0 else -1
 
@@ -64,10 +64,11 @@ def gather_row(state: State, settings: Settings, rows: Rows, i: int, scratch: Sc
     i : int                which row
     scratch : Scratch      at, x; slot, y, beta, gradient, curvature, peak; fresh, z are overwritten
 
-    Returns                number of members, the intercept among them; number of features outside; number of features that
-                           would enter the block, -1 where one of them has no room; margin: intercept, then each product in
-                           the order of the hashes
-    Cost                   a look into the map for each feature, and one random read, asked for some rows ahead
+    Returns                number of members, including the intercept; number of features outside; number of features that
+                           would enter the block, -1 if there is no room for one of them; margin: intercept, then each product
+                           in the order of the hashes
+    Cost                   for each feature one random read of its line, prefetched `AHEAD` features earlier; if there is no
+                           table, a lookup in the map
     Source                 this module
     """
     s = scratch
@@ -79,7 +80,7 @@ def gather_row(state: State, settings: Settings, rows: Rows, i: int, scratch: Sc
     k, n, fresh = int(settings.intercept), 0, 0
     s.at[0] = 0
     s.x[0] = 1.0
-    before = np.int64(-1)  # key of the feature before, its weight, and which of the columns it went to
+    before = np.int64(-1)  # key of the previous feature, its weight, and the kind of columns it was stored in
     beta = 0.0
     kind = _NOWHERE
     for p in range(rows.indptr[i], rows.indptr[i + 1]):
@@ -87,7 +88,7 @@ def gather_row(state: State, settings: Settings, rows: Rows, i: int, scratch: Sc
             prefetch(line, int(rows.hash[min(p + AHEAD, last)] >> shift))
         key = np.int64(rows.hash[p]) >> settings.shift
         value = rows.value[p]
-        if key == before:  # slots are the top bits of sorted hashes, so those that share one are neighbours
+        if key == before:  # slots are the top bits of sorted hashes, so features that share a slot are adjacent
             if kind == _MEMBER:
                 s.x[k - 1] += value
             elif kind == _FRESH:
@@ -104,7 +105,7 @@ def gather_row(state: State, settings: Settings, rows: Rows, i: int, scratch: Sc
                 fresh = fresh + 1 if kind == _FRESH else -1
                 room = room if kind == _FRESH else -1
             else:
-                # Nobody can guess which features are members: both columns are written, and the next one may go over it.
+                # A branch on membership is unpredictable: both columns are written, and the next feature overwrites one.
                 inside = position >= 0
                 at = position if inside else 0
                 row = key if settings.outside != NOTHING else np.int64(0)
@@ -122,8 +123,8 @@ def gather_row(state: State, settings: Settings, rows: Rows, i: int, scratch: Sc
 
 @inline_kernel
 def event_terms(settings: Settings, margin: float, label: float) -> tuple[float, float]:
-    """Slope and curvature of an event, before importance. The curvature of a confident mistake is near 0 with the logistic
-    link, and a step against it would have no bound; with the probit link it is near 1.
+    """Return slope and curvature of an event, before importance. With the logistic link the curvature of a confident mistake is
+    near 0, and a step would have no bound, so the curvature has a floor. With the probit link it is near 1.
 
     Source    Balakrishnan & Madigan 2008, appendix A; the floor is this package's
     """
@@ -135,7 +136,7 @@ def event_terms(settings: Settings, margin: float, label: float) -> tuple[float,
 
 @inline_kernel
 def gamma_of(state: State, settings: Settings, key: int) -> float:
-    """Penalty of a feature before growth: its own, or the one of all.
+    """Return the penalty of a feature before growth: its own if it has one, otherwise the common one.
 
     Source    this package's configuration
     """
@@ -145,7 +146,7 @@ def gamma_of(state: State, settings: Settings, key: int) -> float:
 
 @inline_kernel
 def join(state: State, settings: Settings, position: int, key: int) -> None:
-    """Give a position to a feature: its key, its penalties before growth, and a line that names it. The map is left as it is.
+    """Assign a position to a feature: key, penalties before growth, and the position in its line. The map is not changed.
 
     Source    this package's configuration
     """
@@ -161,7 +162,7 @@ def join(state: State, settings: Settings, position: int, key: int) -> None:
 
 @inline_kernel
 def slack_of(state: State, settings: Settings, gamma: float) -> float:
-    """What a solve under the penalty `gamma`, before growth, may leave of a violation, in stored units.
+    """Return the violation that a solve under the penalty `gamma` (before growth) may leave, in stored units.
 
     Source    this package's configuration
     """
@@ -170,8 +171,8 @@ def slack_of(state: State, settings: Settings, gamma: float) -> float:
 
 @inline_kernel
 def outside_weight(omega: float, gamma: float, curvature: float) -> float:
-    """soft(Omega, gamma) / D, and 0 where there is no curvature, or so little that the weight would be no number to reckon with.
-    Without a branch; never -0.0.
+    """Return soft(Omega, gamma) / D, or 0 if there is no curvature or the weight would be above WEIGHT_MAX. It has no branch and
+    never returns -0.0.
 
     Source    Balakrishnan & Madigan 2008, algorithm 1, on one coordinate
     """
@@ -183,7 +184,7 @@ def outside_weight(omega: float, gamma: float, curvature: float) -> float:
 
 @inline_kernel
 def penalties(state: State, settings: Settings, n: int, scratch: Scratch) -> None:
-    """Fill in the penalties in force of the n features outside, in stored units.
+    """Set the penalties in force of the n features outside, in stored units.
 
     Source    this package's configuration
     """
@@ -198,7 +199,7 @@ def penalties(state: State, settings: Settings, n: int, scratch: Scratch) -> Non
 
 @inline_kernel
 def row_length(settings: Settings, counts: tuple[int, int, int], scratch: Scratch) -> float:
-    """Sum of |x| over the row, the intercept's included, where the prior curvature goes by the row; else 0.
+    """Return the sum of |x| over the row, including the intercept's, if the prior curvature depends on the row; otherwise 0.
 
     Source    |x_j| times this sum bounds the row's whole curvature by a diagonal; its geometric mean with x_j^2 did best
     """
@@ -217,7 +218,7 @@ def row_length(settings: Settings, counts: tuple[int, int, int], scratch: Scratc
 
 @inline_kernel
 def move_row(state: State, settings: Settings, r: float, h: float, counts: tuple[int, int, int], scratch: Scratch) -> float:
-    """Work out what the row makes of its features outside; members are moved when they are written.
+    """Compute the update of the features outside. Members are updated when they are written.
 
     Parameters
     ----------
@@ -227,8 +228,8 @@ def move_row(state: State, settings: Settings, r: float, h: float, counts: tuple
     counts : (int, int, int)  members, features outside, and features that would enter
     scratch : Scratch      gradient, curvature, peak, gamma and after are overwritten
 
-    Returns                the sum of the sizes of all new numbers, which is finite only if each is
-    Cost                   one division for each feature outside, several at once
+    Returns                the sum of the absolute values of all new numbers, which is finite only if each of them is
+    Cost                   one division for each feature outside, vectorised
     Source                 Balakrishnan & Madigan 2008, algorithms 1 and 2, with the cross curvature taken as zero
     """
     s = scratch
@@ -265,7 +266,7 @@ def move_row(state: State, settings: Settings, r: float, h: float, counts: tuple
 
 @inline_kernel
 def write_outside(state: State, settings: Settings, n: int, scratch: Scratch) -> None:
-    """Write the n features outside back, and list those that are new, have come alive, or may be up for the block.
+    """Write back the n features outside. List those that are new, those with a new non-zero weight, and those that wait.
 
     Source    this module
     """
@@ -275,7 +276,7 @@ def write_outside(state: State, settings: Settings, n: int, scratch: Scratch) ->
     sign = -1.0 if settings.exchanges else 1.0
     alive, seen, waiting = counts[N_ALIVE], counts[N_SEEN], counts[N_WAITING]
     for j in range(n):
-        if s.peak[j] > 0.0:  # a value whose square is 0 has no curvature to be learnt by
+        if s.peak[j] > 0.0:  # a value whose square is 0 has no curvature, so it cannot be learnt
             slot = s.slot[j]
             old = o.line[slot, PEAK]
             if old == 0.0:
@@ -296,18 +297,18 @@ def write_outside(state: State, settings: Settings, n: int, scratch: Scratch) ->
 
 @inline_kernel
 def write_row(state: State, settings: Settings, r: float, h: float, counts: tuple[int, int, int], scratch: Scratch) -> None:
-    """Write the row down: features outside, features that enter the block, and then its members.
+    """Write the update: features outside, then features that enter the block, then members.
 
     Parameters
     ----------
-    state : State          overwritten; the block has room for those that enter
+    state : State          overwritten; the block has room for the features that enter
     settings : Settings    the configuration
     r, h : float           slope and curvature of the event, times importance, in stored units
     counts : (int, int, int)  members, features outside, and features that enter
     scratch : Scratch      at and x are overwritten
 
     Returns                nothing
-    Cost                   O(features), and what `add_row` costs
+    Cost                   O(features), and the cost of `add_row`
     Source                 Balakrishnan & Madigan 2008, algorithm 2
     """
     s = scratch

@@ -16,20 +16,20 @@ from riata.maths.block import SIZE, Block, flush, move
 from riata.maths.shooting import solve_plain
 from riata.maths.taylor import log_likelihood
 
-WEIGHT: Final = 0  # columns of Shadows.loss: importance; importance times loss; both, fading
+WEIGHT: Final = 0  # columns of Shadows.loss: importance; importance times loss; both with decay
 LOSS: Final = 1
 FADED_WEIGHT: Final = 2
 FADED_LOSS: Final = 3
 LOSSES: Final = 4
 
-_FADE: Final = 2.0 ** (-1.0 / 10_000.0)  # an event counts half after 10,000 more
-_LOSS_MAX: Final = -math.log(1e-15)  # what progressive validation charges for a sure and wrong prediction
+_FADE: Final = 2.0 ** (-1.0 / 10_000.0)  # the weight of an event halves every 10,000 events
+_LOSS_MAX: Final = -math.log(1e-15)  # the loss of a certain and wrong prediction in progressive validation
 
 
 @inline_kernel
 def shadow_margins(state: State, settings: Settings, counts: tuple[int, int], scratch: Scratch) -> None:
-    """What each shadow would predict for the row that was gathered: its weights in the block, and outside it the weight that
-    one coordinate alone would take.
+    """Compute each shadow's margin for the row that `gather_row` looked up. Members have the shadow's weights. A feature outside
+    has the weight that maximises the penalised sketch along its own coordinate.
 
     Source    Balakrishnan & Madigan 2008, section 4.1 on the choice of gamma
     """
@@ -52,9 +52,9 @@ def shadow_margins(state: State, settings: Settings, counts: tuple[int, int], sc
 
 @inline_kernel
 def score_shadows(state: State, settings: Settings, label: float, importance: float) -> None:
-    """Charge every shadow for what it predicted.
+    """Add the loss of every shadow's prediction to its sums.
 
-    Source    progressive validation, as `watch` does it
+    Source    progressive validation, as in `watch`
     """
     w = state.shadows
     for c in range(len(w.gamma)):
@@ -69,7 +69,7 @@ def score_shadows(state: State, settings: Settings, label: float, importance: fl
 
 @kernel
 def solve_shadows(state: State, settings: Settings, sweeps_max: int) -> None:
-    """Solve the sketch for the weights of the block under every other penalty, from those of the last time.
+    """Solve the sketch for the weights of the block under every shadow's penalty, starting from its previous weights.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def solve_shadows(state: State, settings: Settings, sweeps_max: int) -> None:
     sweeps_max : int       the most sweeps a solve may take
 
     Returns                nothing
-    Cost                   for each shadow, size of the block times weights that differ from those in force, and `solve`
+    Cost                   for each shadow, size of the block times weights that differ from those in force, and a solve
     Source                 Balakrishnan & Madigan 2008, algorithm 1
     """
     b, w = state.members.block, state.shadows

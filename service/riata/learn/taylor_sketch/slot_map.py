@@ -12,15 +12,15 @@ from typing import Final
 from riata.base.arrays import I64
 from riata.jit.kernel import inline_kernel, kernel
 
-_SPREAD: Final = 0x9E3779B1  # 2^32 / golden ratio, odd: neighbouring keys come to lie far apart
+_SPREAD: Final = 0x9E3779B1  # 2^32 / golden ratio, odd: adjacent keys are mapped far apart
 _WORD: Final = 0xFFFFFFFF
-_BITS: Final = 16  # of a position, with room to spare; the top 16 bits of the product choose where a search begins
+_BITS: Final = 16  # of a position, more than it needs; the top 16 bits of the product select the first probe
 _POSITION: Final = (1 << _BITS) - 1
 
 
 @inline_kernel
 def position_of(place: I64, key: int) -> int:
-    """The position of a key, or -1 where it has none.
+    """Return the position of a key, or -1 if it has none.
 
     Source    open addressing with linear probing; this module
     """
@@ -33,7 +33,7 @@ def position_of(place: I64, key: int) -> int:
 
 @inline_kernel
 def put(place: I64, key: int, position: int) -> None:
-    """Enter a key that is not there yet.
+    """Insert a key that is not in the map.
 
     Source    open addressing with linear probing; this module
     """
@@ -46,11 +46,11 @@ def put(place: I64, key: int, position: int) -> None:
 
 @kernel
 def fill_places(key: I64, size: int, place: I64) -> None:
-    """Enter all keys of the block and nothing else.
+    """Rebuild the map from the keys of the block.
 
     Parameters
     ----------
-    key : i64[cap]      by position; -1 where there is none
+    key : i64[cap]      by position; -1 if there is none
     size : int          positions in use
     place : i64[2^n]    overwritten; 2^n is at least 2 size
 

@@ -37,25 +37,25 @@ from riata.learn.taylor_sketch.shadow import LOSSES
 from riata.learn.taylor_sketch.slot_map import fill_places
 from riata.maths.block import SIZE, grown, new_block
 
-_CAP_MIN: Final = 64  # positions to begin with where features enter as they appear
+_CAP_MIN: Final = 64  # initial number of positions if features enter the block when they first appear
 _HELD_MIN: Final = 64  # rows
 
 
 def new_scratch(features: int) -> Scratch:
-    """Room for rows of so many features."""
-    at, slot, fresh = (np.empty(features + 1, np.uint32) for _ in range(3))  # the intercept is a member too
+    """Return scratch for rows of at most `features` features."""
+    at, slot, fresh = (np.empty(features + 1, np.uint32) for _ in range(3))  # plus one for the intercept, which is a member too
     x, y, beta, gradient, curvature, peak, gamma, after, z = (np.empty(features + 1) for _ in range(9))
     return Scratch(at, x, slot, y, beta, gradient, curvature, peak, gamma, after, fresh, z)
 
 
 def new_held(rows: int, features: int) -> Held:
-    """Room for so many rows with so many features in all."""
+    """Return arrays for holding `rows` rows with `features` features in total."""
     label, weight, margin, r, h = (np.empty(rows) for _ in range(5))
     return Held(np.zeros(rows + 1, np.int64), np.empty(features, np.uint32), np.empty(features), label, weight, margin, r, h)
 
 
 class TaylorState:
-    """What the kernels work on (`arrays`), and the lists and blocks behind it that have to grow from Python."""
+    """The state that the kernels work on (`arrays`), with its lists and blocks, which only Python code can grow."""
 
     def __init__(self, settings: Settings, slots: int, own: Own, shadow: tuple[float, ...], gamma_intercept: float) -> None:
         """Make an empty sketch.
@@ -87,17 +87,17 @@ class TaylorState:
 
     @property
     def size(self) -> int:
-        """Positions of the block in use, position 0 and free ones between others among them."""
+        """Number of positions of the block in use, including position 0 and free positions between others."""
         return int(self.arrays.members.block.counts[SIZE])
 
     @property
     def n_outside(self) -> int:
-        """Slots outside the block that were ever seen."""
+        """Number of slots ever seen that are not in the block."""
         inside = int((self.arrays.members.key[: self.size] >= 0).sum()) if self.settings.exchanges else 0
         return len(self.seen) - inside
 
     def set_penalties(self, settings: Settings) -> None:
-        """Take up the penalties of other settings, and those of the shadows, for every position in use."""
+        """Apply the penalties of other settings, and those of the shadows, to every position in use."""
         self.settings = settings
         members, own, shadows = self.arrays.members, self.arrays.own, self.arrays.shadows
         block, size = members.block, self.size
@@ -112,12 +112,12 @@ class TaylorState:
         shadows.factor[:, 0] = self.gamma_intercept
 
     def make_room(self, rows: int, features: int) -> None:
-        """See to it that lists and held rows can take so many rows with so many features in all."""
+        """Make room in the lists and the held rows for `rows` more rows with `features` features in total."""
         counts, held = self.arrays.counts, self.arrays.held
         if self.settings.outside != NOTHING:
             self.seen.make_room(features)
             if self.settings.exchanges:
-                # No slot waits twice, so those seen are the most that can.
+                # A slot is on the waiting list at most once, so the list is never longer than the list of slots seen.
                 self.waiting.make_room(len(self.seen) + features - len(self.waiting))
             if self.settings.outside == HYBRID:
                 self.alive.make_room(features)
@@ -131,17 +131,17 @@ class TaylorState:
 
     @property
     def holds(self) -> bool:
-        """Whether rows are held."""
+        """Whether the next row will be held."""
         return self.settings.reexpand > 0 or int(self.arrays.counts[LEARNT]) < self.settings.warm_up
 
     def let_go(self) -> None:
-        """Let the rows held go, and give their memory back where no more will be held."""
+        """Drop the held rows, and free their memory if no more rows will be held."""
         self.arrays.counts[[N_HELD, HELD_NNZ]] = 0
         if not self.holds:
             self.arrays = self.arrays._replace(held=new_held(0, 0))
 
     def grow_block(self, cap: int) -> None:
-        """Go over to a block with room for `cap` positions."""
+        """Change to a block with room for `cap` positions."""
         members, shadows = self.arrays.members, self.arrays.shadows
         key = np.full(cap, -1, np.int64)
         key[: self.size] = members.key[: self.size]
@@ -154,7 +154,7 @@ class TaylorState:
         self.arrays = self.arrays._replace(members=Members(grown(members.block, cap), key, place), shadows=wider)
 
     def memory(self) -> dict[str, int]:
-        """Bytes by part. table is address space: pages of it that no feature fell on take no memory."""
+        """Return bytes by part. table is address space: its pages without any feature use no memory."""
         s, block = self.arrays, self.arrays.members.block
         return {
             "table": s.outside.line.nbytes,

@@ -25,13 +25,13 @@ from riata.learn.taylor_sketch.shadow import score_shadows, shadow_margins
 from riata.maths.block import SIZE
 from riata.maths.rows import Rows
 
-WARM_FIRST = 16  # rows of a warm-up before they are linearised anew for the first time; then at every doubling
-DONE, GROW, ANEW, AGAIN = 0, 1, 2, 3  # why `learn_rows` has come back
+WARM_FIRST = 16  # rows of a warm-up before the first relinearisation; the next ones are at every doubling
+DONE, GROW, ANEW, AGAIN = 0, 1, 2, 3  # why `learn_rows` returned
 
 
 @inline_kernel
 def holds(settings: Settings, learnt: int) -> bool:
-    """Whether the row after `learnt` others will be linearised anew later.
+    """Return whether the row after `learnt` others is held for a later relinearisation.
 
     Source    Balakrishnan & Madigan 2008, section 4.1
     """
@@ -40,7 +40,7 @@ def holds(settings: Settings, learnt: int) -> bool:
 
 @inline_kernel
 def hold_row(state: State, rows: Rows, i: int, weight: float, terms: tuple[float, float], k: int, scratch: Scratch) -> None:
-    """Keep row i, its k members' part of the margin, and what was added for it.
+    """Hold row i: store it, the k members' part of its margin, and the terms that were added for it.
 
     Source    Balakrishnan & Madigan 2008, section 4.1
     """
@@ -66,8 +66,8 @@ def hold_row(state: State, rows: Rows, i: int, weight: float, terms: tuple[float
 
 @inline_kernel
 def due(settings: Settings, learnt: int, held: int) -> int:
-    """Whether the rows held are to be linearised anew after `learnt` rows: ANEW from nothing, AGAIN on what was there before
-    them, DONE where not.
+    """Return whether to relinearise the held rows after `learnt` rows: ANEW if from an empty sketch, AGAIN if on top of the
+    sketch of the earlier rows, DONE if not at all.
 
     Source    Balakrishnan & Madigan 2008, section 4.1
     """
@@ -81,7 +81,7 @@ def due(settings: Settings, learnt: int, held: int) -> int:
 def learn_row(
     state: State, settings: Settings, rows: Rows, i: int, gathered: tuple[int, int, int, float], scratch: Scratch
 ) -> bool:
-    """Learn row i, which has been gathered.
+    """Learn row i, which `gather_row` has looked up.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def learn_row(
     scratch : Scratch      overwritten
 
     Returns                whether the row was learnt
-    Cost                   O(features of the row), and what `add_row` costs
+    Cost                   O(features of the row), and the cost of `add_row`
     Source                 Balakrishnan & Madigan 2008, algorithm 2; an importance multiplies the event's terms
     """
     k, n, fresh, margin = gathered
@@ -119,7 +119,7 @@ def learn_row(
 
 @kernel
 def learn_rows(state: State, settings: Settings, rows: Rows, start: int, scratch: Scratch, answers: Answers) -> tuple[int, int]:
-    """Predict and learn rows in order, until all are done or something has to be done that a kernel cannot do.
+    """Predict and learn rows in order, until all are done or the caller has to do something that this kernel cannot do.
 
     Parameters
     ----------
@@ -130,9 +130,9 @@ def learn_rows(state: State, settings: Settings, rows: Rows, start: int, scratch
     scratch : Scratch      room for the longest row; overwritten
     answers : Answers      overwritten from `start` on
 
-    Returns                the row to go on with, and why: DONE, there is none; GROW, it needs a larger block; ANEW or AGAIN,
-                           the rows held are to be linearised anew first
-    Cost                   O(features), and what blocks of events cost at their ends
+    Returns                the row to continue with, and the reason: DONE, no row is left; GROW, the row needs a larger block;
+                           ANEW or AGAIN, the held rows have to be relinearised first
+    Cost                   O(features), and the cost of `end_block` for each block of events that ends
     Source                 Balakrishnan & Madigan 2008, algorithm 2
     """
     state = borrowed(state)
