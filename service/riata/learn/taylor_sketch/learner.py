@@ -87,7 +87,7 @@ def kernel_settings(config: TaylorSketchConfig, bits: int) -> Settings:
 class TaylorSketch:
     """The Online algorithm of Balakrishnan & Madigan 2008: exact, or with the cross curvature of at most k features.
 
-    The theory is in `kernel_state.py`, one row in `row.py`, the choice of members in `round.py`.
+    The theory of operation is in `kernel_state.py`, the update of one row in `row.py`, the choice of members in `round.py`.
     """
 
     def __init__(self, config: TaylorSketchConfig, bits: int, hash_key: int = 0) -> None:
@@ -107,7 +107,7 @@ class TaylorSketch:
         return int(self._state.arrays.counts[LEARNT])
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
-        """Predict and learn the events of `batch` in order; rows where `skip` is true are predicted only."""
+        """Predict and learn the events of `batch` in order; rows with a true `skip` are only predicted."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
         rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
         self._make_scratch(int(np.diff(batch.indptr).max(initial=0)))

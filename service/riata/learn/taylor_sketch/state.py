@@ -131,7 +131,7 @@ class TaylorState:
 
     @property
     def holds(self) -> bool:
-        """Whether the next row will be held."""
+        """Return whether the next row will be held."""
         return self.settings.reexpand > 0 or int(self.arrays.counts[LEARNT]) < self.settings.warm_up
 
     def let_go(self) -> None:
