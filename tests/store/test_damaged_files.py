@@ -90,5 +90,6 @@ def test_a_dozen_kills_with_one_file_damaged(tmp_path: Path, settings: SqliteSet
 def test_sixty_kills_with_one_file_damaged(tmp_path: Path, settings: SqliteSettings) -> None:
     outcomes = trials(tmp_path, 60, 8, settings)
     assert outcomes.total() == 60
-    assert outcomes["refused"] >= 10, outcomes
+    assert outcomes["refused"] > 0, outcomes
+    assert outcomes["refused"] + outcomes["reported"] >= 10, outcomes  # long payloads are in files of their own: found when read
     assert outcomes["right"] >= 10, outcomes
