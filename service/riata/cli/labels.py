@@ -1,4 +1,4 @@
-"""What the labels of a file look like, told from its first rows."""
+"""Detection of the label convention of a file from its first rows, and removal of labels from rows."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 from riata.base.errors import Malformed
 from riata.cli.source import Format
 
-NO_FEATURES: Final = b"1:0"  # a svmlight row without features; a blank line would be no row at all
+NO_FEATURES: Final = b"1:0"  # an svmlight row without features; a blank line would not count as a row
 Labels = Literal["0/1", "-1/+1", "real"]
 
 
 def sniff_labels(lines: Iterable[bytes], form: Format) -> Labels:
-    """Return the `labels` setting that takes every label of `lines`.
+    """Return the `labels` setting that accepts every label of `lines`.
 
-    Raises `Malformed` where no line carries a label, or where the labels are not of two classes: -1 beside 0 is neither
-    convention, and other numbers are a regression, which the caller has to ask for.
+    Raises `Malformed` if no line has a label, or if the labels are not two classes. A mix of -1 and 0 matches neither
+    convention. Other numbers mean a regression, which the caller has to request.
     """
     found = {label for line in lines if (label := label_of(line, form)) is not None}
     if not found:
@@ -34,7 +34,7 @@ def sniff_labels(lines: Iterable[bytes], form: Format) -> Labels:
 
 
 def label_of(line: bytes, form: Format) -> float | None:
-    """Return the label of a row, None where it has none that can be read."""
+    """Return the label of a row, or None if it has no readable label."""
     if form == "ndjson":
         return _json_label(line)
     words = (line.partition(b"|")[0] if form == "vw" else line).split()
@@ -45,8 +45,10 @@ def label_of(line: bytes, form: Format) -> float | None:
 
 
 def without_label(line: bytes, form: Format) -> bytes:
-    """Return the row as one to predict: its label, weight and id taken away, its features byte for byte as they were, for the
-    service to judge. Unreadable rows are returned as they are."""
+    """Return the row for a prediction request, without its label, weight and id.
+
+    The features are unchanged, byte for byte; the service validates them. Unreadable rows are returned unchanged.
+    """
     if form == "ndjson":
         try:
             row = msgspec.json.decode(line, type=dict[str, msgspec.Raw])

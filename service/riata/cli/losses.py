@@ -1,4 +1,4 @@
-"""The part of `riata repair` about acknowledged events that a store no longer has: report them, and accept the loss."""
+"""Lost events in `riata repair`: reports acknowledged events that are missing from a store, and accepts their loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RIGHT_STORE = "nothing was changed; restore the store, or accept with --yes that
 
 
 def missing_in_directory(data: Path, yes: bool) -> bool:
-    """Report the events that a data directory has lost, and with `yes` accept that; return whether some are still missing."""
+    """Report the events that a data directory has lost; if `yes`, accept the loss. Return whether some are still missing."""
     from riata.base.clock import SystemClock
     from riata.run.accept_loss import accept, find
 
@@ -30,9 +30,9 @@ def missing_in_directory(data: Path, yes: bool) -> bool:
 
 
 def missing_in_shared_store(store: str, data: Path | None, yes: bool) -> bool:
-    """Report the events that a Redis has lost, and with `yes` accept that; return whether some were missing.
+    """Report the events that a Redis has lost; if `yes`, accept the loss. Return whether some were missing.
 
-    data : directory of a process of the service, whose note tells which events were known; by default that of `riata serve`
+    data : directory of a process of the service; its note records the known events. Default: that of `riata serve`
     """
     import secrets
 

@@ -1,4 +1,4 @@
-"""What the demonstration shows at one moment, read from the answers of the service."""
+"""The metrics that the demonstration displays, parsed from the responses of the service."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The metrics of a model, older examples counting ever less; None where there is no such figure yet.
+    """The metrics of a model with exponentially fading weights of older examples. None: no value yet.
 
-    examples  : how many were learnt in all
-    half_life : examples after which one counts half
+    examples  : total number of learnt examples
+    half_life : number of examples after which the weight of an example is one half
     """
 
     examples: int
@@ -27,7 +27,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """How far the demonstration has come. total: rows there will be, None where that is not known; curve: every reading."""
+    """Progress of the demonstration. total: number of rows, None if unknown; curve: all readings so far."""
 
     sent: int
     total: int | None
@@ -37,14 +37,14 @@ class Moment:
 
     @property
     def events_per_s(self) -> float:
-        """Rows sent a second, from the first on."""
+        """Rows sent per second since the start."""
         return self.sent / self.elapsed_s if self.elapsed_s > 0.0 else 0.0
 
 
 def read_metrics(answer: Mapping[str, Any]) -> Reading:
-    """Read the answer of /metrics; figures that are missing or null are None.
+    """Parse the response of /metrics. Values that are missing or null become None.
 
-    The faded figures are taken and not those of the window: a window moves in whole steps, which draws a staircase.
+    Uses the faded values instead of those of the window: a window moves in whole steps, so its curve looks like a staircase.
     """
     faded = answer.get("faded") or {}
     cumulative = answer.get("cumulative") or {}

@@ -1,4 +1,4 @@
-"""Making a model for a file: the configuration document that takes its labels and its texts, with the learner asked for."""
+"""Creating a model for a file: the configuration document for its labels, its text features and the requested learner."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from riata.client import Riata
 
 LABELS: Final = ("0/1", "-1/+1", "real")
-TEXT_CHARACTERS: Final = 100  # a string longer than this is prose to be split into words, not the name of a category
+TEXT_CHARACTERS: Final = 100  # a longer string is text to be split into words, not the name of a category
 
 
 def model_document(labels: str, text: Iterable[str] = (), learner: str | None = None) -> dict[str, Any]:
-    """Write the configuration of a model for these labels and with this learner, everything else by default."""
+    """Return the configuration of a model for these labels and this learner; every other setting has its default."""
     if labels not in LABELS:
         raise BadInput(f"--labels {labels}: {nearest(labels, LABELS)}", "bad_option")
     document: dict[str, Any] = {"labels": labels}
@@ -32,13 +32,13 @@ def model_document(labels: str, text: Iterable[str] = (), learner: str | None = 
 
 
 def _learner_of_real_labels() -> dict[str, Any]:
-    from riata.learn.registry import SPECS  # loads the compiler, which only this question needs
+    from riata.learn.registry import SPECS  # loads the compiler, which nothing else here needs
 
     return next({"kind": kind, **spec.real_labels} for kind, spec in SPECS.items() if spec.real_labels is not None)
 
 
 def learner_document(said: str) -> dict[str, Any]:
-    """Read what --learner says: the name of a learner, or a file with its settings. Raises `BadInput`."""
+    """Parse the value of --learner: the name of a learner, or a JSON file with its settings. Raises `BadInput`."""
     if said in KINDS:
         return {"kind": said}
     path = Path(said)
@@ -54,7 +54,7 @@ def learner_document(said: str) -> dict[str, Any]:
 
 
 def text_fields(lines: Iterable[bytes]) -> list[str]:
-    """Name the features of NDJSON rows that hold prose in any of `lines`."""
+    """Return the names of the features that are text (longer than `TEXT_CHARACTERS`) in any of these NDJSON rows."""
     found: set[str] = set()
     for line in lines:
         try:
@@ -68,9 +68,9 @@ def text_fields(lines: Iterable[bytes]) -> list[str]:
 
 
 def ensure_model(riata: Riata, model: str, labels: str, learner: str | None = None) -> bool:
-    """Create `model` for `labels` unless it is there; return whether it was created.
+    """Create `model` for `labels` if it does not exist; return whether it was created.
 
-    Raises `BadInput` where it is there and takes other labels.
+    Raises `BadInput` if it exists and has a different `labels` setting.
     """
     from riata.client import ApiNotFound
 

@@ -1,4 +1,4 @@
-"""`riata observe FILE`."""
+"""The command `riata observe FILE`: sends labelled rows to a running service."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def observe(
 ) -> None:
     """Send a file of labelled rows to a running service.
 
-    Every row counted as accepted is durable. Rows that are refused are named by their line; then the exit code is 1.
+    Every row counted as accepted is durable. Rejected rows are reported with their line numbers, and the exit code is then 1.
     """
     from riata.cli.model_setup import ensure_model
     from riata.cli.progress import row_progress

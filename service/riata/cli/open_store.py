@@ -1,4 +1,4 @@
-"""Opening what a service keeps, for the verbs that look at it: a data directory, or a store that several processes share."""
+"""Opens the store of a service for the commands that read it: a data directory, or a store that several processes share."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ STORE_HELP = "Redis store instead of a directory, as `riata serve --store` takes
 
 @contextmanager
 def kept(data: Path | None, store: str | None) -> Iterator[tuple[str, Store]]:
-    """Open the one that is given, to be read; its name comes with it, without secrets.
+    """Open the given store for reading; yields its name, without secrets, and the store.
 
-    User, password file and namespace of a shared store are those of the environment, as for `riata serve`. Raises `BadInput`
-    (code `bad_option`) unless exactly one is given, `NotFound` (code `no_store`) where nothing is kept there.
+    User, password file and namespace of a shared store come from the environment, as for `riata serve`. Raises `BadInput`
+    (code `bad_option`) unless exactly one is given, `NotFound` (code `no_store`) if there is no store.
     """
     if (data is None) == (store is None):
         raise BadInput("give either --data, a directory, or --store, the URL of a Redis", "bad_option")

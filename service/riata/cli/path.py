@@ -1,4 +1,4 @@
-"""`riata path`."""
+"""The command `riata path`: shows the regularisation path of a model, its number of weights by L1 penalty."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def path(
     bottom: Annotated[float | None, typer.Option("--to", help="Smallest penalty. [a hundredth of the one in force]")] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Show how many weights other penalties would leave, without learning anything anew.
+    """Show how many weights other penalties would leave, without learning anything again.
 
-    For models whose learner keeps curvature; `riata path` of another model names one that does. Losses are known of the
-    penalties that the learner tries beside its own (its setting shadow).
+    This works for models whose learner keeps curvature; for any other model the error message names such a learner. Losses are
+    known for the penalties that the learner tries in addition to its own (its setting shadow).
     """
     from rich.console import Console
 

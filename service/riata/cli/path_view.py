@@ -1,4 +1,4 @@
-"""The answer of /path as a table and as small plots."""
+"""Formats the response of /path as a table and as small plots in the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINES: Final = 8
 
 
 def path_table(answer: Mapping[str, Any]) -> RenderableType:
-    """Write one line a penalty; the one in force is marked."""
+    """Return a table with one line per penalty; the penalty in force is marked."""
     source = answer["model"]
     table = Table(title=f"model {source['name']} at event {source['seq']}: penalties, largest first")
     for name in ("gamma", "non-zeros", "objective", "log loss", "faded"):
@@ -36,7 +36,7 @@ def path_table(answer: Mapping[str, Any]) -> RenderableType:
 
 
 def path_plots(answer: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Draw the number of weights over the logarithm of the penalty and, where two penalties or more have one, the loss."""
+    """Plot the number of weights over the logarithm of the penalty and, if at least two penalties have a loss, the loss."""
     points = [point for point in _points(answer) if point["gamma"] > 0.0]
     tried = [point for point in points if point["log_loss"] is not None]
     if len(points) >= 2:
@@ -46,7 +46,7 @@ def path_plots(answer: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _points(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The points, the one in force with the losses of the model itself where no shadow has them."""
+    """Return the points. The one in force gets the losses of the model itself if no shadow has any."""
     own = {name: answer[name] for name in ("log_loss", "faded_log_loss")}
     return [{**point, **own} if _is_own(point) else point for point in answer["points"]]
 
@@ -63,7 +63,7 @@ def _panel(title: str, points: Sequence[Mapping[str, Any]], name: str, form: str
 
 
 def resampled(places: Sequence[float], heights: Sequence[float], columns: int) -> list[float]:
-    """Read a line through points, whose places decrease or rise, at `columns` places in equal steps from first to last."""
+    """Interpolate linearly at `columns` evenly spaced places from first to last. `places` decrease or increase."""
     found = []
     left = 0
     for i in range(columns):

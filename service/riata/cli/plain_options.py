@@ -1,7 +1,7 @@
-"""Values of options that need no converting, taken without the library that converts them.
+"""A fast path for option values that need no conversion, to avoid importing pydantic at the start of a command.
 
-typer has pydantic look at every value, and loading that takes longer than much of what a verb does. Nearly all values are texts
-or whole numbers. The others go to typer as ever, and so do those that are wrong: what it says of them stays its own.
+typer validates every value with pydantic, and importing pydantic takes longer than much of the work of a command. Nearly all
+values are strings or integers. All others, and invalid values, are passed to typer, so error messages remain those of typer.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ _DIGITS_MAX: Final = 18
 
 
 class _Plain:
-    """Stands where typer keeps what converts the values of one parameter; `slow` returns typer's own."""
+    """Replaces typer's converter of the values of one parameter; `slow` returns the original converter."""
 
     def __init__(self, slow: Callable[[], Any]) -> None:
         self._slow = slow
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the value of a parameter. Raises what typer raises."""
+        """Return the converted value of a parameter. Raises the same errors as typer."""
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
         taken = plain_value(value, param.type_descriptor.annotation, param.type_descriptor.parameter_info)
         return self._slow().coerce(value, param=param, ctx=ctx) if taken is None else taken
 
     def __call__(self) -> _Plain:
-        """Itself: typer asks a parameter for it by a call."""
+        """Return itself: typer obtains the converter of a parameter by a call."""
         return self
 
 
 def take_plainly(parameters: Iterable[Any]) -> None:
-    """Have the values of a verb's parameters taken as they are where that is all there is to do."""
+    """Install the fast path on the parameters of a command."""
     for parameter in parameters:
-        slow = getattr(parameter, "get_runtime_param", None)  # typer of another version may do without
+        slow = getattr(parameter, "get_runtime_param", None)  # other versions of typer may not have it
         if slow is not None and not isinstance(slow, _Plain):
             parameter.get_runtime_param = _Plain(slow)
 
 
 def plain_value(value: Any, kind: Any, rule: Any) -> Any:
-    """Return what `value` is as a `kind` that keeps to the bounds of `rule`; None where that is for typer to say."""
+    """Return `value` as a `kind` within the bounds of `rule`, or None if typer has to convert or reject it."""
     if rule.parser is not None:
         return None
     if kind is str:

@@ -1,4 +1,4 @@
-"""Lines drawn in a terminal with Braille characters: two by four dots in each cell, one line a series."""
+"""Line plots in a terminal, drawn with Braille characters: two by four dots per cell, one line per series."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ DOTS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # bit of
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A drawing.
+    """A finished plot.
 
     cells     : cells[line][column] is (character, index of the series on top, or -1 for none)
-    ends      : the line on which each series ends, -1 where it is empty
+    ends      : the line on which each series ends, -1 if the series is empty
     low, high : the y range
     """
 
@@ -25,14 +25,14 @@ class Plot:
     high: float
 
     def lines(self) -> list[str]:
-        """The drawing without its series' colours."""
+        """Return the lines of the plot as text, without colours."""
         return ["".join(character for character, _ in line) for line in self.cells]
 
 
 def draw(series: Sequence[Sequence[float]], columns: int, lines: int) -> Plot:
-    """Draw series of equal length over their common index, first to last across the whole width.
+    """Draw series of equal length over their common index; they span the whole width.
 
-    A later series is on top where two share a cell. An empty series draws nothing; a constant one is a level line.
+    If two series share a cell, the later one is on top. An empty series draws nothing; a constant one is a horizontal line.
     """
     values = [value for line in series for value in line]
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
@@ -50,7 +50,7 @@ def draw(series: Sequence[Sequence[float]], columns: int, lines: int) -> Plot:
 
 
 def _dots(line: Sequence[float], width: int, height: int, low: float, high: float) -> list[tuple[int, int]]:
-    """The dots of one series: for each column the level there, joined to the level of the column before."""
+    """Return the dots of one series: the level at each column, connected to the level of the previous column."""
     if not line:
         return []
     scale = (height - 1) / (high - low) if high > low else 0.0

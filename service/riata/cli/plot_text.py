@@ -1,4 +1,4 @@
-"""A drawing with its scale on the left and the names of its series where they end, in their colours."""
+"""Renders a plot as coloured text, with its scale on the left and the names of the series at their ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from riata.cli.plot import Plot
 
 
 def plot_text(plot: Plot, series: Sequence[tuple[str, str]], form: str = "8.4f") -> Text:
-    """Write `plot`. series: name and style of each of its lines; form: how the numbers of the scale are written."""
+    """Return `plot` as text. series: name and style of each series; form: number format of the scale."""
     text = Text()
     width = len(format(0.0, form))
     for number, line in enumerate(plot.cells):

@@ -1,4 +1,4 @@
-"""`riata predict FILE`."""
+"""The command `riata predict FILE`: writes one prediction per row to stdout."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def predict(
         bool, typer.Option("--remember", help="Keep the features until labels come for the prediction_id of each answer.")
     ] = False,
 ) -> None:
-    """Predict a file of rows, one line of JSON a row on stdout, in order.
+    """Predict a file of rows: one line of JSON per row on stdout, in order.
 
-    Labels in the file are left out before it is sent, so the files that `observe` takes can be given here. With --remember
-    each answer has a prediction_id; `observe` takes lines such as {"prediction_id": "…", "label": 1} later.
+    Labels are removed from the rows before they are sent, so files for `observe` can be used here too. With --remember
+    each answer has a prediction_id; `observe` later accepts lines such as {"prediction_id": "…", "label": 1}.
     """
     from riata.cli.progress import row_progress
     from riata.cli.source import CONTENT_TYPES, chunks, open_source, read_rows

@@ -1,4 +1,4 @@
-"""The progress line of the verbs that send files. On stderr, and only where that is a terminal."""
+"""Progress bars of the commands that process rows or events, on stderr, shown only if that is a terminal."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from rich.text import Text
 
 
 class SpeedColumn(ProgressColumn):
-    """Rows per second, once there is one."""
+    """A column with the speed in units per second; empty until it is known."""
 
     def __init__(self, unit: str) -> None:
         super().__init__()
         self._unit = unit
 
     def render(self, task: Task) -> Text:
-        """Write the speed of `task`."""
+        """Return the speed of `task` as text."""
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.0f} {self._unit}/s")
 
 
 @contextmanager
 def row_progress(verb: str) -> Iterator[Callable[[int], None]]:
-    """Show how many rows were sent and how fast; yields the function that advances it by a number of rows."""
+    """Show how many rows were processed and how fast; yields a function that advances the count by a number of rows."""
     console = Console(stderr=True)
     shown = Progress(
         SpinnerColumn(),
@@ -52,7 +52,7 @@ def row_progress(verb: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def seq_progress(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how far through a log of known length; yields the function told (event reached, last event)."""
+    """Show the progress through a log of known length; yields a function to call with (event reached, last event)."""
     console = Console(stderr=True)
     shown = Progress(
         TextColumn(name), BarColumn(), SpeedColumn("events"), console=console, transient=True, disable=not console.is_terminal
@@ -64,7 +64,7 @@ def seq_progress(name: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def fit_progress(total: int | None) -> Iterator[Callable[[int, int, float], None]]:
-    """Show how far a file of `total` bytes is read; yields the function told (bytes read, rows read, progressive loss)."""
+    """Show how much of `total` bytes is read; yields a function to call with (bytes read, rows read, progressive loss)."""
     console = Console(stderr=True)
     shown = Progress(
         BarColumn(),

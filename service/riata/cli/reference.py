@@ -1,4 +1,4 @@
-"""`python -m riata.cli.reference` writes the page of the settings, from their definitions, to standard output."""
+"""Generates the reference page of all settings from their definitions: `python -m riata.cli.reference` prints it to stdout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ because what it has learnt depends on them.
 
 
 def reference() -> str:
-    """Return the page."""
+    """Return the reference page in Markdown."""
     return HEAD + settings_markdown() + MODEL_HEAD + "\n".join(_sections())
 
 
@@ -57,7 +57,7 @@ def _table(title: str, settings: Mapping[str, Any], may_change: frozenset[str]) 
 
 
 def _values(setting: Mapping[str, Any]) -> str:
-    """Say which values a setting takes."""
+    """Describe the values that a setting accepts."""
     if "enum" in setting:
         return ", ".join(f"`{choice}`" for choice in setting["enum"])
     if "anyOf" in setting:

@@ -1,4 +1,4 @@
-"""`riata repair --data DIR` and `riata repair --store URL`."""
+"""The command `riata repair --data DIR` or `riata repair --store URL`: diagnoses damaged models and repairs them."""
 
 from __future__ import annotations
 
@@ -35,20 +35,21 @@ def repair(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Mend it. Without this nothing is changed.")] = False,
 ) -> None:
-    """Find damaged models, say what each way to mend them would lose, and with --yes mend them.
+    """Find damaged models, report what each possible repair would lose, and with --yes repair them.
 
-    **restore**: the damage lies before the newest checkpoint that verifies. The model is restored from it and learns again what
-    follows; only history is lost: the log then begins at that checkpoint.
+    **restore**: the damage is before the newest checkpoint that verifies. The model is restored from that checkpoint and learns
+    the events after it again. Only history is lost: the log then begins at that checkpoint.
 
-    **cut**: the damage lies after it. The log ends before the damage; events from there on are lost, and counted.
+    **cut**: the damage is after that checkpoint. The log is cut before the damage. The events from there on are lost and counted.
 
-    **set_aside**: the model is moved, as it is, into a directory of its own below DIR/set-aside, and its name is free.
+    **set_aside**: the model is moved, unchanged, into a directory of its own below DIR/set-aside. Its name is then free.
 
-    Acknowledged events that are missing at the end of a log are reported first, and with --yes the loss is accepted. A Redis is
-    compared with the note in --data, the directory of a process of the service; processes that wait for that go on.
+    Acknowledged events that are missing at the end of a log are reported first, and with --yes their loss is accepted. A Redis
+    is compared with the note in --data, the directory of a process of the service. Processes that wait for the loss to be
+    accepted then continue.
 
-    Other models are left alone. Each repair is an event of the log, and `riata replay --verify` holds afterwards. Exit code
-    0 where nothing is damaged or everything was mended, 1 where damage is left.
+    Other models are not changed. Each repair is an event of the log, and `riata replay --verify` succeeds afterwards. The exit
+    code is 0 if nothing is damaged or everything was repaired, and 1 if damage is left.
     """
     wanted = _action(action)
     if store is not None:
@@ -98,7 +99,7 @@ def _opened_to_write(data: Path | None, store: str | None) -> Iterator[tuple[Sto
 
     with kept(data, store) as (_, opened):
         writable = opened
-        if data is not None:  # it was opened for reading, which refuses a directory without a store and one that is in use
+        if data is not None:  # opening for reading has checked that the directory has a store and is not in use
             opened.close()
             writable = _directory(data)
         try:
@@ -119,7 +120,7 @@ def _directory(data: Path) -> Store:
 
 
 def _look(store: Store, name: str) -> Diagnosis:
-    """Find out what is wrong with one model, and say it."""
+    """Diagnose one model and print the findings."""
     from riata.cli.progress import seq_progress
     from riata.run.repair import diagnose
 
@@ -149,7 +150,7 @@ def _lines(found: Diagnosis) -> Iterator[str]:
 
 
 def _mend(store: Store, repairer: Repairer, name: str, wanted: Action | None, data: Path | None) -> bool:
-    """Mend one model until it is sound or gone; false where damage is left."""
+    """Repair one model until it is sound or set aside; return false if damage is left."""
     from riata.cli.progress import seq_progress
 
     for round_ in range(ROUNDS_MAX):
@@ -171,7 +172,7 @@ def _advance(advance: Callable[[int, int], None], of: int, done: int) -> None:
 
 
 def _beside(data: Path | None, name: str) -> Path | None:
-    """Return a directory that is not there yet, for what is set aside."""
+    """Return a new path below DIR/set-aside for a model that is set aside; None for a shared store."""
     import time
 
     return None if data is None else data / "set-aside" / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}-{time.time_ns() % 10**9:09d}"

@@ -1,4 +1,4 @@
-"""`riata replay --data DIR` and `riata replay --store URL`."""
+"""The command `riata replay --data DIR` or `riata replay --store URL`: learns a log again and compares the states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EQUAL: Final = 0  # exit codes of --verify
 DIFFERENT: Final = 1
-NOT_COMPARABLE: Final = 3  # 2 is a mistake in the command line
+NOT_COMPARABLE: Final = 3  # 2 is a usage error
 EXAMPLE: Final = (
     "Example: `riata replay --data ./riata-data --verify` once the service has stopped, or `--store URL` at any time."
 )
@@ -30,18 +30,18 @@ def replay(
         bool, typer.Option("--verify", help="Fail unless every checkpoint on the way holds the same bits.")
     ] = False,
 ) -> None:
-    """Learn a log again from its first event and say what comes out.
+    """Learn a log again from its first event and report the result.
 
-    With --verify the exit code is 0 only where the log is whole and the state it leads to equals the stored one, bit for
-    bit, at every checkpoint kept. Nothing that is kept is changed.
+    With --verify the exit code is 0 only if the log is complete and the replayed state equals the stored one, bit for bit, at
+    every stored checkpoint. Nothing in the store is changed.
 
-    Another version of the algorithms, or another processor or C library, may learn other bits from the same log. The first start
-    under another one writes an upgrade event, which carries the state over. From there on every bit is compared; of older parts
-    it is said under what they were learnt, and whether they are equal here too.
+    Another version of the algorithms, or another processor or C library, may learn different bits from the same log. The first
+    start under a different one writes an upgrade event, which contains the state. From that event on every bit is compared. For
+    older parts the command reports under what they were learnt, and whether they are equal here too.
 
-    Exit codes with --verify: 0 all equal; 1 the log or a checkpoint is damaged, or differs though it was learnt under the
-    present version; 3 all is sound, but an older part was learnt under another version or arithmetic and differs here, so it
-    cannot be compared.
+    Exit codes with --verify: 0 if all states are equal; 1 if the log or a checkpoint is damaged, or differs although it was
+    learnt under the present version; 3 if everything is sound, but an older part was learnt under another version or arithmetic
+    and differs here, so it cannot be compared.
     """
     with kept(data, store) as (_, opened):
         names = [model] if model is not None else opened.models()
@@ -51,7 +51,7 @@ def replay(
 
 
 def _replay_one(store: Store, name: str, to: int | None) -> int:
-    """Replay one model, say what was found; return the exit code that it asks for."""
+    """Replay one model and print the findings; return the exit code for it."""
     from riata.cli.progress import seq_progress
     from riata.run.replay import replay as run_replay
 
@@ -77,7 +77,7 @@ def _verdict(one: Compared) -> str:
 
 
 def _something_compared(store: Store, report: ReplayReport) -> bool:
-    """Tell whether the comparison had a subject: where checkpoints are stored, one of them must have been on the way."""
+    """Return whether a checkpoint was compared, or none is stored. Prints a message if none was compared."""
     if report.compared:
         return True
     stored = [generation.applied for generation in store.generations(report.model)]

@@ -1,4 +1,4 @@
-"""`riata serve`."""
+"""The command `riata serve`: runs the service."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
-# Curvature is inverted by one thread, the one that learns. More of them spin while they wait for each other and take the
-# cores from whoever answers: measured on four busy cores, 2000 weights took 2.0 s with four threads and 0.8 s with one.
+# The curvature matrix is inverted in the learning thread. More BLAS threads spin while they wait for each other and take cores
+# from the threads that answer requests: measured on four busy cores, 2000 weights took 2.0 s with four threads, 0.8 s with one.
 BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"  # read when numpy is imported
 EXAMPLE: Final = "Example: `riata serve --data ./clicks --port 9000`"
 ROLES: Final = """**Roles**, of processes that share a Redis (`--store redis://host:6379/0`):
@@ -25,10 +25,10 @@ Exit codes: 70 the store failed, 75 the store is another writer's now or was rol
 
 
 class ServeCommand(TyperCommand):
-    """The verb with its help; the settings that have no option of their own are listed from their definitions."""
+    """The serve command; its help also lists the settings that have no option of their own, from their definitions."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help. The list is made here and not at import, because it needs the settings to be loaded."""
+        """Write the help. The list is built here and not at import, because it needs the settings to be loaded."""
         from riata.base.settings import env_name
         from riata.base.settings_page import default_text, settings_by_group
 
@@ -63,14 +63,14 @@ def serve(
         bool | None, typer.Option("--allow-unauthenticated", help="Listen on an address that other machines reach.")
     ] = None,
 ) -> None:
-    """Serve models over HTTP until told to stop (SIGTERM or Ctrl-C)."""
+    """Serve models over HTTP until stopped (SIGTERM or Ctrl-C)."""
     os.environ.setdefault(BLAS_THREADS, "1")
     gc.disable()
     from riata import wiring
     from riata.base.settings import load_settings
 
-    # What was imported stays: looking through it for garbage takes a fifth of the time of a start, and later, now and then,
-    # a tenth of a second in which nobody is answered.
+    # Imported objects are never freed, so the garbage collector need not scan them. Scanning takes a fifth of the start time
+    # and later occasionally a tenth of a second, during which no request is answered.
     gc.freeze()
     gc.enable()
 

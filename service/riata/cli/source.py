@@ -1,6 +1,6 @@
-"""A file of events as bodies to send: unpacked, its format recognised, cut into requests.
+"""Reads a file of events for sending: decompresses it, detects its format and splits it into request bodies.
 
-Line numbers are kept beside the lines, so that a row the service refuses is named by its place in the file.
+Line numbers are kept with the lines, so that a row that the service rejects is reported with its line number in the file.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ CONTENT_TYPES: Final[dict[Format, str]] = {
 }
 GZIP_MAGIC: Final = b"\x1f\x8b"
 SNIFF_LINES: Final = 50
-BODY_BYTES: Final = 4 * 2**20  # a request is closed at this size although more rows would fit; a quarter of the service's bound
-LINE_BYTES_MAX: Final = 2**24  # a line longer than the service's largest body can only be a file of another kind
+BODY_BYTES: Final = 4 * 2**20  # a request ends at this size, even with fewer rows than allowed; a quarter of the service's limit
+LINE_BYTES_MAX: Final = 2**24  # a line longer than the service's largest body means another kind of file
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Chunk:
 
 @contextmanager
 def open_source(name: str) -> Iterator[BufferedReader]:
-    """Open a file, or standard input for `-`, unpacking gzip by its first bytes. Raises `BadInput`, `Malformed`."""
+    """Open a file, or stdin for `-`; gzip is detected by its first bytes and decompressed. Raises `BadInput`, `Malformed`."""
     try:
         raw = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115 closed below
     except OSError as error:
@@ -60,7 +60,7 @@ def open_source(name: str) -> Iterator[BufferedReader]:
 
 
 def numbered_lines(source: Iterable[bytes], start: int = 1) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that hold a row, without their ends, with their numbers: not blank, not wholly a comment."""
+    """Yield (line number, line without its line ending) of each row. Blank lines and comment lines are skipped."""
     for number, raw in enumerate(source, start):
         if len(raw) > LINE_BYTES_MAX:
             raise Malformed(f"line {number} is longer than {LINE_BYTES_MAX} bytes")
@@ -71,7 +71,7 @@ def numbered_lines(source: Iterable[bytes], start: int = 1) -> Iterator[tuple[in
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A file being read. head: its first lines, which are also the first of `lines`."""
+    """A file being read. head: its first lines, which `lines` also yields."""
 
     form: Format
     head: list[bytes]
@@ -79,7 +79,7 @@ class Rows:
 
 
 def read_rows(source: Iterable[bytes], name: str, form: str = "auto") -> Rows:
-    """Begin to read a file whose format is `form`, or is told from its first lines where that is `auto`."""
+    """Start reading a file in the format `form`; if that is `auto`, the format is detected from the first lines."""
     lines = numbered_lines(source)
     head = list(islice(lines, SNIFF_LINES))
     first = [line for _, line in head]
@@ -88,7 +88,7 @@ def read_rows(source: Iterable[bytes], name: str, form: str = "auto") -> Rows:
 
 
 def recognise(lines: Iterable[bytes], name: str) -> Format:
-    """Tell the format from the first lines of a file. Raises `Malformed` where it is none of them, or they disagree."""
+    """Detect the format from the first lines of a file. Raises `Malformed` if a line has no known format or they differ."""
     found = {_format_of(line, name) for line in lines}
     if len(found) == 1:
         return found.pop()
@@ -98,7 +98,7 @@ def recognise(lines: Iterable[bytes], name: str) -> Format:
 
 
 def chunks(lines: Iterable[tuple[int, bytes]], rows: int) -> Iterator[Chunk]:
-    """Cut lines into requests of at most `rows` rows and about `BODY_BYTES` bytes."""
+    """Split lines into requests of at most `rows` rows and about `BODY_BYTES` bytes."""
     held: list[bytes] = []
     numbers: list[int] = []
     size = 0

@@ -1,4 +1,4 @@
-"""`riata tune`."""
+"""The command `riata tune`: changes the L1 penalty of a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def tune(
     gamma: Annotated[float | None, typer.Option(help="L1 penalty: a larger one leaves fewer weights.")] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Move a model to another penalty while it learns. Nothing is learnt anew, and the change is an event of its log."""
+    """Change the penalty of a model while it learns. Nothing is learnt again, and the change is an event of its log."""
     if gamma is None:
         raise BadInput(f"say what to change, as --gamma 0.3; `riata path {model}` shows what a penalty would leave", "bad_option")
     if not math.isfinite(gamma):

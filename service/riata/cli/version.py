@@ -1,4 +1,4 @@
-"""`riata version`."""
+"""The command `riata version`."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ EXAMPLE: Final = "Example: `riata version`"
 
 
 def version() -> None:
-    """Say which version this is."""
+    """Print the installed version."""
     typer.echo(f"riata {__version__} (Python {platform.python_version()}, {platform.system()} {platform.machine()})")

@@ -1,4 +1,4 @@
-"""`riata warm`."""
+"""The command `riata warm`: compiles all kernels before the first start."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ TELL_EVERY_S: Final = 15.0
 
 
 def warm() -> None:
-    """Compile everything the service may need, of every learner, and keep the machine code for later starts.
+    """Compile everything that the service may need, for every learner, and store the machine code for later starts.
 
-    It is kept where NUMBA_CACHE_DIR says, else beside the installed package. What is there already is loaded, not compiled.
+    It is stored in NUMBA_CACHE_DIR, or next to the installed package if that is not set. Stored code is loaded, not compiled.
     """
     typer.echo("loading what compiles")
     from riata.run.compilers import Compilers
@@ -35,7 +35,7 @@ def warm() -> None:
 
 
 def _tell_what_runs(compilers: Compilers, done: threading.Event) -> None:
-    """Say every TELL_EVERY_S what is being compiled, and for how long."""
+    """Print every TELL_EVERY_S seconds what is being compiled, and for how long."""
     while not done.wait(TELL_EVERY_S):
         running = [f"{part} ({seconds:.0f} s)" for part, seconds in compilers.running().items()]
         if running:

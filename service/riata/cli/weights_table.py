@@ -1,4 +1,4 @@
-"""The answer of /weights as names and numbers."""
+"""Parses the response of /weights into names and numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def read_weights(answer: Any) -> list[tuple[str, float]]:
-    """Return (name, weight) of each weight listed; a slot several features share is named by all of them."""
+    """Return (name, weight) of each listed weight. A slot that several features share has all of their names."""
     found = answer.get("weights") if isinstance(answer, dict) else answer
     rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
     return [(_name(row), float(row["weight"])) for row in rows if isinstance(row.get("weight"), int | float)]
