@@ -1,16 +1,17 @@
-"""Rows from their sockets, and to the answers of those to predict, in a compiled call each for all that have come.
+"""Batched socket reads and predictions: one compiled call receives from all readable sockets, a second one predicts their rows.
 
 Theory of operation
-    What comes on a connection goes through the event loop, which reads it, makes bytes of it and calls back; then its head is
-    compared, its row copied, and everything that an answer depends on is asked for, once for each request. That is more than
-    the answer takes. So connections that ask the same again and again have their sockets in an `epoll` of their own
-    (`web/audience.py`). `hear_rows` asks it which of them have something, takes that, and compares it with the head that each
-    is expected to say (`web/again.py`); `answer_rows` has the kernel of `predict.one_row` answer those of one model behind
-    each other. Both do without the interpreter; the second keeps its lock, since another thread would not give it back soon.
-    Rows to learn are only cut out here (`Ear.rows`): they are answered by other threads.
+    On the normal path, the event loop reads each request, makes a bytes object and calls back. Then the head is compared, the row
+    is copied, and everything that the answer depends on is looked up, once for each request. That costs more than the prediction.
+    So connections that repeat the same request head have their sockets in a separate `epoll` (`web/audience.py`).
 
-    Whatever else has come is handed out as it came: it is as if the loop had read it. The end of a connection and its errors
-    are left to the loop, which meets them too.
+    `hear_rows` polls that epoll, receives from the readable sockets, and compares the bytes with the head expected of each
+    connection (`web/again.py`). `answer_rows` calls the kernel of `predict.one_row` for consecutive rows of one model. Both run
+    compiled. The first releases the interpreter's lock. The second keeps it, since another thread might hold it for long.
+    Rows to learn are only located and copied here (`Ear.rows`): other threads answer them.
+
+    Bytes that do not match the head are handed out unchanged, as if the loop had read them. The end of a stream and errors of a
+    socket are left to the loop, which sees them too.
 
 An `Ear` belongs to one thread.
 """
@@ -33,32 +34,32 @@ from riata.predict.one_row import BYTES_MAX, LEFT, OneRow, Plan, address_of, ans
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context
 
-HEARD_BYTES: Final = 64 * 2**10  # of one socket at once; what is longer comes in parts, as from a loop
-ROOM_BYTES: Final = 4 * HEARD_BYTES  # of all that is heard in one turn
-AT_ONCE: Final = 64  # sockets in one turn
-LOOKS: Final = 16  # where nothing has come yet, before others have their turn: some microseconds
+HEARD_BYTES: Final = 64 * 2**10  # received from one socket at most in one call; longer requests arrive in parts, as from a loop
+ROOM_BYTES: Final = 4 * HEARD_BYTES  # received from all sockets in one call
+AT_ONCE: Final = 64  # sockets in one call
+LOOKS: Final = 16  # polls while nothing has arrived, before other callbacks run: some microseconds
 # Words of a `Head`.
 IS_QUERY, SIZE_MAX, BEFORE, BEFORE_BYTES, BEHIND, BEHIND_BYTES = range(6)
 HEAD_WORDS: Final = 6
-# Words of a seat: where the words of its head are, and whose rows it asks for.
+# Words of a seat, the entry of one socket: the address of the words of its head, and the group its rows belong to.
 HEAD, GROUP = range(2)
 SEAT_WORDS: Final = 2
-SEATS: Final = 256  # at first; the number of a socket is its place among them
-# Words of what was heard at one socket: the bytes that have come, those of the row in them (-1 where the head is another one),
-# whose it is, and what `answer_row` gives.
+SEATS: Final = 256  # initial capacity; indexed by file descriptor
+# Words of the result for one socket: the bytes received, the row in them (LENGTH is -1 if the head does not match), the group,
+# and the result of `answer_row`.
 SOCKET, BEGIN, SIZE, ROW, LENGTH, JSON, OF_GROUP, MARGIN, PROBABILITY, LABEL, KNOWN, UNKNOWN = range(12)
 HEARD_WORDS: Final = 12
-_UNPACKED: Final = struct.Struct("qqq32xdddqq")  # what of these words Python asks for
+_UNPACKED: Final = struct.Struct("qqq32xdddqq")  # the words that Python reads
 _FOUND_BYTES: Final = 8 * HEARD_WORDS * AT_ONCE
-DIGITS_MAX: Final = 6  # of the length of a body
+DIGITS_MAX: Final = 6  # of a Content-Length
 _ZERO, _NINE, _DELETE = 0x30, 0x39, 0x7F
-Heard = tuple[int, int, int, float, float, float, int, int]  # socket, where its bytes begin, how many; the rest as in a RowAnswer
-Asked = tuple[int, int, int, bytes | None]  # the same, and what is asked for: None where that is not known
+Heard = tuple[int, int, int, float, float, float, int, int]  # socket, offset and number of its bytes; then a RowAnswer
+Asked = tuple[int, int, int, bytes | None]  # the same, and the row; None if the head does not match
 
 
 @inline_kernel
 def same(heard: U8, at: int, other_at: int, size: int) -> bool:
-    """Whether `size` bytes from `at` are those at an address, in a time that does not tell how many are: they may hold a key.
+    """Constant-time comparison: whether `size` bytes from `at` equal those at an address. The bytes may contain an API key.
 
     Source: `hmac.compare_digest`.
     """
@@ -71,7 +72,7 @@ def same(heard: U8, at: int, other_at: int, size: int) -> bool:
 
 @inline_kernel
 def row_behind(heard: U8, start: int, size: int, head: I64) -> tuple[int, int]:
-    """Where the row of a request of `size` bytes from `start` begins, and how long it is: -1 where the head is another.
+    """Offset and length of the row in a request of `size` bytes from `start`; length -1 if the head does not match.
 
     Source: web/again.
     """
@@ -96,20 +97,20 @@ def row_behind(heard: U8, start: int, size: int, head: I64) -> tuple[int, int]:
 
 @kernel
 def hear_rows(epoll: int, alone: int, looks: int, seats_at: int, room_at: int, found_at: int) -> int:
-    """Take what has come on some sockets, and find the rows in it. Arrays come by addresses (`jit.raw.address`).
+    """Receive from the readable sockets, and find the row in each request. Arrays are passed by address (`jit.raw.address`).
 
     Parameters
     ----------
-    epoll : int        of sockets that have a seat, its number in the system
-    alone : int        one of them that is asked before the epoll, which is the shorter way; -1 for none
-    looks : int        how often is asked at most, where nothing has come
-    seats_at : int     i64[any, SEAT_WORDS], by the number of the socket; read only
-    room_at : int      u8[ROOM_BYTES], overwritten with what has come
-    found_at : int     i64[AT_ONCE, HEARD_WORDS], and i32[AT_ONCE, READY_WORDS] behind it; overwritten. The size is 0 where
-                       nothing will come any more, -1 where something is wrong
+    epoll : int        file descriptor of the epoll; all its sockets have a seat
+    alone : int        one of its sockets that is read before the epoll is polled, which is faster; -1 for none
+    looks : int        polls at most, while nothing has arrived
+    seats_at : int     i64[any, SEAT_WORDS], indexed by file descriptor; read only
+    room_at : int      u8[ROOM_BYTES], overwritten with the bytes received
+    found_at : int     i64[AT_ONCE, HEARD_WORDS], followed by i32[AT_ONCE, READY_WORDS]; overwritten. SIZE is 0 at the end of the
+                       stream, -1 after an error
 
-    Returns            of how many sockets there is something in `found`
-    Cost               a call of the system for each look and each socket; one look at each byte of a head
+    Returns            number of sockets in `found`
+    Cost               one system call for each poll and each socket; one pass over the bytes of each head
     Source             this module's theory of operation
     """
     room = array_at(room_at, (ROOM_BYTES,), np.uint8)
@@ -142,18 +143,19 @@ def hear_rows(epoll: int, alone: int, looks: int, seats_at: int, room_at: int, f
 
 @quick_kernel
 def answer_rows(found_at: int, first: int, count: int, room_at: int, block_at: int, plan_at: int) -> int:
-    """Answer what was heard from `first` on, as far as it is of one group. Arrays come by addresses (`jit.raw.address`).
+    """Predict the rows received, from `first` to the end of its group. Arrays are passed by address (`jit.raw.address`).
 
     Parameters
     ----------
-    found_at : int     what `hear_rows` found; the answers are written to it, LEFT where a row is not ASCII or too long, or none
-    first, count : int which of it: `first` up to `count`
-    room_at : int      u8[ROOM_BYTES], what has come; read only
+    found_at : int     the results of `hear_rows`; answers are written to it: LEFT if there is no row, or it is not ASCII, or too
+                       long
+    first, count : int the results to consider: `first` up to `count`
+    room_at : int      u8[ROOM_BYTES], the bytes received; read only
     block_at : int     u8[BLOCK_BYTES] of `predict.one_row`, overwritten
-    plan_at : int      the words of a `Plan`; 0 where all are left
+    plan_at : int      the words of a `Plan`; 0 to write LEFT for all rows
 
-    Returns            where the next group begins
-    Cost               that of `answer_row` for each
+    Returns            index of the first result of the next group
+    Cost               that of `answer_row` for each row
     Source             this module's theory of operation
     """
     room, block = array_at(room_at, (ROOM_BYTES,), np.uint8), array_at(block_at, (BYTES_MAX,), np.uint8)
@@ -179,9 +181,9 @@ def answer_rows(found_at: int, first: int, count: int, room_at: int, block_at: i
 
 
 class Head:
-    """The bytes in front of what differs from request to request, and behind it, as `hear_row` compares them.
+    """The bytes of a request head before and after the part that varies between requests, as `row_behind` compares them.
 
-    `size_max` is the most that a whole request may have. What differs is a query, or the digits of the length of a body.
+    The part that varies is the query, or the digits of the Content-Length. `size_max` is the largest size of a whole request.
     """
 
     __slots__ = ("_before", "_behind", "_words", "at")
@@ -197,7 +199,7 @@ class Head:
 
 
 class Ear:
-    """The room of one thread for what it hears, and the seats of those who are heard."""
+    """The receive buffer of one thread, and the seats of the sockets it reads: the head expected of each, and its group."""
 
     def __init__(self, row: OneRow) -> None:
         self._room = np.zeros(ROOM_BYTES, np.uint8)
@@ -209,7 +211,7 @@ class Ear:
         self._seats_at = address_of(self._seats)
 
     def seat(self, socket: int, head: Head, group: int) -> None:
-        """Have a socket heard for requests with this head, until another one is said. The caller keeps the head."""
+        """Set the head expected of a socket, and its group, until the next call. The caller keeps the head alive."""
         if socket >= len(self._seats):
             seats = np.zeros((2 * socket, SEAT_WORDS), np.int64)
             seats[: len(self._seats)] = self._seats
@@ -217,20 +219,20 @@ class Ear:
         self._seats[socket] = head.at, group
 
     def hear(self, epoll: int, looks: int = 1, alone: int = -1) -> int:
-        """See `hear_rows`: how many sockets had something. All that are in the epoll have a seat."""
+        """Call `hear_rows`. Returns the number of sockets with results. All sockets in the epoll must have a seat."""
         return hear_rows(epoll, alone, looks, self._seats_at, self._room_at, self._found_at)
 
     def answer(self, first: int, count: int, plan: Plan | None) -> int:
-        """See `answer_rows`: where the rows of another group begin. The caller keeps the plan's model."""
+        """Call `answer_rows`. Returns the index of the first result of the next group. The caller keeps the plan's model."""
         return answer_rows(self._found_at, first, count, self._room_at, self._row.at, 0 if plan is None else plan.at)
 
     def found(self, first: int, stop: int) -> Iterator[Heard]:
-        """What was heard, and answered, from one place to another."""
+        """The results `first:stop`, with their answers."""
         words = self._found_bytes[8 * HEARD_WORDS * first : 8 * HEARD_WORDS * stop]
         return cast(Iterator[Heard], _UNPACKED.iter_unpack(words))
 
     def rows(self, first: int, count: int) -> tuple[int, list[Asked]]:
-        """The rows of what was heard from `first` on, as far as it is of one group; where those of another begin."""
+        """The index of the first result of the next group, and the rows received from `first` up to it."""
         words, found = self._found_words, []
         group = words[HEARD_WORDS * first + OF_GROUP]
         while first < count and words[HEARD_WORDS * first + OF_GROUP] == group:
@@ -240,16 +242,16 @@ class Ear:
         return first, found
 
     def socket(self, at: int) -> int:
-        """The socket at which something was heard."""
+        """The file descriptor of result `at`."""
         return self._found_words[HEARD_WORDS * at]
 
     def said(self, begin: int, size: int) -> bytes:
-        """Some bytes of what was heard last."""
+        """Copy `size` bytes of the last call's receive buffer."""
         return self._room_bytes[begin : begin + size].tobytes()
 
 
 def warm_up() -> None:
-    """Compile what is needed here, or load it from disk."""
+    """Compile the kernels of this module, or load them from disk."""
     if CAN_HEAR:
         model = empty_model(Origin("warm-up", bytes(16), "", "0/1"), "logistic", 1, 0)
         plan = plan_of(model, Context(EncoderConfig(bits=1)))

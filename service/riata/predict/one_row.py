@@ -1,13 +1,13 @@
-"""One row to predict, from its bytes to its answer in one compiled call.
+"""Fast path for predicting one row: from its bytes to its answer in one compiled call.
 
 Theory of operation
-    What `wire.parse.parse_examples`, or `parse_query`, and `predict.scoring.score` do for a row is a few microseconds of work in
-    tens of calls, and handing over some twenty arrays costs more than the work. So their kernels are called from another one
-    here, on arrays that lie in one block of memory, which is used again for every row. What comes out is what they
-    give, to the last bit: nothing is parsed, summed or scored anywhere else.
+    For one row, `wire.parse.parse_examples` (or `parse_query`) and `predict.scoring.score` do a few microseconds of work in tens
+    of calls. Passing some twenty arrays to their kernels costs more than the work. So one kernel here calls theirs, on arrays in
+    one block of memory that is reused for every row. The result is identical to theirs, to the last bit: the same kernels parse,
+    sum and score.
 
-    Only the usual is taken: one JSON object, or a query in plain characters, that is accepted without a slow lane, and a margin
-    that is finite. Everything else is left (`answer` returns None) to the general way, which says what is wrong with it.
+    Only common rows are handled: one JSON object, or a query in plain characters, that needs no reference reader and whose margin
+    is finite. Everything else is left (`answer` returns None) to the general path, which reports errors.
 
 A `OneRow` belongs to one thread.
 """
@@ -52,15 +52,15 @@ from riata.wire.rows import (
 )  # fmt: skip
 from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
 
-BYTES_MAX: Final = 16 * 2**10  # of the row; longer ones take so long that the general way costs them little more
+BYTES_MAX: Final = 16 * 2**10  # of the row; for longer rows the overhead of the general path is relatively small
 NGRAMS_MAX: Final = 3
 RECORDS: Final = NGRAMS_MAX * (BYTES_MAX // 2) + 4  # `row_capacity` of such a row
-POSITIONS: Final = BYTES_MAX + 128  # delimiters of such a row, and the room that wire.delimiters wants behind them
-FRONT: Final = 64  # bytes before the block, of which the reader wants some; a cache line
-DATA_BYTES: Final = 2 * (BYTES_MAX + 64)  # the row, its newline, and the side area of `wire.json_text` behind it
+POSITIONS: Final = BYTES_MAX + 128  # delimiters of such a row, and the spare entries that wire.delimiters needs after them
+FRONT: Final = 64  # bytes before the block, since the reader needs some; a cache line
+DATA_BYTES: Final = 2 * (BYTES_MAX + 64)  # the row, its newline, and then the side area of `wire.json_text`
 RowAnswer = tuple[float, float, float, int, int]  # margin, probability, label, known and unknown features
 LEFT: Final = (0.0, 0.0, 0.0, -1, 0)
-# Words of a `Plan`; behind them the hashes of the fields that are texts.
+# Words of a `Plan`; after them the hashes of the text fields.
 KEY_WORD, LABELS, L2, NGRAMS, TEXTS, BITS, LINK, NEGATIVE, NON_ZEROS, BUCKETS = range(10)
 SLOT_AT, BETA_AT, BUCKET_AT, INTERCEPT = range(10, 14)
 PLAN_SCALARS: Final = 14
@@ -68,12 +68,12 @@ _KNOWN_FEATURES: Final = 3  # of a RowAnswer
 _NEWLINE: Final = 0x0A
 _HASH_SIGN, _PERCENT, _AMPERSAND, _PLUS, _EQUALS, _UNDERSCORE, _FIRST, _LAST = 0x23, 0x25, 0x26, 0x2B, 0x3D, 0x5F, 0x21, 0x7E
 
-# Where each array begins in the block, in bytes; every one at a multiple of a cache line.
+# Byte offset of each array in the block; each is a multiple of a cache line.
 _SIZES: Final = (
     DATA_BYTES,
-    *(8 * RECORDS, 8 * RECORDS, RECORDS, 32 * RECORDS, 8 * RECORDS, 8 * RECORDS, 8 * MARKS_MAX),  # Row
-    *(8 * 2, 4 * POSITIONS, 8 * OWED, 4 * BUCKETS_MAX * BUCKET_KEYS, 4 * STARTS_MAX),  # what is left of it
-    *(4 * RECORDS, 8 * RECORDS, 8 * 3, 8 * 1, 8 * PLACES, 8 * 1, 8 * 1),  # Sink, but for the names found, which nobody asks for
+    *(8 * RECORDS, 8 * RECORDS, RECORDS, 32 * RECORDS, 8 * RECORDS, 8 * RECORDS, 8 * MARKS_MAX),  # RecordScratch
+    *(8 * 2, 4 * POSITIONS, 8 * OWED, 4 * BUCKETS_MAX * BUCKET_KEYS, 4 * STARTS_MAX),  # the rest of RecordScratch
+    *(4 * RECORDS, 8 * RECORDS, 8 * 3, 8 * 1, 8 * PLACES, 8 * 1, 8 * 1),  # BatchBuilder, without the names found: unused
     *(8 * 2, 8 * 2, 8 * 1, 8 * 1, 8 * 1, 8 * 1),  # ends, row pointers, margin, known, probability, label
 )
 _AT: Final = tuple(sum(-(-size // 64) * 64 for size in _SIZES[:i]) for i in range(len(_SIZES) + 1))
@@ -84,7 +84,7 @@ _AT: Final = tuple(sum(-(-size // 64) * 64 for size in _SIZES[:i]) for i in rang
 
 @inline_kernel
 def row_in(block_at: int) -> RecordScratch:
-    """The scratch of a row. Source: wire.rows, `make_row`."""
+    """The scratch arrays of one row, in the block. Source: wire.rows, `make_row`."""
     return RecordScratch(
         array_at(block_at + _FINGERPRINT, (RECORDS,), np.uint64),
         array_at(block_at + _VALUE, (RECORDS,), np.float64),
@@ -104,7 +104,7 @@ def row_in(block_at: int) -> RecordScratch:
 
 @inline_kernel
 def sink_in(block_at: int) -> BatchBuilder:
-    """An empty sink for one row. Source: wire.rows, `make_sink`."""
+    """An empty batch builder for one row, in the block. Source: wire.rows, `make_sink`."""
     sink = BatchBuilder(
         array_at(block_at + _HASH, (RECORDS,), np.uint32),
         array_at(block_at + _SUM, (RECORDS,), np.float64),
@@ -127,7 +127,7 @@ def sink_in(block_at: int) -> BatchBuilder:
 
 @inline_kernel
 def rules_in(plan: I64, plan_at: int) -> Rules:
-    """How to read a row to be predicted. Source: wire.parse, `make_rules`."""
+    """The rules for reading a row without a label. Source: wire.parse, `make_rules`."""
     key = array_at(plan_at, (PLAN_SCALARS,), np.uint64)[KEY_WORD]
     texts = array_at(plan_at + 8 * PLAN_SCALARS, (plan[TEXTS],), np.uint64)
     return Rules(key, plan[LABELS], 0, plan[L2], plan[NGRAMS], texts, array_at(plan_at, (0,), np.uint64))
@@ -135,7 +135,7 @@ def rules_in(plan: I64, plan_at: int) -> Rules:
 
 @inline_kernel
 def is_plain(c: int) -> bool:
-    """Whether a byte of a query stands for itself. Source: the encoding of forms in the URL standard."""
+    """Whether a byte of a query is literal, not encoded or a delimiter. Source: the encoding of forms in the URL standard."""
     return _FIRST <= c <= _LAST and c != _PERCENT and c != _PLUS and c != _AMPERSAND and c != _HASH_SIGN
 
 
@@ -145,14 +145,15 @@ def query_records(data: U8, stop: int, row: RecordScratch, rules: Rules) -> int:
 
     Parameters
     ----------
-    data : u8[...]     the query begins it; read only
-    stop : int         its bytes
-    row : Row          records are written from 0
+    data : u8[...]     begins with the query; read only
+    stop : int         length of the query in bytes
+    row : RecordScratch  records are written from 0
     rules : Rules
 
-    Returns            records, or -1 where something is left to `wire.parse.parse_query`: an encoded character, a name that is
-                       none or begins with `_`, a text, an empty value, a long name, a number next to a tie
-    Cost               two looks at each byte, one hash for each value
+    Returns            records, or -1 if the query is left to `wire.parse.parse_query`: an encoded character, a name that
+                       is empty or begins with `_`, text fields and a value that is not a number, an empty value, a long name
+                       or value, a number next to a tie
+    Cost               two passes over the bytes, one hash for each value
     Source             the HTTP contract; wire.reference_json, `feature_records`
     """
     fingerprints, values, kinds = row.fingerprint, row.value, row.kind
@@ -189,16 +190,16 @@ def query_records(data: U8, stop: int, row: RecordScratch, rules: Rules) -> int:
 
 @quick_kernel
 def answer_row(block_at: int, length: int, json: bool, plan_at: int) -> RowAnswer:
-    """Answer the row in the first `length` bytes of the block. Arrays come by their addresses (`jit.raw.address`).
+    """Predict the row in the first `length` bytes of the block. Arrays are passed by address (`jit.raw.address`).
 
     Parameters
     ----------
-    block_at : int           where u8[BLOCK_BYTES] is, which is overwritten but for the row
+    block_at : int           address of u8[BLOCK_BYTES], which is overwritten except for the row
     length : int             of the row in bytes, at most BYTES_MAX
-    json : bool              whether it is JSON, in ASCII; else a query
-    plan_at : int            where the words of a `Plan` are; read only, as are the weights they name
+    json : bool              whether it is JSON, in ASCII; otherwise a query
+    plan_at : int            address of the words of a `Plan`; read only, as are the weights they refer to
 
-    Returns                  margin, probability, label, known features, unknown features; LEFT where the row is left
+    Returns                  margin, probability, label, known features, unknown features; LEFT for the general path
     Cost                     that of `read_json`, `margins` and `answers`
     Source                   this module's theory of operation
     """
@@ -234,9 +235,10 @@ def answer_row(block_at: int, length: int, json: bool, plan_at: int) -> RowAnswe
 
 
 class Plan:
-    """What the kernel needs to know about one version of a model, as one array of words, for any thread.
+    """What the kernel needs about one version of a model, as one array of words. Any thread may use it.
 
-    Addresses of the model's arrays are among them, so it is of use as long as the model is there: the model has it (`plan_of`).
+    The words contain addresses of the model's arrays, so a plan is valid only while its model exists. The model holds the plan
+    (`plan_of`).
     """
 
     __slots__ = ("at", "known", "words")
@@ -256,25 +258,25 @@ class Plan:
         words[PLAN_SCALARS:] = rules.text.view(np.int64)
         self.words = words
         self.at = address_of(words)
-        self.known = model.uncertainty is None  # whether its answers have no standard error, which is not worked out here
+        self.known = model.uncertainty is None  # false if its answers have standard errors, which are not computed here
 
 
 def plan_of(model: Model, context: Context) -> Plan:
-    """Make the plan of a model and leave it there, as `model.plan`; `context` is the one that its rows are read in."""
+    """Make the plan of a model and store it as `model.plan`. `context` is the one its rows are parsed with."""
     plan = Plan(model, context)
     object.__setattr__(model, "plan", plan)
     return plan
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
-    """Where an array begins. Raises `ValueError` where its elements do not lie one behind the other, or not as words do."""
+    """The address of an array. Raises `ValueError` if it is not contiguous or not aligned."""
     if not (array.flags.c_contiguous and array.flags.aligned):
         raise ValueError("an array that is read by its address has to be contiguous and aligned")
     return int(array.ctypes.data)
 
 
 class OneRow:
-    """The block of one thread, and a view of it through which rows come in."""
+    """The block of memory of one thread, and the view through which rows are copied into it."""
 
     def __init__(self) -> None:
         self._block = np.zeros(FRONT + BLOCK_BYTES, np.uint8)[FRONT:]
@@ -282,9 +284,9 @@ class OneRow:
         self.at = address_of(self._block)
 
     def answer(self, plan: Plan, row: bytes, json: bool) -> RowAnswer | None:
-        """Answer a JSON object, or a query; None where the general way has to look at it. The caller keeps the plan's model.
+        """Predict a JSON object or a query; None if the general path has to handle it. The caller keeps the plan's model alive.
 
-        There is no standard error among what is returned: models that know it are not asked here.
+        The result contains no standard error: models that have standard errors are left to the general path.
         """
         length = len(row)
         if length > BYTES_MAX or not plan.known or not row.isascii():
@@ -295,7 +297,7 @@ class OneRow:
 
 
 def warm_up() -> None:
-    """Compile what is needed here, or load it from disk."""
+    """Compile the kernels of this module, or load them from disk."""
     model = empty_model(Origin("warm-up", bytes(16), "", "0/1"), "logistic", 1, 0)
     plan = plan_of(model, Context(EncoderConfig(bits=1)))
     for row, json in ((b'{"features":{"a":1}}', True), (b"a=1&b=c", False)):
