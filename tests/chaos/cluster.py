@@ -31,9 +31,16 @@ ENVIRONMENT = {"RIATA_DISK_RESERVE_BYTES": "0"}
 
 def until(condition: Callable[[], object], within_s: float, what: str) -> None:
     """Wait until `condition` holds, which takes `within_s` at most where nothing else runs. Raises `AssertionError` saying `what`
-    did not come true."""
+    did not come true. A request without an answer counts as not yet: a process may be starting again."""
+
+    def holds() -> bool:
+        try:
+            return bool(condition())
+        except httpx.TransportError:
+            return False
+
     deadline = time.monotonic() + BUSY * within_s
-    while not condition():
+    while not holds():
         assert time.monotonic() < deadline, f"not within {BUSY * within_s:g} s: {what}"
         time.sleep(POLL_S)
 
