@@ -93,6 +93,9 @@ def schema_with_keys() -> BaseSchema:
         for operation in item.values():
             if "security" in operation:
                 operation["security"] = [wanted for wanted in operation["security"] if wanted]
+    # No model is damaged here, and Schemathesis follows models from the list to their routes only if all items have one schema.
+    items = document["components"]["schemas"]["ModelList"]["properties"]["models"]["items"]
+    items["$ref"] = next(line["$ref"] for line in items.pop("anyOf") if line["$ref"].endswith("/ModelLine"))
     schema = schemathesis.openapi.from_dict(document)
     schema.config.checks.max_response_time.limit = RESPONSE_S_MAX
     schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])

@@ -9,7 +9,7 @@ import pytest
 
 LOOK = """
 {first}
-import riata.maths
+import riata.jit
 import sys
 import numpy as np
 from numba import typeof

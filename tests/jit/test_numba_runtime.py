@@ -9,7 +9,7 @@ from pathlib import Path
 
 COUNT = """
 import numpy as np
-import riata.maths
+import riata.jit
 from numba.core.runtime import nrtdynmod
 compiled = []
 make = nrtdynmod.create_nrt_module

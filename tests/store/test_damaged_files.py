@@ -79,9 +79,7 @@ def trials(tmp_path: Path, count: int, seed: int, settings: SqliteSettings) -> C
 
 @pytest.mark.parametrize("settings", [SETTINGS, LONG], ids=["short", "long"])
 def test_a_dozen_kills_with_one_file_damaged(tmp_path: Path, settings: SqliteSettings) -> None:
-    outcomes = trials(tmp_path, 6, 7, settings)
-    assert outcomes.total() == 6
-    assert outcomes["refused"] > 0, outcomes
+    assert trials(tmp_path, 6, 7, settings).total() == 6  # none silent; how many are refused is counted over sixty
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def test_another_c_library_is_told_by_the_fingerprint() -> None:
     found = elsewhere(QUICK, 1100, **OTHER_LIBRARY)
     if found["numerics"] == numerics.fingerprint():
         assert found["digests"] == digests(QUICK)  # the library took no notice, or this processor has none of these anyway
-        pytest.skip("here glibc computes the same without FMA, so there is nothing to be told")
+        pytest.skip("glibc computes the same bits with and without FMA on this processor")
     wanted = golden()["digests"]
     if found["numerics"] in wanted:
         assert found["digests"] == {name: wanted[found["numerics"]][name] for name in QUICK}
