@@ -16,6 +16,7 @@ from tests.deploy.monitoring import PROMETHEUS, dashboard, exported, metrics_of,
 from tests.redis_server import RedisServer, redis_version
 from tests.running import Running, free_port
 
+TESTS = ("rules.test.yml", "rules.days.test.yml")
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (of Prometheus) is not installed")
 
 
@@ -32,7 +33,7 @@ def test_promtool_accepts_the_rules_and_the_configuration() -> None:
 
 @needs_promtool
 def test_every_alert_fires_where_it_must_and_nowhere_else() -> None:
-    done = promtool("test", "rules", "rules.test.yml")
+    done = promtool("test", "rules", *TESTS)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -48,8 +49,9 @@ def test_the_tests_of_the_alerts_see_spoilt_alerts(tmp_path: Path) -> None:
         assert right in text
         text = text.replace(right, wrong)
     (tmp_path / "rules.yml").write_text(text)
-    shutil.copy(PROMETHEUS / "rules.test.yml", tmp_path)
-    done = promtool("test", "rules", "rules.test.yml", directory=tmp_path)
+    for name in TESTS:
+        shutil.copy(PROMETHEUS / name, tmp_path)
+    done = promtool("test", "rules", *TESTS, directory=tmp_path)
     assert done.returncode != 0
     assert set(re.findall(r'alertname=\\"(\w+)\\"', done.stdout + done.stderr)) == set(spoilt)
 
