@@ -41,6 +41,7 @@ def replayed_equal(directory: Path, model: str, skipped: int) -> None:
     assert report.state.skipped == skipped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["memory", pytest.param("arithmetic", marks=pytest.mark.slow)])
 def test_an_update_that_raises_midway_is_never_served_and_is_left_out_alone(tmp_path: Path, kind: str) -> None:
     environment = {**NO_RESERVE, RAISES: kind}

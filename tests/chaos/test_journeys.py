@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.chaos.repeats import slow
 from tests.running import Running
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -90,7 +91,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield Service(running)
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", ["taylor_sketch", slow("truncated_gradient"), slow("ftrl_proximal")])
 def test_row_53_an_exported_model_goes_on_under_another_name(learner: str, service: Service) -> None:
     service.ask("PUT", "/models/a", {"learner": LEARNERS[learner]})
     service.teach("a", 8000, 1)

@@ -18,6 +18,7 @@ import pytest
 from riata.run.replay import replay
 from riata.store.payload import decode_batch
 from riata.store.sqlite.store import read_sqlite
+from tests.chaos.repeats import slow
 from tests.running import Running
 
 ROWS = 40  # events of one request
@@ -180,12 +181,13 @@ def check_kills(tmp_path: Path, kills: int, seed: int, learner: dict[str, Any] |
     assert undisturbed == digest
 
 
+@pytest.mark.slow
 def test_ten_kills_lose_nothing_and_change_no_bit(tmp_path: Path) -> None:
     check_kills(tmp_path, kills=10, seed=1)
 
 
 @pytest.mark.usefixtures("learners_compiled")
-@pytest.mark.parametrize("name", ["hybrid", "exact", "ftrl"])
+@pytest.mark.parametrize("name", ["exact", slow("hybrid"), slow("ftrl")])
 def test_two_kills_change_no_bit_of_the_other_learners_with_a_change_of_penalty_among_them(name: str, tmp_path: Path) -> None:
     check_kills(tmp_path, kills=2, seed=3, learner=LEARNERS[name])
 

@@ -131,8 +131,8 @@ def spoil(directory: Path, model: str, what: str) -> int:
     ("model", "what", "ways"),
     [
         ("a", "row", ["cut"]),
-        ("b", "file", ["cut"]),
-        ("a", "generation", ["set_aside"]),
+        slow("b", "file", ["cut"]),
+        slow("a", "generation", ["set_aside"]),
         slow("default", "row", ["set_aside"]),
     ],
 )
@@ -232,6 +232,7 @@ def edit(url: str, model: str, number: int) -> int:
     return event
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")
 def test_row_52_a_flipped_bit_in_a_shared_store_harms_one_model_in_every_process(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as server:

@@ -104,6 +104,7 @@ def names_all(said: str) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_row_25_readiness_and_meters_say_that_the_disk_is_full_and_recover(small_disk: Path, tmp_path: Path) -> None:
     asked = Asked(small_disk, tmp_path)
     with asked.running as running:
@@ -195,6 +196,7 @@ def failed_of(cluster: Cluster, tmp_path: Path, injections: Sequence[str], faili
     require(cluster, tmp_path)
 
 
+@pytest.mark.slow
 def test_row_26_a_failed_sync_ends_the_process_and_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
     failed_of(cluster, tmp_path, [f"fdatasync:error=EIO:when={n}+" for n in (1, 40)], failing=2)
 
@@ -214,6 +216,7 @@ def test_row_27_a_failed_write_is_refused_or_ends_the_process_and_loses_nothing(
     require(cluster, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ["ENOSPC", slow("EIO"), slow("EDQUOT")])
 def test_row_27_a_failed_write_of_long_payloads_loses_nothing(error: str, cluster: Cluster, tmp_path: Path) -> None:
     exits = walk(cluster, [f"pwritev2:error={error}:when=4+"], LONG_BODIES)

@@ -94,7 +94,7 @@ def test_row_3_the_redis_is_killed_while_it_rewrites_its_file(seed: int, fleet: 
         fleet.goes_on(load, 3)
 
 
-@pytest.mark.parametrize(("setting", "bad"), [("appendfsync", "no"), ("maxmemory-policy", "allkeys-lru")])
+@pytest.mark.parametrize(("setting", "bad"), [slow("appendfsync", "no"), ("maxmemory-policy", "allkeys-lru")])
 def test_row_5_a_setting_changed_at_run_time_stops_events_and_is_named(setting: str, bad: str, fleet: Fleet, load: Load) -> None:
     fleet.server.cli("CONFIG", "SET", setting, bad)
     until(lambda: all(web.metric("riata_accepting") == 0 for web in fleet.webs), 12, "no event is accepted any more")
@@ -127,6 +127,7 @@ def test_row_14_connections_are_closed_from_the_other_side(seed: int, fleet: Fle
     fleet.goes_on(load, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", repeats(1))
 def test_row_18_a_writer_that_slept_for_longer_than_its_lease_ends(seed: int, fleet: Fleet, load: Load) -> None:
     active = fleet.active()
@@ -209,6 +210,7 @@ def test_row_41_a_replica_whose_downloads_crawl_takes_one_at_a_time(seed: int, f
     assert not replica.exits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", repeats(1, 10))
 def test_row_45_a_rolling_restart_fails_no_prediction(seed: int, fleet: Fleet, load: Load) -> None:
     """One process after the other is told to stop and started anew; whoever asks the others is always answered."""

@@ -49,6 +49,7 @@ def test_rows_1_and_2_kills_at_random_moments(cluster: Cluster, tmp_path: Path) 
     kills(cluster, tmp_path, 3, seed=1)
 
 
+@pytest.mark.slow
 def test_rows_1_and_2_kills_while_payloads_are_long(cluster: Cluster, tmp_path: Path) -> None:
     kills(cluster, tmp_path, 3, 2, "--rows", "1500", "--clients", "2")
     assert any(cluster["one"].data.glob("riata.payloads.*"))
@@ -82,6 +83,7 @@ def test_row_21_the_wall_clock_jumps_between_starts(cluster: Cluster, tmp_path: 
     assert max(stamps) - min(stamps) > 9 * 365 * 86_400_000  # the clock did jump, and decided nothing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_s", [-HOUR_S, slow(TEN_YEARS_S)], ids=["back", "forth"])
 def test_row_21_the_wall_clock_jumps_while_it_runs(step_s: int, cluster: Cluster, tmp_path: Path) -> None:
     clock = WallClock(tmp_path)
@@ -111,6 +113,7 @@ def limit(member: Member, kind: int, value: int) -> tuple[int, int]:
     return before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", repeats(1, 10))
 def test_row_38_killed_the_moment_it_holds_more_memory_than_it_may(seed: int, cluster: Cluster, tmp_path: Path) -> None:
     """As the kernel kills in a group of bounded memory, and systemd-oomd out of it: SIGKILL amid the request that needed more."""

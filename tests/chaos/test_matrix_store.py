@@ -115,6 +115,7 @@ def test_rows_4_and_6_a_redis_that_may_lose_events_is_refused_at_the_start(optio
         member.again()  # and with the setting mended it starts
 
 
+@pytest.mark.slow
 def test_row_7_a_full_redis_refuses_events_makes_room_and_recovers_unaided(fleet: Fleet) -> None:
     fleet.settings.update(dedupe_events=1000)
     begun(fleet)
@@ -292,6 +293,7 @@ def two_writers(fleet: Fleet, load: Load) -> None:
     assert len(held) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset_s", [3600, slow(-3600)])
 def test_row_19_a_writer_whose_clock_is_an_hour_off_gains_nothing_by_it(offset_s: int, fleet: Fleet, tmp_path: Path) -> None:
     begun(fleet, writers=1)
@@ -332,6 +334,7 @@ def test_row_22_the_clock_of_the_redis_jumps(offset_s: int, tmp_path: Path) -> N
         server.kill()
 
 
+@pytest.mark.slow
 def test_row_20_a_writer_of_an_older_algorithm_is_refused(fleet: Fleet) -> None:
     begun(fleet, writers=1)
     old = fleet.active()

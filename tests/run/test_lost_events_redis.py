@@ -16,6 +16,7 @@ import pytest
 from riata.store.records import decode_document
 from riata.store.redis.store import RedisSettings, open_redis
 from tests.chaos.proxy import Proxy
+from tests.chaos.repeats import slow
 from tests.redis_server import RedisServer, redis_version
 from tests.run import test_roles_redis
 from tests.run.node import events
@@ -66,7 +67,7 @@ def copied(redis: RedisServer, files: Path) -> None:
     redis.start()
 
 
-@pytest.mark.parametrize("acknowledged", [20, 0])
+@pytest.mark.parametrize("acknowledged", [20, slow(0)])
 def test_a_process_that_led_from_its_first_moment_does_not_take_an_emptied_store_for_a_new_one(
     fleet: Fleet, acknowledged: int
 ) -> None:
@@ -106,7 +107,7 @@ def test_a_process_that_led_from_its_first_moment_does_not_take_an_emptied_store
         one.start()
 
 
-@pytest.mark.parametrize("kept", ["note", "no note"])
+@pytest.mark.parametrize("kept", ["note", slow("no note")])
 def test_after_an_older_file_is_put_back_nobody_goes_on_until_the_loss_is_accepted(
     fleet: Fleet, tmp_path: Path, kept: str
 ) -> None:
@@ -172,6 +173,7 @@ def test_after_an_older_file_is_put_back_nobody_goes_on_until_the_loss_is_accept
         assert "model m: the store has lost 30 acknowledged events" in ready(running).json()["warnings"]
 
 
+@pytest.mark.slow
 def test_a_failover_to_a_copy_that_lagged_is_counted_recorded_and_said_for_good(fleet: Fleet, tmp_path: Path) -> None:
     with RedisServer(tmp_path / "second") as second, Proxy(fleet.redis.port) as link:
         second.cli("REPLICAOF", "127.0.0.1", fleet.redis.port)

@@ -89,6 +89,7 @@ def test_a_label_outlives_the_process_that_predicted_and_the_redis_it_is_kept_in
     assert logged_labels(fleet.redis) == [1.0] * 12
 
 
+@pytest.mark.slow
 def test_default_labels_are_given_once_though_the_writer_that_gives_them_is_killed(fleet: Fleet) -> None:
     first, web = fleet.add("first", "writer"), fleet.add("web", "web")
     make(web, label_ttl_s=2, default_label=0)

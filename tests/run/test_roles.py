@@ -181,6 +181,7 @@ def test_changes_of_one_model_by_two_processes_at_once_are_both_kept() -> None:
     run(work)
 
 
+@pytest.mark.slow
 def test_a_standby_of_a_newer_version_says_so_and_takes_over_with_an_upgrade_event() -> None:
     async def work() -> None:
         store = SharedMemoryStore()

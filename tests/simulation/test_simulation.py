@@ -16,7 +16,7 @@ from tests.simulation.lua_host import Scripts
 from tests.simulation.runner import Summary, run_many
 from tests.simulation.server import MODES
 
-BUDGET_S: Final = 180.0
+BUDGET_S: Final = 60.0
 SEEDS_MAX: Final = 10_000
 FLOOR: Final = 300
 ROOT: Final = Path(__file__).parents[2]

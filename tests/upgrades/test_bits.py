@@ -106,6 +106,7 @@ def compiled_for(names: tuple[str, ...], cpu: str, features: str, folder: Path) 
     assert found["digests"] == digests(names)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_bits_do_not_depend_on_vector_instructions_in_the_simplest_case(tmp_path: Path) -> None:
     compiled_for(QUICK, "x86-64", "", tmp_path)  # SSE2, which every such processor has

@@ -194,6 +194,7 @@ def kill_starts(directory: Path, kills: int, seed: int) -> None:
     assert {model: acknowledged(directory, model) for model in MODELS} == before
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(2400)
 def test_a_start_that_is_killed_while_it_upgrades_leaves_one_event_or_none(left: Path) -> None:
     kill_starts(left, kills=2, seed=1)

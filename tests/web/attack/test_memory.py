@@ -13,6 +13,7 @@ import pytest
 from riata.web.settings import WebSettings
 from tests.bench import memory_given_back as load
 from tests.bench.measured import memory
+from tests.chaos.repeats import slow
 from tests.running import Running
 
 GIVEN_BACK_S = 90.0  # of rest on a busy machine; an idle one needs 15
@@ -40,7 +41,7 @@ def small_in_two_parts(port: int) -> bytes:
         return link.recv(4096)
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["announced", "chunked"])
+@pytest.mark.parametrize("chunked", [slow(False), True], ids=["announced", "chunked"])
 def test_unfinished_bodies_take_no_more_than_is_counted_and_give_it_back(chunked: bool, tmp_path: Path) -> None:
     small: list[bytes] = []
 
@@ -54,6 +55,7 @@ def test_unfinished_bodies_take_no_more_than_is_counted_and_give_it_back(chunked
     assert small[0].startswith(b"HTTP/1.1 202"), small
 
 
+@pytest.mark.slow
 def test_a_bulk_overload_gives_its_memory_back(tmp_path: Path) -> None:
     bodies = load.bulk_bodies()
     curve = loaded_service(tmp_path, lambda port: load.bulk(port, bodies, 8.0), bodies)
