@@ -22,7 +22,7 @@ from tests.chaos.repeats import slow
 REFUSED = re.compile(
     r"log of model 'm' ends at event (\d+), but event (\d+) was acknowledged: (\d+) acknowledged events are missing"
 )
-ALL_GONE = re.compile(r"model 'm' with its (\d+) acknowledged events is missing")  # an older database without a log may not have it
+ALL_GONE = re.compile(r"model 'm' with its (\d+) acknowledged events is missing")  # in an older database without its log
 KINDS: dict[str, Callable[[Path, random.Random], str]] = {"flip": damage.flip, "cut": damage.cut, "remove": damage.remove}
 
 
