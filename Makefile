@@ -9,7 +9,7 @@ WITH_PROGRESS := $(PYTHON) deploy/with-progress
 WORKERS ?= logical
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench vw soak image lock clean
+.PHONY: help setup run demo test check bench vw soak image wheel lock clean
 
 help:            ## show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/'
@@ -71,6 +71,12 @@ vw: .vw/vw       ## build the Vowpal Wabbit program that benches measure against
 
 image: $(VENV)/.tested  ## build the image without a container engine, start it, time it; wants root, buildah, debootstrap
 	$(BIN)/python -m tests.deploy.image
+
+wheel: setup     ## build a wheel and a source distribution in dist/, and check their metadata
+	@$(WITH_PROGRESS) "installing build and twine" $(PIP) --quiet build twine
+	rm -rf dist build
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/twine check --strict dist/*
 
 lock: $(VENV)/.tested   ## pin the newest versions that fit pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
