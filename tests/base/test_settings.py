@@ -100,6 +100,14 @@ def test_a_bad_value_is_one_line_that_says_where_it_came_from(name: str, value: 
     assert "\n" not in error.detail
 
 
+def test_all_bodies_together_have_room_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RIATA_BODY_BYTES_MAX", "100000")
+    monkeypatch.setenv("RIATA_BODIES_BYTES_MAX", "99999")
+    assert "expected at least body_bytes_max, 100000" in refusal().detail
+    monkeypatch.setenv("RIATA_BODIES_BYTES_MAX", "100000")
+    assert load_settings().bodies_bytes_max == 100_000
+
+
 def test_every_bad_value_has_its_own_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "riata.toml"
     file.write_text("min_seq_wait_ms = -1\n")
