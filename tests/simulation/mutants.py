@@ -15,10 +15,11 @@ import numpy as np
 
 from riata.base.errors import Unavailable
 from riata.run import generations, model_state, recovery
-from riata.run.cluster import follower, lease, tail
+from riata.run.cluster import lease, ledger, tail
 from riata.run.cluster.follower import Follower
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.publisher import Publisher
+from riata.run.cluster.store_identity import Mark
 from riata.run.core import Core
 from riata.run.learning import Learning
 from riata.run.model_state import ModelState
@@ -168,9 +169,9 @@ def _same_but_for_generations(name: str, position: lease.WriterPosition, standin
     _require_same(name, position, standing)
 
 
-def _missing_by_length(_self: Follower, _store: Any, _name: str, head: Head, marks: Sequence[tuple[int, bytes]]) -> int:
-    """What is missing where only the ends of logs are compared."""
-    return max((seq - head.seq for seq, chain in marks if chain and seq > head.seq), default=0)
+def _present_by_length(_self: Follower, _store: Any, _name: str, head: Head, marks: Sequence[Mark]) -> list[bool | None]:
+    """Which events are there where only the ends of logs are compared."""
+    return [seq <= head.seq for seq, _ in marks]
 
 
 def _mark_for_good(self: RedisStore, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
@@ -200,13 +201,13 @@ def _never(*_: object) -> bool:
     return False
 
 
-def _one_more(store: Any, name: str, head: Head, marks: Sequence[tuple[int, bytes]]) -> int:
+def _one_more(*what: Any) -> ledger.Missing:
     """A count that is one too high."""
-    found = _missing_events(store, name, head, marks)
-    return found + 1 if found else 0
+    missing = _missing_of(*what)
+    return dataclasses.replace(missing, count=missing.count + 1)
 
 
-_missing_events = follower.missing_events
+_missing_of = ledger.missing_of
 _mark_verified = RedisStore.mark_verified
 _require_same = lease.require_same
 READERS: Final[list[Patch]] = [
@@ -256,10 +257,10 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "no_fence": Mutant("fence alone", dict.fromkeys(FENCED_SCRIPTS, NO_OWNER)),
     "no_marks": Mutant(
-        "followers compare chains, not only lengths (found here)", patches=[(Follower, "_missing", _missing_by_length)]
+        "followers compare chains, not only lengths (found here)", patches=[(Follower, "_present", _present_by_length)]
     ),
     "no_note": Mutant("whoever leads, or follows, notes what the store had", patches=[(Ledger, "keep", _nothing)]),
-    "miscounted": Mutant("lost events are counted right", patches=[(follower, "missing_events", _one_more)]),
+    "miscounted": Mutant("lost events are counted right", patches=[(ledger, "missing_of", _one_more)]),
     "rot_counts": Mutant(
         "a rotten generation counts no longer (found here)", patches=[(RedisStore, "mark_verified", _mark_for_good)]
     ),

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from riata.base.errors import Conflict
-from riata.run.cluster.follower import missing_events
+from riata.run.cluster.follower import marks_present
 from riata.run.cluster.ledger import ID_BYTES, Judgement, Ledger, Missing
 from riata.run.config import ModelConfig, config_payload
 from riata.run.engine_context import EngineContext
@@ -31,7 +31,7 @@ def record_losses(context: EngineContext) -> None:
 
 def compare(store: SharedStore, ledger: Ledger) -> Judgement:
     """Compare what `ledger` knows with the store, as every process does before it uses the store."""
-    return ledger.judge(store.standings(), store.changes(), partial(missing_events, store))
+    return ledger.judge(store.standings(), store.changes(), partial(marks_present, store))
 
 
 def accept(store: SharedStore, ledger: Ledger, now_ms: int, draw: Draw) -> Mapping[str, Missing]:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from riata.base.clock import Clock
-from riata.base.errors import Corrupt, NotFound
+from riata.base.errors import Corrupt, NotFound, Unavailable
 from riata.run.cluster.editions import decode_as
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.store_identity import Mark, StoreIdentityFile
@@ -98,6 +98,7 @@ class Follower:
         self._clock = clock
         self._on_fetched = on_fetched
         self._missed: Collection[str] = ()  # models with missing events that were not accepted
+        self._rolled: set[str] = set()  # models found to lack events since `_note` was called for them
         self._heads: dict[bytes, tuple[int, bytes]] = {}  # by lineage: the end of its log when the standings were last read
         self._refused: dict[str, tuple[int, bytes]] = {}  # editions that did not verify: not fetched again at every step
         self._refused_ms: dict[str, int] = {}  # retried occasionally: a store that was rolled back reuses edition numbers
@@ -118,14 +119,15 @@ class Follower:
         asked_ms = self._clock.monotonic_ms()
         standings = store.standings()
         changes = store.changes()
-        judged = self.ledger.judge(standings, changes, partial(self._missing, store))
+        judged = self.ledger.judge(standings, changes, partial(self._present, store))
         self.note_strange(judged.detail, judged.code)
-        fresh = judged.found.keys() - self._missed
+        self._rolled |= judged.found.keys() - self._missed
         self._missed = judged.found.keys() if judged.code else ()
         if self.strange_code != "store_strange":
             for name, served_model in self._catalogue.served_models.items():
                 if name in standings and served_model.lineage == standings[name].head.lineage:
-                    self._note(store, served_model, standings[name], known.get(name, _Known()), name in fresh, asked_ms)
+                    self._note(store, served_model, standings[name], known.get(name, _Known()), asked_ms)
+        self._rolled &= self._catalogue.served_models.keys()
         if not self.strange:
             self.ledger.saw(standings, changes)
         more = False if self.strange else self._follow(store, standings, asked_ms)
@@ -177,31 +179,34 @@ class Follower:
         )
 
     def _note(
-        self, store: SharedStore, served_model: ServedModel, standing: Standing, known: _Known, is_missing: bool, asked_ms: int
+        self, store: SharedStore, served_model: ServedModel, standing: Standing, known: _Known, asked_ms: int
     ) -> None:
-        """Record the standing of a log. `is_missing`: it lacks events that were known before the standings were read."""
+        """Record the standing of a log."""
         head, published = standing.head, served_model.published
-        del served_model.passed[: max(0, len(known.acked) - 1)]
-        if is_missing or head.seq < known.logged:
+        if served_model.name in self._rolled or head.seq < known.logged:
             self._rolled_back(store, served_model, head, known)
         else:
             served_model.logged = max(served_model.logged, head.seq)
+        self._rolled.discard(served_model.name)
+        del served_model.passed[: max(0, len(known.acked) - 1)]
         self._heads[served_model.lineage] = (head.seq, head.chain)
         newest = (standing.edition, standing.edition_applied)
         if published is not None and not served_model.another and newest == (served_model.edition, published.applied):
             served_model.confirmed_ms = asked_ms
 
-    def _missing(self, store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> int:
-        return missing_events(store, name, head, marks)
+    def _present(self, store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> Sequence[bool | None]:
+        return marks_present(store, name, head, marks)
 
     def _rolled_back(self, store: SharedStore, served_model: ServedModel, head: Head, known: _Known) -> None:
+        published = served_model.published
+        mark = NOTHING if published is None else (published.applied, published.chain)
+        is_another = mark[1] and False in self._present(store, served_model.name, head, [mark])
         self.counts.rolled_back += 1
         total = self.ledger.lost().get(served_model.name, 0)
         log.error(
             "model %s: its log was rolled back to event %d; %d events known here are lost", served_model.name, head.seq, total
         )
-        published = served_model.published
-        if published is not None and self._missing(store, served_model.name, head, [(published.applied, published.chain)]):
+        if is_another:
             served_model.another = (
                 f"the log ends at event {head.seq} and event {served_model.logged} was known of: it was rolled back"
             )
@@ -291,17 +296,23 @@ class Follower:
         served_model.named = logged
 
 
-def missing_events(store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> int:
-    """Return a lower bound on how many events up to `marks` the log lacks; 0 if it has all, or if that is unknown."""
-    known = [mark for mark in marks if mark[1]]
-    inside = [mark for mark in known if mark[0] < head.seq]
-    try:
-        found = store.chains_at(name, [seq for seq, _ in inside]) if inside else []
-    except NotFound:
-        return 0  # the model was just dropped; the next step sees it
-    missing = [seq for (seq, chain), there in zip(inside, found, strict=True) if there not in (None, chain)]
-    missing += [seq for seq, chain in known if seq >= head.seq and (seq, chain) != (head.seq, head.chain)]
-    return max(max(missing) - min(missing) + 1, max(missing) - head.seq) if missing else 0
+def marks_present(store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> list[bool | None]:
+    """Return, for each mark, whether the log that ended with `head` has it; None if the log was trimmed beyond it.
+
+    Raises `Unavailable` (code `store_contended`) if the log no longer continues `head`: what was read before is outdated.
+    """
+    inside = [seq for seq, _ in marks if seq < head.seq]
+    chains: dict[int, bytes | None] = {head.seq: head.chain}
+    if inside:
+        try:
+            end, *found = store.chains_at(name, [head.seq, *inside])
+        except NotFound:
+            end, found = b"", []
+        if end not in (None, head.chain):
+            raise Unavailable(f"the log of {name} changed while it was compared; it is compared again", "store_contended")
+        chains |= zip(inside, found, strict=True)
+    there = [chains.get(seq, b"") for seq, _ in marks]
+    return [None if at is None else at == chain for at, (_, chain) in zip(there, marks, strict=True)]
 
 
 def jittered_s(every_ms: int) -> float:

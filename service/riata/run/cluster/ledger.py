@@ -40,7 +40,7 @@ REMEMBERED_MAX: Final = 64  # acceptances and former lineages kept
 NAMED_MAX: Final = 5  # models named in an error message
 ID_BYTES: Final = 16
 
-Find = Callable[[str, Head, Sequence[Mark]], int]  # a lower bound on how many events up to these marks a log lacks
+Find = Callable[[str, Head, Sequence[Mark]], Sequence[bool | None]]  # whether a log has each of these marks; see `marks_present`
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,7 @@ class Ledger:
         self._noted = note.read()
         self._lost_events_max = lost_events_max
         self._gone: set[Mark] = set()  # marks of lost histories
-        self._unchecked: dict[str, list[Mark]] = {}  # marks added since the last comparison
         self._taken: set[bytes] = {b""}  # payloads of acceptances applied since the start
-        self._compared = False  # whether every mark was compared at least once since the start
         self._changed = False
         self._lock = threading.RLock()
         self._closing = threading.Event()
@@ -112,8 +110,7 @@ class Ledger:
                 known = self._noted.logs[model] = KnownLog(lineage)
                 self._changed = True
             if known.lineage == lineage:
-                new = self._add(known, [mark for mark in marks if mark[1]])
-                self._unchecked.setdefault(model, []).extend(new)
+                self._add(known, marks)
 
     def saw(self, standings: Mapping[str, Standing], changes: int) -> None:
         """Add marks for the ends of the logs, unless the store was exchanged or rolled back. A model seen for the first time is
@@ -136,12 +133,11 @@ class Ledger:
                 self._changed = True
                 self.keep()
 
-    def _add(self, known: KnownLog, marks: Sequence[Mark]) -> list[Mark]:
-        new = [mark for mark in dict.fromkeys(marks) if mark not in known.marks and mark not in self._gone]
+    def _add(self, known: KnownLog, marks: Iterable[Mark]) -> None:
+        new = {mark for mark in marks if mark[1]} - self._gone.union(known.path, known.recent)
         if new:
-            known.marks = thinned(sorted([*known.marks, *new]))
+            known.recent = thinned(sorted([*known.recent, *new]))
             self._changed = True
-        return new
 
     def lost(self) -> dict[str, int]:
         """Return, by model, how many acknowledged events the store has lost: the accepted losses plus the events missing now."""
@@ -171,12 +167,11 @@ class Ledger:
             if exchanged and not self._exchanged(standings):  # accepted: the new store's logs were never compared
                 self.missing = {}
             for name, missing in list(self.missing.items()):
-                if not exchanged and missing.count <= self._lost_events_max:
+                if not exchanged and max(missing.count, 1) <= self._lost_events_max:
                     log.error("model %s: %s; lost_events_max accepts that", name, sentence(missing))
                     before = self._noted.unrecorded.get(name, (0, 0))[0]
                     self._noted.unrecorded[name] = (before + missing.count, missing.known)
                     self._accept(name, standings, self._noted.lost.get(name, 0) + missing.count)
-            self._compared = True
             if exchanged and self._exchanged(standings):
                 what = "the store has not the models that were known here: it was emptied, or is another one"
                 return Judgement("store_strange", self._told(what), found)
@@ -196,16 +191,26 @@ class Ledger:
             standing = standings.get(name)
             if standing is None or standing.head.lineage != known.lineage:
                 if (exchanged or changes < self._noted.changes) and known.last:
-                    found[name] = Missing(known.last, known.last, 0)
+                    found[name] = missing_of(known, known.path, known.recent, 0)
                 continue
-            marks = known.marks
-            if self._compared and name not in self.missing:  # the newest mark's chain covers those already compared
-                marks = [*self._unchecked.get(name, ()), *known.marks[-1:]]
-            if marks and find(name, standing.head, marks):
-                found[name] = Missing(find(name, standing.head, known.marks) or 1, known.last, standing.head.seq)
-            else:
-                self._unchecked.pop(name, None)
+            present = find(name, standing.head, [*known.path[-1:], *known.recent])
+            if False in present:
+                there = find(name, standing.head, known.path)
+                lost = [mark for mark, is_there in zip(known.path, there, strict=True) if is_there is False]
+                newer = present[-len(known.recent) :] if known.recent else []
+                recent = [mark for mark, is_there in zip(known.recent, newer, strict=True) if is_there is False]
+                found[name] = missing_of(known, lost, recent, standing.head.seq)
+            elif standing.head.seq:
+                self._confirm(known, standing.head, present)
         return found
+
+    def _confirm(self, known: KnownLog, head: Head, present: Sequence[bool | None]) -> None:
+        """Note that the log has all marks except those that it was trimmed beyond, whose entry in `present` is None."""
+        before = known.path if True in present[: len(known.path[-1:])] else []
+        recent = [mark for mark, is_there in zip(known.recent, present[len(known.path[-1:]) :], strict=True) if is_there]
+        path = thinned(sorted({*before, *recent, (head.seq, head.chain)}))
+        if known.recent or path != known.path:
+            known.path, known.recent, self._changed = path, [], True
 
     def _take_in(self, standings: Mapping[str, Standing], exchanged: bool) -> None:
         """Apply the acceptances found in the logs."""
@@ -222,9 +227,10 @@ class Ledger:
             for model, lost in named.items():
                 counted = self._noted.lost.get(model, 0)
                 if (missing := self.missing.get(model)) is not None:
-                    since = document.get("from", missing.known) if model == name else missing.known
-                    counted += max(missing.count, missing.known - since + 1)  # the log may have grown since it was accepted
+                    counted += missing.count
                 self._accept(model, standings, max(counted, lost))
+                if model == name and (known_log := self._noted.logs.get(name)) is not None:
+                    known_log.counted = max(known_log.counted, document.get("to", 0))
                 if lost >= counted:
                     self._noted.unrecorded.pop(model, None)
             if exchanged:
@@ -239,14 +245,15 @@ class Ledger:
     def _accept(self, name: str, standings: Mapping[str, Standing], lost: int) -> None:
         if lost:
             self._noted.lost[name] = lost
-        if self.missing.pop(name, None) is not None:
+        if (missing := self.missing.pop(name, None)) is not None:
             known, standing = self._noted.logs[name], standings.get(name)
-            self._gone |= {*known.marks, *self._unchecked.pop(name, ())}
+            self._gone.update(known.path, known.recent)
             if standing is None or standing.head.lineage != known.lineage:
                 del self._noted.logs[name]
             else:
-                known.marks = [(standing.head.seq, standing.head.chain)]
-                self._gone -= set(known.marks)
+                known.path, known.recent = [(standing.head.seq, standing.head.chain)], []
+                known.counted = max(known.counted, missing.known)
+                self._gone.difference_update(known.path)
             self._changed = True
 
     def _told(self, what: str) -> str:
@@ -294,6 +301,20 @@ def acceptance(standing: Standing) -> dict[str, Any] | None:
     except (Corrupt, KeyError, AttributeError):
         return None
     return document if right and all(type(count) is int and count >= 0 for count in counts) else None
+
+
+def missing_of(known: KnownLog, path: Sequence[Mark], recent: Sequence[Mark], end: int) -> Missing:
+    """Return what a log that ends at event `end` lacks, given the marks of `known` that it lacks. Never more than was lost.
+
+    All events from the first to the last mark of the path are lost, and those after the end of the log. A recent mark may be of
+    another history: it is one lost event, and so is each event after the end of the log. No two events of different numbers are
+    the same event, so recent marks up to the last one of the path are not counted, nor those that may have been counted before.
+    """
+    count = path[-1][0] - min(path[0][0] - 1, end) if path else 0
+    floor = max([known.counted, *(seq for seq, _ in path[-1:])])
+    later = {seq for seq, _ in recent if seq > floor}
+    count += sum(seq <= end for seq in later) + max(0, max(later, default=0) - max(floor, end))
+    return Missing(count, known.last, end)
 
 
 def sentence(missing: Missing) -> str:

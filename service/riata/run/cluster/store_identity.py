@@ -34,15 +34,22 @@ Mark = tuple[int, bytes]  # an event, and the chain of the log after it
 
 @dataclass(slots=True)
 class KnownLog:
-    """The last known state of one model's log: `marks` are events that it had, in ascending order."""
+    """The last known state of one model's log.
+
+    path    : events that the log had, all of them at the same moment, in ascending order
+    recent  : events seen since that moment. If the log was rolled back meanwhile, they may be of different histories
+    counted : the last event that was counted as lost. Events up to it that are in `recent` may be among those counted
+    """
 
     lineage: bytes
-    marks: list[Mark] = field(default_factory=list)
+    path: list[Mark] = field(default_factory=list)
+    recent: list[Mark] = field(default_factory=list)
+    counted: int = 0
 
     @property
     def last(self) -> int:
         """The last known event; 0 for none."""
-        return self.marks[-1][0] if self.marks else 0
+        return max((seq for seq, _ in [*self.path[-1:], *self.recent]), default=0)
 
 
 @dataclass(slots=True)
@@ -136,7 +143,12 @@ def encode(noted: Noted) -> bytes:
         "changes": noted.changes,
         "former": [lineage.hex() for lineage in noted.former],
         "logs": {
-            name: {"lineage": known.lineage.hex(), "marks": [[seq, chain.hex()] for seq, chain in known.marks]}
+            name: {
+                "lineage": known.lineage.hex(),
+                "path": [[seq, chain.hex()] for seq, chain in known.path],
+                "recent": [[seq, chain.hex()] for seq, chain in known.recent],
+                "counted": known.counted,
+            }
             for name, known in noted.logs.items()
         },
         "lost": noted.lost,
@@ -178,8 +190,8 @@ def _noted(document: dict[str, Any]) -> Noted:
 
 
 def _known(entry: dict[str, Any]) -> KnownLog:
-    marks = [(_count(seq), _bytes(chain, CHAIN_BYTES)) for seq, chain in entry["marks"]]
-    return KnownLog(_bytes(entry["lineage"], LINEAGE_BYTES), marks)
+    path, recent = ([(_count(seq), _bytes(chain, CHAIN_BYTES)) for seq, chain in entry[key]] for key in ("path", "recent"))
+    return KnownLog(_bytes(entry["lineage"], LINEAGE_BYTES), path, recent, _count(entry["counted"]))
 
 
 def _bytes(text: str, length: int) -> bytes:
