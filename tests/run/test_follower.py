@@ -297,6 +297,20 @@ def test_who_no_longer_owns_the_store_or_has_learnt_another_log_publishes_nothin
     assert writer.publisher.step(writer.store) is None
 
 
+def test_who_has_just_begun_to_lead_publishes_what_it_has_learnt_and_not_the_edition_that_it_served() -> None:
+    """The edition may be of a release that the log was upgraded from, or of a history that was taken back."""
+    clock, writer, follower, board = setting()
+    writer.learn("default")
+    writer.step()
+    follower.step(writer.store)
+    publisher = Publisher(board, writer.owner, 200, clock)
+    assert publisher.step(writer.store) is None
+    assert publisher.published == 0
+    board.served_models["default"].edition = 0
+    assert publisher.step(writer.store) is None
+    assert publisher.published == 1
+
+
 def test_copies_are_written_now_and_then_and_read_again_with_the_names(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
     catalogue = Catalogue()

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riata.base.errors import Corrupt
+from riata.base.errors import Corrupt, Unavailable
 from riata.run.cluster.accepting import accept, compare
 from riata.run.cluster.follower import marks_present
-from riata.run.cluster.ledger import LATELY, MARKS_MAX, Judgement, Ledger, acceptance, thinned
-from riata.run.cluster.store_identity import KnownLog, Noted, StoreIdentityFile, decode, encode
+from riata.run.cluster.ledger import LATELY, MARKS_MAX, Judgement, Ledger, Missing, acceptance, thinned
+from riata.run.cluster.store_identity import KnownLog, Mark, Noted, StoreIdentityFile, decode, encode
 from riata.run.config import ModelConfig, config_payload
 from riata.run.model_state import ModelState
 from riata.store.memory_shared import SharedMemoryStore
@@ -122,6 +122,129 @@ def test_marks_of_this_process_alone_make_the_count_exact() -> None:
     learn(backup, "m", 1, 20)
     assert look(ledger, backup).code == "events_missing"
     assert ledger.lost() == {"m": 10}
+
+
+def end_of(store: SharedMemoryStore, name: str = "m") -> Mark:
+    head = store.head(name)
+    return head.seq, head.chain
+
+
+def test_events_of_two_lost_histories_are_not_counted_as_those_of_one() -> None:
+    """Marks 6 and 14 are lost, and 7 to 13 are not: they are before the second loss, and after the first."""
+    store = begun("m")
+    lineage = store.head("m").lineage
+    ledger = Ledger(StoreIdentityFile(None), 100)
+    learn(store, "m", 1, 4)
+    look(ledger, store)
+    first = kept(store)
+    learn(store, "m")
+    ledger.add("m", lineage, [end_of(store)])
+    learn(first, "m", 1, 8)
+    second = kept(first)
+    learn(first, "m")
+    ledger.add("m", lineage, [end_of(first)])
+    learn(second, "m", 1, 3)
+    look(ledger, second)
+    assert ledger.lost() == {"m": 2}
+
+
+def test_a_mark_of_a_history_that_was_taken_back_is_missed_although_a_later_mark_is_there(tmp_path: Path) -> None:
+    """The store had the mark when it was compared. The mark that came after it does not stand for it."""
+    store, path = begun("m"), tmp_path / "store.note"
+    lineage = store.head("m").lineage
+    ledger = reopened(path)
+    look(ledger, store)
+    backup = kept(store)
+    learn(store, "m", 2)
+    look(ledger, store)
+    learn(backup, "m", 1, 7)
+    ledger.add("m", lineage, [end_of(backup)])
+    ledger.close()
+    for late in (ledger, reopened(path)):
+        assert look(late, backup).code == "events_missing"
+        assert late.lost() == {"m": 1}  # the end of the log is beyond the two: one mark of them is known
+
+
+def test_a_log_that_is_rolled_back_between_two_readings_is_compared_again() -> None:
+    """The end of the log was read before, the chains after: together they would tell of losses that were none, or of one twice."""
+    store = begun("m")
+    ledger = Ledger(StoreIdentityFile(None), 100)
+    learn(store, "m", 1, 4)
+    look(ledger, store)
+    backup = kept(store)
+    learn(store, "m", 1, 5)
+    look(ledger, store)
+    learn(store, "m", 1, 2)
+    standings, changes = store.standings(), store.changes()
+    learn(backup, "m", 1, 9)
+    with pytest.raises(Unavailable) as raised:
+        ledger.judge(standings, changes, partial(marks_present, backup))
+    assert raised.value.code == "store_contended"
+    assert ledger.lost() == {}
+    look(ledger, backup)
+    assert ledger.lost() == {"m": 1}
+
+
+@pytest.mark.parametrize("before", [10, 12])
+def test_an_acknowledgement_that_comes_after_its_loss_was_counted_is_not_counted_again(before: int, tmp_path: Path) -> None:
+    store, path = begun("m"), tmp_path / "store.note"
+    lineage = store.head("m").lineage
+    ledger = reopened(path, 100)
+    look(ledger, store)
+    backup = kept(store)
+    late = []
+    for _ in range(before):
+        learn(store, "m")
+        late.append(end_of(store))
+    ledger.add("m", lineage, late[9:10])
+    learn(backup, "m", 1, 3)
+    look(ledger, backup)
+    assert ledger.lost() == {"m": 7}  # 5 to 11
+    ledger.close()
+    ledger = reopened(path, 100)
+    ledger.add("m", lineage, [late[5], late[-1]])
+    assert compare(backup, ledger).found.keys() == {"m"}  # it is noticed
+    assert ledger.lost() == {"m": 7 + before - 10}
+    assert look(ledger, backup) == Judgement()
+
+
+def test_an_acknowledgement_of_a_loss_that_another_process_accepted_needs_an_acceptance_too() -> None:
+    store = begun("m")
+    lineage = store.head("m").lineage
+    one, other = Ledger(StoreIdentityFile(None)), Ledger(StoreIdentityFile(None))
+    look(one, store)
+    look(other, store)
+    backup = kept(store)
+    learn(store, "m")
+    late = end_of(store)
+    learn(store, "m")
+    look(one, store)
+    accept(backup, one, 0, draw)
+    assert look(other, backup) == Judgement()
+    other.add("m", lineage, [late])
+    judged = look(other, backup)
+    assert judged.code == "events_missing"
+    assert "its log ends at event 2, event 2 was known" in judged.detail
+    assert other.lost() == {"m": 2}  # it may be one of the two that were accepted
+
+
+def test_an_acceptance_of_another_loss_does_not_add_its_events() -> None:
+    """One process accepts 10 lost events. Another one knows only of an event that was lost after that."""
+    store = begun("m")
+    one, other = Ledger(StoreIdentityFile(None), 100), Ledger(StoreIdentityFile(None), 100)
+    look(one, store)
+    look(other, store)
+    first = kept(store)
+    learn(store, "m", 1, 10)
+    look(one, store)
+    learn(first, "m", 1, 15)
+    second = kept(first)
+    learn(first, "m")
+    look(other, first)
+    assert look(one, second) == Judgement(found={"m": Missing(1, 11, 16)})
+    second.append([Append("m", "repair", 0, payload=encode_document({"action": "accept_loss", "id": "1", **one.to_record()["m"]}))])
+    look(other, second)
+    assert other.lost() == {"m": 1}  # the acceptance says 1 too, which may be the same event
 
 
 def test_a_model_that_was_dropped_is_not_missing_and_one_that_a_rollback_took_is(tmp_path: Path) -> None:
@@ -300,7 +423,8 @@ def test_an_emptied_store_is_refused_whatever_the_setting() -> None:
 
 def test_a_note_is_read_as_it_was_written_and_the_first_format_too(tmp_path: Path) -> None:
     marks = [(3, bytes([3]) * 20), (9, bytes([9]) * 20)]
-    noted = Noted(4, {"m": KnownLog(bytes(range(16)), marks)}, {"m": 3}, {"m": (2, 9)}, ["ab"], [bytes(16)])
+    known = KnownLog(bytes(range(16)), marks, [(8, bytes([8]) * 20)], 5)
+    noted = Noted(4, {"m": known}, {"m": 3}, {"m": (2, 9)}, ["ab"], [bytes(16)])
     assert decode(encode(noted)) == noted
     path = tmp_path / "store.note"
     path.write_text(bytes(range(16)).hex() + "\n")

@@ -228,7 +228,7 @@ class Learning:
         served_model = self._context.catalogue.served_models.get(published.model.name)
         if served_model is None or (served_model.lineage and served_model.lineage != published.model.origin.lineage):
             return
-        served_model.published, served_model.another = published, ""
+        served_model.published, served_model.edition, served_model.another = published, 0, ""
         self.on_published()
         if served_model.lowest_wanted is not None:
             self._context.wake(served_model)

@@ -37,7 +37,7 @@ class ServedModel:
     lowest_wanted: int | None = None
     acked: tuple[int, bytes] = (0, b"")  # the last record that this process appended: its last event, its chain
     passed: list[tuple[int, bytes]] = field(default_factory=list)  # earlier ones that are not known to be in its history
-    edition: int = 0  # number of the edition that is served; 0 if none
+    edition: int = 0  # number of the edition that is served; 0 if none is, because this process has learnt what it serves
     confirmed_ms: int | None = None  # when this was last confirmed to be the newest edition; None: never
     another: str = ""  # why what is served has another history than the log; empty: it has the same
     named: int = 0  # names from events up to this one are known

@@ -47,7 +47,7 @@ class Publisher:
         moments = []
         for name, served_model in self._catalogue.served_models.items():
             published, sent = served_model.published, self._sent.get(name)
-            if published is None or _is(published, sent):
+            if published is None or served_model.edition or _is(published, sent):  # an edition served is another leader's
                 continue
             now_ms = self._clock.monotonic_ms()
             if sent is not None and now_ms < sent.due_ms and not at_once:
