@@ -166,7 +166,7 @@ def test_a_mark_of_a_history_that_was_taken_back_is_missed_although_a_later_mark
 
 
 def test_a_log_that_is_rolled_back_between_two_readings_is_compared_again() -> None:
-    """The end of the log was read before, the chains after: together they would tell of losses that were none, or of one twice."""
+    """The end of the log was read before, the chains after: together they would tell of a loss twice, or of none."""
     store = begun("m")
     ledger = Ledger(StoreIdentityFile(None), 100)
     learn(store, "m", 1, 4)
@@ -242,7 +242,8 @@ def test_an_acceptance_of_another_loss_does_not_add_its_events() -> None:
     learn(first, "m")
     look(other, first)
     assert look(one, second) == Judgement(found={"m": Missing(1, 11, 16)})
-    second.append([Append("m", "repair", 0, payload=encode_document({"action": "accept_loss", "id": "1", **one.to_record()["m"]}))])
+    document = {"action": "accept_loss", "id": "1", **one.to_record()["m"]}
+    second.append([Append("m", "repair", 0, payload=encode_document(document))])
     look(other, second)
     assert other.lost() == {"m": 1}  # the acceptance says 1 too, which may be the same event
 
@@ -308,7 +309,7 @@ def test_accepting_is_a_record_of_the_log_by_which_everybody_goes_on_and_which_m
 
     again = [reopened(path) for path in paths]
     assert [look(ledger, backup).code for ledger in again] == ["", ""]
-    assert [ledger.lost() for ledger in again] == [{"m": 10}, {"m": 19}]  # what each is sure of: the acceptance has taken a place of the log
+    assert [ledger.lost() for ledger in again] == [{"m": 10}, {"m": 19}]  # at least: the log has grown by the acceptance
     for ledger in again:
         ledger.close()
     assert [reopened(path).lost() for path in paths] == [{"m": 10}, {"m": 19}]

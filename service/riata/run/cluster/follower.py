@@ -178,9 +178,7 @@ class Follower:
             (served, self._heads.get(served_model.lineage, NOTHING)),
         )
 
-    def _note(
-        self, store: SharedStore, served_model: ServedModel, standing: Standing, known: _Known, asked_ms: int
-    ) -> None:
+    def _note(self, store: SharedStore, served_model: ServedModel, standing: Standing, known: _Known, asked_ms: int) -> None:
         """Record the standing of a log."""
         head, published = standing.head, served_model.published
         if served_model.name in self._rolled or head.seq < known.logged:

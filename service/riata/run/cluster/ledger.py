@@ -193,22 +193,20 @@ class Ledger:
                 if (exchanged or changes < self._noted.changes) and known.last:
                     found[name] = missing_of(known, known.path, known.recent, 0)
                 continue
-            present = find(name, standing.head, [*known.path[-1:], *known.recent])
-            if False in present:
-                there = find(name, standing.head, known.path)
-                lost = [mark for mark, is_there in zip(known.path, there, strict=True) if is_there is False]
-                newer = present[-len(known.recent) :] if known.recent else []
-                recent = [mark for mark, is_there in zip(known.recent, newer, strict=True) if is_there is False]
-                found[name] = missing_of(known, lost, recent, standing.head.seq)
+            marks = [*known.path[-1:], *known.recent]
+            present = dict(zip(marks, find(name, standing.head, marks), strict=True))
+            if False in present.values():
+                present |= zip(known.path, find(name, standing.head, known.path), strict=True)
+                path, recent = ([mark for mark in marks if present[mark] is False] for marks in (known.path, known.recent))
+                found[name] = missing_of(known, path, recent, standing.head.seq)
             elif standing.head.seq:
                 self._confirm(known, standing.head, present)
         return found
 
-    def _confirm(self, known: KnownLog, head: Head, present: Sequence[bool | None]) -> None:
-        """Note that the log has all marks except those that it was trimmed beyond, whose entry in `present` is None."""
-        before = known.path if True in present[: len(known.path[-1:])] else []
-        recent = [mark for mark, is_there in zip(known.recent, present[len(known.path[-1:]) :], strict=True) if is_there]
-        path = thinned(sorted({*before, *recent, (head.seq, head.chain)}))
+    def _confirm(self, known: KnownLog, head: Head, present: Mapping[Mark, bool | None]) -> None:
+        """Note that the log has the newest mark of the path and the recent ones, as far as it was not trimmed beyond them."""
+        before = known.path if known.path and present[known.path[-1]] else []
+        path = thinned(sorted({*before, *(mark for mark in known.recent if present[mark]), (head.seq, head.chain)}))
         if known.recent or path != known.path:
             known.path, known.recent, self._changed = path, [], True
 
@@ -297,7 +295,7 @@ def acceptance(standing: Standing) -> dict[str, Any] | None:
     try:
         document = decode_document(standing.accepted)
         right = document["action"] == ACCEPT_LOSS and type(document["id"]) is str
-        counts = [document["missing"], document["lost"], document.get("from", 0), *document.get("models", {}).values()]
+        counts = [document["missing"], document["lost"], document.get("to", 0), *document.get("models", {}).values()]
     except (Corrupt, KeyError, AttributeError):
         return None
     return document if right and all(type(count) is int and count >= 0 for count in counts) else None
