@@ -179,13 +179,13 @@ def _mark_for_good(self: RedisStore, owner: Owner, model: str, gen: int, sound: 
         _mark_verified(self, owner, model, gen)
 
 
-def _no_upgrade(_call: object, state: ModelState, _accepted_ms: int) -> int:
+def _no_upgrade(_call: object, state: ModelState, _accepted_ms: int) -> tuple[int, bytes]:
     """Go on from the state of another release as if it were one's own."""
     state.learnt_under = current()
-    return 0
+    return 0, b""
 
 
-def _upgrade_that_hopes(call: Any, state: ModelState, accepted_ms: int) -> int:
+def _upgrade_that_hopes(call: Any, state: ModelState, accepted_ms: int) -> tuple[int, bytes]:
     """Go on although nobody knows whether the upgrade event was logged."""
     try:
         return append_upgrade(call, state, accepted_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -94,7 +95,7 @@ def test_a_state_of_another_version_is_carried_over_and_every_bit_after_it_is_th
 
 
 def test_without_the_event_no_replay_gives_the_state(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("riata.run.recovery.append_upgrade", lambda *_: 0)
+    monkeypatch.setattr("riata.run.recovery.append_upgrade", lambda *_: (0, b""))
     with being(VERSION + 1):
         found = kept.start()
         kept.save(found.state)
@@ -230,6 +231,19 @@ def test_a_refused_event_ends_the_start(kept: Kept) -> None:
             Recovery(here(Refusing(kept.store)), owner, lambda: 0).recover("m")  # type: ignore[arg-type]
 
 
+def test_an_event_that_the_store_takes_back_is_not_built_upon(kept: Kept) -> None:
+    """A crash of the store undoes the append, and another process appends before the log is read again."""
+    with being(VERSION + 1):
+        owner = kept.store.acquire(bytes(16), current().algo_version, "test", 0)
+        forgetful = Forgetful(kept.store)
+        with pytest.raises(Unavailable, match="rolled back"):
+            Recovery(here(forgetful), owner, lambda: 0).recover("m")  # type: ignore[arg-type]
+        assert kept.upgrades() == []
+        Recovery(here(forgetful), owner, lambda: 0).recover("m")  # type: ignore[arg-type]
+        assert [record.first for record in kept.upgrades()] == [63]
+        assert replay(kept.store, "m").sound
+
+
 def test_after_the_generations_have_rotted_the_carried_state_is_started_from(kept: Kept) -> None:
     with being(VERSION + 1):
         first = kept.start().state
@@ -363,3 +377,23 @@ class Refusing:
     def append(self, group: list[Append]) -> list[Appended]:
         none = np.zeros(0, np.bool_)
         return [Appended(None, None, none, none, none, 0, TooLarge("too large")) for _ in group]
+
+
+class Forgetful:
+    """A store that loses the first upgrade event, and has another event in its place."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._has_lost = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def append(self, group: list[Append]) -> list[Appended]:
+        before = copy.deepcopy(self._store._kept)
+        appended = self._store.append(group)
+        if group[0].kind == "upgrade" and not self._has_lost:
+            self._has_lost = True
+            self._store._kept = before
+            log_batch(self._store, random_batch(np.random.default_rng(6), 1))
+        return appended

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from riata.base.errors import Corrupt, LogGap, NotFound
+from riata.base.errors import Corrupt, LogGap, NotFound, Unavailable
 from riata.run.checkpointer import Call
 from riata.run.core import Core, Schedule
 from riata.run.damage import Damage, event_of, harms_one_model
@@ -45,6 +45,16 @@ class _Suspect:
 
     seq: int
     deaths: int
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """What a log says after an event: the events that it skips, its first records within HELD_BYTES_MAX (they need not be read
+    again), and the last upgrade."""
+
+    skips: frozenset[int]
+    held: list[Record]
+    upgrade: Upgrade | None
 
 
 @dataclass(slots=True)
@@ -78,30 +88,28 @@ class Recovery:
         head: Head = self._call(lambda s: s.head(name)).result()
         self.reached = 0
         found = self._newest_verified(name, head)
-        skips, held, upgrade = self._look_ahead(name, found.state.applied)
-        if upgrade is not None:
+        ahead = self._look_ahead(name, found.state.applied)
+        if (upgrade := ahead.upgrade) is not None:
             found.state = carried_state(self._call, name, head.lineage, upgrade)
-            held = [record for record in held if record.last > upgrade.at]
-        self._learn_tail(found, held, skips, self._suspect(name), on_progress)
+            ahead.held = [record for record in ahead.held if record.last > upgrade.at]
+        self._learn_tail(found, ahead, upgrade.chain if upgrade else b"", self._suspect(name), on_progress)
         if found.state.applied < head.seq:
             what = f"{name}: the log ends at event {found.state.applied}, its head says {head.seq}"
             raise LogGap(what, event=found.state.applied + 1)
         self._mark(name, NOTHING, 0)  # refused if another process owns the store now, so that only the owner logs an upgrade
         if (before := found.state.learnt_under) != current():
-            found.upgraded = (before, append_upgrade(self._call, found.state, self._now_ms()))
-            skips, held, _ = self._look_ahead(name, found.state.applied)  # the upgrade, and what others appended meanwhile
-            self._learn_tail(found, held, skips, None, on_progress)
+            event, chain = append_upgrade(self._call, found.state, self._now_ms())
+            found.upgraded = (before, event)
+            ahead = self._look_ahead(name, found.state.applied)  # the upgrade, and what others appended meanwhile
+            self._learn_tail(found, ahead, chain, None, on_progress)
         return found
 
     def _learn_tail(
-        self,
-        found: Recovered,
-        held: list[Record],
-        skips: frozenset[int],
-        suspect: _Suspect | None,
-        on_progress: Callable[[int], None],
+        self, found: Recovered, ahead: _Ahead, upgrade: bytes, suspect: _Suspect | None, on_progress: Callable[[int], None]
     ) -> None:
-        """Apply the log after the state; `held` are its next records, as far as they were read before."""
+        """Apply the log after the state. `upgrade` is the chain after the upgrade event that the state depends on; empty if it
+        depends on none. Raises `Unavailable` if the log no longer has that event: a shared store may have been rolled back."""
+        held, skips = ahead.held, ahead.skips
         state = found.state
         self.reached = state.applied
         name = state.name
@@ -117,8 +125,11 @@ class Recovery:
                 found.refused.update(state.apply_all(run, skips=skips))
             found.replayed += sum(record.count for record in run)
             core.advanced(run[-1])
+            upgrade = b"" if run[-1].chain == upgrade else upgrade
             self.reached = state.applied
             on_progress(state.applied)
+        if upgrade:
+            raise Unavailable(f"{name}: the log was rolled back to before its upgrade event; try again", "store_contended")
 
     def damaged(self, name: str, error: Corrupt) -> Damage:
         """Return the damage to `name` that `error`, raised by `recover`, describes; mark it for the other processes."""
@@ -152,9 +163,7 @@ class Recovery:
         content: bytes = self._call(lambda s: s.open_generation(name, gen)).result()
         return content
 
-    def _look_ahead(self, name: str, applied: int) -> tuple[frozenset[int], list[Record], Upgrade | None]:
-        """Return the events that the log skips, its first records within HELD_BYTES_MAX (they need not be read again), and the
-        last upgrade after event `applied`."""
+    def _look_ahead(self, name: str, applied: int) -> _Ahead:
         found: set[int] = set()
         held: list[Record] = []
         upgrades = UpgradesSeen(applied)
@@ -166,7 +175,7 @@ class Recovery:
             size += len(record.payload) + _RECORD_BYTES
             if size <= HELD_BYTES_MAX:
                 held.append(record)
-        return frozenset(found), held, upgrades.newest()
+        return _Ahead(frozenset(found), held, upgrades.newest())
 
     def _suspect(self, name: str) -> _Suspect | None:
         """Return where the start before this one crashed; None if it did not crash."""

@@ -42,6 +42,7 @@ class Upgrade:
     first: int  # number of the event itself
     before: Provenance  # what the state was learnt under, except for events that the start which wrote this had to learn
     after: Provenance  # what learning continues under
+    chain: bytes  # of the log after the event
 
 
 class UpgradesSeen:
@@ -75,8 +76,8 @@ def carried_state(call: Call, model: str, lineage: bytes, upgrade: Upgrade) -> M
     return state
 
 
-def append_upgrade(call: Call, state: ModelState, accepted_ms: int) -> int:
-    """Log that `state` is carried over to the present version and arithmetic; returns the number of the event.
+def append_upgrade(call: Call, state: ModelState, accepted_ms: int) -> tuple[int, bytes]:
+    """Log that `state` is carried over to the present version and arithmetic; returns the number of the event, and its chain.
 
     The state itself is not moved. Raises what an append raises.
     """
@@ -89,11 +90,11 @@ def append_upgrade(call: Call, state: ModelState, accepted_ms: int) -> int:
     if appended.record is None:
         raise Unavailable(f"model {state.name}: the upgrade event could not be logged", "store_failed")
     state.learnt_under = after
-    return int(appended.record.first)
+    return appended.record.first, appended.record.chain
 
 
 def _read(record: Record, source: dict[str, Any]) -> Upgrade:
     at, before, after = source.get("at"), source.get("before"), source.get("after")
     if type(at) is not int or not 0 <= at < record.first or type(before) is not dict or type(after) is not dict:
         raise Corrupt(f"event {record.first}: not an upgrade that this program can read")
-    return Upgrade(at, record.first, read_provenance(before), read_provenance(after))
+    return Upgrade(at, record.first, read_provenance(before), read_provenance(after), record.chain)
