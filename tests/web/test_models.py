@@ -223,7 +223,7 @@ def test_other_methods_are_told_which_are_allowed(client: Client, method: str, p
     answer = client.ask(method, path)
     assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
     assert set(answer.headers["allow"].split(", ")) == allowed
-    assert answer.json()["detail"] == f"{method} is not among the methods of this route: {answer.headers['allow']}"
+    assert answer.json()["detail"] == f"{method} is not supported by this route; supported: {answer.headers['allow']}"
 
 
 def test_several_models_live_side_by_side(client: Client, service: FakeService) -> None:
