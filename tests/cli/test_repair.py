@@ -94,9 +94,9 @@ def test_a_sound_store_is_said_to_be_sound(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "behind", "ways", "said"),
     [
-        (spoil_row, False, ["cut", "set_aside"], f"loses {LONG_ROWS + ROWS} events"),
-        (spoil_file, False, ["cut", "set_aside"], f"loses {LONG_ROWS} events that were acknowledged"),
-        (spoil_row, True, ["restore", "set_aside"], f"Events 1 to {SAVED} leave the log"),
+        (spoil_row, False, ["cut", "set_aside"], f"loses {LONG_ROWS + ROWS} acknowledged events"),
+        (spoil_file, False, ["cut", "set_aside"], f"loses {LONG_ROWS} acknowledged events"),
+        (spoil_row, True, ["restore", "set_aside"], f"Events 1 to {SAVED} are removed from the log"),
         (spoil_file, True, ["restore", "set_aside"], "loses nothing of the model"),
     ],
 )
@@ -110,7 +110,7 @@ def test_what_each_way_loses_is_said_beforehand_and_nothing_is_changed(
     assert f"a: DAMAGED at event {event}: " in result.stdout
     assert [line.split()[1].rstrip(":") for line in result.stdout.splitlines() if "--action " in line][: len(ways)] == ways
     assert said in result.stdout
-    assert f"loses the model, all of its {LAST} events" in result.stdout
+    assert f"loses the model with all of its {LAST} events" in result.stdout
     assert "nothing was changed" in result.stdout
     assert content(directory) == before
 
@@ -120,7 +120,7 @@ def test_a_log_that_is_cut_goes_on_and_verifies(directory: Path) -> None:
     others = margins_of_a_copy(directory, ("b", "default"))
     result = repair(directory, "--yes")
     assert result.exit_code == 0, result.output
-    assert f"a: cut: the log ends at event {event - 1}, {LONG_ROWS} events are lost" in result.stdout
+    assert f"a: cut: the log now ends at event {event - 1}; {LONG_ROWS} events are lost" in result.stdout
     [document] = repairs(directory)
     assert {key: document[key] for key in ("action", "from", "to", "events")} == {
         "action": "cut", "from": event, "to": LAST, "events": LONG_ROWS,
@@ -264,7 +264,7 @@ def test_rotten_checkpoints_alone_are_told_and_need_no_repair(directory: Path) -
     damaging.flip_generations(directory, "a")
     said = repair(directory)
     assert said.exit_code == 0
-    assert "checkpoints 1 do not verify" in said.stdout
+    assert "checkpoints 1 failed verification" in said.stdout
 
 
 def test_a_store_that_is_in_use_is_not_repaired(directory: Path) -> None:
