@@ -23,7 +23,7 @@ _thaw = Progressive.thaw
 
 
 def _refuse(_self: Curve, *_: object) -> None:
-    raise Corrupt("learning curve: points out of order")
+    raise Corrupt("learning curve: points are out of order")
 
 
 def _forget_refusals(self: Progressive, *args: Any) -> None:
