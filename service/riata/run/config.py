@@ -146,7 +146,8 @@ def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
     for key in changes:
         if key not in known:
             raise BadInput(
-                f"{key}: unknown key; of this model can change: {', '.join(free)}; {nearest(key, known)}", "unknown_key"
+                f"{key}: unknown key; settings of this model that can change: {', '.join(free)}; {nearest(key, known)}",
+                "unknown_key",
             )
     if fixed := sorted(key for key in changes if key not in free):
         raise _needs_rebuild(old, fixed)
@@ -159,8 +160,8 @@ def _needs_rebuild(config: ModelConfig, fixed: Iterable[str]) -> Conflict:
     names = list(fixed)
     return Conflict(
         f"{', '.join(names)} cannot change after a model is created, because what it has learnt depends on "
-        f"{'it' if len(names) == 1 else 'them'}; create a model with another name and send it the events again. Of this model "
-        f"can change: {', '.join(may_change(config))}",
+        f"{'it' if len(names) == 1 else 'them'}; create a model with another name and send it the events again. "
+        f"Settings of this model that can change: {', '.join(may_change(config))}",
         "needs_rebuild",
     )
 
