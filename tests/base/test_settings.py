@@ -154,7 +154,7 @@ def test_a_store_is_named_with_or_without_its_colon(url: str, kind: str) -> None
 
 
 def test_a_path_in_the_store_is_refused_in_favour_of_the_directory() -> None:
-    assert "the directory is the setting data" in refusal({"store": "sqlite:///var/x.db"}).detail
+    assert "set the directory with the setting data" in refusal({"store": "sqlite:///var/x.db"}).detail
 
 
 def test_a_file_that_is_missing_or_no_toml_is_refused(tmp_path: Path) -> None:

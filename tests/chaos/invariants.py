@@ -134,11 +134,11 @@ def wrong_log(left: Left, history: History) -> Iterator[str]:
             yield f"the record at event {entry.first} is not what was written"
         chain, seq = chain_after(chain, entry.digest), entry.last
         if entry.chain != chain:
-            yield f"the record at event {entry.first} does not follow the one before"
+            yield f"the record at event {entry.first} does not continue the record before it"
         if entry.kind == "observe" and len(rows_of(entry.payload)) != entry.count:
             yield f"the record at event {entry.first} holds another number of events than it says"
     if (seq, chain) != (top.seq, top.chain):
-        yield f"the log ends at event {seq}, its head says {top.seq}"
+        yield f"the log ends at event {seq}, but its head is at event {top.seq}"
     where = logged(left.entries)
     for event_id, answered in history.acked().items():
         at = where.get(key_of(event_id), [])

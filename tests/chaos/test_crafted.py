@@ -219,9 +219,9 @@ def test_a_model_saved_by_the_first_release_is_read_and_learns_on(name: str) -> 
     assert again.arrays.keys() == arrays.keys()
     assert read_config(header["config"]) == state.config
     for read in (thaw_generation, check_generation):
-        with pytest.raises(Corrupt, match="another state"):
+        with pytest.raises(Corrupt, match="does not match its state digest"):
             read(replace(saved, state_digest=bytes(32)), data)
-        with pytest.raises(Corrupt, match="another moment"):
+        with pytest.raises(Corrupt, match="is of another event than"):
             read(replace(saved, applied=saved.applied + 1), data)
     state.apply(observed(state, rows(9, 30)))
     assert np.isfinite(state.learner.weights().beta).all()

@@ -137,4 +137,4 @@ def test_row_53_a_directory_broken_by_an_older_release_goes_on(tmp_path: Path) -
             service.teach(model, 1200, 4)
             service.save(model)
         service.killed_and_started()
-        assert "do not verify" not in running.output()
+        assert "failed verification" not in running.output()

@@ -98,9 +98,9 @@ class Asked:
 
 
 def names_all(said: str) -> bool:
-    """Whether a sentence has the setting, and how much is free and wanted."""
+    """Whether a sentence has the setting, and how much is free and needed."""
     return "disk_reserve_bytes (RIATA_DISK_RESERVE_BYTES)" in said and bool(
-        re.search(r"\d+ bytes are free and \d+ are wanted", said)
+        re.search(r"\d+ bytes are free and \d+ are needed", said)
     )
 
 

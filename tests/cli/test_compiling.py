@@ -90,7 +90,7 @@ def test_a_service_that_compiles_ends_well_at_sigterm(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=HANG_S)
         assert process.returncode == 0, said
-        assert "told to stop before the start was done" in said
+        assert "stop signal before the start was complete" in said
         assert "Traceback" not in said
         assert not any(child.is_running() for child in children)
 
@@ -151,7 +151,7 @@ def test_a_model_is_there_once_its_kernels_are_compiled_and_nobody_waits(tmp_pat
         for method, path, document in (("GET", "", None), ("POST", "/observe", ROW), ("GET", "/predict?a=1", None)):
             answer = ask(running, method, f"/models/m{path}", document)
             assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "not_ready", "5")
-            assert "ftrl_proximal have been compiled for" in answer.json()["detail"]
+            assert "ftrl_proximal have been compiling for" in answer.json()["detail"]
         assert ask(running, "PUT", "/models/m", FTRL).status_code == 202
         assert ask(running, "PUT", "/models/other", {}).status_code == 201  # which does not wait behind it
         assert ask(running, "POST", "/models/other/observe?wait=applied", ROW).json()["accepted"] == 1

@@ -63,7 +63,7 @@ def test_the_help_of_serve_lists_every_setting_by_group() -> None:
     text = run("serve", "--help").stdout
     for name in Settings.model_fields:
         assert env_name(name) in text or option_name(name) in text
-    assert all(group in text for group in GROUPS if group != "Where")
+    assert all(group in text for group in GROUPS)
 
 
 def test_help_does_not_load_what_only_verbs_need() -> None:
@@ -118,8 +118,8 @@ def test_serve_refuses_a_bad_setting_before_it_starts(monkeypatch: pytest.Monkey
     assert (result.exit_code, result.stderr) == (
         2,
         (
-            "riata: --role: role web needs a store that several processes share: give one with --store redis://host:6379/0; "
-            "sqlite: belongs to the one process that has it, whose role is all\n"
+            "riata: --role: role web needs a store that several processes share: set one with --store redis://host:6379/0; "
+            "sqlite: is used by one process only, with role all\n"
         ),
     )
     monkeypatch.setenv("RIATA_PROT", "1")

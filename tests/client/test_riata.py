@@ -167,7 +167,7 @@ def test_a_refusal_without_a_problem_document_still_names_its_status() -> None:
 def test_an_answer_that_is_not_json_says_that_something_else_answers() -> None:
     with pytest.raises(Unreachable, match="not this service"):
         client(Script(httpx.Response(200, content=b"<html>"))).models()
-    with pytest.raises(Unreachable, match="did not count"):
+    with pytest.raises(Unreachable, match="has no counts of rows"):
         client(Script(answer(200, []))).observe([ROW])
 
 

@@ -98,7 +98,7 @@ def test_standard_errors_that_are_too_large_to_send_stay_behind_and_say_so(monke
     monkeypatch.setattr("riata.run.cluster.editions.CURVATURE_CARRIED_BYTES_MAX", 1000)
     decoded = decode_edition(encode_edition(published), ManualClock())
     assert decoded.model.uncertainty is None
-    assert "too much to send" in decoded.no_std_error
+    assert "too much to publish" in decoded.no_std_error
     assert limits.CURVATURE_CARRIED_BYTES_MAX > 1000
 
 
@@ -118,10 +118,10 @@ def test_an_edition_of_another_moment_than_it_says_is_refused() -> None:
         dataclasses.replace(edition, lineage=bytes(16)),
         dataclasses.replace(edition, chain=bytes(20)),
     ):
-        with pytest.raises(Corrupt, match="another moment") as refused:
+        with pytest.raises(Corrupt, match="is of another event than") as refused:
             decode_as(wrong, "m", content, ManualClock())
         assert refused.value.code == "edition_corrupt"
-    with pytest.raises(Corrupt, match="another moment"):
+    with pytest.raises(Corrupt, match="is of another event than"):
         decode_as(edition, "n", content, ManualClock())
 
 
@@ -139,7 +139,7 @@ BREAKS: dict[str, tuple[Any, ...]] = {
     "no horizon": ("set", "figures", {}),
     "changes in disorder": ("set", "changes", [3, 1]),
     "a change to come": ("set", "changes", [99]),
-    "a point without a place": ("set", "history", [{}]),
+    "a point without a position": ("set", "history", [{}]),
     "memory in words": ("set", "memory", {"weights": "much"}),
     "a configuration that is none": ("set", "config", {"encoder": {"bits": 99}}),
     "two reasons": ("set", "no_std_error", ""),

@@ -186,7 +186,7 @@ def test_an_export_becomes_the_same_model_under_another_name() -> None:
         assert set(node.service.names("copy").slots_with("colour=red", 12))
         with pytest.raises(Malformed, match="not an export"):
             await node.admin.import_model("copy", content[:-1])
-        with pytest.raises(Conflict, match="another way"):
+        with pytest.raises(Conflict, match="differently from the import"):
             await node.admin.import_model("default", content)
 
     run_with(MemoryStore(), work)
@@ -201,7 +201,7 @@ def test_only_the_schedule_of_a_model_may_change() -> None:
             await node.admin.put_model("m", {"encoder": {"bits": 13}, "learner": {"kind": "truncated_gradient", "eta": 0.1}})
         with pytest.raises(BadInput, match="did you mean 'encoder'"):
             await node.admin.put_model("other", {"encodr": {}})
-        with pytest.raises(BadInput, match="cannot name a model"):
+        with pytest.raises(BadInput, match="is not a valid model name"):
             await node.admin.put_model("Other!", {})
 
     run_with(MemoryStore(), work)
@@ -271,7 +271,7 @@ def test_waiting_for_an_event_beyond_the_log_is_a_mistake_of_the_caller() -> Non
     async def work(node: Node) -> None:
         observed = await node.observe(events(2), wait_applied=False)
         assert (await node.service.wait_for("m", observed.seq)).applied >= observed.seq
-        with pytest.raises(BadInput, match="beyond the log"):
+        with pytest.raises(BadInput, match="beyond the end of the log"):
             await node.service.wait_for("m", observed.seq + 1)
 
     run_with(MemoryStore(), work)
@@ -296,7 +296,7 @@ def test_a_service_that_is_not_started_says_so() -> None:
     node = build(MemoryStore())
     health = node.service.health()
     assert (health.alive, health.started, health.ready) == (True, False, False)
-    assert health.reasons == ["loading kernels; a first start compiles them, which takes about a minute"]
+    assert health.reasons == ["loading kernels; the first start compiles them, which takes about a minute"]
     with pytest.raises(Busy) as busy:
         node.service.published("default")
     assert busy.value.code == "not_ready"

@@ -316,7 +316,7 @@ def test_nothing_is_swept_by_who_does_not_own_the_store() -> None:
     async def work(node: LabelHouse) -> None:
         await node.remember([RED])
         await node.until(lambda: node.tally().rows == 1)
-        node.engine.fatal = "learning has ended"
+        node.engine.fatal = "the learning thread has ended"
         node.clock.ahead_ms += 8 * DAY_MS
         await node.until(lambda: node.tally().rows is None)
         await asyncio.sleep(0.1)

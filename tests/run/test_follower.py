@@ -291,7 +291,7 @@ def test_who_no_longer_owns_the_store_or_has_learnt_another_log_publishes_nothin
     served_model = writer.catalogue.served_models["default"]
     assert served_model.published is not None
     served_model.published = dataclasses.replace(served_model.published, chain=bytes(20))
-    with pytest.raises(LogFork, match="another event 6"):
+    with pytest.raises(LogFork, match="event 6 in the log of default differs"):
         writer.publisher.step(writer.store)
     writer.store.drop(writer.owner, "default")
     assert writer.publisher.step(writer.store) is None

@@ -68,16 +68,16 @@ def test_a_standby_of_another_version_says_what_a_take_over_would_mean(caplog: p
     with being(VERSION + 1):
         for _ in range(2):
             assert second.try_acquire() is None
-        assert f"host-1 owns the store under algorithm {VERSION}: a take-over" in second.another_version()
-        assert f"an upgrade event to algorithm {VERSION + 1}" in second.another_version()
+        assert f"host-1 owns the store with algorithm version {VERSION}: if this process takes over" in second.another_version()
+        assert f"an upgrade event to version {VERSION + 1}" in second.another_version()
         assert caplog.messages == [f"standing by: {second.another_version()}"]
         clock.now_ms += TTL_MS
         assert second.try_acquire() is not None
         assert second.another_version() == ""
     assert first.try_acquire() is None
-    assert f"this program has algorithm {VERSION}: it cannot take over" in first.another_version()
+    assert f"this program has version {VERSION}: it cannot take over" in first.another_version()
     clock.now_ms += TTL_MS
-    with pytest.raises(Conflict, match=f"this program has algorithm {VERSION}, and the store was last owned") as older:
+    with pytest.raises(Conflict, match=f"this program has algorithm version {VERSION}, and the store was last owned") as older:
         first.try_acquire()
     assert older.value.code == "older_algorithm"
 
@@ -87,7 +87,7 @@ def test_a_lease_that_is_released_can_be_taken_at_once() -> None:
     first.try_acquire()
     first.release()
     assert second.try_acquire() is not None
-    with pytest.raises(Conflict, match="never taken"):
+    with pytest.raises(Conflict, match="never acquired"):
         first.renew(dict)
 
 
@@ -124,7 +124,7 @@ def test_a_log_that_goes_on_is_fine_and_one_that_was_cut_short_is_noticed_at_the
     later = position(store)
     entry = store._kept.models["m"]
     entry.head, entry.log = replace(entry.head, seq=1, chain=known.chain), entry.log[:1]
-    with pytest.raises(LogFork, match="ends at event 1, and event 4 was learnt"):
+    with pytest.raises(LogFork, match="ends at event 1, but event 4 was learnt"):
         first.renew(lambda: {"m": later})
 
 
@@ -132,7 +132,7 @@ def test_another_event_in_the_place_of_the_last_one_learnt_is_noticed() -> None:
     _clock, store, first, _second = pair()
     first.try_acquire()
     create_model(store)
-    with pytest.raises(LogFork, match="another event 1"):
+    with pytest.raises(LogFork, match="event 1 in the log of m differs"):
         first.renew(lambda: {"m": replace(position(store), chain=bytes(20))})
 
 
@@ -143,8 +143,8 @@ def test_another_lineage_an_older_generation_and_no_model_at_all_are_noticed() -
     known = position(store)
     standing = store.standings()["m"]
     for wrong, sentence in (
-        (replace(known, lineage=bytes(16)), "made again"),
-        (replace(known, gen=1), "newest generation of m is 0, and 1 was committed"),
+        (replace(known, lineage=bytes(16)), "created again"),
+        (replace(known, gen=1), "newest generation of m is 0, but 1 was committed"),
     ):
         with pytest.raises(LogFork, match=sentence):
             require_same("m", wrong, standing)

@@ -102,7 +102,7 @@ def test_a_log_that_was_put_back_is_refused_and_the_marks_present_are_counted(tm
     judged = look(late, backup)
     assert judged.code == "events_missing"
     assert "model m: at least" in judged.detail
-    assert "event 51 was known" in judged.detail
+    assert "event 51 was in it" in judged.detail
     assert "riata repair --store URL" in judged.detail
     # 30 are missing; the marks are three events apart, so where the log has grown the first two of them cannot be told apart
     assert late.lost() == {"m": 30 if grown == 0 else 28}
@@ -445,7 +445,7 @@ def test_a_note_of_which_a_bit_was_flipped_is_never_believed(tmp_path: Path) -> 
     path.write_bytes(data[:-2])
     note = StoreIdentityFile(path)
     assert note.read() == Noted()
-    assert "was not used" in note.unread
+    assert "cannot be used" in note.unread
     assert (tmp_path / "store.note.damaged").read_bytes() == data[:-2]
 
 

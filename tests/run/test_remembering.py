@@ -393,7 +393,7 @@ def test_a_store_that_finds_a_row_damaged_does_not_hold_up_the_others() -> None:
 
         def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
             if self.damaged in keys:
-                raise Corrupt("a remembered row is not what was written", "row_corrupt")
+                raise Corrupt("the digest of a remembered row does not match", "row_corrupt")
             return super().recall(model, keys)
 
     store = Checking()

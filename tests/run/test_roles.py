@@ -85,7 +85,7 @@ def test_a_model_that_nobody_has_published_is_not_ready_and_one_that_nobody_has_
             following = web.engine.following
             assert following is not None
             await until(lambda: following.follower.may_come("made") and not following.follower.may_come("maid"))
-            with pytest.raises(Busy, match="not come from the store yet") as refused:
+            with pytest.raises(Busy, match="not been loaded from the store yet") as refused:
                 await web.observe(events(1), model="made")
             assert refused.value.code == "not_ready"
             with pytest.raises(NotFound, match="no model named 'maid'"):
@@ -192,7 +192,7 @@ def test_a_standby_of_a_newer_version_says_so_and_takes_over_with_an_upgrade_eve
             await first.engine.save("m")
             with being(VERSION + 1):
                 async with running(store, "writer", lease_ttl_ms=60_000) as second:
-                    said = f"a take-over by this process writes an upgrade event to algorithm {VERSION + 1}"
+                    said = f"if this process takes over, it writes an upgrade event to version {VERSION + 1}"
                     await until(lambda: any(said in reason for reason in second.service.health().reasons))
                     await older.aclose()
                     await until(lambda: second.engine.leads)
@@ -224,7 +224,7 @@ def test_a_model_dropped_and_made_again_is_another_one_everywhere() -> None:
             await with_model(web)
             await web.observe(events(30))
             await until(lambda: web.engine.following is not None and web.engine.following.holder)
-            with pytest.raises(Conflict, match="needs the process that learns; that is host-") as refused:
+            with pytest.raises(Conflict, match="needs the process that learns; send it to host-") as refused:
                 await web.admin.drop_model("m")
             assert refused.value.code == "other_role"
             await writer.admin.drop_model("m")

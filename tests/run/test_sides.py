@@ -271,7 +271,7 @@ def test_a_payload_with_a_change_that_follows_nothing_is_refused() -> None:
 
     for after in (-1, "1", True, 1.5):
         document = {**records.decode_document(config_payload(CONFIG)), "after": after}
-        with pytest.raises(Corrupt, match="made of event"):
+        with pytest.raises(Corrupt, match="names an earlier event"):
             change_from_payload(records.encode_document(document))
 
 
@@ -301,7 +301,7 @@ def test_a_model_that_no_writer_takes_up_is_in_the_log_and_that_is_said() -> Non
         store = SharedMemoryStore()
         async with running(store, "web", observe_timeout_ms=1000) as web:
             await until(lambda: web.engine.started)
-            with pytest.raises(Busy, match="not taken it up yet"):
+            with pytest.raises(Busy, match="does not serve it yet"):
                 await web.admin.put_model("m", {"encoder": {"bits": 12}})
             async with running(store, "writer"):
                 await until(lambda: web.has())

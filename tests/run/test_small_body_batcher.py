@@ -298,7 +298,7 @@ def test_a_fault_in_reading_is_not_one_of_the_store(monkeypatch: pytest.MonkeyPa
         assert not node.fatal
 
     run_with(MemoryStore(), work)
-    assert "could not be read together" in caplog.text
+    assert "a batch of requests could not be read" in caplog.text
 
 
 def test_an_answer_that_cannot_be_given_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:

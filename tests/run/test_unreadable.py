@@ -23,7 +23,7 @@ _thaw = Progressive.thaw
 
 
 def _refuse(_self: Curve, *_: object) -> None:
-    raise Corrupt("learning curve: points out of order")
+    raise Corrupt("learning curve: points are out of order")
 
 
 def _forget_refusals(self: Progressive, *args: Any) -> None:
@@ -54,7 +54,7 @@ def save_what_cannot_be_read(fault: str, patch: pytest.MonkeyPatch, caplog: pyte
             assert (tally.checkpoints_failed, tally.generations_corrupt) == (tries, 1)
             await node.observe(events(5, seed=tries))
         assert store.head("m").first_seq == 1
-        assert "m: a checkpoint of it cannot be read back, so its log is kept" in caplog.text
+        assert "m: a checkpoint cannot be read back, so the log is kept" in caplog.text
         assert not node.fatal
         assert node.service.published("m").applied == 51
         patch.undo()

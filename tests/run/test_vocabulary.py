@@ -114,7 +114,7 @@ def test_rows_that_slipped_through_while_it_filled_become_skip_events_with_the_t
         observed = await node.observe(rows)  # one request: the vocabulary was open when it came
         assert (observed.accepted, observed.rejected, observed.seq, observed.applied) == (4, 1, 6, True)
         assert [(error.index, error.code) for error in observed.errors] == [(3, "vocabulary_full")]
-        assert "logged as event 5, and not learnt" in observed.errors[0].detail
+        assert "logged as event 5, but not learnt" in observed.errors[0].detail
         assert node.service.published("m").skipped == 1
         assert node.service.published("m").figures["cumulative"]["examples"] == 4
         await node.engine.call(lambda _store: None)  # the skip event is behind it in the queue

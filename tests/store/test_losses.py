@@ -265,7 +265,7 @@ def test_without_a_witness_a_damaged_log_is_refused_though_nobody_can_count(tmp_
     (copy / WITNESS_NAME).unlink()
     flip(copy / WAL, 32 + 3 * FRAME + 77)
     said = refusal(copy)
-    assert "transactions after it cannot be read; and no witness tells how many events were in them" in said
+    assert "transactions after it cannot be read; and without a witness the number of events in them is unknown" in said
     flip(copy / WAL, 32 + 3 * FRAME + 77)
     assert opens(copy) == acked
 
@@ -329,14 +329,14 @@ def test_a_log_of_other_events_is_refused(tmp_path: Path) -> None:
         other.append([observe("m", one_row(value=2.0))])
     other.close()
     shutil.copy(tmp_path / "live" / WITNESS_NAME, old / WITNESS_NAME)
-    assert "event 10 of model 'm' is not the one that was acknowledged" in refusal(old)
+    assert "event 10 of model 'm' differs from the one that was acknowledged" in refusal(old)
 
 
 def test_a_model_whose_name_or_lineage_changed_is_refused(tmp_path: Path) -> None:
     copy, acked = killed(tmp_path)
     assert opens(copy) == acked
     edited(copy, "UPDATE models SET name = 'n'")
-    assert "model 'm' is called 'n' in the database" in refusal(copy)
+    assert "model 'm' is named 'n' in the database" in refusal(copy)
     edited(copy, "UPDATE models SET name = 'm', lineage = ?", bytes([1]) + LINEAGE[1:])
     assert f"model 'm' with its {acked} acknowledged events is missing" in refusal(copy)
 

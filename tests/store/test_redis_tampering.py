@@ -264,7 +264,7 @@ def test_a_store_that_was_emptied_is_not_taken_for_an_empty_one(server: RedisSer
     other = open_redis(server.url, SETTINGS)  # an operator may begin anew; who has seen the old store still does not follow
     other.create("m", LINEAGE)
     for ask in (*READING.values(), *changing.values()):
-        with pytest.raises(LogFork, match="another one is in its place"):
+        with pytest.raises(LogFork, match="emptied or replaced by another one"):
             ask(store)
     store.close()
     other.close()

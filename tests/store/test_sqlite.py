@@ -109,7 +109,7 @@ def test_reading_changes_nothing(tmp_path: Path) -> None:
 def test_a_file_where_the_directory_should_be_is_named(tmp_path: Path, below: str) -> None:
     taken = tmp_path / "taken"
     taken.write_text("")
-    with pytest.raises(BadInput, match=r"taken\S*: a store is a directory") as caught:
+    with pytest.raises(BadInput, match=r"taken\S*: the store needs a directory") as caught:
         open_sqlite(taken / below, SMALL)
     assert caught.value.code == "not_a_directory"
     taken.unlink()
@@ -336,7 +336,7 @@ def test_below_the_reserve_events_are_refused_and_checkpoints_are_not(tmp_path: 
             ask()
         assert (caught.value.code, caught.value.outcome) == ("disk_reserve", "not_accepted")
         said = caught.value.detail
-        assert f"{settings.reserve_bytes} are wanted" in said or f"{settings.reserve_bytes * 9 // 8} are wanted" in said
+        assert f"{settings.reserve_bytes} are needed" in said or f"{settings.reserve_bytes * 9 // 8} are needed" in said
         assert re.search(r"\d+ bytes are free", said)
         assert "disk_reserve_bytes (RIATA_DISK_RESERVE_BYTES)" in said
     assert save(store, store.acquire(NONCE, 1, "here", 0), "m", head, b"state") == 1

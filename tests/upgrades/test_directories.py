@@ -118,12 +118,13 @@ def test_another_version_then_another_arithmetic_then_the_older_program_again(le
     code, output = replayed(left, VERSION + 1, OTHER)
     assert code == NOT_COMPARABLE, output
     assert "DIFFERENT" not in output
-    assert "not comparable: learnt under algorithm 2, arithmetic not recorded" in output
+    assert "not comparable: learnt with algorithm 2, arithmetic not recorded" in output
     assert "gradient: state carried by upgrade event" in output
     with program(left) as older:
         assert not older.lives()
-        assert f"this program has algorithm {VERSION}, and the store was last owned by one with algorithm {VERSION + 1}" in (
-            older.output()
+        assert (
+            f"this program has algorithm version {VERSION}, and the store was last owned by one with version {VERSION + 1}"
+            in (older.output())
         )
     last = log_of(left, "gradient")[-1].last
     with program(left, VERSION + 1, OTHER) as running:

@@ -349,7 +349,7 @@ def test_an_upgrade_event_with_another_state_than_it_says_is_refused(kept: Kept)
         model.head = replace(model.head, seq=61, chain=model.log[-1].chain)
         payload = records.encode_restore({**source, "at": 61}, checkpoint)
         kept.store.append([Append("m", "upgrade", 0, payload=payload)])
-        with pytest.raises(Corrupt, match="another state"):
+        with pytest.raises(Corrupt, match="does not match its description"):
             kept.start()
 
 

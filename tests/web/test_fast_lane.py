@@ -282,5 +282,7 @@ def test_a_refusal_is_answered_and_a_fault_goes_the_other_way(target: Target, ca
         for query in (b"?fail", b"?leave"):
             connection.sendall(observe(query))  # which is no option that the other way knows
             assert [reply.code for reply in replies(connection, 1)] == ["unknown_option"]
-    assert [record.message for record in caplog.records] == ["the fast lane failed; the request goes the other way"]
+    assert [record.message for record in caplog.records] == [
+        "the fast path failed; the request is answered by the application instead"
+    ]
     assert target.slow.waiting == []

@@ -25,7 +25,7 @@ def test_putting_creates_then_changes(client: Client) -> None:
 
 
 def test_a_model_whose_kernels_are_compiled_is_answered_at_once_and_created_later(client: Client, service: FakeService) -> None:
-    service.compiling = "the kernels of ftrl_proximal have been compiled for 3 s"
+    service.compiling = "the kernels of ftrl_proximal have been compiling for 3 s"
     answer = client.put("/models/m", '{"learner":{"kind":"ftrl_proximal"}}')
     told = answer.json()
     assert (answer.status_code, told["state"], told["created"]) == (202, "compiling", False)
@@ -223,7 +223,7 @@ def test_other_methods_are_told_which_are_allowed(client: Client, method: str, p
     answer = client.ask(method, path)
     assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
     assert set(answer.headers["allow"].split(", ")) == allowed
-    assert answer.json()["detail"] == f"{method} is not among the methods of this route: {answer.headers['allow']}"
+    assert answer.json()["detail"] == f"{method} is not supported by this route; supported: {answer.headers['allow']}"
 
 
 def test_several_models_live_side_by_side(client: Client, service: FakeService) -> None:

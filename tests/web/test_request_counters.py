@@ -21,7 +21,7 @@ SEEN = [
 def theirs() -> bytes:
     registry = CollectorRegistry()
     requests = Counter("riata_requests", "Requests answered.", ("method", "route", "code"), registry=registry)
-    text = "From the head of the request to the end of the answer."
+    text = "Seconds from the head of the request to the end of the answer."
     took = Histogram("riata_request_duration_seconds", text, ("route",), buckets=DURATION_BUCKETS_S, registry=registry)
     for method, route, status, seconds in SEEN:
         requests.labels(method, route, str(status)).inc()

@@ -73,7 +73,7 @@ def test_what_another_role_does_is_refused_as_a_conflict_and_what_nobody_can_do_
 ) -> None:
     for error, status, code, again in (
         (
-            Conflict("a replica process takes no events; send them to one of role web or all", "other_role"),
+            Conflict("a replica process accepts no events; send them to a process with role web or all", "other_role"),
             409,
             "other_role",
             False,

@@ -63,7 +63,7 @@ def read_hosts(allowed: str, listening: str, any_address: bool = False) -> Hosts
             names.add(entry)
         else:
             raise ValueError(
-                f"{entry[:64]!r} is none of: a host name or an address, both without a port, a network as 10.0.0.0/8, *"
+                f"{entry[:64]!r} is not a host name, an address (both without a port), a network such as 10.0.0.0/8, or *"
             )
     own = _network(listening.strip("[]"))
     return Hosts(frozenset(names), (*networks, *([] if own is None else [own])), any_address, every)

@@ -23,11 +23,11 @@ from riata.base.hosts import check_hosts
 
 ENV_PREFIX: Final = "RIATA_"
 NOT_SETTINGS: Final[Mapping[str, str]] = {
-    "RIATA_CONFIG": "path of the settings file, as --config gives it",
-    "RIATA_URL": "where the commands that talk to a running service find it",
+    "RIATA_CONFIG": "path of the settings file; same as --config",
+    "RIATA_URL": "URL of the running service, for the commands that call it",
     "RIATA_KEY": "the API key that those commands send",
-    "RIATA_SHARED": "directory of data sets for the tests that read real ones; the service never looks at it",
-    "RIATA_VW": "the program `vw` for the benches that measure against it; the service never looks at it",
+    "RIATA_SHARED": "directory of data sets for the tests that read real data; the service does not use it",
+    "RIATA_VW": "the program `vw` for the benches that compare with it; the service does not use it",
 }
 EMBEDDED: Final = ("memory", "sqlite")
 SHARED: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
@@ -45,169 +45,179 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
     host: Annotated[str, MinLen(1)] = _setting(
-        "127.0.0.1", "Where", "address to listen on", "callers are not asked who they are, so only this machine may call"
+        "127.0.0.1", "Address and storage", "address to listen on", "without authentication only this machine may call"
     )
     port: Annotated[int, Ge(0), Le(65_535)] = _setting(
-        8080, "Where", "TCP port to listen on; 0 takes a free one", "the customary port of a service without privileges"
+        8080, "Address and storage", "TCP port to listen on; 0 chooses a free one", "the usual port of an unprivileged service"
     )
     data: Path = _setting(
-        Path("riata-data"), "Where", "directory that holds log, checkpoints and the lock", "beside where it was started"
+        Path("riata-data"), "Address and storage", "directory of log, checkpoints and lock file", "below the working directory"
     )
     store: str = _setting(
-        "sqlite:", "Where", "where events are kept: sqlite: (in the data directory), memory: (lost at the end), or a Redis as "
-        "redis://host:6379/0, rediss:// (TLS), unix:///path, redis+sentinel://host:26379,host:26379/name, redis+cluster://host:6379",
-        "embedded, nothing to install, every acknowledged event is on the disk; a Redis is for several processes",
+        "sqlite:", "Address and storage", "store of the events: sqlite: (in the data directory), memory: (lost when the process "
+        "ends), or Redis: redis://host:6379/0, rediss:// (TLS), unix:///path, redis+sentinel://host:26379,host:26379/name, "
+        "redis+cluster://host:6379",
+        "embedded, nothing to install, every acknowledged event is on disk; Redis is for several processes",
     )  # fmt: skip
     role: Literal["all", "web", "writer", "replica"] = _setting(
-        "all", "Several processes", "what this process does of a service on Redis: web takes events and predicts, writer learns "
-        "(one at a time, others stand by), replica predicts, also without Redis; all is web and writer in one",
-        "one process that does everything is a service; an embedded store allows no other",
+        "all", "Several processes", "what this process does in a service on Redis: web takes events and predicts; writer learns "
+        "(one at a time, the others are standbys); replica predicts, also while Redis is down; all is web and writer in one "
+        "process",
+        "one process is a complete service; an embedded store allows no other role",
     )  # fmt: skip
     namespace: Annotated[str, StringConstraints(pattern=NAMESPACE)] = _setting(
-        "riata", "Several processes", "which service of those on one Redis this process belongs to; begins all of its keys",
-        "one Redis, one service",
+        "riata", "Several processes", "name of the service that this process belongs to, if several share one Redis; prefix of "
+        "all its keys",
+        "enough for one service on a Redis",
     )  # fmt: skip
     store_password_file: Path | None = _setting(
-        None, "Several processes", "file whose first line is the password of the Redis",
-        "a password in the URL shows in lists of processes",
+        None, "Several processes", "file whose first line is the Redis password",
+        "a password in the URL is visible in process lists",
     )  # fmt: skip
     store_timeout_ms: Annotated[int, Ge(100), Le(60_000)] = _setting(
-        5000, "Several processes", "longest wait for an answer of the Redis, tries included, milliseconds",
-        "half the lease: a writer that lost its store finds out before another takes over",
+        5000, "Several processes", "longest wait for an answer from Redis, retries included, milliseconds",
+        "half the lease: a writer that lost its store notices before another takes over",
     )  # fmt: skip
     lease_ttl_ms: Annotated[int, Ge(500), Le(600_000)] = _setting(
-        10_000, "Several processes", "how long after its last sign of life a writer's place may be taken, milliseconds",
-        "longer than any pause of a healthy process; a failover takes this and the replay of the last seconds",
+        10_000, "Several processes", "lifetime of the writer's lease: how long after its last renewal another process may take "
+        "over, milliseconds",
+        "longer than any pause of a healthy process; a failover takes this time plus the replay of the last seconds",
     )  # fmt: skip
     follow_every_ms: Annotated[int, Ge(10), Le(60_000)] = _setting(
-        200, "Several processes", "how often a changed model is published, and looked for, milliseconds",
-        "as often as a writer publishes for itself; a large model is sent less often, so that it takes a fifth of a link at most",
+        200, "Several processes", "how often the writer publishes a changed model and the followers poll for one, milliseconds",
+        "as often as the writer publishes locally; a large model is sent less often, so that it uses at most a fifth of the link",
     )  # fmt: skip
     max_staleness_s: Annotated[float, Gt(0), Le(10**9)] = _setting(
-        3600.0, "Several processes", "how long a process that cannot ask the store goes on predicting with what it has",
-        "a model of an hour ago is better than none; of yesterday, somebody should decide",
+        3600.0, "Several processes", "how long a process that cannot reach the store goes on predicting with its last model, "
+        "seconds",
+        "a model one hour old is better than none; a much older one needs a decision by the operator",
     )  # fmt: skip
     lost_events_max: Annotated[int, Ge(0), Le(10**12)] = _setting(
-        0, "Several processes", "most acknowledged events of a model that the Redis may have lost, as by a failover to a copy "
-        "that lagged, for its processes to count them and go on; beyond it they wait for `riata repair --store URL`",
-        "no event that was acknowledged is given up unless somebody says so; with Sentinel or a cluster give what may be lost",
+        0, "Several processes", "most acknowledged events of one model that Redis may lose (for example by a failover to a "
+        "lagging replica) before the processes stop; up to it they count the loss and go on, beyond it they wait for `riata "
+        "repair --store URL`",
+        "no acknowledged event is lost without the operator's consent; with Sentinel or a cluster set the loss that you accept",
     )  # fmt: skip
     durability_attested: bool = _setting(
-        False, "Several processes", "go on where the Redis does not let its configuration be read: you say that it is durable",
-        "what is not checked is not promised; readiness then says `attested, not verified`",
+        False, "Several processes", "run although Redis does not allow its configuration to be read; you attest that it is "
+        "durable",
+        "durability that cannot be checked is not promised; readiness then warns `attested, not verified`",
     )  # fmt: skip
     health_host: Annotated[str, MinLen(1)] = _setting(
-        "127.0.0.1", "Where", "address on which probes and meters are answered besides, where health_port is given",
-        "whoever reaches it reads the names of the models without a key",
+        "127.0.0.1", "Address and storage", "address of the second listener, for probes and metrics, if health_port is set",
+        "the metrics contain the names of the models and need no key",
     )  # fmt: skip
     health_port: Annotated[int, Ge(0), Le(65_535)] | None = _setting(
-        None, "Where", "TCP port of its own for probes and meters; 0 takes a free one, none leaves it out",
-        "a second port is one more thing to open; give one where something probes the service",
+        None, "Address and storage", "TCP port of a second listener for probes and metrics; 0 chooses a free one, none opens no "
+        "second listener",
+        "a second port is needed only if probes or a scraper should not use the main one",
     )  # fmt: skip
     allow_unauthenticated: bool = _setting(
-        False, "Who may call", "serve on an address other machines reach although callers are not asked who they are",
-        "anybody who reaches the port could teach the models; opening it has to be said aloud",
+        False, "Access", "serve without authentication on an address that other machines can reach",
+        "any client that reaches the port could train the models; this has to be allowed explicitly",
     )  # fmt: skip
     allowed_hosts: Annotated[str, AfterValidator(check_hosts)] = _setting(
-        "", "Who may call", "without keys, and on the health listener, hosts that are answered besides loopback addresses, "
-        "localhost and the setting host, as the Host header has them, separated by commas: names, addresses, networks as "
+        "", "Access", "without keys, and on the health listener: values of the Host header that are accepted besides loopback "
+        "addresses, localhost and the setting host, separated by commas: names, addresses, networks such as "
         "10.0.0.0/8, or * for all; ports are ignored",
-        "a web page that makes its own name resolve to this machine (DNS rebinding) sends that name",
+        "a web page that makes its own name resolve to this machine (DNS rebinding) sends that name in Host",
     )  # fmt: skip
     keys_file: Path | None = _setting(
-        None, "Who may call", "file of API keys, written by `riata keys`; with one, every caller needs a key",
-        "on one machine the machine is the key; a changed file is read within a second",
+        None, "Access", "file of API keys, written by `riata keys`; if set, every client needs a key",
+        "the default host is reachable from this machine only; a changed file is read within one second",
     )  # fmt: skip
     requests_per_s_max: Annotated[float, Ge(0), Le(1e6)] = _setting(
-        0.0, "Who may call", "requests a second of one key, twice as many at once; 0 for no bound",
-        "how much is too much depends on the caller, and the file of keys can say it for each",
+        0.0, "Access", "requests per second of one key, with bursts of twice as many; 0 for no limit",
+        "the right limit depends on the client, and the key file can set it for each key",
     )  # fmt: skip
     total_requests_per_s_max: Annotated[float, Ge(0), Le(1e6)] = _setting(
-        0.0, "Who may call", "requests a second of all callers together, probes not counted; 0 for no bound",
-        "the queue before the log already turns away what is too much",
+        0.0, "Access", "requests per second of all clients together, probes not counted; 0 for no limit",
+        "the queue of the log already refuses overload",
     )  # fmt: skip
     docs: bool = _setting(
-        True, "Who may call", "serve /docs and /openapi.json", "the contract is public and the page works without a network"
+        True, "Access", "serve /docs and /openapi.json", "the contract is public, and the page loads nothing from other hosts"
     )
     busy_poll_us: Annotated[int, Ge(0), Le(10_000)] = _setting(
-        100, "Requests", "how long the event loop looks for the next request after an answer before it sleeps, microseconds; "
-        "0 sleeps at once, as does a process that may use one core only",
-        "waking a core takes longer than a prediction; a client that asks again at once is mostly back by then, and a "
-        "hundred predictions a second cost one hundredth of a core more at most",
+        100, "Requests", "how long the event loop polls for the next request after an answer before it sleeps, microseconds; 0, "
+        "or a process that may use one core only, sleeps at once",
+        "waking a core takes longer than a prediction, and a client that sends one request after another is mostly back in that "
+        "time; at 100 predictions per second it costs at most 1 % of a core",
     )  # fmt: skip
     body_bytes_max: Annotated[int, Ge(1024), Le(limits.BODY_BYTES_MAX)] = _setting(
         limits.BODY_BYTES_MAX, "Requests", "largest body of one request, bytes",
-        "about ten requests of 1000 rows with 75 features; memory stays bounded",
+        "about ten times a request of 1000 rows with 75 features; memory stays bounded",
     )  # fmt: skip
     bodies_bytes_max: Annotated[int, Ge(1024), Le(2**40)] = _setting(
-        512 * 2**20, "Requests", "memory of all bodies under way together, bytes; beyond it a body of more than "
-        "64 KiB is told 503 `bodies_full`, shorter ones are not counted",
-        "the longest import, or 32 of the longest batches; rows that were read and wait for the log take about as much again",
+        512 * 2**20, "Requests", "memory of all request bodies being read, bytes; beyond it a body of more than 64 KiB is "
+        "refused with 503 `bodies_full`; shorter ones are not counted",
+        "the largest import, or 32 of the largest batches; parsed rows that wait for the log take about as much again",
     )  # fmt: skip
     connections_max: Annotated[int, Ge(1), Le(65_536)] = _setting(
-        1024, "Requests", "connections open at once; the next is told 503 and closed",
-        "an open connection costs about 10 kB and a file; half as many are plenty for a thousand requests a second",
+        1024, "Requests", "connections open at once; the next one is answered 503 and closed",
+        "an open connection costs about 10 kB and a file descriptor; half as many are enough for 1000 requests per second",
     )  # fmt: skip
     head_timeout_s: Annotated[float, Gt(0), Le(600)] = _setting(
-        5.0, "Requests", "longest time for the head of a request, from its first byte or from connecting",
-        "a head fits one packet or a few; who trickles it holds connections",
+        5.0, "Requests", "longest time for the head of a request, from its first byte or from the start of the connection, "
+        "seconds",
+        "a head fits in a few packets; a client that sends it slowly occupies a connection",
     )  # fmt: skip
     body_idle_timeout_s: Annotated[float, Gt(0), Le(600)] = _setting(
-        15.0, "Requests", "longest time without a byte of a body that has begun", "longer than any network that still works"
+        15.0, "Requests", "longest time without a byte of a request body, seconds", "longer than any pause of a working network"
     )
     body_timeout_s: Annotated[float, Gt(0), Le(3600)] = _setting(
-        60.0, "Requests", "longest time for a whole body", "16 MiB at 2.3 Mbit/s; slower bodies hold memory for nothing"
+        60.0, "Requests", "longest time for a whole request body, seconds", "16 MiB at 2.3 Mbit/s; slower bodies occupy memory"
     )
     write_timeout_s: Annotated[float, Gt(0), Le(600)] = _setting(
-        10.0, "Requests", "longest time in which a client takes nothing of its answer", "after it the answer only holds memory"
-    )
+        10.0, "Requests", "longest time without the client reading any of its answer, seconds",
+        "after it the answer only occupies memory",
+    )  # fmt: skip
     idle_timeout_s: Annotated[float, Gt(0), Le(3600)] = _setting(
-        75.0, "Requests", "longest time between two requests of a connection",
-        "longer than load balancers keep idle connections, so that they and not the service close them",
+        75.0, "Requests", "longest time between two requests of a connection, seconds",
+        "longer than load balancers keep idle connections, so that they close them and not the service",
     )  # fmt: skip
     inbox_requests_max: Annotated[int, Ge(1), Le(65_536)] = _setting(
-        1024, "Requests", "requests that may wait for the log before callers are told to come back",
-        "a queue longer than a second of work only hides that the disk is too slow",
+        1024, "Requests", "requests that may wait for the log before further ones are refused with Retry-After",
+        "a queue of more than one second of work only hides that the disk is too slow",
     )  # fmt: skip
     lag_events_max: Annotated[int, Ge(1)] = _setting(
-        250_000, "Requests", "events that may be logged but not learnt before callers are told to come back",
-        "some seconds of learning; with 75 features each they take about 250 MB of memory while they wait",
+        250_000, "Requests", "events that may be logged but not yet learnt before further ones are refused with Retry-After",
+        "a few seconds of learning; with 75 features each they take about 250 MB of memory while they wait",
     )  # fmt: skip
     observe_timeout_ms: Annotated[int, Ge(1), Le(600_000)] = _setting(
-        10_000, "Requests", "longest wait for the log, or for ?wait=applied, before the answer says so",
-        "longer than any disk that is merely busy",
+        10_000, "Requests", "longest wait for the log, or for ?wait=applied, before the answer reports a timeout, milliseconds",
+        "longer than a busy disk takes",
     )  # fmt: skip
     min_seq_wait_ms: Annotated[int, Ge(0), Le(600_000)] = _setting(
-        2000, "Requests", "longest wait of a prediction for the event its min_seq names",
+        2000, "Requests", "longest wait of a prediction for the event that its min_seq names, milliseconds",
         "ten times the usual delay until an event is served",
     )  # fmt: skip
     generations_kept: Annotated[int, Ge(limits.GENERATIONS_KEPT_MIN), Le(1000)] = _setting(
-        limits.GENERATIONS_KEPT_MIN, "What is kept", "checkpoints kept of each model; beside them at most as many of those that "
-        "callers ask for (POST snapshots, GET export)",
-        "the newest may be damaged, and the one before it may be what was wrong",
+        limits.GENERATIONS_KEPT_MIN, "Retention", "checkpoints kept of each model; at most as many again of those that clients "
+        "ask for (POST snapshots, GET export)",
+        "the newest may be damaged, and the one before it may hold the mistake to be undone",
     )  # fmt: skip
     log_keep_events: Annotated[int, Ge(0)] = _setting(
-        1_000_000, "What is kept", "events kept in the log behind the oldest checkpoint kept",
-        "enough to learn again under other settings without keeping the disk busy for ever",
+        1_000_000, "Retention", "events kept in the log before the oldest checkpoint kept",
+        "enough to learn again under other settings, and the disk space stays bounded",
     )  # fmt: skip
     dedupe_events: Annotated[int, Ge(0)] = _setting(
-        limits.DEDUPE_EVENTS, "What is kept", "how many events back an event id is recognised",
-        "longer than any client goes on trying; the index of the ids grows with it",
+        limits.DEDUPE_EVENTS, "Retention", "how many events back an event id is recognised as a duplicate",
+        "longer than any client retries; the index of the ids grows with it",
     )  # fmt: skip
     remember_bytes_max: Annotated[int, Ge(0), Le(2**50)] = _setting(
-        256 * 2**20, "What is kept", "memory of one model for predictions that wait for their label, bytes",
-        "a quarter of a million predictions of 75 features; beyond it no more are remembered, and that is said",
+        256 * 2**20, "Retention", "memory of one model for remembered predictions that wait for their label, bytes",
+        "a quarter of a million predictions of 75 features; beyond it requests with remember=true are refused",
     )  # fmt: skip
     disk_reserve_bytes: Annotated[int, Ge(0)] = _setting(
-        64 * 2**20, "What is kept", "disk space kept back so that a full disk still leaves room for a checkpoint",
-        "several checkpoints of a model of ordinary size",
+        64 * 2**20, "Retention", "disk space reserved so that a checkpoint can still be written to a full disk, bytes",
+        "several checkpoints of a model of usual size",
     )  # fmt: skip
     graceful_stop_s: Annotated[int, Ge(0), Le(3600)] = _setting(
-        20, "Stopping and telling", "time for open requests to end once the service is told to stop",
-        "less than the 30 s after which orchestrators kill",
+        20, "Shutdown and logging", "time for open requests to finish after a stop signal, seconds",
+        "less than the 30 s after which orchestrators kill a process",
     )  # fmt: skip
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
-        "info", "Stopping and telling", "least severe message that is written to stderr", "one line for each thing worth knowing"
+        "info", "Shutdown and logging", "lowest severity of messages written to stderr", "one line for each event worth knowing"
     )
 
     @field_validator("log_level", mode="before")
@@ -227,7 +237,7 @@ class Settings(BaseSettings):
     def _one_body_fits(cls, value: int, place: ValidationInfo) -> int:
         least = int(place.data.get("body_bytes_max", 0))  # if body_bytes_max is invalid, its own error reports it
         if value < least:
-            raise ValueError(f"expected at least body_bytes_max, {least}: one body of that length must fit, got {value}")
+            raise ValueError(f"expected at least body_bytes_max, {least}: one body of that length must fit; got {value}")
         return value
 
     @field_validator("data", "store_password_file")
@@ -244,7 +254,7 @@ class Settings(BaseSettings):
         if scheme not in EMBEDDED:
             raise ValueError(f"{scheme[:64]!r} is not a store; {nearest(scheme, (*EMBEDDED, *SHARED))}")
         if rest.strip("/"):
-            raise ValueError(f"{scheme}: takes no path; the directory is the setting data")
+            raise ValueError(f"{scheme}: takes no path; set the directory with the setting data")
         return f"{scheme}:"
 
     @field_validator("role")
@@ -253,8 +263,8 @@ class Settings(BaseSettings):
         store = str(place.data.get("store", "redis:"))  # if store is invalid, its own error reports it
         if value != "all" and store.partition(":")[0] not in SHARED:
             raise ValueError(
-                f"role {value} needs a store that several processes share: give one with --store redis://host:6379/0; "
-                f"{store} belongs to the one process that has it, whose role is all"
+                f"role {value} needs a store that several processes share: set one with --store redis://host:6379/0; {store} is "
+                f"used by one process only, with role all"
             )
         return value
 

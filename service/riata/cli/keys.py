@@ -63,7 +63,7 @@ def new(
     models = EVERY_MODEL if EVERY_MODEL in names else names
     entry = KeyEntry(id_, digest_of(token), scope, models, requests_per_s, _moment(expires))
     if any(known.id == id_ for known in parse_keys(text.encode(), str(keys_file))):
-        raise Conflict(f"{keys_file} has a key {id_}; for a change of keys give the new one an id of its own", "key_exists")
+        raise Conflict(f"{keys_file} has a key {id_}; to rotate a key give the new one another id", "key_exists")
     added = f"{text.rstrip()}\n\n{entry_text(entry)}" if text.strip() else f"{HEAD}\n{entry_text(entry)}"
     parse_keys(added.encode(), "the new key")
     _write(keys_file, added)

@@ -15,7 +15,7 @@ def path(
     model: Annotated[str, typer.Argument(help="Name of the model.")] = "default",
     gammas: Annotated[int, typer.Option(min=2, max=100, help="How many penalties.")] = 20,
     top: Annotated[float | None, typer.Option("--from", help="Largest penalty. [the smallest that leaves no weight]")] = None,
-    bottom: Annotated[float | None, typer.Option("--to", help="Smallest penalty. [a hundredth of the one in force]")] = None,
+    bottom: Annotated[float | None, typer.Option("--to", help="Smallest penalty. [a hundredth of the current one]")] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Show how many weights other penalties would leave, without learning anything again.

@@ -15,9 +15,9 @@ from riata.wire.encoder import EncoderConfig
 
 HEAD: Final = """# Settings
 
-What the operator of a service decides. Given, in this order of precedence, as an option of `riata serve`, as an environment
+What the operator of a service sets. Given, in this order of precedence, as an option of `riata serve`, as an environment
 variable, in the TOML file that `--config` or `RIATA_CONFIG` names (by the name in the first column), or by default. An empty
-variable counts as not given. A name that is not known is an error that says which known one is nearest.
+variable counts as not given. An unknown name is an error that names the nearest known one.
 This page is written by `python -m riata.cli.reference > service/docs/settings.md`; a test compares it.
 
 """

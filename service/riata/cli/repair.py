@@ -139,14 +139,14 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         at = f" at event {found.event}" if found.event else ""
         yield f"{found.model}: DAMAGED{at}: {found.what}"
         newest = found.newest
-        verifies = "no checkpoint verifies"
+        verifies = "every checkpoint failed verification"
         if newest is not None:
             verifies = f"the newest checkpoint that verifies is {newest.gen}, at event {newest.applied}"
         yield f"  events {head.first_seq} to {head.seq} in the log; {verifies}"
         for action, loses in found.loses.items():
             yield f"  --action {action}: {loses}"
     if found.rotten:
-        yield f"  checkpoints {', '.join(map(str, found.rotten))} do not verify; the service passes over them and writes others"
+        yield f"  checkpoints {', '.join(map(str, found.rotten))} failed verification; the service skips them and writes new ones"
 
 
 def _mend(store: Store, repairer: Repairer, name: str, wanted: Action | None, data: Path | None) -> bool:

@@ -73,7 +73,7 @@ def _verdict(one: Compared) -> str:
         return one.problem or "equal"
     if one.comparable:
         return f"DIFFERENT: stored {one.stored}, replayed {one.replayed}"
-    return f"not comparable: learnt under {one.learnt_under}, which gives other bits here"
+    return f"not comparable: learnt with {one.learnt_under}, whose bits differ on this machine"
 
 
 def _something_compared(store: Store, report: ReplayReport) -> bool:

@@ -82,7 +82,7 @@ def is_compiling(answer: Mapping[str, Any], waited_s: float) -> bool:
     if answer.get("state") != "compiling":
         return False
     if waited_s >= COMPILING_S_MAX:
-        raise Unreachable(f"model {answer.get('name')} is not there after {waited_s:.0f} s: its kernels are still being compiled")
+        raise Unreachable(f"model {answer.get('name')} is not ready after {waited_s:.0f} s: its kernels are still being compiled")
     return True
 
 
@@ -128,14 +128,14 @@ def read_json(body: bytes) -> Any:
     try:
         return json.loads(body) if body else None
     except ValueError:
-        raise Unreachable("what answers there is not this service: its answer is not JSON") from None
+        raise Unreachable("the server at this URL is not this service: its answer is not JSON") from None
 
 
 def read_observed(body: bytes) -> Observed:
     """Decode the response to `observe`."""
     answer = read_json(body)
     if not isinstance(answer, dict):
-        raise Unreachable("what answers there is not this service: it did not count the rows")
+        raise Unreachable("the server at this URL is not this service: its answer has no counts of rows")
     counts = {name: int(answer.get(name, 0)) for name in ("accepted", "duplicate", "rejected", "seq")}
     return Observed(**counts, durability=str(answer.get("durability", "")), errors=read_row_problems(answer.get("errors")))
 

@@ -28,7 +28,7 @@ def bearer(api_key: str | None) -> dict[str, str]:
     if api_key is None:
         return {}
     if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
-        raise BadInput("the API key holds characters that no key has", "bad_key")
+        raise BadInput("the API key has characters that are not valid in a key", "bad_key")
     return {"authorization": f"Bearer {api_key}"}
 
 

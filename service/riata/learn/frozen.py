@@ -35,7 +35,7 @@ def check_slots(name: str, array: NDArray[np.generic], bits: int) -> None:
         raise Corrupt(f"learner state: {name} is not a list of slots")
     slot = array.astype(np.int64)
     if len(slot) and (int(slot[-1]) >= 2**bits or bool((np.diff(slot) <= 0).any())):
-        raise Corrupt(f"learner state: {name} does not increase, or leaves the table of 2^{bits} slots")
+        raise Corrupt(f"learner state: {name} is not increasing, or has a slot outside the table of 2^{bits} slots")
 
 
 def check_numbers(name: str, array: NDArray[np.generic], length: int, least: float = _NO_LIMIT) -> None:
@@ -63,7 +63,7 @@ def with_ranks(arrays: Arrays, names: Sequence[str], bits: int) -> tuple[Arrays,
         if not keys:
             check_slots(name, array, bits)
         elif len(listed[name]) and int(listed[name][-1]) >= 2**bits:
-            raise Corrupt(f"learner state: {name} leaves the table of 2^{bits} slots")
+            raise Corrupt(f"learner state: {name} has a slot outside the table of 2^{bits} slots")
     slots = np.zeros(0, np.uint32)
     for one in sorted(listed.values(), key=len, reverse=True):  # usually the longest has nearly all of them
         slots = _merged(slots, one.astype(np.uint32))

@@ -1,4 +1,4 @@
-"""Why a row got its margin, and which weights are the largest."""
+"""Explains the margin of a row by its features, and lists the largest weights."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from riata.predict.model import Model
 from riata.predict.name_book import NameBook
 from riata.predict.scoring import held, weights_of
 
-SMALLEST_NORMAL: Final = sys.float_info.min  # smaller values are no features: the wire drops them
+SMALLEST_NORMAL: Final = sys.float_info.min  # the parsers drop features with smaller values
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one feature added to the margin. weight and contribution are 0.0 for a feature the model does not know.
+    """The contribution of one feature to the margin. weight and contribution are 0.0 for a feature unknown to the model.
 
     shares_slot_with : other names seen in the same slot, in this row or before; the weight belongs to all of them
     """
@@ -33,10 +33,10 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A margin taken apart.
+    """The parts of a margin.
 
-    `bias` and then the contributions, added one after the other in the order given here (that of the feature hashes), make
-    exactly the margin that `score` answers: the same additions in the same order.
+    `bias` plus the contributions, added in the order given here (that of the feature hashes), equals
+    exactly the margin that `score` returns: the same additions in the same order.
     """
 
     bias: float
@@ -44,14 +44,14 @@ class Explanation:
 
     @property
     def margin(self) -> float:
-        """The sum, in order."""
+        """The margin: the sum in this order."""
         total = self.bias
         for part in self.contributions:
             total = held(total + part.contribution)
         return total
 
     def answer(self) -> dict[str, Any]:
-        """Return `bias` and `contributions` as the HTTP answer has them."""
+        """Return `bias` and `contributions` in the form of the HTTP answer."""
         contributions = [
             {
                 "feature": part.feature,
@@ -66,13 +66,13 @@ class Explanation:
 
 
 def explain(model: Model, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int, int], list[str]]) -> Explanation:
-    """Take the margin of one row apart.
+    """Split the margin of one row into the contributions of its features.
 
     named_row : (32-bit hash, value, name) of every feature, in the order of the request
     shared    : (slot, bits of the model's slots) -> names seen in it
 
     Features whose 32-bit hashes are equal are one feature to every learner: they appear once, names joined by " + ", values
-    summed in the order of the request, as the wire sums them.
+    summed in the order of the request, as the parsers do.
     """
     merged: dict[int, tuple[float, list[str]]] = {}
     for hash32, value, name in named_row:
@@ -94,8 +94,8 @@ def explain(model: Model, named_row: Sequence[tuple[int, float, str]], shared: C
 
 @dataclass(frozen=True, slots=True)
 class NamedWeight:
-    """One weight. `feature` is the first name seen in the slot (that begins with the prefix asked for), None where no name
-    is kept; `names` are all of them; `std_error` is None where it is not known."""
+    """One weight. `feature` is the first name seen in the slot (with the requested prefix), None if no name
+    is stored; `names` are all of them; `std_error` is None if it is unknown."""
 
     feature: str | None
     slot: int
@@ -111,7 +111,7 @@ def top_weights(model: Model, top: int, prefix: str, book: NameBook) -> list[Nam
     if prefix:
         chosen = np.flatnonzero(np.isin(slot, np.array(book.slots_with(prefix, bits), np.uint32), assume_unique=True))
     size = np.abs(beta[chosen])
-    if 0 < top < len(size):  # narrow down before sorting: the whole is not sorted for the sake of its largest few
+    if 0 < top < len(size):  # select before sorting: only the largest are sorted
         keep = size >= np.partition(size, len(size) - top)[len(size) - top]
         chosen, size = chosen[keep], size[keep]
     chosen = chosen[np.lexsort((slot[chosen], -size))[: max(top, 0)]]

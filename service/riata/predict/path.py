@@ -1,8 +1,9 @@
-"""The regularisation path of a sketch: which weights other penalties would have, without learning anything anew.
+"""The regularisation path of a sketch: the weights under other penalties, without learning again.
 
-A sketch is a quadratic, and the optimum under another penalty is one solve away: from the largest penalty, where every weight
-is zero, downwards, each solve starting from the one before. Features outside the block stand alone, so theirs is closed.
-Weights with penalties of their own keep those, the intercept too, unless its penalty is the common one.
+A sketch is a quadratic, so the optimum under another penalty needs one solve. The solves begin at the largest penalty, where
+every weight is zero, and each one starts from the solution of the one before. Features outside the block are independent of
+each other, so their optimum has a closed form.
+Weights with individual penalties keep them. The intercept keeps its penalty too, unless it equals the common one.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from riata.learn.learner import Sketch
 from riata.maths.block import MIRRORED, SIZE, Block, new_block
 from riata.maths.shooting import solve
 
-FLOOR: Final = 0.01  # the grid ends at this share of the gamma in force: far enough to see the loss rise again
-FLOOR_WITHOUT_PENALTY: Final = 1e-4  # of the largest gamma, where none is in force
-TOLERANCE: Final = 1e-4  # of gamma, a hundredth of what a learner asks for: what is zero should be zero here
-ROUNDING: Final = 1e-12  # the same where there is no common penalty, as a share of the largest gradient at weights zero
-SWEEPS_MAX: Final = 200  # bounds the time; only penalties near zero come near it
+FLOOR: Final = 0.01  # the grid ends at this fraction of the current gamma: low enough to see the loss rise again
+FLOOR_WITHOUT_PENALTY: Final = 1e-4  # of the largest gamma, if the current one is zero
+TOLERANCE: Final = 1e-4  # of gamma, a hundredth of a learner's: weights that are zero should be exactly zero here
+ROUNDING: Final = 1e-12  # the same without a common penalty, as a fraction of the largest gradient at weights zero
+SWEEPS_MAX: Final = 200  # bounds the time; only penalties near zero need about as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Point:
     """The optimum of a sketch under one penalty.
 
     non_zeros : weights that are not zero, the intercept not counted
-    objective : log-likelihood of the sketch less penalties, above that of all weights zero
+    objective : log-likelihood of the sketch minus penalties, relative to that of all weights zero
     """
 
     gamma: float
@@ -40,7 +41,7 @@ class Point:
 
 
 class Path:
-    """Optima of one sketch. Ask for decreasing penalties: each solve starts from the last."""
+    """Optima of one sketch. Solve for decreasing penalties: each solve starts from the last one."""
 
     def __init__(self, sketch: Sketch) -> None:
         self._sketch = sketch
@@ -56,7 +57,7 @@ class Path:
         penalties = self._solve_block(gamma)
         beta, gradient = self._block.beta, self._block.gradient
         active = np.flatnonzero(beta)
-        # Along a quadratic the mean of the gradients at both ends is what the function rises by.
+        # The rise of a quadratic along a step is the step times the mean of the gradients at both ends.
         gain = 0.5 * beta[active] * (self._at_zero + gradient)[active]
         objective = float(np.sum(gain - penalties[active] * np.abs(beta[active])))
         inside = len(active) - int(self._sketch.intercept and beta[0] != 0.0)
@@ -66,10 +67,10 @@ class Path:
         return Point(gamma, inside + int(np.count_nonzero(moves)), objective)
 
     def grid(self, points: int, top: float | None, bottom: float | None) -> list[float]:
-        """Return `points` penalties in equal ratios, decreasing; fewer where no weight would ever be other than zero.
+        """Return `points` penalties in equal ratios, decreasing; fewer if no weight can become non-zero.
 
-        top, bottom : its ends. By default the smallest gamma under which every weight is zero that may be, and FLOOR of the
-                      gamma in force
+        top, bottom : its ends. By default the smallest gamma at which every weight with the common penalty is zero, and FLOOR of
+                      the current gamma
         """
         high = self.largest_gamma if top is None else top
         in_force = min(self._sketch.penalty, high)
@@ -89,19 +90,19 @@ class Path:
         return penalties
 
     def _largest_gamma(self) -> float:
-        """The smallest gamma at which only weights with penalties of their own are not zero. Leaves the block there."""
+        """The smallest gamma at which only weights with individual penalties are non-zero. Leaves the block in that state."""
         self._solve_block(math.inf)
         inside = _largest(np.abs(self._block.gradient), ~self._own & (self._sketch.curvature > 0.0))
         outside = _largest(np.abs(self._outside_omega), ~self._outside_own & (self._sketch.outside_curvature > 0.0))
-        return max(inside, outside) * (1.0 + 1000 * ROUNDING)  # so that no weight is other than zero by rounding
+        return max(inside, outside) * (1.0 + 1000 * ROUNDING)  # so that rounding leaves no weight non-zero
 
 
 def regularisation_path(
     sketch: Sketch, points: int, top: float | None = None, bottom: float | None = None, also: Iterable[float] = ()
 ) -> list[Point]:
-    """Return the optima over a grid of penalties, largest first, with the penalty in force and `also` among them.
+    """Return the optima over a grid of penalties, largest first, including the current penalty and `also`.
 
-    points      : of the grid, at least 2
+    points      : number of points of the grid, at least 2
     top, bottom : ends of the grid, see `Path.grid`; top > bottom > 0
     """
     path = Path(sketch)
@@ -110,7 +111,7 @@ def regularisation_path(
 
 
 def _block_at_zero(sketch: Sketch, at_zero: F64) -> Block:
-    """The block of a sketch with every weight at zero. Total curvatures take the place of those without the prior."""
+    """The block of a sketch with every weight at zero. Total curvatures replace those without the prior."""
     size = len(at_zero)
     block = new_block(size, tracked_max=0)
     block.gradient[:size], block.curvature[:size] = at_zero, sketch.curvature

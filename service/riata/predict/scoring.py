@@ -1,4 +1,4 @@
-"""Score rows against a model. Nothing here changes the model, or anything a later prediction can see."""
+"""Scores rows with a model. Scoring changes no state."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LARGEST: Final = sys.float_info.max
 class Scores:
     """Answers to the n rows of a batch.
 
-    margin      : f64[n]  finite; bit for bit what the learner computed after the same event
-    probability : f64[n]  of the positive class; NaN where the link has none (hinge, real labels)
-    label       : f64[n]  as the client writes labels: 1 where the probability is above 1/2 (hinge: the margin above 0),
-                          else 0 or -1; the margin itself for real labels
+    margin      : f64[n]  finite; bitwise equal to that of the learner after the same event
+    probability : f64[n]  of the positive class; NaN if the link has none (hinge, real labels)
+    label       : f64[n]  as the client writes labels: 1 if the probability is above 1/2 (hinge: the margin above 0),
+                          otherwise 0 or -1; the margin itself for real labels
     known       : i64[n]  features that have a weight in the model
-    unknown     : i64[n]  features that have none: never seen, or of no weight
-    std_error   : f64[n]  of the margin, approximate (see `predict/uncertainty.py`); NaN where it cannot be said
+    unknown     : i64[n]  features that have none: never seen, or with weight zero
+    std_error   : f64[n]  of the margin, approximate (see `predict/uncertainty.py`); NaN if it is unknown
     """
 
     margin: F64
@@ -40,7 +40,7 @@ class Scores:
 
 
 def score(model: Model, batch: Batch) -> Scores:
-    """Answer every row of `batch`. Never fails on a checked batch; a sum that overflows is held at the largest double."""
+    """Score every row of `batch`. Never fails on a validated batch; a sum that overflows is clamped to the largest double."""
     n = batch.n
     weights = model.weights
     margin, probability, label = np.empty(n), np.empty(n), np.empty(n)
@@ -67,7 +67,7 @@ def score(model: Model, batch: Batch) -> Scores:
 
 
 def weights_of(model: Model, hash32: Iterable[int]) -> list[float]:
-    """Return the weight of each feature hash, 0.0 where the model has none. For the slow routes."""
+    """Return the weight of each feature hash, 0.0 if the model has none. For the slower routes."""
     weights = model.weights
     keys = np.array([h >> (32 - weights.bits) for h in hash32], dtype=np.uint32)
     at = np.searchsorted(weights.slot, keys)
@@ -80,12 +80,12 @@ def weights_of(model: Model, hash32: Iterable[int]) -> list[float]:
 
 
 def held(number: float) -> float:
-    """Return `number`, or the largest double of its sign where it is infinite."""
+    """Return `number`, or the largest double of its sign if it is infinite."""
     return min(max(number, -LARGEST), LARGEST)
 
 
 def _hold(model: Model, batch: Batch, margin: F64) -> None:
-    """Sum the rows that overflowed again, held inside the finite range after every step."""
+    """Sum the rows that overflowed again, clamped to the finite range after every step."""
     for i in np.flatnonzero(~np.isfinite(margin)):
         row = slice(int(batch.indptr[i]), int(batch.indptr[i + 1]))
         total = model.weights.intercept
@@ -95,7 +95,7 @@ def _hold(model: Model, batch: Batch, margin: F64) -> None:
 
 
 def warm_up(model: Model) -> None:
-    """Compile what `score` needs, or load it from disk, by asking `model` about one row without features."""
+    """Compile the kernels of `score`, or load them from disk, by scoring one row without features."""
     none = np.zeros(0)
     score(
         model,

@@ -33,7 +33,7 @@ def refusal(engine: Engine) -> RiataError | None:
         return engine.not_started()
     most = engine.settings.inbox_requests_max
     if engine.context.log_thread.waiting() >= most:
-        return Busy(f"{most} requests wait for the log already, as many as inbox_requests_max allows", "queue_full")
+        return Busy(f"{most} requests already wait for the log, the limit set by inbox_requests_max", "queue_full")
     return None
 
 
@@ -42,7 +42,7 @@ def lag_refusal(engine: Engine, served_model: ServedModel) -> RiataError | None:
     lag = served_model.logged - (served_model.published or engine.published(served_model.name)).applied
     most = engine.settings.lag_events_max
     if lag > most:
-        return Busy(f"{lag} events are logged but not learnt yet, and lag_events_max allows {most}", "lag", retry_after_s=2)
+        return Busy(f"{lag} events are logged but not learnt yet; the setting lag_events_max is {most}", "lag", retry_after_s=2)
     return None
 
 

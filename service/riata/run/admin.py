@@ -62,7 +62,7 @@ class Admin:
             self._engine.served_model(model)
         if model == DEFAULT_MODEL and not damaged:
             raise Conflict(
-                "the default model cannot be dropped; restore a generation of it, or use another model", "default_stays"
+                "the default model cannot be dropped; restore an earlier generation, or use another model", "default_stays"
             )
         await self._engine.drop(model)  # raises if another process is the writer
         if model == DEFAULT_MODEL:
@@ -126,7 +126,7 @@ class Admin:
         mine = self._engine.published(model).config
         if fingerprint(mine.encoder) != fingerprint(config.encoder) or mine.labels != config.labels:
             raise Conflict(
-                f"model {model} encodes features or labels in another way than the import does; import under a new name",
+                f"model {model} encodes features or labels differently from the import; import under a new name",
                 "needs_rebuild",
             )
 
@@ -160,7 +160,10 @@ class Admin:
                     return config, seq
                 if len(after) == CHANGES_KEPT and seq < after[0]:
                     break
-        raise Busy(f"model {model} was changed by others meanwhile; look at what it is now, and try again", "changed_meanwhile")
+        raise Busy(
+            f"another request changed model {model} at the same time; read its present configuration and try again",
+            "changed_meanwhile",
+        )
 
     async def _append_and_serve(self, append: Append) -> int:
         self._engine.require_accepting(self._engine.served_model(append.model))
@@ -181,7 +184,8 @@ def check_name(name: str) -> None:
     """Raise `BadInput` (code `bad_model_name`) if `name` is not a valid model name."""
     if not MODEL_NAME.fullmatch(name):
         raise BadInput(
-            f"{name[:64]!r} cannot name a model: lower-case letters, digits, - and _, at most 63, a letter or digit first",
+            f"{name[:64]!r} is not a valid model name: use 1 to 63 lower-case letters, digits, - and _, beginning with a letter "
+            "or digit",
             "bad_model_name",
         )
 

@@ -95,7 +95,7 @@ class Compilers:
                 process.wait()
             with self._lock:
                 _, begun_s = self._running.pop(part)
-            log.info("compiling %s: ended after %.0f s", part, time.monotonic() - begun_s)
+            log.info("compiling %s ended after %.0f s", part, time.monotonic() - begun_s)
         if not self._stopped:
             tell(part)
 

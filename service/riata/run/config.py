@@ -30,13 +30,23 @@ class ModelConfig:
 
     learner: LearnerConfig = field(default_factory=default_learner)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
-    labels: Annotated[Labels, "what labels look like; others are refused, never guessed"] = "0/1"
-    publish_every_ms: Annotated[int, Ge(1), Le(60_000), "longest wait of a learnt event for the served model"] = 200
-    checkpoint_every_s: Annotated[int, Ge(1), Le(86_400), "longest stretch that a restart has to replay, in time"] = 10
-    checkpoint_every_events: Annotated[int, Ge(1), Le(10**9), "the same in events"] = 1_000_000
-    label_ttl_s: Annotated[int, Ge(1), Le(90 * 86_400), "how long a remembered prediction waits for its label"] = 7 * 86_400
+    labels: Annotated[Labels, "the form of labels; other labels are refused"] = "0/1"
+    publish_every_ms: Annotated[
+        int, Ge(1), Le(60_000), "longest time until the served model includes a learnt event, milliseconds"
+    ] = 200
+    checkpoint_every_s: Annotated[
+        int,
+        Ge(1),
+        Le(86_400),
+        "longest time between two checkpoints, seconds; a restart replays the events since the last one",
+    ] = 10
+    checkpoint_every_events: Annotated[int, Ge(1), Le(10**9), "most events between two checkpoints"] = 1_000_000
+    label_ttl_s: Annotated[int, Ge(1), Le(90 * 86_400), "how long a remembered prediction waits for its label, seconds"] = (
+        7 * 86_400
+    )
     default_label: Annotated[
-        DefaultLabel, "label of a remembered prediction whose time is over, written as `labels` says; null: it is forgotten"
+        DefaultLabel,
+        "label given to a remembered prediction after label_ttl_s, in the form set by `labels`; null: it is discarded",
     ] = None
 
     def __post_init__(self) -> None:
@@ -95,7 +105,7 @@ def change_from_payload(payload: bytes) -> Change:
     document = records.decode_document(payload)
     after = document.pop(AFTER, None)
     if after is not None and (type(after) is not int or after < 0):
-        raise Corrupt(f"the configuration in the log was made of event {after!r}, which is none")
+        raise Corrupt(f"the configuration in the log names an earlier event {after!r}, which is not valid")
     try:
         return Change(read_config(document), after)
     except BadInput as error:
@@ -136,7 +146,8 @@ def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
     for key in changes:
         if key not in known:
             raise BadInput(
-                f"{key}: unknown key; of this model may change: {', '.join(free)}; {nearest(key, known)}", "unknown_key"
+                f"{key}: unknown key; settings of this model that can change: {', '.join(free)}; {nearest(key, known)}",
+                "unknown_key",
             )
     if fixed := sorted(key for key in changes if key not in free):
         raise _needs_rebuild(old, fixed)
@@ -149,8 +160,8 @@ def _needs_rebuild(config: ModelConfig, fixed: Iterable[str]) -> Conflict:
     names = list(fixed)
     return Conflict(
         f"{', '.join(names)} cannot change after a model is created, because what it has learnt depends on "
-        f"{'it' if len(names) == 1 else 'them'}; create a model "
-        f"of another name and send it the events again. Of this model may change: {', '.join(may_change(config))}",
+        f"{'it' if len(names) == 1 else 'them'}; create a model with another name and send it the events again. "
+        f"Settings of this model that can change: {', '.join(may_change(config))}",
         "needs_rebuild",
     )
 

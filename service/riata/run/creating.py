@@ -101,7 +101,7 @@ async def create(engine: Engine, name: str, config: ModelConfig) -> bool:
         payload = config_payload(config, after=0)
         record = (await engine.append(Append(name, "config", engine.clock.unix_ms(), payload=payload))).record
         if record is None:
-            raise Unavailable("the configuration could not be logged", "store_failed")
+            raise Unavailable("the configuration could not be written to the log", "store_failed")
     if engine.settings.shared:
         await _appears(engine, name)
         return record is not None and record.first == 1
@@ -130,7 +130,7 @@ async def _appears(engine: Engine, name: str) -> None:
     deadline = loop.time() + engine.settings.observe_timeout_ms / 1000
     while (served_model := engine.served_models.get(name)) is None or served_model.published is None:
         if loop.time() > deadline:
-            raise Busy(f"model {name} is in the log, and the process that learns has not taken it up yet", "not_yet")
+            raise Busy(f"model {name} is in the log, but the process that learns does not serve it yet", "not_yet")
         if engine.following is not None:
             engine.following.kick()
         await asyncio.sleep(APPEARS_EVERY_S)

@@ -12,7 +12,9 @@ from typing import Final
 from riata.base.errors import Corrupt, Unavailable
 
 STORE_WIDE: Final = frozenset({"newer_format", "database_damaged", "store_damaged", "store_answer", "store_exchanged"})
-HOW_TO_MEND: Final = "stop the service and run `riata repair --data DIR`, which says what each way to mend it would lose"
+HOW_TO_MEND: Final = (
+    "stop the service and run `riata repair --data DIR`, which shows the possible repairs and what each would lose"
+)
 
 
 class ModelDamaged(Unavailable):
@@ -43,7 +45,7 @@ class Damage:
 def log_sentence(damage: Damage) -> str:
     """The message for a model whose log is damaged in a part that only a replay needs."""
     return (
-        f"model {damage.model}: its log is damaged at event {damage.event}: {damage.what}; the model itself is sound, serves "
+        f"model {damage.model}: its log is damaged at event {damage.event}: {damage.what}; the model itself is sound, is served "
         f"and learns, and its newest checkpoint is later than the damage. `riata replay` cannot verify it: {HOW_TO_MEND}"
     )
 

@@ -162,7 +162,7 @@ class Engine:
         if not self.settings.shared:
             raise Busy("the log is being replayed; try again", "not_ready")
         if self.contender is not None and self.contender.lead.owner is not None:
-            raise Busy("this process has just become the writer and replays the log; try again", "not_ready")
+            raise Busy("this process has just become the writer and is replaying the log; try again", "not_ready")
         raise Conflict(f"{what} needs the process that learns; {self.holder()}", "other_role")
 
     def require_role(self, what: str) -> None:
@@ -172,7 +172,7 @@ class Engine:
     def holder(self) -> str:
         """A phrase that names the owner of the store, for error messages."""
         holder = self.following.holder if self.following else None
-        return f"that is {holder.host}" if holder else "there is none now: start one with --role writer"
+        return f"send it to {holder.host}" if holder else "no process learns now: start one with --role writer"
 
     def writer_alive(self) -> bool:
         """False if the writer's thread ended without being stopped."""
@@ -194,7 +194,7 @@ class Engine:
         """The error for a request to a model that is not served yet."""
         if self.following is not None and self.following.follower.strange:
             return Unavailable(self.following.follower.strange, self.following.follower.strange_code)
-        waits = "the model has not come from the store yet" if self.settings.shared else "the log is being replayed"
+        waits = "the model has not been loaded from the store yet" if self.settings.shared else "the log is being replayed"
         return Busy(f"{waits}; try again", "not_ready")
 
     def published(self, name: str) -> Published:

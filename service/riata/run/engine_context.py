@@ -72,7 +72,7 @@ class EngineContext:
         with self.warming[kind]:
             if kind not in self.warm_kinds:
                 log.info(
-                    "loading the kernels of %s; the first time compiles them, which may take more than a minute", config.kind
+                    "loading the kernels of %s; the first load compiles them, which may take more than a minute", config.kind
                 )
                 warm_up_learner(config, self.compilers)
                 self.warm_kinds.add(kind)
@@ -82,8 +82,8 @@ class EngineContext:
         seconds = self.compilers.compiling_s(machine_code(config))
         if seconds is None:
             return ""
-        said = "which takes a minute or more the first time a model has this learner; try again"
-        return f"the kernels of {config.kind} have been compiled for {seconds:.0f} s, {said}"
+        said = "which takes a minute or more the first time a model uses this learner; try again"
+        return f"the kernels of {config.kind} have been compiling for {seconds:.0f} s, {said}"
 
 
 def shared(store: Store) -> SharedStore:

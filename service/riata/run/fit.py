@@ -34,7 +34,7 @@ BLOCKS_AHEAD: Final = 2  # for each thread: enough that none waits for a slow bl
 EVERYWHERE: Final = 2**14  # step between hashes; of a table of 2^26 slots of 32 bytes, two pages are in that range
 NO_PREDICTION: Final = (
     "prediction_id_unknown",
-    "prediction_id: only the service that gave it remembers the features",
+    "prediction_id: only the service that issued it has the features; a file needs rows with features",
 )
 _COMMENT: Final = re.compile(rb"(?m)^[ \t]*#.*$")
 _ID_BYTES: Final = 16

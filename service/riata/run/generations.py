@@ -79,7 +79,7 @@ def _slot_lists(header: dict[str, Any], arrays: Arrays) -> tuple[list[str], int]
 def _compare(generation: Generation, header: dict[str, Any], state: ModelState, again: Arrays) -> None:
     """Raise `Corrupt` unless a thawed state, frozen again as `again`, is the one that `generation` describes."""
     if (state.applied, state.chain, state.lineage) != (generation.applied, generation.chain, generation.lineage):
-        raise Corrupt(f"generation {generation.gen} holds another moment than it says")
+        raise Corrupt(f"the content of generation {generation.gen} is of another event than its description")
     content = {"config": header["config"], "skipped": state.skipped}  # as stored: this version may write more settings
     if layout.state_digest(content, again) != generation.state_digest:
-        raise Corrupt(f"generation {generation.gen} holds another state than it says")
+        raise Corrupt(f"the content of generation {generation.gen} does not match its state digest")

@@ -44,7 +44,7 @@ def learning_names(context: EngineContext, found: Recovered) -> list[tuple[int, 
     except Corrupt as error:  # names are for display; nothing that is learnt or predicted depends on them
         if not harms_one_model(error) and not context.settings.shared:
             raise
-        log.error("model %s: %s; its features are shown by their slots until their names come again", name, error.detail)
+        log.error("model %s: %s; its features are shown by slot until their names are sent again", name, error.detail)
         return []
     return names
 
@@ -70,7 +70,7 @@ class Learning:
             served_model = ServedModel.open(state.name, state.config.encoder, state.applied, state.lineage)
         served = served_model.published
         if served is not None and served.applied > state.applied:
-            raise LogFork(f"event {served.applied} of {state.name} was served, and its log ends at {state.applied}")
+            raise LogFork(f"event {served.applied} of {state.name} was served, but its log ends at event {state.applied}")
         served_model.logged = max(served_model.logged, state.applied)
         served_model.changed = state.applied
         served_model.learn_names(names)
@@ -80,10 +80,10 @@ class Learning:
         at = (state.name, found.generation, found.replayed, state.applied)
         log.info("model %s: generation %d, %d events replayed, at event %d", *at)
         if found.corrupt:
-            log.error("model %s: generations %s do not verify; a fresh one is written now", state.name, found.corrupt)
+            log.error("model %s: generations %s failed verification; a new one is written now", state.name, found.corrupt)
         if found.upgraded is not None:
             before, event = found.upgraded
-            log.warning("model %s: learnt under %s, from upgrade event %d on under %s", state.name, before, event, current())
+            log.warning("model %s: learnt with %s; from upgrade event %d on with %s", state.name, before, event, current())
         self.writer.put(AddModel(state, found.generation, state.applied - found.replayed))
         self.log_refused(state.name, found.refused)
         if found.corrupt or (found.replayed and state.has_learnt):
@@ -169,14 +169,17 @@ class Learning:
         if self._made_room_ms is not None and now_ms - self._made_room_ms < ROOM_EVERY_MS:
             return
         self._made_room_ms = now_ms
-        log.warning("the store has no room for events: every model is saved, and its log dropped as far as the checkpoints allow")
+        log.warning(
+            "the store has no space for events: checkpoints of every model are written, and logs are trimmed as far as "
+            "these allow"
+        )
         with self._checkpointer.keeping_no_events():
             for name in list(self._context.catalogue.served_models):
                 try:
                     for _ in range(GENERATIONS_KEPT_MIN):
                         await self.save(name)
                 except RiataError as error:  # nothing waits for this result: save the others, and retry this one later
-                    log.error("model %s: no room was made: %s", name, error.detail)
+                    log.error("model %s: no space was freed: %s", name, error.detail)
 
     async def scrub(self) -> list[str]:
         """Read back the retained generations of every model. One that fails is marked as not verified, and a new one is written
@@ -188,7 +191,7 @@ class Learning:
                 continue
             rotten.append(name)
             self._context.tally.generations_corrupt += len(found)
-            log.error("model %s: generations %s have rotted; a fresh one is written now", name, found)
+            log.error("model %s: generations %s are damaged; a new one is written now", name, found)
             for gen in found:
                 await self._call(partial(_disown, owner=self.owner, name=name, gen=gen))
             await self.save(name)
@@ -244,7 +247,7 @@ class Learning:
         self._context.tally.saved(ok, saved.took_ms)
         if saved.unreadable:
             self._context.tally.generations_corrupt += saved.generation is not None
-            log.error("model %s: a checkpoint of it cannot be read back, so its log is kept: %s", saved.model, saved.detail)
+            log.error("model %s: a checkpoint cannot be read back, so the log is kept: %s", saved.model, saved.detail)
         elif not ok:
             log.error("model %s: checkpoint not written: %s", saved.model, saved.detail or saved.verdict)
 

@@ -35,7 +35,7 @@ async def applied(engine: Engine, model: str, observed: Observed, rows: I64, ski
     if not reasons:
         return replace(observed, applied=True)
     left_out = [
-        RowError(int(rows[seq - first]), CODES.get(reason, OTHERWISE), f"logged as event {seq}, and not learnt: {reason}")
+        RowError(int(rows[seq - first]), CODES.get(reason, OTHERWISE), f"logged as event {seq}, but not learnt: {reason}")
         for seq, reason in reasons.items()
     ]
     return replace(

@@ -245,7 +245,7 @@ def _carried(header: dict[str, Any]) -> Carried:
         return Carried(applied, UNKNOWN)
     seq, examples = (_number(number) for number in header["carried"])
     if seq > applied:
-        raise ValueError(f"event {seq} of the log carried the state, which stands at event {applied}")
+        raise ValueError(f"event {seq} of the log carried the state, but the state is at event {applied}")
     return Carried(seq, examples)
 
 

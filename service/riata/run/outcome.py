@@ -34,5 +34,5 @@ class RowsRefused(BadInput):
 
 def not_in_time() -> Unavailable:
     """The error for events that the log has not acknowledged in time: it is not known yet whether they will be logged."""
-    detail = "the log did not answer in time; send the same event ids again to learn what became of them"
+    detail = "the log did not answer in time; send the same event ids again to learn their outcome"
     return Unavailable(detail, "log_timeout", outcome="unknown")

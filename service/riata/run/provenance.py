@@ -42,5 +42,5 @@ def read_provenance(document: Mapping[str, Any]) -> Provenance:
     """Read `algo_version` and `numerics` from a header or an event; older programs wrote no `numerics`. Raises `Corrupt`."""
     version, numerics_ = document.get("algo_version"), document.get("numerics", "")
     if type(version) is not int or version < 0 or type(numerics_) is not str or len(numerics_) > _NUMERICS_CHARS_MAX:
-        raise Corrupt("it does not say under which version of the algorithms it was learnt")
+        raise Corrupt("it does not name the version of the algorithms that learnt it")
     return Provenance(version, numerics_)

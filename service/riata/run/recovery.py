@@ -94,7 +94,7 @@ class Recovery:
             ahead.held = [record for record in ahead.held if record.last > upgrade.at]
         self._learn_tail(found, ahead, upgrade.chain if upgrade else b"", self._suspect(name), on_progress)
         if found.state.applied < head.seq:
-            what = f"{name}: the log ends at event {found.state.applied}, its head says {head.seq}"
+            what = f"{name}: the log ends at event {found.state.applied}, but its head is at event {head.seq}"
             raise LogGap(what, event=found.state.applied + 1)
         self._mark(name, NOTHING, 0)  # refused if another process owns the store now, so that only the owner logs an upgrade
         if (before := found.state.learnt_under) != current():
@@ -150,7 +150,7 @@ class Recovery:
                 continue
             return Recovered(state, generation.gen, 0, corrupt=corrupt)
         if head.first_seq > 1:
-            what = f"{name}: no retained generation verifies and the log begins at event {head.first_seq}"
+            what = f"{name}: every retained generation failed verification, and the log begins at event {head.first_seq}"
             raise LogGap(what, event=0)
         return Recovered(ModelState(name, head.lineage), 0, 0, corrupt=corrupt)
 
@@ -207,7 +207,7 @@ class Recovery:
         return skipped
 
     def _skip(self, name: str, seq: int) -> None:
-        payload = records.encode_skip(seq, f"{DEATHS_MAX} starts in a row died while this event was applied")
+        payload = records.encode_skip(seq, f"{DEATHS_MAX} starts in a row crashed while this event was applied")
         append = Append(model=name, kind="skip", accepted_ms=self._now_ms(), payload=payload)
         self._call(lambda s: s.append([append])).result()
 

@@ -69,7 +69,7 @@ def diagnose(store: Store, model: str, on_progress: OnProgress = lambda _done, _
     newest = next((generation for generation in sound if generation.applied >= head.first_seq - 1), None)
     first = _first_damage(store, head, (model, head.first_seq - 1, b""), on_progress)
     if first is None and newest is None and head.first_seq > 1:
-        first = (0, f"no checkpoint verifies, and the log begins at event {head.first_seq}")
+        first = (0, f"every checkpoint failed verification, and the log begins at event {head.first_seq}")
     after = first
     if newest is not None:
         after = _first_damage(store, head, (model, newest.applied, newest.chain), on_progress)
@@ -112,20 +112,20 @@ def _history_lost(head: Head, newest: Generation) -> str:
     again = f" and learns events {newest.applied + 1} to {head.seq} again" if newest.applied < head.seq else ""
     return (
         f"loses nothing of the model: it is restored from generation {newest.gen}{again}. "
-        f"Events {head.first_seq} to {newest.applied} leave the log, and older checkpoints go"
+        f"Events {head.first_seq} to {newest.applied} are removed from the log, and older checkpoints are deleted"
     )
 
 
 def _end_lost(head: Head, event: int) -> str:
     lost = head.seq - event + 1
     if not lost:
-        return "loses no event: what is damaged is only where the log says that it ends"
-    return f"loses {lost} events that were acknowledged, {event} to {head.seq}; the model is as it was after event {event - 1}"
+        return "loses no event: only the recorded end of the log is damaged"
+    return f"loses {lost} acknowledged events, {event} to {head.seq}; the model returns to its state after event {event - 1}"
 
 
 def _all_lost(head: Head) -> str:
     return (
-        f"loses the model, all of its {head.seq} events: what is stored of it is moved to a directory of its own, nothing is "
+        f"loses the model with all of its {head.seq} events: its stored data is moved to a separate directory, nothing is "
         "deleted, and the name is free for a new model"
     )
 
@@ -151,13 +151,13 @@ class Repairer:
         Raises `Conflict` (code `cannot_repair`) if the store or the damage does not allow it."""
         if action not in found.loses:
             ways = ", ".join(found.loses)
-            raise Conflict(f"{found.model}: {action} does not mend this damage; what does: {ways}", "cannot_repair")
+            raise Conflict(f"{found.model}: {action} does not repair this damage; possible repairs: {ways}", "cannot_repair")
         if action == "restore":
             return self._restore(found, on_progress)
         if not isinstance(self._store, RepairStore):
             raise Conflict(
-                f"{found.model}: {action} is not done on a shared store; give the model up with DELETE /models/{found.model}, or "
-                "put the store's own backup back",
+                f"{found.model}: {action} is not supported on a shared store; drop the model with DELETE /models/{found.model}, "
+                "or restore a backup of the store",
                 "cannot_repair",
             )
         return self._cut(self._store, found) if action == "cut" else self._set_aside(self._store, found, directory)
@@ -170,15 +170,15 @@ class Repairer:
             "witnessed_seq": last, "witnessed_chain": found.head.chain.hex(),
         }  # fmt: skip
         store.cut(self._owner, self._append(found.model, facts), event)
-        return f"cut: the log ends at event {event - 1}, {lost} events are lost"
+        return f"cut: the log now ends at event {event - 1}; {lost} events are lost"
 
     def _set_aside(self, store: RepairStore, found: Diagnosis, directory: Path | None) -> str:
         if directory is None:
-            raise Conflict("a model can be set aside only beside its store", "cannot_repair")
+            raise Conflict("set_aside needs a store in a directory", "cannot_repair")
         facts = {"action": "set_aside", "from": found.event, "events": found.head.seq, "what": found.what}
         store.append([self._append(found.model, facts)])
         store.set_aside(self._owner, found.model, directory)
-        return f"set aside: the model is now in {directory}, a data directory of its own"
+        return f"set aside: the model is now in the separate data directory {directory}"
 
     def _restore(self, found: Diagnosis, on_progress: Callable[[int], None]) -> str:
         store, name, newest = self._store, found.model, found.newest
@@ -194,7 +194,7 @@ class Repairer:
         }  # fmt: skip
         record = store.append([self._append(name, facts)])[0].record
         if record is None:
-            raise Conflict(f"{name}: the repair could not be logged", "cannot_repair")
+            raise Conflict(f"{name}: the repair could not be written to the log", "cannot_repair")
         state.apply(record)
         checkpointer = Checkpointer(self._call, self._owner, Retention(FRESH + 1, 0))
         for _ in range(FRESH):
@@ -204,7 +204,8 @@ class Repairer:
         while store.trim(self._owner, name, FRESH + 1, 0):
             pass  # each call drops a limited number of records
         first = store.head(name).first_seq
-        return f"restored from generation {newest.gen}: {recovered.replayed} events learnt again, the log begins at event {first}"
+        again = f"{recovered.replayed} events learnt again"
+        return f"restored from generation {newest.gen}: {again}; the log now begins at event {first}"
 
     def _append(self, model: str, facts: dict[str, Any]) -> Append:
         return Append(model, "repair", self._now_ms(), payload=encode_document(facts))

@@ -119,7 +119,7 @@ def replay(
             _carry_over(call, report, upgrade)
         on_progress(report.state.applied, last)
     if to is None and report.state.applied < head.seq:
-        raise LogGap(f"{model}: the log ends at event {report.state.applied}, its head says {head.seq}")
+        raise LogGap(f"{model}: the log ends at event {report.state.applied}, but its head is at event {head.seq}")
     report.spans = list(_spans(report, list(upgrades.values())))
     return report
 
@@ -184,7 +184,7 @@ def _starting_state(store: Store, model: str, head: Head, generations: list[Gene
         except Corrupt:
             continue
         return state, [one for one in generations if one.applied == state.applied and one is not generation]
-    raise LogGap(f"{model}: the log begins at event {head.first_seq} and no retained generation leads into it")
+    raise LogGap(f"{model}: the log begins at event {head.first_seq}, and no retained generation reaches it")
 
 
 def _compare(store: Store, model: str, generation: Generation, state: ModelState) -> Compared:

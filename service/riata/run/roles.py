@@ -9,11 +9,11 @@ from riata.base.errors import Conflict
 from riata.run.engine_settings import Role
 
 DOES_NOT: Final[Mapping[str, Mapping[str, str]]] = {
-    "writer": {"observe": "takes no events; send them to one of role web or all"},
+    "writer": {"observe": "accepts no events; send them to a process with role web or all"},
     "replica": {
-        "observe": "takes no events; send them to one of role web or all",
-        "change": "changes no models; ask one of role web, all or writer",
-        "remember": "remembers no predictions; ask one of role web or all",
+        "observe": "accepts no events; send them to a process with role web or all",
+        "change": "changes no models; send the request to a process with role web, all or writer",
+        "remember": "remembers no predictions; send the request to a process with role web or all",
     },
 }
 

@@ -123,7 +123,7 @@ class Service:
         except RiataError as error:
             awaited.tell(error)
         except Exception:  # outer edge for input from clients: the caller's retry with `observe` reports the error
-            log.exception("rows could not be read beside the event loop")
+            log.exception("rows could not be read in a worker thread")
             awaited.tell(None)
         else:
             self._engine.append_soon(append, partial(self._landed, parsed, awaited))
@@ -178,7 +178,7 @@ class Service:
         if seq > logged and self._engine.settings.shared:
             logged = await self._engine.logged_now(model)
         if seq > logged:
-            raise BadInput(f"min_seq {seq} is beyond the log, which ends at event {logged}", "min_seq_ahead")
+            raise BadInput(f"min_seq {seq} is beyond the end of the log at event {logged}", "min_seq_ahead")
         return await self._engine.wait_for(model, seq, self._engine.settings.min_seq_wait_ms)
 
     # -- read-only -------------------------------------------------------------------------------------------------
@@ -227,7 +227,8 @@ class Service:
         bound = self._engine.settings.max_staleness_s
         if stale_s > bound:
             raise Unavailable(
-                f"what is served of {model} was last known to be the newest {stale_s:.0f} s ago, and {bound:.0f} s are allowed",
+                f"the served version of {model} was last known to be the newest {stale_s:.0f} s ago; "
+                f"the setting max_staleness_s is {bound:.0f}",
                 "too_stale",
             )
         return stale_s
@@ -306,7 +307,9 @@ class Service:
     def _refused(self, parsed: Parsed, errors: list[RowError], atomic: bool) -> RowsRefused:
         observed = Observed(0, 0, parsed.rows, 0, errors, self._engine.settings.durability, False)
         if atomic and len(errors) < parsed.rows:
-            return RowsRefused(f"{len(errors)} of {parsed.rows} rows are not acceptable, so none was", "atomic_refused", observed)
+            return RowsRefused(
+                f"{len(errors)} of {parsed.rows} rows are not acceptable, so no row was accepted", "atomic_refused", observed
+            )
         return RowsRefused(f"none of {parsed.rows} rows is acceptable", "nothing_accepted", observed)
 
 
@@ -315,7 +318,7 @@ def _merge(parsed: Parsed, appended: Appended) -> list[RowError]:
     if not parsed.errors and not appended.reused.any():
         return []
     reused = [
-        RowError(int(parsed.row[i]), "id_reused", "event_id: seen before with other content; nothing was changed")
+        RowError(int(parsed.row[i]), "id_reused", "event_id: already used with other content; nothing was changed")
         for i in appended.reused.nonzero()[0]
     ]
     return sorted([*parsed.errors, *reused], key=lambda error: error.index)

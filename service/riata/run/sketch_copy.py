@@ -42,8 +42,8 @@ def path_answer(model: str, looked: SketchCopy, question: PathQuestion, figures:
     sketch = looked.sketch
     if sketch is None:
         raise Conflict(
-            f"the learner of model {model} keeps no curvature, so there is no path to look along; "
-            f"a model with the learner {' or '.join(kind for kind, spec in SPECS.items() if spec.keeps_curvature)} does",
+            f"the learner of model {model} keeps no curvature, so it has no regularisation path; a model with the learner "
+            f"{' or '.join(kind for kind, spec in SPECS.items() if spec.keeps_curvature)} does",
             "no_sketch",
         )
     tried = {shadow.gamma: shadow for shadow in looked.shadows}

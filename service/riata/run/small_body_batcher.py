@@ -146,7 +146,7 @@ class SmallBodyBatcher:
             together = self._read(model, form, smalls)
         except Exception as error:
             if not isinstance(error, RiataError):  # outer edge for input from clients: the store's thread continues
-                log.exception("requests could not be read together")
+                log.exception("a batch of requests could not be read")
             together = None
         if together is None or not together.taken:
             self._answer(smalls, [None] * len(smalls))
@@ -216,4 +216,4 @@ def _settle(small: _Small, answer: Observed | RiataError | None) -> None:
         try:
             settle(answer)
         except Exception:  # outer edge for the caller's callback: the other requests and the next group must go on
-            log.exception("a request could not be answered; those that were taken with it are")
+            log.exception("a request could not be answered; the others of its batch are not affected")

@@ -35,7 +35,7 @@ async def start(engine: Engine) -> None:
     try:
         await (start_shared(engine) if engine.settings.shared else start_alone(engine))
     except Stopped:
-        log.warning("told to stop before the start was done: nothing was lost, the next start begins anew")
+        log.warning("stop signal before the start was complete: nothing is lost, the next start begins again")
 
 
 def give_up_start(engine: Engine) -> None:
@@ -117,7 +117,7 @@ async def start_shared(engine: Engine) -> None:
             raise Conflict("; ".join(refusals), "store_refuses")
     except (TimeoutError, Unavailable) as error:
         detail = error.detail if isinstance(error, RiataError) else f"no answer for {ANSWER_S:.0f} s"
-        log.warning("the store takes no events yet; it is asked again and again: %s", detail)
+        log.warning("the store accepts no events yet, retrying: %s", detail)
     await _warm(engine)
     if engine.watch is not None:
         engine.watch.start()
@@ -178,5 +178,5 @@ async def _settle_in(engine: Engine) -> None:
         try:
             await engine.create(DEFAULT_MODEL, ModelConfig())
         except RiataError as error:
-            log.error("the default model could not be made, which is tried again: %s", error.detail)
+            log.error("the default model could not be created, retrying: %s", error.detail)
             await asyncio.sleep(AGAIN_S)

@@ -71,7 +71,7 @@ def carried_state(call: Call, model: str, lineage: bytes, upgrade: Upgrade) -> M
     record: Record = call(lambda s: s.read(model, upgrade.first - 1, 1)).result()[0]
     state = ModelState.thaw(*layout.decode_checkpoint(records.decode_restore(record.payload)[1]))
     if (state.applied, state.lineage, state.learnt_under) != (upgrade.at, lineage, upgrade.after):
-        raise Corrupt(f"upgrade event {upgrade.first} of {model} carries another state than it says")
+        raise Corrupt(f"the state in upgrade event {upgrade.first} of {model} does not match its description")
     state.name = model
     return state
 
@@ -96,5 +96,5 @@ def append_upgrade(call: Call, state: ModelState, accepted_ms: int) -> tuple[int
 def _read(record: Record, source: dict[str, Any]) -> Upgrade:
     at, before, after = source.get("at"), source.get("before"), source.get("after")
     if type(at) is not int or not 0 <= at < record.first or type(before) is not dict or type(after) is not dict:
-        raise Corrupt(f"event {record.first}: not an upgrade that this program can read")
+        raise Corrupt(f"event {record.first}: this program cannot read the upgrade event")
     return Upgrade(at, record.first, read_provenance(before), read_provenance(after), record.chain)

@@ -33,7 +33,7 @@ from riata.wire import parse
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
 
-LOADING: Final = "loading kernels; a first start compiles them, which takes about a minute"
+LOADING: Final = "loading kernels; the first start compiles them, which takes about a minute"
 
 
 def _warm_up_json() -> None:

@@ -240,14 +240,14 @@ class Writer:
         del self._cells[item.model]
         self._due_ms.pop(item.model, None)
         for asked in [*cell.waiting, *cell.being_saved]:
-            asked.future.set_exception(Corrupt(f"model {item.model} was dropped meanwhile", "model_dropped"))
+            asked.future.set_exception(Corrupt(f"model {item.model} was dropped in the meantime", "model_dropped"))
 
     def _save_now(self, item: SaveNow) -> None:
         cell = self._cells.get(item.model)
         if not item.future.set_running_or_notify_cancel():
             return  # the caller cancelled; after this check the call cannot be cancelled
         if cell is None:
-            item.future.set_exception(Corrupt(f"model {item.model} was dropped meanwhile", "model_dropped"))
+            item.future.set_exception(Corrupt(f"model {item.model} was dropped in the meantime", "model_dropped"))
         elif item.if_ahead and not cell.core.unsaved:
             item.future.set_result(Saved(item.model, cell.state.lineage, Verdict.OK, None, 0))
         else:
@@ -259,7 +259,7 @@ class Writer:
         if not item.future.set_running_or_notify_cancel():
             return
         if cell is None:
-            item.future.set_exception(NotFound(f"model {item.model} was dropped meanwhile", "model_not_found"))
+            item.future.set_exception(NotFound(f"model {item.model} was dropped in the meantime", "model_not_found"))
             return
         learner = cell.state.learner
         seq = cell.state.applied if cell.state.has_learnt else 0
@@ -322,7 +322,7 @@ class Writer:
             self.put(Finished(self._checkpointer.save(frozen, created_ms, info)))
         except Exception as error:  # the saver's outer edge
             detail = error.detail if isinstance(error, RiataError) else repr(error)
-            self._hooks.fatal(f"a checkpoint failed: {detail}", error)
+            self._hooks.fatal(f"writing a checkpoint failed: {detail}", error)
             lineage = bytes.fromhex(frozen.header["lineage"])
             self.put(Finished(Saved(str(frozen.header["model"]), lineage, None, None, 0, detail)))
 

@@ -106,12 +106,12 @@ def decode_checkpoint(data: bytes, migrations: Mapping[int, Migration] = MIGRATI
     magic, version, header_bytes, total = _PREFIX.unpack_from(data)
     start = _PREFIX.size + _DIGEST_BYTES + header_bytes
     if magic != MAGIC:
-        raise Corrupt("checkpoint: it does not begin like one")
+        raise Corrupt("checkpoint: the first bytes are not those of a checkpoint")
     if total != len(data) or header_bytes > HEADER_BYTES_MAX or start > len(data):
-        raise Corrupt(f"checkpoint: header says {total} bytes, {header_bytes} of them header; there are {len(data)}")
+        raise Corrupt(f"checkpoint: the header claims {total} bytes, {header_bytes} of them header; there are {len(data)}")
     text = data[start - header_bytes : start]
     if _digest(data[: _PREFIX.size] + text) != data[_PREFIX.size : _PREFIX.size + _DIGEST_BYTES]:
-        raise Corrupt("checkpoint: the header is not what was written")
+        raise Corrupt("checkpoint: the digest of the header does not match")
     if version > FORMAT:
         raise Corrupt(f"checkpoint: format {version}, this program reads up to {FORMAT}: use a newer program", "newer_format")
     document = read_json(text, "checkpoint header")
@@ -163,7 +163,7 @@ def _raw(name: str, array: NDArray[np.generic]) -> tuple[str, memoryview]:
     dtype = array.dtype.newbyteorder("<").str
     if dtype not in DTYPES or array.ndim > DIMENSIONS_MAX or not 0 < len(name) <= NAME_CHARS_MAX:
         raise BadInput(
-            f"checkpoint array {name[:NAME_CHARS_MAX]!r}: {array.ndim} dimensions of {dtype} cannot be kept", "bad_checkpoint"
+            f"checkpoint array {name[:NAME_CHARS_MAX]!r}: {array.ndim} dimensions of {dtype} cannot be stored", "bad_checkpoint"
         )
     return dtype, np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data
 
@@ -177,20 +177,20 @@ def _read_arrays(data: bytes, at: int, table: list[Any]) -> Arrays:
     for entry in table:
         name, dtype, shape, digest = _read_entry(entry)
         if name <= last:
-            raise Corrupt("checkpoint header: arrays are not in the order of their names")
+            raise Corrupt("checkpoint header: the array names are not sorted and unique")
         size = math.prod(shape) * np.dtype(dtype).itemsize  # Python integers: no overflow
         end = at + size
         if end > len(data):
             raise Corrupt(f"checkpoint array {name!r}: {size} bytes claimed, {len(data) - at} left")
         raw = memoryview(data)[at:end]
         if _digest(raw).hex() != digest or any(data[end : _aligned(end)]):
-            raise Corrupt(f"checkpoint array {name!r}: the bytes are not what was written")
+            raise Corrupt(f"checkpoint array {name!r}: the bytes differ from what was written")
         if dtype == "|b1" and bool((np.frombuffer(raw, np.uint8) > 1).any()):
-            raise Corrupt(f"checkpoint array {name!r}: a truth value is neither 0 nor 1")
+            raise Corrupt(f"checkpoint array {name!r}: a boolean is neither 0 nor 1")
         try:
             arrays[name] = np.frombuffer(raw, dtype).reshape(shape).copy()
         except ValueError:
-            raise Corrupt(f"checkpoint array {name!r}: no array has the shape {shape}") from None
+            raise Corrupt(f"checkpoint array {name!r}: invalid shape {shape}") from None
         at, last = _aligned(end), name
     if at != len(data):
         raise Corrupt(f"checkpoint: arrays end at byte {at} of {len(data)}")
@@ -211,7 +211,7 @@ def _read_entry(entry: object) -> tuple[str, str, tuple[int, ...], str]:
 def _migrate(version: int, header: Header, arrays: Arrays, migrations: Mapping[int, Migration]) -> tuple[Header, Arrays]:
     for step in range(version, FORMAT):
         if step not in migrations:
-            raise Corrupt(f"checkpoint: format {step} is no longer read; an older program can migrate it")
+            raise Corrupt(f"checkpoint: format {step} is no longer read; migrate it with an older version of this program")
         header, arrays = migrations[step](header, arrays)
     return header, arrays
 

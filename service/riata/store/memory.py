@@ -81,7 +81,7 @@ class MemoryStore:
         return reborn
 
     def warnings(self) -> list[str]:
-        return ["the store is kept in memory: nothing survives the end of the process"]
+        return ["the store is in memory: its data is lost when the process ends"]
 
     def refusals(self) -> list[str]:
         return []
@@ -118,9 +118,9 @@ class MemoryStore:
     def create(self, model: str, lineage: bytes) -> Head:
         models = self._open().models
         if model in models:
-            raise Conflict(f"model {model!r} exists", "model_exists")
+            raise Conflict(f"model {model!r} already exists", "model_exists")
         if len(models) >= MODELS_MAX:
-            raise Conflict(f"there are {MODELS_MAX} models, the most there can be", "too_many_models")
+            raise Conflict(f"the store already has {MODELS_MAX} models, the maximum", "too_many_models")
         head = new_head(lineage)
         models[model] = _Model(head, head.chain)
         self._kept.changes += 1
@@ -173,12 +173,12 @@ class MemoryStore:
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
         if len(chunk) > CHUNK_BYTES_MAX:
-            raise TooLarge(f"chunk of {len(chunk)} bytes, the most is {CHUNK_BYTES_MAX}")
+            raise TooLarge(f"chunk of {len(chunk)} bytes; the maximum is {CHUNK_BYTES_MAX}")
         entry = self._model(model)
         if not self._owns(owner):
             return False
         if any(generation.gen == gen for generation in entry.generations):
-            raise Conflict(f"generation {gen} of {model!r} is committed", "generation_exists")
+            raise Conflict(f"generation {gen} of {model!r} is already committed", "generation_exists")
         if self.faults.stages_refused:
             self.faults.stages_refused -= 1
             raise Unavailable("no space left for a checkpoint", "disk_full")
@@ -210,11 +210,11 @@ class MemoryStore:
         for i in range(generation.chunks):
             _, digest, chunk = entry.chunks.get((gen, i), (0, b"", b""))
             if hashlib.blake2b(chunk, digest_size=32).digest() != digest:
-                raise Corrupt(f"generation {gen} of {model!r}: chunk {i} is not what was written", "ckpt_corrupt")
+                raise Corrupt(f"generation {gen} of {model!r}: the digest of chunk {i} does not match", "ckpt_corrupt")
             parts.append(chunk)
         whole = b"".join(parts)
         if len(whole) != generation.bytes or hashlib.blake2b(whole, digest_size=32).digest() != generation.digest:
-            raise Corrupt(f"generation {gen} of {model!r}: the whole is not what was written", "ckpt_corrupt")
+            raise Corrupt(f"generation {gen} of {model!r}: the digest of the whole does not match", "ckpt_corrupt")
         return whole
 
     def mark_verified(self, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
@@ -299,12 +299,12 @@ class MemoryStore:
 
     def _open(self) -> _Kept:
         if self._failed:
-            raise StoreFailed("the store failed or was closed; start again")
+            raise StoreFailed("the store failed or was closed; restart the process")
         return self._kept
 
     def _fail(self) -> None:
         self._failed = True
-        raise StoreFailed("the outcome of the write is not known; start again")
+        raise StoreFailed("the outcome of the write is unknown; restart the process")
 
     def _owns(self, owner: Owner) -> bool:
         kept = self._open()
@@ -312,7 +312,7 @@ class MemoryStore:
 
     def _require(self, owner: Owner) -> None:
         if not self._owns(owner):
-            raise Conflict("somebody else owns the store", "fenced")
+            raise Conflict("another process owns the store", "fenced")
 
     def _model(self, model: str) -> _Model:
         try:

@@ -136,7 +136,7 @@ class SharedMemoryStore(MemoryStore):
                 return None
             edition, content = editions[0]
             if hashlib.blake2b(content, digest_size=32).digest() != edition.digest:
-                raise Corrupt(f"edition {edition.number} of {model!r} is not what was written", "edition_corrupt")
+                raise Corrupt(f"the digest of edition {edition.number} of {model!r} does not match", "edition_corrupt")
             return edition, content
 
     def _open(self) -> Any:

@@ -92,7 +92,7 @@ def decode_restore(payload: bytes) -> tuple[dict[str, Any], bytes]:
     _require_version(version, "restore")
     end = _RESTORE.size + length
     if end > len(payload):
-        raise Corrupt(f"restore payload: description of {length} bytes in {len(payload)}")
+        raise Corrupt(f"restore payload: a description of {length} bytes does not fit in {len(payload)}")
     return read_json(payload[_RESTORE.size : end], "restore payload"), payload[end:]
 
 
@@ -112,7 +112,7 @@ def read_json(text: bytes, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise Corrupt(f"{what}: not JSON") from None
     if written != text:
-        raise Corrupt(f"{what}: not as it was written")
+        raise Corrupt(f"{what}: its JSON differs from what was written")
     return document
 
 
@@ -190,7 +190,7 @@ def check_chain(records: Iterable[Record], after_seq: int, chain: bytes) -> tupl
             raise LogFork(what, RECORD_DAMAGED, record.first)
         chain = next_chain(chain, record.digest)
         if record.chain != chain:
-            what = f"log of {record.model!r}: the record at event {record.first} does not follow the one before"
+            what = f"log of {record.model!r}: the record at event {record.first} does not continue the record before it"
             raise LogFork(what, event=record.first)
         after_seq = record.last
     return after_seq, chain
@@ -204,14 +204,14 @@ def check_read(head: Head, start: tuple[int, bytes], after_seq: int, records: Se
     Raises `LogGap` or `LogFork`.
     """
     if after_seq > head.seq:
-        raise LogGap(f"the log ends at event {head.seq}, expected it to reach {after_seq}: was the store rolled back?")
+        raise LogGap(f"the log ends at event {head.seq}, but event {after_seq} was expected in it: was the store rolled back?")
     if after_seq < head.first_seq - 1:
-        raise LogGap(f"events {after_seq + 1} to {head.first_seq - 1} are trimmed")
+        raise LogGap(f"events {after_seq + 1} to {head.first_seq - 1} have been trimmed")
     seq, chain = check_chain(records, *start)
     if complete and seq != head.seq:
         raise LogGap(f"events {seq + 1} to {head.seq} are missing at the end of the log", event=seq + 1)
     if complete and chain != head.chain:
-        raise LogFork(f"the log does not end in the record that was written last, at event {head.seq}", event=head.seq + 1)
+        raise LogFork(f"the last record of the log is not the one that was written last, at event {head.seq}", event=head.seq + 1)
 
 
 def _require_version(version: int, what: str) -> None:

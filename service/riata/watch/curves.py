@@ -123,21 +123,21 @@ class Curve:
         """Restore the curve from what `freeze` returned and `carried`. Raises `Corrupt`."""
         doublings = spacing // SPACING
         if points.ndim != 2 or points.shape[1] != POINT or len(points) > POINTS_MAX or not 0 <= noted <= len(points):
-            raise Corrupt(f"learning curve: shape {points.shape}, {noted} noted")
+            raise Corrupt(f"learning curve: shape {points.shape} for {noted} points")
         if spacing < SPACING or spacing % SPACING or doublings & (doublings - 1):
-            raise Corrupt(f"learning curve: spacing {spacing} is not {SPACING} doubled")
+            raise Corrupt(f"learning curve: spacing {spacing} is not {SPACING} times a power of two")
         if not np.isfinite(points[:, :LOSS]).all() or np.isinf(points).any():
-            raise Corrupt("learning curve: points that are not finite")
+            raise Corrupt("learning curve: a point is not finite")
         if carried.examples == UNKNOWN:
             carried = _find_carried(points, carried.seq)
         own = points[points[:, EXAMPLES] > carried.examples, SEQ]  # event numbers of other logs mean nothing
         if not _rises(points[:, EXAMPLES]) or not _rises(own) or (own <= carried.seq).any():
-            raise Corrupt("learning curve: points out of order")
+            raise Corrupt("learning curve: points are out of order")
         self.changes += 1
         self.carried = carried
         self.spacing, self._noted, self._points = spacing, noted, points.copy()
         if not self._belongs(points[:, EXAMPLES]).all():
-            raise Corrupt(f"learning curve: a point at an event that has none at spacing {spacing}")
+            raise Corrupt(f"learning curve: a point is at an event that spacing {spacing} does not include")
         self._look_for_rest()
 
     def memory(self) -> int:

@@ -35,8 +35,12 @@ class ProgressiveConfig:
     """What is measured. `answers` is the learner's link, or "real" if labels are any number."""
 
     answers: Answers = "logistic"
-    half_life: Annotated[int, Ge(1), Le(10**9), "events after which an event counts half in the faded figures"] = 10_000
-    window: Annotated[int, Ge(1), Le(10**6), "events in the window; 40 bytes each in memory and in a checkpoint"] = 10_000
+    half_life: Annotated[
+        int, Ge(1), Le(10**9), "number of events after which the weight of an event in the faded figures is halved"
+    ] = 10_000
+    window: Annotated[
+        int, Ge(1), Le(10**6), "number of events in the window; each takes 40 bytes in memory and in a checkpoint"
+    ] = 10_000
 
 
 class Progressive:

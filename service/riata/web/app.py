@@ -164,7 +164,7 @@ async def _on_riata_error(_request: Request, error: Exception) -> Response:
 
 async def _on_client_gone(request: Request, _error: Exception) -> Response:
     request.scope[GONE_KEY] = True
-    return respond(Problem(400, "incomplete_body", "the connection ended before the body did").answer())
+    return respond(Problem(400, "incomplete_body", "the connection ended before the body was complete").answer())
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
@@ -173,7 +173,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     code = CODE_OF_STATUS.get(error.status_code, "http_error")
     if error.status_code == 405:
         allowed = allowed_methods(template(request.scope))
-        detail = f"{request.method} is not among the methods of this route: {allowed.decode()}"
+        detail = f"{request.method} is not supported by this route; supported: {allowed.decode()}"
         return respond(Problem(405, code, detail).answer([(b"allow", allowed)]))
     detail = "no such route; /openapi.json lists them" if error.status_code == 404 else str(error.detail)
     return respond(Problem(error.status_code, code, detail).answer())

@@ -35,8 +35,8 @@ class Bodies:
         counted = scope.get(HELD, 0)
         if not self.take_bytes(counted_bytes(size) - counted):
             raise Busy(
-                f"all bodies under way together take {self.held} bytes, and bodies_bytes_max allows {self.bytes_max}; "
-                "nothing of this one was accepted",
+                f"the request bodies being read take {self.held} bytes, and the setting bodies_bytes_max is {self.bytes_max}; "
+                "nothing of this request was accepted",
                 "bodies_full",
             )
         scope[HELD] = counted_bytes(size)
@@ -78,7 +78,7 @@ def header(scope: Scope, name: bytes) -> bytes | None:
     for key, value in scope["headers"]:
         if key == name:
             if found is not None:
-                raise Malformed(f"{name.decode()}: sent twice, and the two may disagree", "repeated_header")
+                raise Malformed(f"{name.decode()}: sent twice; send this header once", "repeated_header")
             found = value
     return found
 
@@ -109,7 +109,7 @@ async def read_body(scope: Scope, receive: Receive, bytes_max: int, deadline_s: 
     """
     encoding = header(scope, b"content-encoding")
     if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
-        raise Unsupported("Content-Encoding: only identity is read here; send the body as it is", "unsupported_encoding")
+        raise Unsupported("Content-Encoding: only identity is supported; send the body uncompressed", "unsupported_encoding")
     announced = header(scope, b"content-length")
     if announced is not None and announced.isdigit() and _beyond(announced, bytes_max):
         raise too_large(bytes_max)

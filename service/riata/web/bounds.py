@@ -78,37 +78,41 @@ def refusal(status: int, code: str, detail: str, retryable: bool = False) -> Ref
     return Refusal(code, b"\r\n".join([*head, b"", body]))
 
 
-MALFORMED: Final = refusal(400, "malformed_request", "the bytes are no HTTP/1.1 request, or one that can be read in two ways")
-BAD_HOST: Final = refusal(400, "bad_host", "a request of HTTP/1.1 has one Host header, and it holds a host")
-BAD_TARGET: Final = refusal(400, "bad_target", "a request whose target is a whole URI names the same host there and in Host")
+MALFORMED: Final = refusal(400, "malformed_request", "the bytes are not an HTTP/1.1 request, or are ambiguous")
+BAD_HOST: Final = refusal(400, "bad_host", "an HTTP/1.1 request needs exactly one Host header with a valid host")
+BAD_TARGET: Final = refusal(400, "bad_target", "the host in the request target differs from the Host header")
 HOST_NOT_ALLOWED: Final = refusal(
     421,
     "host_not_allowed",
-    "requests for this Host are not answered: where no key is asked for only loopback addresses, localhost, the setting host and "
-    "the setting allowed_hosts are; add the name to allowed_hosts (RIATA_ALLOWED_HOSTS), or ask for keys (keys_file)",
+    "requests for this Host are refused: without keys only loopback addresses, localhost, the setting host and the setting "
+    "allowed_hosts are accepted; add the name to allowed_hosts (RIATA_ALLOWED_HOSTS), or require keys (keys_file)",
 )
 CROSS_SITE: Final = refusal(
     403,
     "cross_site",
-    "a web page of another origin may not change anything here (Origin, Sec-Fetch-Site); where no key is asked for only pages "
-    "that this service serves itself, and programs, may: serve the page under the same origin, or ask for keys (keys_file)",
+    "a web page of another origin may not change anything (Origin, Sec-Fetch-Site); without keys only programs and pages of this "
+    "service's own origin may: serve the page under the same origin, or require keys (keys_file)",
 )
-BAD_LENGTH: Final = refusal(400, "bad_length", "the length of a body is said once: by Content-Length in digits, or by chunks")
-BAD_CODING: Final = refusal(400, "bad_transfer_coding", "Transfer-Encoding: only chunked is read here, once, in HTTP/1.1")
-BAD_CHUNKS: Final = refusal(400, "bad_chunks", "the chunks hold more framing than body, or trailers, which are not read here")
+BAD_LENGTH: Final = refusal(400, "bad_length", "a body needs exactly one length: a Content-Length in digits, or chunked encoding")
+BAD_CODING: Final = refusal(400, "bad_transfer_coding", "Transfer-Encoding: only chunked is supported, once, in HTTP/1.1")
+BAD_CHUNKS: Final = refusal(400, "bad_chunks", "the chunks have more framing than body, or trailers, which are not supported")
 UPGRADE_WITH_BODY: Final = refusal(
     400,
     "upgrade_with_body",
-    "a request with a body cannot ask for another protocol; have the client speak HTTP/1.1 from the start",
+    "a request with a body cannot upgrade the protocol; configure the client to use HTTP/1.1 from the start",
 )
-INCOMPLETE: Final = refusal(400, "incomplete_request", "the connection ended before the request did; nothing was accepted")
+INCOMPLETE: Final = refusal(
+    400, "incomplete_request", "the connection ended before the request was complete; nothing was accepted"
+)
 HEAD_TOO_SLOW: Final = refusal(408, "head_too_slow", "the head of the request did not arrive in time", retryable=True)
-BODY_TOO_SLOW: Final = refusal(408, "body_too_slow", "nothing of the body came for too long", retryable=True)
+BODY_TOO_SLOW: Final = refusal(408, "body_too_slow", "no byte of the body arrived for too long", retryable=True)
 TARGET_TOO_LONG: Final = refusal(414, "target_too_long", "path and query are too long; POST the features instead")
-HEAD_TOO_LARGE: Final = refusal(431, "head_too_large", "the header lines are too many or too long")
+HEAD_TOO_LARGE: Final = refusal(431, "head_too_large", "there are too many header lines, or they are too long")
 PIPELINE_FULL: Final = refusal(503, "pipeline_full", "too many requests wait on this connection; send fewer at once", True)
-CONNECTIONS_FULL: Final = refusal(503, "connections_full", "as many connections are open as this service takes", True)
-STOPPING: Final = refusal(503, "stopping", "the service stops; nothing of this request was accepted", retryable=True)
+CONNECTIONS_FULL: Final = refusal(
+    503, "connections_full", "the service has reached its limit of open connections (connections_max, or open files)", True
+)
+STOPPING: Final = refusal(503, "stopping", "the service is stopping; nothing of this request was accepted", retryable=True)
 
 
 class Refused(Exception):

@@ -28,7 +28,7 @@ def read_json_object(body: bytes, content_type: str) -> dict[str, Any]:
         document = json.loads(body, object_pairs_hook=_unique)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError):
         raise Malformed(
-            "the body is not JSON as RFC 8259 has it, in UTF-8, with numbers that a float64 can hold", "malformed"
+            "the body is not valid JSON (RFC 8259, UTF-8, numbers within the range of float64)", "malformed"
         ) from None
     if not isinstance(document, dict):
         raise BadInput("expected a JSON object", "wrong_type")
@@ -47,15 +47,15 @@ def check_type(content_type: str, expected: str) -> None:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) < len(pairs):
-        raise Malformed("a key comes twice in one object", "duplicate_key")
+        raise Malformed("an object has the same key twice", "duplicate_key")
     for key in document:
         if len(key) > KEY_CHARS_MAX:
-            raise BadInput(f"a key of {len(key)} characters; none has more than {KEY_CHARS_MAX}", "unknown_key")
+            raise BadInput(f"a key has {len(key)} characters; at most {KEY_CHARS_MAX} are allowed", "unknown_key")
     return document
 
 
 def _check_depth(value: Any, left: int) -> None:
     if left == 0:
-        raise Malformed(f"nested more than {JSON_DEPTH_MAX} deep", "too_deep")
+        raise Malformed(f"nested more than {JSON_DEPTH_MAX} levels deep", "too_deep")
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _check_depth(child, left - 1)

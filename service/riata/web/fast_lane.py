@@ -191,7 +191,7 @@ class FastLane:
         except RiataError as error:
             return answer_error(error)
         except Exception:
-            log.exception("the fast lane failed; the request goes the other way")
+            log.exception("the fast path failed; the request is answered by the application instead")
             return NOT_HERE
 
     def learn(self, data: bytes, request: FastRequest, target: bytes, target_bytes_max: int) -> Again | None:

@@ -26,12 +26,14 @@ class FrontCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the number of connections, the refusals by code, the number of keys and the failed readings of the keys file."""
         yield GaugeMetricFamily("riata_connections", "Connections open now.", value=len(self.server.server_state.connections))
-        refused = CounterMetricFamily("riata_connections_refused", "Connections ended by the server, by why.", labels=("code",))
+        refused = CounterMetricFamily(
+            "riata_connections_refused", "Connections ended by the server, by reason.", labels=("code",)
+        )
         for code, count in sorted(self.server.front.refused.copy().items()):
             refused.add_metric((code,), count)
         yield refused
         file = self.gate.file
         if file is not None:
             yield GaugeMetricFamily("riata_keys", "API keys in force.", value=len(file.ring.keys))
-            failures = "Readings of the file of keys that failed; the keys read before stay in force."
+            failures = "Failed readings of the key file; the keys read before stay in force."
             yield CounterMetricFamily("riata_keys_failed_readings", failures, value=file.failures)

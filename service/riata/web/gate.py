@@ -197,12 +197,12 @@ class Gate:
             and key.models is not None
             and not (key.sees(model) and (route in MAKING or _is_there(service, model)))
         ):
-            raise NotFound("no model of that name is open to this key", "model_not_found")
+            raise NotFound("this key has no access to a model of that name", "model_not_found")
         if wanted is None:
             if route[1] not in TEMPLATES:
                 raise NotFound("no such route; /openapi.json lists them", "no_such_route")
         elif key.scopes.isdisjoint(wanted):
-            raise Forbidden(f"the key {key.id} is not for this: the route asks for the scope {' or '.join(wanted)}")
+            raise Forbidden(f"the key {key.id} does not allow this: the route needs the scope {' or '.join(wanted)}")
 
 
 def refused(error: RiataError) -> Answer:
@@ -211,7 +211,7 @@ def refused(error: RiataError) -> Answer:
 
 
 def _too_many(wait_s: float) -> Busy:
-    return Busy("more requests a second than this key may send; Retry-After says when to go on", "too_many_requests", wait_s)
+    return Busy("this key exceeds its request rate; Retry-After says when to try again", "too_many_requests", wait_s)
 
 
 def visible(scope: Scope, model: str) -> bool:

@@ -21,7 +21,8 @@ def require_safe_host(host: str, allow_unauthenticated: bool) -> None:
     """Raise `BadInput` (unauthenticated_host) if the service would listen to other machines without requiring keys."""
     if not allow_unauthenticated and not is_loopback(host):
         raise BadInput(
-            f"host {host!r} can be reached from other machines and requests are not authenticated; listen on 127.0.0.1, make "
-            "keys with `riata keys new` and name their file (keys_file), or say allow_unauthenticated where all are trusted",
+            f"host {host!r} can be reached from other machines and requests are not authenticated; listen on 127.0.0.1, create "
+            "keys with `riata keys new` and set keys_file to their file, or set allow_unauthenticated if every client is "
+            "trusted",
             "unauthenticated_host",
         )

@@ -60,7 +60,7 @@ def health_routes(service: ServiceProtocol, meters: Meters) -> APIRouter:
         done, total = health.replayed
         if health.started:
             return respond(json_answer({"started": True, "replayed": done}))
-        detail = "; ".join(health.reasons) or f"{done} of {total} events are replayed"
+        detail = "; ".join(health.reasons) or f"{done} of {total} events have been replayed"
         return respond(not_now("not_started", detail, health.reasons))
 
     @router.get("/version")

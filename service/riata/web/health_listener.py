@@ -87,4 +87,4 @@ async def _on_riata_error(_request: Request, error: Exception) -> Response:
 async def _on_http_exception(_request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    return respond(Problem(error.status_code, "no_such_route", "only probes and meters are answered here").answer())
+    return respond(Problem(error.status_code, "no_such_route", "only probes and metrics are served here").answer())

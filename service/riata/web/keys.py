@@ -103,7 +103,7 @@ class KeyRing:
         Digests are compared in constant time, for an unknown id too.
         """
         if authorization is None:
-            raise Unauthenticated("this service asks for a key: send it as `Authorization: Bearer riata_...`")
+            raise Unauthenticated("this service requires a key: send it as `Authorization: Bearer riata_...`")
         scheme, _, token = authorization.partition(b" ")
         found = _TOKEN.fullmatch(token) if len(token) <= TOKEN_CHARS_MAX and scheme.lower() == b"bearer" else None
         if found is None:
@@ -111,7 +111,7 @@ class KeyRing:
         key = self.keys.get(found[1])
         same = hmac.compare_digest(hashlib.sha256(token).digest(), _NOBODY if key is None else key.digest)
         if key is None or not same:
-            raise Unauthenticated("no such key", "bad_key")
+            raise Unauthenticated("unknown key", "bad_key")
         require_unexpired(key, now_ms)
         return key
 
@@ -145,7 +145,7 @@ def read_keys(path: Path) -> list[KeyEntry]:
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}", "bad_keys_file") from None
     if mode & ~MODE_MAX:
-        raise BadInput(f"{path}: mode {mode:04o} opens it to others; chmod 640 {path}", "bad_keys_file")
+        raise BadInput(f"{path}: mode {mode:04o} gives other users too much access; run chmod 640 {path}", "bad_keys_file")
     if len(content) > FILE_BYTES_MAX:
         raise BadInput(f"{path}: more than {FILE_BYTES_MAX} bytes", "bad_keys_file")
     return parse_keys(content, str(path))
@@ -165,7 +165,7 @@ def parse_keys(content: bytes, place: str) -> list[KeyEntry]:
         _check(entry, place)
     twice = {entry.id for entry in entries if sum(other.id == entry.id for other in entries) > 1}
     if twice:
-        raise BadInput(f"{place}: {min(twice)}: two keys of one id; for a change of keys give the new one an id of its own",
+        raise BadInput(f"{place}: {min(twice)}: two keys have this id; to rotate a key give the new one another id",
                        "bad_keys_file")  # fmt: skip
     return entries
 
@@ -193,7 +193,9 @@ def _check(entry: KeyEntry, place: str) -> None:
     if isinstance(entry.models, str) and entry.models != EVERY_MODEL:
         raise BadInput(f'{place}: {entry.id}: models: expected a list of names, or "*"', "bad_keys_file")
     if entry.expires is not None and entry.expires.tzinfo is None:
-        raise BadInput(f"{place}: {entry.id}: expires: expected a moment with its zone, as 2027-01-31T00:00:00Z", "bad_keys_file")
+        raise BadInput(
+            f"{place}: {entry.id}: expires: expected a time with its zone, such as 2027-01-31T00:00:00Z", "bad_keys_file"
+        )
 
 
 def _ready(entry: KeyEntry) -> Key:

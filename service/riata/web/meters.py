@@ -25,26 +25,26 @@ Gauges = dict[str, GaugeMetricFamily]
 MODEL_GAUGES: Final = {
     "log_seq": "Last event in the durable log.",
     "applied_seq": "Last event the served model includes.",
-    "lag_events": "Events in the log that the served model does not include.",
-    "non_zeros": "Weights of the served model that are not zero.",
-    "snapshot_age_seconds": "Since the served model was published.",
-    "staleness_seconds": "For how long it is not known whether the served model is the newest.",
-    "skipped_events": "Events that were left out: refused by the learner, or taken out by a skip.",
-    "lost_events": "Acknowledged events that the store has lost, accepted or not; it outlives restarts.",
+    "lag_events": "Events in the log that the served model does not include yet.",
+    "non_zeros": "Non-zero weights of the served model.",
+    "snapshot_age_seconds": "Seconds since the served model was published.",
+    "staleness_seconds": "Seconds since the served model was last known to be the newest.",
+    "skipped_events": "Events that were not learnt: refused by the learner, or excluded by a skip event.",
+    "lost_events": "Acknowledged events that the store has lost, accepted or not; kept across restarts.",
     "progressive_log_loss": "Test-then-train log loss over all events.",
-    "base_log_loss": "The same for a predictor that knows the base rate only.",
+    "base_log_loss": "The same for a predictor that knows only the base rate.",
 }
 
 SHARING_COUNTS: Final = {
-    "elections": "Times this process took the lease.",
-    "fenced": "Times it found that another process owned the store.",
-    "log_forks": "Logs found not to continue what was learnt: forked, cut short, or rolled back.",
-    "recovery_retries": "Recoveries begun again because the store did not answer.",
-    "editions_published": "Models published for those who follow.",
-    "editions_followed": "Published models taken up.",
-    "editions_corrupt": "Published models, or copies of them, that did not verify and were not taken up.",
-    "rollbacks_seen": "Times a log was found to end before what was known of it.",
-    "stores_exchanged": "Times the store was found to be another one than before, or emptied.",
+    "elections": "How often this process acquired the lease.",
+    "fenced": "How often this process found that another one owned the store.",
+    "log_forks": "Logs found not to continue what was learnt: forked, truncated or rolled back.",
+    "recovery_retries": "Recoveries restarted because the store did not answer.",
+    "editions_published": "Models published for followers.",
+    "editions_followed": "Published models loaded by this follower.",
+    "editions_corrupt": "Published models, or copies of them, that failed verification and were not loaded.",
+    "rollbacks_seen": "How often a log was found to end before an event known to be in it.",
+    "stores_exchanged": "How often the store was found to be emptied or replaced by another one.",
 }
 
 
@@ -108,9 +108,9 @@ class ServiceCollector(Collector):
         """Yield one family for each gauge."""
         health = self.service.health()
         for name, value, text in (
-            ("alive", health.alive, "1 unless only a restart can help."),
-            ("ready", health.ready, "1 while events and predictions are taken."),
-            ("started", health.started, "1 once every log was replayed."),
+            ("alive", health.alive, "0 if only a restart can help, otherwise 1."),
+            ("ready", health.ready, "1 while events and predictions are accepted."),
+            ("started", health.started, "1 once every log has been replayed."),
         ):
             yield GaugeMetricFamily(f"riata_{name}", text, value=float(value))
         gauges = {name: GaugeMetricFamily(f"riata_{name}", text, labels=("model",)) for name, text in MODEL_GAUGES.items()}
@@ -146,17 +146,19 @@ def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:
     role = GaugeMetricFamily("riata_role", "1 for the role of this process.", labels=("role",))
     role.add_metric((sharing.role,), 1.0)
     yield role
-    yield GaugeMetricFamily("riata_lease_held", "1 where this process owns the store and learns.", value=float(sharing.leads))
-    text = "1 unless events are refused, whatever the model; riata_store_refuses has the reason."
+    yield GaugeMetricFamily("riata_lease_held", "1 if this process owns the store and learns.", value=float(sharing.leads))
+    text = "0 if events are refused for every model, otherwise 1; riata_store_refuses has the reason."
     yield GaugeMetricFamily("riata_accepting", text, value=float(sharing.accepting is None))
     yield from refusal_metrics(sharing)
     if sharing.role == "all" and not sharing.counts:
         return  # the only process on its store
-    yield GaugeMetricFamily("riata_epoch", "Epoch of this process's lease; 0 for none.", value=sharing.epoch)
+    yield GaugeMetricFamily("riata_epoch", "Epoch of this process's lease; 0 if it has none.", value=sharing.epoch)
     if sharing.renewed_s is not None:
-        yield GaugeMetricFamily("riata_lease_renewed_seconds", "Since the lease was last renewed.", value=sharing.renewed_s)
+        yield GaugeMetricFamily(
+            "riata_lease_renewed_seconds", "Seconds since the lease was last renewed.", value=sharing.renewed_s
+        )
     if sharing.recovery_s is not None:
-        text = "Estimate of the time until another process would be where this one is, if it died now."
+        text = "Estimated seconds until another process would have taken over if this one died now."
         yield GaugeMetricFamily("riata_recovery_estimate_seconds", text, value=sharing.recovery_s)
     for name, text in SHARING_COUNTS.items():
         if name in sharing.counts:
@@ -165,7 +167,7 @@ def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:
 
 def refusal_metrics(sharing: Sharing) -> Iterator[Metric]:
     """Yield the current reason for refusing events, and how often the store began to refuse them."""
-    refusals = CounterMetricFamily("riata_store_refusals", "How often the store began to keep events out.", labels=("code",))
+    refusals = CounterMetricFamily("riata_store_refusals", "How often the store began to refuse events.", labels=("code",))
     for code, count in sharing.refusals.items():
         refusals.add_metric((code,), count)
     yield refusals
@@ -177,9 +179,9 @@ def refusal_metrics(sharing: Sharing) -> Iterator[Metric]:
 
 def damage_metrics(health: Health) -> Iterator[Metric]:
     """Yield which models are damaged, and how many bytes of the log were compared with their digests."""
-    text = "1 where a model is neither served nor learnt, since what is stored of it is damaged."
+    text = "1 if a model is neither served nor learnt because its stored data is damaged."
     damaged = GaugeMetricFamily("riata_model_damaged", text, labels=("model",))
-    text = "1 where a record of the log is damaged that the model does not need any more."
+    text = "1 if the log has a damaged record that the model no longer needs."
     in_log = GaugeMetricFamily("riata_log_damaged", text, labels=("model",))
     for model in health.models:
         damaged.add_metric((model,), 0.0)
@@ -188,17 +190,15 @@ def damage_metrics(health: Health) -> Iterator[Metric]:
         damaged.add_metric((model,), 1.0)
     yield damaged
     yield in_log
-    text = "Payloads of the log that were read again and compared with their digests."
+    text = "Payload bytes of the log that were read again and compared with their digests."
     yield CounterMetricFamily("riata_log_scrubbed_bytes", text, value=health.log_scrubbed_bytes)
 
 
 def checkpoint_metrics(checkpoints: dict[str, int]) -> Iterator[Metric]:
     """Yield the checkpoint metrics, summed over all models."""
-    outcomes = CounterMetricFamily(
-        "riata_checkpoints", "Checkpoints written since start, and found damaged.", labels=("outcome",)
-    )
+    outcomes = CounterMetricFamily("riata_checkpoints", "Checkpoints since the start, by outcome.", labels=("outcome",))
     for outcome in ("ok", "failed", "corrupt"):
         outcomes.add_metric((outcome,), checkpoints.get(outcome, 0))
     yield outcomes
     duration = checkpoints.get("last_ms", 0) / 1000
-    yield GaugeMetricFamily("riata_checkpoint_duration_seconds", "How long the last checkpoint took.", value=duration)
+    yield GaugeMetricFamily("riata_checkpoint_duration_seconds", "Seconds that the last checkpoint took.", value=duration)

@@ -80,7 +80,7 @@ def model_routes(service: ServiceProtocol, admin: AdminProtocol, settings: WebSe
         at = asked(request, "confirm")
         require_there(service, at.model)
         if at.options.get("confirm") != at.model:
-            raise BadInput("confirm: repeat the name of the model, since nothing of it will be left", "confirm_needed")
+            raise BadInput("confirm: repeat the name of the model; dropping it deletes all its data", "confirm_needed")
         await admin.drop_model(at.model)
         return respond(json_answer({"name": at.model, "dropped": True}))
 

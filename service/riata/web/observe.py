@@ -147,7 +147,7 @@ def wants_applied(options: dict[str, str]) -> bool:
     """Read `wait`, whose one value is `applied`."""
     wait = options.get("wait")
     if wait not in (None, "applied"):
-        raise BadInput("wait: the only value is applied", "bad_option")
+        raise BadInput("wait: the only allowed value is applied", "bad_option")
     return wait is not None
 
 

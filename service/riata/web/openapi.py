@@ -17,37 +17,37 @@ Schema = dict[str, Any]
 OPENAPI_VERSION: Final = "3.1.0"
 DESCRIPTION: Final = (
     "Learns sparse linear classifiers from a stream of labelled events, keeps every acknowledged event, and answers predictions "
-    "from the latest published model while it learns. Every error is an RFC 9457 problem document. "
-    "Requests with query parameters that a route does not know are refused, and the nearest known one is named."
+    "from the latest published model while it learns. Every error is an RFC 9457 problem document. A request with an unknown "
+    "query parameter is refused; the error names the nearest known one."
 )
 TEXT_TYPES: Final = {
-    "application/x-ndjson": "One object a line.",
+    "application/x-ndjson": "One object per line.",
     "text/x-vw": "The text format of Vowpal Wabbit.",
     "text/x-svmlight": "label index:value … # comment",
     "application/vnd.apache.arrow.stream": "One record batch: names or indices, values, label, weight, event_id; not compressed.",
 }
 PROBLEMS: Final = {
-    400: "The bytes are not what they claim to be.",
-    401: "No key, or none that opens anything; only where the service asks for keys.",
-    403: "The key is not for this: the detail names the scope. Or a web page of another origin asks for a change (`cross_site`).",
+    400: "The request is malformed: its head, query or body.",
+    401: "No valid key; only if the service requires keys.",
+    403: "The key lacks the scope that the detail names, or a web page of another origin requests a change (`cross_site`).",
     404: "No such model, or no such generation.",
     408: "The body did not arrive in time.",
-    409: "Not in this state; the code says why.",
-    413: "Over a limit; the code says which.",
+    409: "Not possible in the present state; the code gives the reason.",
+    413: "A limit is exceeded; the code names it.",
     414: "The query is too long.",
-    415: "A content type or content encoding that this route does not read.",
-    421: "Without keys: the Host header has a host that is not among those in the setting allowed_hosts.",
-    422: "Understood and refused; rows are listed where rows are the reason.",
-    429: "Too fast; Retry-After says when to come back.",
-    500: "A fault of the service.",
-    503: "Not now; Retry-After says when to come back.",
-    507: "The disk has no room but its reserve.",
+    415: "A content type or content encoding that this route does not support.",
+    421: "Without keys: the host in the Host header is not in the setting allowed_hosts.",
+    422: "The request is well-formed but refused; the refused rows are listed if rows are the reason.",
+    429: "Too many requests; Retry-After says when to try again.",
+    500: "An internal error of the service.",
+    503: "Temporarily not possible; Retry-After says when to try again.",
+    507: "The disk is full up to its reserve.",
 }
 SECURITY: Final[Schema] = {
     "key": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A key of `riata keys new`, where keys_file is set.",
+        "description": "A key made by `riata keys new`, if keys_file is set.",
     }
 }
 BODY: Final = (400, 408, 413, 415, 422)
@@ -91,7 +91,7 @@ IDEMPOTENCY_KEY: Final[Schema] = {
     "in": "header",
     "required": False,
     "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
-    "description": "rows without an event_id get the id key/index, index counted from 0; sending the request again is then safe",
+    "description": "rows without an event_id get the id key/index, with the index counted from 0; a retry is then safe",
 }
 
 
@@ -105,12 +105,12 @@ def _rows_body(one: str, many: str) -> Schema:
 def _observe(path: str, parameters: tuple[Schema, ...]) -> Operation:
     options = (
         query("wait", {"type": "string", "enum": ["applied"]}, "answer 200 once the served model includes the rows"),
-        query("atomic", FLAG, "refuse all rows where one is refused"),
+        query("atomic", FLAG, "refuse all rows if any row is refused"),
         IDEMPOTENCY_KEY,
     )
     summary = (
-        "Send labelled rows, or labels of predictions made with remember=true. 202: they are durable. 200: they are durable and "
-        "served (wait=applied)."
+        "Send labelled rows, or labels of predictions made with remember=true. 202: the rows are durable. 200: they are durable "
+        "and the served model includes them (wait=applied)."
     )
     ok = {202: json_content("Observed"), 200: json_content("Observed")}
     problems = (*BODY, 404, 429, 503, 507)
@@ -125,9 +125,9 @@ def _predictions(path: str, parameters: tuple[Schema, ...]) -> list[Operation]:
         "application/x-ndjson": {"schema": {"type": "string"}},
         "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
     }
-    explain = "add bias and contributions, which sum to the margin"
+    explain = "add bias and contributions, which add up to the margin"
     min_seq = "wait until the served model includes this log position"
-    remember = "keep the features until the label comes: the answer carries the prediction_id to send it with"
+    remember = "keep the features until the label arrives; the answer has the prediction_id to send it with"
     posted = (query("explain", FLAG, explain), query("min_seq", SEQ, min_seq), query("remember", FLAG, remember))
     asked = (
         query("_explain", FLAG, explain),
@@ -136,13 +136,14 @@ def _predictions(path: str, parameters: tuple[Schema, ...]) -> list[Operation]:
             **query("features", {"type": "object", "additionalProperties": {"type": "string"}}, ""),
             "style": "form",
             "explode": True,
-            "description": "every other parameter is a feature: numeric where its value reads as a number, else an indicator",
+            "description": "every other parameter is a feature: numeric if its value is a number, otherwise an indicator",
         },
     )
     body = _rows_body("UnlabelledExample", "UnlabelledExamples")
     many = (
-        "Predict rows: an object for an object, an array for the rest; lines where Accept asks for application/x-ndjson, columns "
-        "where it asks for application/vnd.apache.arrow.stream (which model answered is then metadata of the schema)."
+        "Predict rows. One JSON object is answered by an object, every other body by an array. With Accept: application/x-ndjson "
+        "the answer has one line per row; with application/vnd.apache.arrow.stream it is columns, and the metadata of the schema "
+        "name the model."
     )
     return [
         Operation(
@@ -161,22 +162,22 @@ def _predictions(path: str, parameters: tuple[Schema, ...]) -> list[Operation]:
 def _model_operations() -> list[Operation]:
     at = "/models/{model}"
     document = {"required": True, "content": json_content("ModelConfig")}
-    confirm = {**query("confirm", {"type": "string"}, "the name once more"), "required": True}
+    confirm = {**query("confirm", {"type": "string"}, "the name of the model again, to confirm"), "required": True}
     since = query("since", SEQ, "add the points of the learning curve after this event")
-    top = query("top", {"type": "integer", "minimum": 1, "maximum": WEIGHTS_SHOWN_MAX, "default": 50}, "how many")
-    prefix = query("prefix", {"type": "string"}, "only names that begin so")
+    top = query("top", {"type": "integer", "minimum": 1, "maximum": WEIGHTS_SHOWN_MAX, "default": 50}, "number of weights")
+    prefix = query("prefix", {"type": "string"}, "only weights whose name begins with this prefix")
     change = {"required": True, "content": json_content("ModelChange")}
-    changing = "Change settings of a model while it learns; answers once it is served under them."
-    along = "The regularisation path: what other penalties would choose from what was learnt so far. Changes nothing."
+    changing = "Change settings of a model while it learns; answers once the served model uses them."
+    along = "The regularisation path: the weights that other penalties would choose from what was learnt so far. Changes nothing."
     patch_ok = {200: json_content("ModelChanged")}
     path_ok = {200: json_content("Path")}
     put_ok = {status: json_content("ModelPut") for status in (200, 201, 202)}
-    put = "Create a model, or change what may change of one."
+    put = "Create a model, or change the changeable settings of an existing one."
     return [
-        Operation("/models", "get", "models", "Every model.", {200: json_content("ModelList")}, (422, 503)),
+        Operation("/models", "get", "models", "List all models.", {200: json_content("ModelList")}, (422, 503)),
         Operation(at, "put", "models", put, put_ok, (*BODY, 409, 503, 507), (MODEL,), document),
         Operation(at, "patch", "models", changing, patch_ok, (*BODY, 404, 409, 503, 507), (MODEL,), change),
-        Operation(at, "get", "models", "One model.", {200: json_content("Model")}, (404, 422, 503), (MODEL,)),
+        Operation(at, "get", "models", "Show one model.", {200: json_content("Model")}, (404, 422, 503), (MODEL,)),
         Operation(
             at, "delete", "models", "Drop a model.", {200: json_content("ModelDropped")}, (404, 409, 422, 503), (MODEL, confirm)
         ),
@@ -205,16 +206,20 @@ def _model_operations() -> list[Operation]:
 def _path_options() -> tuple[Schema, ...]:
     count = {"type": "integer", "minimum": GAMMAS_MIN, "maximum": GAMMAS_MAX, "default": GAMMAS_DEFAULT}
     gamma = {"type": "number", "exclusiveMinimum": 0, "maximum": NUMBER_MAX}
-    top = "largest penalty of the grid; by default the smallest that leaves no weight that it is free to take"
-    bottom = "smallest penalty of the grid, below `from`; by default a hundredth of the one in force"
-    return (query("gammas", count, "penalties of the grid"), query("from", gamma, top), query("to", gamma, bottom))
+    top = "largest penalty of the grid; by default the smallest one that makes every weight it applies to zero"
+    bottom = "smallest penalty of the grid, below `from`; by default a hundredth of the current one"
+    return (query("gammas", count, "number of penalties in the grid"), query("from", gamma, top), query("to", gamma, bottom))
 
 
 def _snapshot_operations() -> list[Operation]:
     at = "/models/{model}"
     binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
     export = {200: {**binary, "application/json": {"schema": ref("Export")}}}
-    kind = query("format", {"type": "string", "enum": ["binary", "json"], "default": "binary"}, "json is for people")
+    kind = query(
+        "format",
+        {"type": "string", "enum": ["binary", "json"], "default": "binary"},
+        "binary can be imported; json is for reading",
+    )
     restore = {"required": True, "content": json_content("Restore")}
     imported = {"required": True, "content": binary}
     saved = {201: json_content("Snapshot")}
@@ -224,7 +229,13 @@ def _snapshot_operations() -> list[Operation]:
             f"{at}/snapshots", "get", "snapshots", "Retained generations.", {200: json_content("SnapshotList")}, store, (MODEL,)
         ),
         Operation(
-            f"{at}/snapshots", "post", "snapshots", "Save now; answers when it is durable.", saved, (*store, 409, 507), (MODEL,)
+            f"{at}/snapshots",
+            "post",
+            "snapshots",
+            "Write a checkpoint now; answers when it is durable.",
+            saved,
+            (*store, 409, 507),
+            (MODEL,),
         ),
         Operation(
             f"{at}/restore",
@@ -236,12 +247,12 @@ def _snapshot_operations() -> list[Operation]:
             (MODEL,),
             restore,
         ),
-        Operation(f"{at}/export", "get", "snapshots", "Carry a model away.", export, (*store, 409, 507), (MODEL, kind)),
+        Operation(f"{at}/export", "get", "snapshots", "Export a model.", export, (*store, 409, 507), (MODEL, kind)),
         Operation(
             f"{at}/import",
             "post",
             "snapshots",
-            "Take a model over.",
+            "Import a model.",
             {200: json_content("Imported")},
             (*BODY, 404, 409, 503, 507),
             (MODEL,),
@@ -252,17 +263,17 @@ def _snapshot_operations() -> list[Operation]:
 
 def _probe_operations() -> list[Operation]:
     probes = (
-        ("/livez", "Whether the process lives.", "Alive"),
-        ("/readyz", "Whether events and predictions are taken.", "Ready"),
+        ("/livez", "Whether the process is alive.", "Alive"),
+        ("/readyz", "Whether events and predictions are accepted.", "Ready"),
         ("/startupz", "Whether recovery has ended.", "Started"),
-        ("/v2/health/live", "As /livez.", "Alive"),
-        ("/v2/health/ready", "As /readyz.", "Ready"),
+        ("/v2/health/live", "Same as /livez.", "Alive"),
+        ("/v2/health/ready", "Same as /readyz.", "Ready"),
     )
     text = {200: {"text/plain": {"schema": {"type": "string"}}}}
     return [
         *(Operation(path, "get", "operations", summary, {200: json_content(name)}, (503,)) for path, summary, name in probes),
-        Operation("/version", "get", "operations", "Which release this is.", {200: json_content("Version")}, ()),
-        Operation("/metrics", "get", "operations", "Meters for Prometheus, of models that the key may see.", text, ()),
+        Operation("/version", "get", "operations", "The version of the release.", {200: json_content("Version")}, ()),
+        Operation("/metrics", "get", "operations", "Metrics for Prometheus, of the models that the key may see.", text, ()),
     ]
 
 

@@ -31,7 +31,7 @@ def query_pairs(query: bytes) -> list[tuple[str, str]]:
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FEATURES_PER_ROW_MAX)
     except UnicodeError:
-        raise Malformed("the query is not UTF-8 in percent encoding", "bad_encoding") from None
+        raise Malformed("the query is not percent-encoded UTF-8", "bad_encoding") from None
     except ValueError:
         raise TooLarge(f"the query has more than {FEATURES_PER_ROW_MAX} parameters", "query_too_long") from None
 
@@ -46,7 +46,7 @@ def check_options(pairs: list[tuple[str, str]], known: Collection[str]) -> dict[
     options: dict[str, str] = {}
     for name, value in pairs:
         if name not in known:
-            hint = nearest(name[:ECHOED_CHARS_MAX], known) if known else "this route has none"
+            hint = nearest(name[:ECHOED_CHARS_MAX], known) if known else "this route has no options"
             raise BadInput(f"{name[:ECHOED_CHARS_MAX]!r} is not an option; {hint}", "unknown_option")
         if name in options:
             raise BadInput(f"{name}: given twice", "repeated_option")
@@ -78,7 +78,7 @@ def positive(options: dict[str, str], name: str) -> float | None:
     if value is None:
         return None
     if not _NUMBER.fullmatch(value) or not 0.0 < float(value) <= NUMBER_MAX:
-        raise BadInput(f"{name}: expected a number above 0, at most {NUMBER_MAX:g}, as 0.3 or 1e-3", "bad_option")
+        raise BadInput(f"{name}: expected a number above 0 and at most {NUMBER_MAX:g}, such as 0.3 or 1e-3", "bad_option")
     return float(value)
 
 
@@ -86,7 +86,7 @@ def model_in_path(path_params: dict[str, str]) -> str:
     """Return the model name in a path, by default `default`. Raises `NotFound` for a name that no model can have."""
     name = path_params.get("model", "default")
     if not _MODEL_NAME.fullmatch(name):
-        raise NotFound(f"no model has such a name; names match {MODEL_NAME}", "model_not_found")
+        raise NotFound(f"no model can have this name; names match {MODEL_NAME}", "model_not_found")
     return name
 
 

@@ -26,15 +26,17 @@ class RememberedCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the counters since the start, and the gauges if this process manages the pending predictions."""
-        kept = CounterMetricFamily("riata_predictions_remembered", "Predictions kept until their label comes.", labels=("model",))
+        kept = CounterMetricFamily("riata_predictions_remembered", "Predictions remembered since the start.", labels=("model",))
         labels = CounterMetricFamily(
             "riata_prediction_labels", "Labels sent for remembered predictions.", labels=("model", "outcome")
         )
         ended = CounterMetricFamily(
-            "riata_predictions_due", "Remembered predictions whose label did not come in time.", labels=("model", "outcome")
+            "riata_predictions_due", "Remembered predictions whose label did not arrive in time.", labels=("model", "outcome")
         )
-        rows = GaugeMetricFamily("riata_remembered_rows", "Predictions kept now, labelled or not.", labels=("model",))
-        size = GaugeMetricFamily("riata_remembered_bytes", "What they take of remember_bytes_max.", labels=("model",))
+        rows = GaugeMetricFamily(
+            "riata_remembered_rows", "Remembered predictions stored now, labelled or not.", labels=("model",)
+        )
+        size = GaugeMetricFamily("riata_remembered_bytes", "Bytes that they use of remember_bytes_max.", labels=("model",))
         for model, tally in self.service.remembered().items():
             kept.add_metric((model,), tally.remembered)
             for outcome in LABEL_OUTCOMES:

@@ -96,7 +96,7 @@ class Predict:
         if plain and (document := self.one(model)(body, json=True)) is not None:
             return Answer(200, document)
         if question.explain and form == ARROW:
-            raise BadInput("explain: columns have no place for contributions; ask for JSON", "explained_in_columns")
+            raise BadInput("explain: the Arrow answer cannot hold contributions; request JSON", "explained_in_columns")
         served = await self._served(model, question)
         arguments = (body, kind, question, served)
         inline_bytes_max = REMEMBERED_INLINE_BYTES_MAX if question.remember else INLINE_BYTES_MAX
@@ -185,7 +185,7 @@ def refuse_remembering(options: list[tuple[str, str]]) -> None:
     (remember_by_post)."""
     if any(name == REMEMBER_IN_QUERY for name, _ in options):
         raise BadInput(
-            "_remember: a GET keeps nothing; send the features in the body of a POST: POST /predict?remember=true, or "
+            "_remember: a GET cannot remember; send the features in the body of a POST: POST /predict?remember=true, or "
             "POST /models/{model}/predict?remember=true",
             "remember_by_post",
         )
@@ -197,7 +197,7 @@ def require_allowed(scope: Scope, question: Question) -> None:
     key: Key | None = scope.get(KEY)
     if question.remember and key is not None and OBSERVE not in key.scopes:
         raise Forbidden(
-            f"the key {key.id} is not for this: what is remembered may become an event, which asks for the scope observe"
+            f"the key {key.id} does not allow this: a remembered prediction may become an event, which needs the scope observe"
         )
 
 
@@ -216,7 +216,7 @@ def predict_body(body: bytes, kind: str, question: Question, served: Served) -> 
     named = None
     if question.explain:
         if parsed.batch.nnz > EXPLAINED_FEATURES_MAX:
-            detail = f"explain: at most {EXPLAINED_FEATURES_MAX} features a request, got {parsed.batch.nnz}"
+            detail = f"explain: at most {EXPLAINED_FEATURES_MAX} features per request, got {parsed.batch.nnz}"
             raise TooLarge(detail, "too_many_features_to_explain")
         named = explain_rows(body, kind, served.context)
     return predictions(parsed, served, named, rows_to_remember(parsed, question))
@@ -227,9 +227,7 @@ def rows_to_remember(parsed: Parsed, question: Question) -> list[bytes]:
     if not question.remember:
         return []
     rows = encode_waiting(parsed.batch, parsed.names)
-    detail = (
-        f"features: to be remembered a row may take {REMEMBERED_ROW_BYTES_MAX} bytes, about 12 for each feature; this one takes"
-    )
+    detail = f"features: a remembered row may take {REMEMBERED_ROW_BYTES_MAX} bytes, about 12 per feature; this one takes"
     too_large = [
         RowError(at, TOO_LARGE, f"{detail} {len(row)}") for at, row in enumerate(rows) if len(row) > REMEMBERED_ROW_BYTES_MAX
     ]
@@ -241,7 +239,7 @@ def rows_to_remember(parsed: Parsed, question: Question) -> list[bytes]:
 def refuse_errors(parsed: Parsed) -> None:
     """Refuse the request if any row is bad: a client could misalign a list of predictions with gaps."""
     if parsed.errors:
-        detail = f"{len(parsed.errors)} of {parsed.rows} rows cannot be predicted; nothing was"
+        detail = f"{len(parsed.errors)} of {parsed.rows} rows cannot be predicted; no row was"
         raise RowsNotPredicted(detail, parsed.errors)
 
 

@@ -128,7 +128,7 @@ def counts(observed: Observed) -> dict[str, int]:
 
 def internal(code: str = "internal") -> Problem:
     """Return the problem for an internal error."""
-    detail = "the service failed; what became of the request is not known, the log of the service says why"
+    detail = "the service failed; whether the request took effect is unknown; the log output of the service has the cause"
     return Problem(500, code, detail, outcome="unknown", retryable=True)
 
 

@@ -77,7 +77,7 @@ class RequestCounters(Collector):
 
     def _families(self) -> tuple[CounterMetricFamily, HistogramMetricFamily]:
         requests = CounterMetricFamily("riata_requests", "Requests answered.", labels=("method", "route", "code"))
-        text = "From the head of the request to the end of the answer."
+        text = "Seconds from the head of the request to the end of the answer."
         return requests, HistogramMetricFamily("riata_request_duration_seconds", text, labels=("route",))
 
 

@@ -30,7 +30,7 @@ NAME_PATTERN: Final = f"^{MODEL_NAME}$"
 PREDICTION_ID: Final[Schema] = {
     "type": "string",
     "pattern": "^[0-9a-f]{32}$",
-    "description": "of a prediction made with remember=true: its label may be sent once, until the model's label_ttl_s is over",
+    "description": "id of a prediction made with remember=true; its label may be sent once, within the model's label_ttl_s",
 }
 FEATURE_NAME_PATTERN: Final = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 
@@ -61,8 +61,8 @@ def _features() -> Schema:
     number = {"type": "number", "minimum": -VALUE_ABS_MAX, "maximum": VALUE_ABS_MAX}
     return {
         "type": "object",
-        "description": "A number is a numeric feature, a string s under k the indicator k=s, true is 1, false 0, "
-        "a list of strings several indicators, null absent. Names and strings: Unicode normal form C, "
+        "description": "A number is a numeric feature; a string s under k is the indicator k=s; true is 1 and false 0; a list of "
+        "strings is several indicators; null means absent. Names and strings: Unicode normal form C, "
         "no control characters (U+0000 to U+001F, U+007F to U+009F); in the fields that the encoder splits as text, a control "
         "character separates words.",
         "propertyNames": {"minLength": 1, "maxLength": NAME_BYTES_MAX, "pattern": FEATURE_NAME_PATTERN},
@@ -72,18 +72,18 @@ def _features() -> Schema:
 
 
 def _rows() -> Schema:
-    ts = {**TIME, "description": "when it happened; checked, not used"}
+    ts = {**TIME, "description": "time of the event; validated but not used"}
     event_id = {
         "type": "string",
         "minLength": 1,
         "maxLength": EVENT_ID_BYTES_MAX,
-        "description": "makes sending again safe: an id seen before is a duplicate, not a second event",
+        "description": "makes a retry safe: a row with a known id is a duplicate, not a second event",
     }
     label = {
         "anyOf": [NUMBER, YES_OR_NO],
-        "description": "as the model's labels setting says: 0/1 (also false/true), -1/+1, or any number for real labels",
+        "description": "depends on the model's setting labels: 0/1 (also false/true), -1/+1, or any number for real labels",
     }
-    weight = {"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX, "description": "importance; 1 where absent"}
+    weight = {"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX, "description": "importance; 1 if absent"}
     common = {"features": ref("Features"), "event_id": event_id, "ts": ts}
     labelled = record({**common, "label": label, "weight": weight}, optional=("event_id", "ts", "weight"))
     unlabelled = record(common, optional=("event_id", "ts"))
@@ -99,14 +99,17 @@ def _rows() -> Schema:
 
 
 def _problem() -> Schema:
-    row = record({"index": {**COUNT, "description": "place in the body, from 0"}, "code": TEXT, "detail": TEXT})
+    row = record({"index": {**COUNT, "description": "position of the row in the body, from 0"}, "code": TEXT, "detail": TEXT})
     problem = {
         "type": {**TEXT, "format": "uri"},
         "title": TEXT,
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
         "detail": TEXT,
-        "code": {**TEXT, "description": "stable; programs may test it"},
-        "outcome": {"enum": ["not_accepted", "unknown"], "description": "unknown: sending the same ids again is safe"},
+        "code": {**TEXT, "description": "stable error code for programs"},
+        "outcome": {
+            "enum": ["not_accepted", "unknown"],
+            "description": "whether the events were accepted; if unknown, sending the same ids again is safe",
+        },
         "retryable": YES_OR_NO,
         "errors": array(ref("RowError"), maxItems=ERRORS_SHOWN_MAX, description="the first refused rows"),
         "accepted": COUNT,
@@ -130,17 +133,27 @@ def _answers() -> Schema:
     }
     served = {"name": TEXT, "version": COUNT, "seq": COUNT}
     age = {"type": "number", "minimum": 0, "description": "seconds since this version was published"}
-    stale = {"type": "number", "minimum": 0, "description": "seconds since it was last known to be the newest; 0 where it learns"}
+    stale = {
+        "type": "number",
+        "minimum": 0,
+        "description": "seconds since this version was last known to be the newest; 0 in the process that learns",
+    }
     contribution = {"feature": TEXT, "value": NUMBER, "weight": NUMBER, "contribution": NUMBER, "shares_slot_with": array(TEXT)}
     prediction = {
-        "probability": {"type": ["number", "null"], "minimum": 0, "maximum": 1, "description": "null where the link has none"},
+        "probability": {
+            "type": ["number", "null"],
+            "minimum": 0,
+            "maximum": 1,
+            "description": "null if the model gives no probabilities",
+        },
         "margin": NUMBER,
         "label": NUMBER,
         "std_error": {
             **FIGURE,
             "minimum": 0,
-            "description": "of the margin, approximate: from the curvature of the weights that are not zero, which may be some "
-            "seconds old; features without a weight add nothing. null where the learner keeps no curvature or too much to invert",
+            "description": "approximate standard error of the margin, from the curvature of the non-zero weights, which may be "
+            "some seconds old; features without a weight add nothing. null if the learner keeps no curvature, or too much to "
+            "invert",
         },
         "known_features": COUNT,
         "unknown_features": COUNT,
@@ -148,7 +161,8 @@ def _answers() -> Schema:
         "prediction_id": PREDICTION_ID,
         "bias": NUMBER,
         "contributions": array(
-            ref("Contribution"), description="with explain; bias and these, added in this order, are the margin to the last bit"
+            ref("Contribution"),
+            description="with explain: bias plus these contributions, added in this order, equals the margin to the last bit",
         ),
     }
     return {
@@ -163,7 +177,7 @@ def _figures() -> Schema:
     names = ("log_loss", "base_log_loss", "normalised_entropy", "auc", "accuracy", "base_rate", "calibration_ratio")
     figures = {
         "type": "object",
-        "description": "test-then-train; null where undefined",
+        "description": "test-then-train; null if undefined",
         "properties": dict.fromkeys(names, FIGURE),
         "additionalProperties": FIGURE,
     }
@@ -187,13 +201,17 @@ def _models() -> Schema:
     line = {
         "name": {"type": "string", "pattern": NAME_PATTERN},
         "learner": TEXT,
-        "mode": {"type": ["string", "null"], "description": "of a learner that has several"},
+        "mode": {"type": ["string", "null"], "description": "mode of the learner, if it has several"},
         "examples": COUNT,
         "non_zeros": COUNT,
         "served": served,
     }
     config = {"name": TEXT, "created": YES_OR_NO, "config": {"type": "object"}}
-    error = {**FIGURE, "minimum": 0, "description": "of the weight, approximate as in a prediction; null where it is not known"}
+    error = {
+        **FIGURE,
+        "minimum": 0,
+        "description": "approximate standard error of the weight, as in a prediction; null if unknown",
+    }
     slot = {**COUNT, "description": "hash >> (32 - bits)"}
     weight = {"feature": {"type": ["string", "null"]}, "slot": slot, "weight": NUMBER, "names": array(TEXT), "std_error": error}
     bits = {"type": "integer", "minimum": 1, "maximum": 32}
@@ -210,7 +228,9 @@ def _models() -> Schema:
     return {
         "ModelConfig": schema_of(ModelConfig),
         "ModelLine": record(line, closed=False),
-        "DamagedModel": record({"name": line["name"], "damaged": {**TEXT, "description": "what is damaged, and what mends it"}}),
+        "DamagedModel": record(
+            {"name": line["name"], "damaged": {**TEXT, "description": "what is damaged, and the command that repairs it"}}
+        ),
         "ModelList": record({"models": array({"anyOf": [ref("ModelLine"), ref("DamagedModel")]})}),
         "Model": record({**line, "config": {"type": "object"}, "memory_bytes": {"type": "object"}}, closed=False),
         "ModelPut": record({**config, "state": {"type": "string", "enum": ["ready", "compiling"]}}),
@@ -245,22 +265,22 @@ def _paths() -> Schema:
     loss = {
         **FIGURE,
         "minimum": 0,
-        "description": "test-then-train, where this penalty is among the learner's shadows; else null",
+        "description": "test-then-train, if this penalty is among the learner's shadows; otherwise null",
     }
-    objective = {**NUMBER, "description": "log-likelihood of the sketch less penalties, above that of all weights zero"}
+    objective = {**NUMBER, "description": "log-likelihood of the sketch minus penalties, relative to that of all weights zero"}
     gamma = {"type": "number", "minimum": 0}
     point = {
         "gamma": gamma,
         "non_zeros": COUNT,
         "objective": objective,
-        "in_force": {**YES_OR_NO, "description": "the penalty the model learns with now"},
+        "in_force": {**YES_OR_NO, "description": "whether this is the penalty that the model learns with now"},
         "log_loss": loss,
         "faded_log_loss": loss,
     }
     shadow = dict.fromkeys(("gamma", "weight", "log_loss", "faded_weight", "faded_log_loss"), gamma)
-    said = "from the largest penalty to the smallest, the one in force and those of the shadows among them"
+    said = "from the largest penalty to the smallest, including the current one and those of the shadows"
     points = array(ref("PathPoint"), description=said)
-    own = {**FIGURE, "minimum": 0, "description": "test-then-train, of the model itself under the penalties that were in force"}
+    own = {**FIGURE, "minimum": 0, "description": "test-then-train, of the model itself under the penalties it had at the time"}
     path = {
         "model": ref("Source"),
         "gamma": gamma,
@@ -280,13 +300,16 @@ def components() -> Schema:
             {
                 "ready": YES_OR_NO,
                 "role": {"type": "string", "enum": ["all", "web", "writer", "replica"]},
-                "leads": {**YES_OR_NO, "description": "this process learns"},
-                "accepting": {**YES_OR_NO, "description": "events are taken here now; if not, `warnings` says why"},
+                "leads": {**YES_OR_NO, "description": "whether this process learns"},
+                "accepting": {
+                    **YES_OR_NO,
+                    "description": "whether this process accepts events now; if not, `warnings` gives the reason",
+                },
                 "models": {"type": "object"},
                 "damaged": {
                     "type": "object",
                     "additionalProperties": TEXT,
-                    "description": "models that answer 503 model_damaged: what is damaged, and the command that mends it",
+                    "description": "models that answer 503 model_damaged: what is damaged, and the command that repairs it",
                 },
                 "warnings": array(TEXT),
             }

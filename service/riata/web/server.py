@@ -47,7 +47,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
-            log.warning("told to stop again: ending at once, the next start replays the log")
+            log.warning("second stop signal: ending at once; the next start replays the log")
             os._exit(128 + sig)
         self.stopping.set()
         super().handle_exit(sig, frame)

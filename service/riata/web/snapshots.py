@@ -73,7 +73,7 @@ def snapshot_routes(service: ServiceProtocol, admin: AdminProtocol, settings: We
         try:
             return respond(json_answer(await admin.import_model(name, content, patient=False)))
         except Corrupt as error:  # the client's bytes, not ours
-            raise Malformed(f"not an export of a model: {error.detail}", "not_an_export") from error
+            raise Malformed(f"the body is not an export of a model: {error.detail}", "not_an_export") from error
 
     return router
 

@@ -42,5 +42,5 @@ def read_path_question(options: dict[str, str]) -> PathQuestion:
     gammas = whole(options, "gammas", GAMMAS_DEFAULT, GAMMAS_MIN, GAMMAS_MAX) or GAMMAS_DEFAULT
     top, bottom = positive(options, "from"), positive(options, "to")
     if top is not None and bottom is not None and top <= bottom:
-        raise BadInput("from: expected to be above to; a path goes from large penalties to small ones", "bad_option")
+        raise BadInput("from: expected a number above to; the path goes from large penalties to small ones", "bad_option")
     return PathQuestion(gammas, top, bottom)

@@ -24,11 +24,11 @@ class FtrlProximalConfig:
         Gt(0),
         Le(1e6),
         doc(
-            "Step size, in units of the features: a gradient g moves a weight by about alpha g / (beta + the root of the sum of"
-            " its squared gradients). Default 0.15, for one-hot rows and short texts: over five streams 0.2 is 1 % better in log"
-            " loss and 0.1 is 4 % worse. Rows of several hundred counts overshoot with it: they need 0.05, or to be brought to"
-            ' length one (the encoder\'s normalise "l2"), where 1.5 is good: on three of seven texts log loss is under half of'
-            " that with 0.15, and on none is it worse."
+            "Step size, in units of the features: a gradient g moves a weight by about alpha g / (beta + the root of the sum of "
+            "its squared gradients). Default 0.15, for one-hot rows and short texts: over five streams the log loss with 0.2 is "
+            "1 % better and with 0.1 is 4 % worse. Rows of several hundred counts overshoot with it: they need 0.05, or to "
+            'be normalised to length one (the encoder\'s normalise "l2"), for which 1.5 is a good value: on three of seven texts '
+            "the log loss is less than half of that with 0.15, and on none is it worse."
         ),
     ] = 0.15
     beta: Annotated[
@@ -36,8 +36,8 @@ class FtrlProximalConfig:
         Gt(0),
         Le(1e12),
         doc(
-            "Keeps the first steps of a feature from being of full size. Default 0.1: over the same streams 0.01 is 1 % better"
-            " in log loss, with clicks 3 % worse, and 1, which the paper finds good enough, is 7 % worse."
+            "Makes the first steps of a feature smaller than full size. Default 0.1: over the same streams the log loss with "
+            "0.01 is 1 % better, but 3 % worse on clicks; with 1, which the paper finds good enough, it is 7 % worse."
         ),
     ] = 0.1
     l1: Annotated[
@@ -45,8 +45,9 @@ class FtrlProximalConfig:
         Ge(0),
         Le(1e12),
         doc(
-            "L1 penalty of every weight, on the sum of the losses; the intercept is free. Default 0.1: of words and values of"
-            " clicks 55 to 96 % have weight zero then, for 1 % of the log loss; with 0.5 it is 81 to 98 %, for 4 % more."
+            "L1 penalty of every weight, on the sum of the losses; the intercept is not penalised. Default 0.1: 55 to 96 % of "
+            "words and click values then have weight zero, at the cost of 1 % of the log loss; with 0.5 it is 81 to 98 %, at the "
+            "cost of 4 % more."
         ),
     ] = 0.1
     l2: Annotated[
@@ -54,14 +55,14 @@ class FtrlProximalConfig:
         Ge(0),
         Le(1e12),
         doc(
-            "L2 penalty of every weight, on the sum of the losses; the intercept is free. Default 0: with 1 no stream of five"
-            " gains more than 1 %, and two lose 5 and 7 %."
+            "L2 penalty of every weight, on the sum of the losses; the intercept is not penalised. Default 0: with 1 none of "
+            "five streams gains more than 1 %, and two lose 5 and 7 %."
         ),
     ] = 0.0
     intercept: Annotated[
         bool,
         doc(
-            "Learn an intercept: a feature that is always 1, with no penalty. Default true: the share of ones is learnt at"
-            " once, not by way of the features."
+            "Learn an intercept: a feature that is always 1, without a penalty. Default true: the base rate is learnt directly "
+            "and not through the features."
         ),
     ] = True

@@ -185,4 +185,4 @@ class FtrlProximal:
         check_numbers("squares", arrays["squares"], len(arrays["slot"]), least=0.0)
         check_numbers("scalars", arrays["scalars"][row.INTERCEPT_SQUARES :], 1, least=0.0)
         if not bool(arrays["squares"].all()):
-            raise Corrupt("learner state: squares is zero for a slot, which then never had a gradient")
+            raise Corrupt("learner state: squares is zero for a slot, but every stored slot has had a gradient")

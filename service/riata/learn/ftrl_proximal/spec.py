@@ -17,7 +17,7 @@ def _build(config: FtrlProximalConfig, bits: int, _hash_key: int) -> Learner:
 
 SPEC: Final = LearnerSpec(
     config=FtrlProximalConfig,
-    about="McMahan et al. 2013. Logistic loss; few weights that are not zero, little memory.",
+    about="McMahan et al. 2013. Logistic loss; few non-zero weights, little memory.",
     build=_build,
     examples=lambda: [FtrlProximalConfig()],
     machine_code=lambda config: config.kind,

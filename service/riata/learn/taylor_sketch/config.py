@@ -38,13 +38,14 @@ class TaylorSketchConfig:
     mode: Annotated[
         Literal["exact", "strict", "hybrid", "diag"],
         doc(
-            "exact: every feature is in the block of cross curvature, up to features_max of them. strict: k of them, chosen by"
-            " merit, and no other feature ever has a weight. hybrid: k in the block, all others updated one coordinate at a"
-            " time. diag: only the intercept is in the block. Default hybrid: any number of features, memory known beforehand."
+            "exact: every feature is in the block of cross curvature, up to features_max of them. strict: k selected features "
+            "are in the block, and no other feature ever has a weight. hybrid: k features are in the block, and all others are "
+            "updated one coordinate at a time. diag: only the intercept is in the block. Default hybrid: any number of features, "
+            "bounded memory."
         ),
     ] = "hybrid"
     link: Annotated[
-        Literal["logistic", "probit"], doc("How a margin becomes a probability. Default logistic: weights are log-odds.")
+        Literal["logistic", "probit"], doc("Link from margin to probability. Default logistic: weights are log-odds.")
     ] = "logistic"
     gamma: Annotated[
         float, Ge(0), Le(1e12), doc("L1 penalty of every weight, on the sum of the log-likelihoods of all events. Default 0.1.")
@@ -52,33 +53,40 @@ class TaylorSketchConfig:
     gamma_schedule: Annotated[
         Literal["fixed", "linear", "sqrt"],
         doc(
-            "fixed: gamma. linear, sqrt: gamma times i / gamma_events, or its root, at event i, at least gamma_floor times gamma."
-            " linear keeps the number of non-zeros as the stream grows; fixed lets the penalty fade. Default fixed."
+            "Schedule of the penalty. fixed: gamma. linear, sqrt: at event i gamma times i / gamma_events, or times its root, at "
+            "least gamma_floor times gamma. With linear the number of non-zero weights stays about constant as the stream grows; "
+            "with fixed the penalty loses influence. Default fixed."
         ),
     ] = "fixed"
-    gamma_events: Annotated[int, Ge(1), Le(10**12), doc("The event at which a growing penalty is gamma. Default 10,000.")] = (
-        10_000
-    )
+    gamma_events: Annotated[
+        int, Ge(1), Le(10**12), doc("The event at which a growing penalty reaches gamma. Default 10,000.")
+    ] = 10_000
     gamma_floor: Annotated[
-        float, Gt(0), Le(1), doc("Least share of gamma while it grows. Default 0.05: a penalty that starts from zero diverges.")
+        float,
+        Gt(0),
+        Le(1),
+        doc("Smallest fraction of gamma while the penalty grows. Default 0.05: a penalty that starts from zero diverges."),
     ] = 0.05
-    gamma_intercept: Annotated[float, Ge(0), Le(1e12), doc("Penalty of the intercept. Default 0: it is free.")] = 0.0
+    gamma_intercept: Annotated[float, Ge(0), Le(1e12), doc("Penalty of the intercept. Default 0: it is not penalised.")] = 0.0
     gamma_of: Annotated[
         tuple[FeatureGamma, ...],
         MaxLen(OWN_GAMMAS_MAX),
-        doc("Penalties of single features, in the place of gamma; they grow by the same schedule. 0 frees a feature."),
+        doc("Penalties of single features instead of gamma; they follow the same schedule. 0: the feature is not penalised."),
     ] = ()
     k: Annotated[
-        int, Ge(1), Le(MEMBERS_MAX), doc("Members of the block in the bounded modes, the intercept among them. Default 300.")
+        int,
+        Ge(1),
+        Le(MEMBERS_MAX),
+        doc("Number of features in the block in the bounded modes, including the intercept. Default 300."),
     ] = 300
     features_max: Annotated[
-        int, Ge(1), Le(MEMBERS_MAX), doc("exact: how many features, the intercept among them, may appear. Default 4096.")
+        int, Ge(1), Le(MEMBERS_MAX), doc("exact: maximum number of features, including the intercept. Default 4096.")
     ] = MEMBERS_MAX
     beyond: Annotated[
         Literal["refuse", "strict", "hybrid"],
         doc(
-            "exact: what happens to a feature for which there is no room. refuse: the row is refused. strict, hybrid: it is"
-            " treated as a feature outside the block in that mode. Default refuse: exact means exact."
+            "exact: what happens to a feature beyond features_max. refuse: its row is refused. strict, hybrid: it is treated "
+            "like a feature outside the block in that mode. Default refuse: the result stays exact."
         ),
     ] = "refuse"
     block: Annotated[int, Ge(1), Le(10**6), doc("Events between two solves. Default 100.")] = 100
@@ -87,30 +95,37 @@ class TaylorSketchConfig:
         Ge(0),
         Le(1),
         doc(
-            "Bounded modes: while this share of the events so far is less than a block, a solve comes after so many of them, and"
-            " a round with it: at every event at first. 0: every block has its full length. Default 0.05: without it no feature"
-            " is known before the first round, and over the first thousand events of a text stream strict is twice as bad."
+            "Bounded modes: the first blocks are short. While this fraction of the events so far is less than a full block, a "
+            "solve and a round come after that many events, at the start after every event. 0: every block has its full length. "
+            "Default 0.05: without it no feature has a weight before the first round, and over the first thousand events of a "
+            "text stream the log loss of strict is twice as high."
         ),
     ] = 0.05
     rounds: Annotated[int, Ge(1), Le(10**6), doc("Bounded modes: solves between two rounds of eviction and admission.")] = 4
     admit: Annotated[
-        float, Gt(0), Le(10), doc("A feature may enter the block where |Omega| reaches this share of its gamma. Default 0.8.")
+        float, Gt(0), Le(10), doc("A feature may enter the block if its |Omega| reaches this fraction of its gamma. Default 0.8.")
     ] = 0.8
     hysteresis: Annotated[
-        float, Ge(1), Le(100), doc("strict: how much stronger than a member a feature must be to take its place. Default 1.1.")
+        float,
+        Ge(1),
+        Le(100),
+        doc("strict: factor by which a feature must be stronger than a member of the block to replace it. Default 1.1."),
     ] = 1.1
     prior_curvature: Annotated[
         float,
         Ge(0),
         Le(1e12),
-        doc("Curvature every feature starts with, times its largest x^2. Default 1: without it a feature seen twice overshoots."),
+        doc(
+            "Prior curvature of every feature, in units of its largest x^2. Default 1: without it a feature seen twice "
+            "overshoots."
+        ),
     ] = 1.0
     prior_by_row: Annotated[
         bool,
         doc(
             "hybrid, diag: measure the prior curvature of a feature outside the block by 0.3 |x|^1.5 (sum of |x| of the row)^0.5"
-            " in place of x^2, for the features of a row move together, none knowing of the others. Default true: then a gamma"
-            " that is thirty times too small costs little on texts, and otherwise twice the log loss."
+            " instead of x^2, because the features of a row are updated together but independently. Default true: with it a "
+            "gamma that is thirty times too small costs little on texts; without it the log loss doubles."
         ),
     ] = True
     curvature_floor: Annotated[
@@ -118,14 +133,20 @@ class TaylorSketchConfig:
         Ge(0),
         Le(1),
         doc(
-            "Least curvature of an event as a share of its |residual|; bounds what a confident mistake can ask for. Default 1/4."
+            "Smallest curvature of an event as a fraction of its |residual|; bounds the step of a confident mistake. Default 1/4."
         ),
     ] = 0.25
     rho: Annotated[
-        float, Gt(0), Le(1), doc("What is left of an event's weight after each later event. Default 1: nothing is forgotten.")
+        float,
+        Gt(0),
+        Le(1),
+        doc("Factor by which each later event reduces the weight of an event. Default 1: nothing is forgotten."),
     ] = 1.0
     burn_in: Annotated[
-        int, Ge(0), Le(2**62), doc("Events during which early ones are forgotten polynomially. Default 0: none.")
+        int,
+        Ge(0),
+        Le(2**62),
+        doc("Length in events of the burn-in, during which early events are forgotten polynomially. Default 0: no burn-in."),
     ] = 0
     burn_in_power: Annotated[
         float, Gt(0), Le(10), doc("An event s weighs (s / i)^power at event i of the burn-in. Default 2.")
@@ -133,21 +154,21 @@ class TaylorSketchConfig:
     warm_up: Annotated[
         int | None,
         doc(
-            "First events that are held, at most 100,000, and linearised anew until they fit: what was learnt from the first,"
-            " poor predictions does not stay. Default null: 1000 in exact; none in the bounded modes, whose first blocks are"
-            " short instead (ramp)."
+            "Number of first events that are held, at most 100,000, and linearised again until they fit, so that errors of the "
+            "first, poor predictions do not remain. Default null: 1000 in exact; 0 in the bounded modes, whose first blocks are "
+            "short instead (ramp)."
         ),
     ] = None
     reexpand: Annotated[
-        int, Ge(0), Le(10_000), doc("exact: events that are held and linearised anew when so many have come. Default 0: none.")
+        int, Ge(0), Le(10_000), doc("exact: number of events that are held and then linearised again together. Default 0: none.")
     ] = 0
     tolerance: Annotated[
         float,
         Gt(0),
         Le(1),
         doc(
-            "A solve ends where no optimality condition is violated by more than this share of gamma, or of 0.001 where gamma is"
-            " smaller. Default 0.01: less changes the weights by less than the next events do."
+            "A solve ends when no optimality condition is violated by more than this fraction of gamma, or of 0.001 if gamma is "
+            "smaller. Default 0.01: a smaller value changes the weights by less than the next events do."
         ),
     ] = 0.01
     sweeps_max: Annotated[
@@ -155,15 +176,15 @@ class TaylorSketchConfig:
         Ge(1),
         Le(10**6),
         doc(
-            "A solve ends after so many sweeps in any case; the next goes on from there. Default 10: few solves take as many, and"
-            " more changed no log loss."
+            "Maximum number of sweeps of a solve; the next solve continues from there. Default 10: few solves need that many, "
+            "and more did not change any log loss."
         ),
     ] = 10
     intercept: Annotated[bool, doc("Learn an intercept: a feature that is 1 in every event. Default true.")] = True
     shadow: Annotated[
         tuple[Annotated[float, Gt(0), Le(1e12)], ...],
         MaxLen(SHADOWS_MAX),
-        doc("Penalties to be tried on the same sketch beside gamma, each with its own progressive loss. Default none."),
+        doc("Other penalties to try on the same sketch besides gamma, each with its own progressive loss. Default none."),
     ] = ()
 
     def __post_init__(self) -> None:
@@ -171,7 +192,7 @@ class TaylorSketchConfig:
         if self.reexpand and self.mode != "exact":
             raise _conflict("reexpand needs mode = 'exact'")
         if self.beyond != "refuse" and self.mode != "exact":
-            raise _conflict("beyond is about mode = 'exact'")
+            raise _conflict("beyond needs mode = 'exact'")
         if self.gamma_schedule != "fixed" and self.gamma == 0.0:
             raise _conflict("gamma_schedule needs a gamma above 0 to grow to")
         if self.warm_up is not None and not 0 <= self.warm_up <= WARM_UP_MAX:
@@ -179,7 +200,7 @@ class TaylorSketchConfig:
         names = [own.feature for own in self.gamma_of]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise _conflict(f"gamma_of names the feature {twice!r} twice; keep one of the entries")
+            raise _conflict(f"gamma_of has two entries for the feature {twice!r}; remove one")
 
 
 def block_limit(config: TaylorSketchConfig) -> int:

@@ -187,7 +187,7 @@ def _check(state: TaylorState, arrays: Arrays, bits: int) -> None:
     if ended > learnt:
         raise Corrupt(f"learner state: a block of events ended at {ended} of {learnt}")
     if not 1 <= size <= settings.limit or rows > ROWS:
-        raise Corrupt(f"learner state: {size} positions with {rows} rows waiting do not fit into a block of {settings.limit}")
+        raise Corrupt(f"learner state: {size} positions with {rows} waiting rows do not fit in a block of {settings.limit}")
     check_numbers("scalars", arrays["scalars"], SCALARS, 0.0)
     if not bool((arrays["scalars"].astype(np.float64)[[SCALE, GROWTH]] > 0.0).all()):
         raise Corrupt("learner state: scale or growth is zero")
@@ -197,7 +197,7 @@ def _check(state: TaylorState, arrays: Arrays, bits: int) -> None:
     check_numbers("cross", arrays["cross"], size * (size - 1) // 2)
     _check_ragged("pending", arrays["pending_start"], arrays["pending_at"], (rows, features), np.dtype(np.int32))
     if features and not 0 <= int(arrays["pending_at"].min()) <= int(arrays["pending_at"].max()) < size:
-        raise Corrupt("learner state: pending_at names a position that is not in use")
+        raise Corrupt("learner state: pending_at has a position that is not in use")
     check_numbers("pending_x", arrays["pending_x"], features)
     check_numbers("pending_h", arrays["pending_h"], rows)
     _check_lazy(arrays, size, rows)
@@ -226,7 +226,7 @@ def _check_keys(key: NDArray[np.generic], size: int, bits: int, *, holes: bool) 
     used = key[key.astype(np.int64) >= 0]
     free = size - len(used)
     if int(key[0]) != -1 or int(key.min()) < -1 or int(key.max()) >= 2**bits or len(np.unique(used)) < len(used):
-        raise Corrupt("learner state: member_key holds a key twice, or one that cannot be")
+        raise Corrupt("learner state: member_key has a key twice, or an invalid key")
     if free > 1 and not holes:
         raise Corrupt("learner state: member_key has a position without a feature")
 
@@ -241,12 +241,12 @@ def _check_ragged(
     begins = start.astype(np.int64)
     length = begins[1:] - begins[:-1]
     if int(start[0]) != 0 or int(start[-1]) != features or bool((length < 0).any()):
-        raise Corrupt(f"learner state: {name} rows do not follow one another")
+        raise Corrupt(f"learner state: {name} rows are not contiguous")
     row = np.repeat(np.arange(rows), length)
     same = np.flatnonzero(np.diff(row) == 0)
     entries = at.astype(np.int64)
     if dtype == np.uint32 and bool((np.diff(entries)[same] <= 0).any()):
-        raise Corrupt(f"learner state: {name} rows are not in the order of their hashes")
+        raise Corrupt(f"learner state: {name} rows are not sorted by hash")
     if len(np.unique(row * 2**32 + entries)) < features:
         raise Corrupt(f"learner state: {name} rows have a feature twice")
 
@@ -256,12 +256,12 @@ def _check_lazy(arrays: Arrays, size: int, rows: int) -> None:
     tracked = arrays["lazy_tracked"]
     n = len(tracked)
     if tracked.dtype != np.int64 or tracked.ndim != 1 or n > min(size, TRACKED_MAX) or len(np.unique(tracked)) < n:
-        raise Corrupt("learner state: lazy_tracked is not a list of positions, each once")
+        raise Corrupt("learner state: lazy_tracked is not a list of distinct positions")
     if n and not 0 <= int(tracked.min()) <= int(tracked.max()) < size:
-        raise Corrupt("learner state: lazy_tracked names a position that is not in use")
+        raise Corrupt("learner state: lazy_tracked has a position that is not in use")
     check_counts("lazy_founded", arrays["lazy_founded"])
     if int(arrays["lazy_founded"][0]) > n:
-        raise Corrupt("learner state: lazy_founded is more than there are in lazy_tracked")
+        raise Corrupt("learner state: lazy_founded exceeds the length of lazy_tracked")
     for name, length, least in (
         ("settled", n, -np.inf),
         ("moved", rows, -np.inf),
@@ -276,9 +276,9 @@ def _check_outside(arrays: Arrays, settings: Settings, n: int, bits: int) -> Non
     for name in (*_outside_columns(settings), "outside_peak"):
         check_numbers(name, arrays[name], n, 0.0 if name == "outside_peak" else -np.inf)
     if not bool((arrays["outside_peak"].astype(np.float64) > 0.0).all()):
-        raise Corrupt("learner state: outside_peak holds a feature that was never seen")
+        raise Corrupt("learner state: outside_peak has a feature that was never seen")
     if len(arrays["outside_slot"]) != n or bool(np.isin(arrays["outside_slot"].astype(np.int64), arrays["member_key"]).any()):
-        raise Corrupt("learner state: outside_slot does not have its length, or a slot that is in the block")
+        raise Corrupt("learner state: outside_slot has the wrong length, or a slot that is in the block")
     if settings.exchanges and (arrays["outside_waiting"].dtype != np.bool_ or arrays["outside_waiting"].shape != (n,)):
         raise Corrupt(f"learner state: outside_waiting is not {n} answers")
 

@@ -24,8 +24,8 @@ def _adjust(learner: Learner, config: TaylorSketchConfig) -> None:
 
 SPEC: Final = LearnerSpec(
     config=TaylorSketchConfig,
-    about="Balakrishnan & Madigan 2008, Online, exactly or in bounded memory. Keeps curvature, so predictions carry "
-    "standard errors, `GET /models/{model}/path` shows what other penalties would choose, and gamma may change.",
+    about="Balakrishnan & Madigan 2008, online, exactly or in bounded memory. Keeps curvature, so predictions have standard "
+    "errors, `GET /models/{model}/path` shows the weights under other penalties, and gamma may change.",
     build=_build,
     examples=lambda: [TaylorSketchConfig()],
     machine_code=lambda config: config.kind,

@@ -32,23 +32,23 @@ class TruncatedGradientConfig:
     loss: Annotated[
         Literal["logistic", "squared", "hinge"],
         doc(
-            "What a wrong margin costs. logistic gives probabilities; squared is (margin - label)^2; hinge gives margins only."
-            " Default logistic: labels are mostly yes or no, and a probability is what is asked for."
+            "Loss function. logistic gives probabilities; squared is (margin - label)^2; hinge gives margins only. Default "
+            "logistic: most labels are binary, and most clients need a probability."
         ),
     ] = "logistic"
     rate: Annotated[
         Literal["constant", "decaying", "adaptive"],
         doc(
-            "constant: eta. decaying: eta (delay / (delay + i))^power at row i = 0, 1, ... adaptive: eta over the root of the"
-            " sum of squared gradients of each feature. Default adaptive: rare features still learn when frequent ones have"
-            " settled, and eta does not have to be tuned to the stream."
+            "constant: eta. decaying: eta (delay / (delay + i))^power at row i = 0, 1, ... adaptive: for each feature eta / root "
+            "of the sum of its squared gradients. Default adaptive: rare features still learn after frequent ones have "
+            "converged, and eta needs no tuning to the stream."
         ),
     ] = "adaptive"
     normalised: Annotated[
         bool,
         doc(
-            "Divide each feature by the largest value seen of it, inside the update. Only with the adaptive rate. Gravity and"
-            " ceiling then act on weight times scale. Default true: units do not matter and nobody has to scale the input."
+            "Divide each feature by its largest value seen so far, inside the update. Only with the adaptive rate. Gravity and "
+            "ceiling then apply to weight times scale. Default true: units do not matter and the input needs no scaling."
         ),
     ] = True
     eta: Annotated[
@@ -56,48 +56,51 @@ class TruncatedGradientConfig:
         Gt(0),
         Le(1e6),
         doc(
-            "Step size. Default 0.9: larger steps win where features say much, smaller ones where labels are noise. With 0.5"
-            " the noisy stream is 3 % better and texts are 22 % worse; with 1.2 it is the other way round, 4 % and 8 %."
+            "Step size. Default 0.9: larger steps are better if features are informative, smaller ones if labels are noisy. With "
+            "0.5 the noisy stream is 3 % better and texts are 22 % worse; with 1.2 the noisy stream is 4 % worse and texts are 8 "
+            "% better."
         ),
     ] = 0.9
     power: Annotated[
-        float, Ge(0), Le(1), doc("How fast the decaying rate decays. Default 1/2: what theory asks for without strong convexity.")
+        float, Ge(0), Le(1), doc("Exponent of the decaying rate. Default 1/2: the value from theory without strong convexity.")
     ] = 0.5
     delay: Annotated[
-        float, Gt(0), Le(1e12), doc("Rows until the rate has begun to decay. Default 1: eta / sqrt(1 + i), the plain form.")
+        float, Gt(0), Le(1e12), doc("Number of rows before the rate decays noticeably. Default 1: eta / sqrt(1 + i).")
     ] = 1.0
     accumulator: Annotated[
         float,
         Ge(0),
         Le(1e12),
         doc(
-            "What the adaptive rate starts its sum of squared gradients from, the intercept's too. From 0, the first step of a"
-            " feature would be of full size however sure the model was. Default 0.03: that is a gradient of 0.17; with it a"
-            " stream of rare clicks is not overfitted, and from 0.01 to 0.1 little changes."
+            "Initial value of the sums of squared gradients of the adaptive rate, including that of the intercept. With 0 the "
+            "first step of a feature would have full size however confident the model is. Default 0.03: this is the square of a "
+            "gradient of 0.17; a stream of rare clicks is not overfitted with it, and values from 0.01 to 0.1 give similar "
+            "results."
         ),
     ] = 0.03
     reach: Annotated[
         float,
         Gt(1),
         doc(
-            "Normalised only: a value counts in the step as at most this many times the largest one seen before it, so that"
-            ' one wild value cannot deafen the learner to a feature for ever. "infinite" lets it. Default 2: a scale a thousand'
-            " times too small is made up for in ten rows."
+            "Only with normalised: a value counts in the step as at most this many times the largest one seen before, so that "
+            'one outlier cannot disable a feature for good. "infinite": no limit. Default 2: a scale a thousand times too small '
+            "is corrected within ten rows."
         ),
     ] = 2.0
     step: Annotated[
         Literal["invariant", "gradient"],
         doc(
-            "invariant: importance is time spent on the row, so no importance overshoots. gradient: importance multiplies."
-            " Default invariant: with it a large eta or importance cannot carry a margin past its label."
+            "invariant: the update of an importance-weighted row is the limit of many small steps and does not overshoot. "
+            "gradient: importance multiplies the gradient. Default invariant: a large eta or importance cannot move a margin "
+            "past its label."
         ),
     ] = "invariant"
     rule: Annotated[
         Literal["truncate", "round", "subgradient"],
         doc(
-            "truncate: shrink weights up to the ceiling by eta gravity period. round: set weights up to the ceiling to zero."
-            " subgradient: shrink every weight by eta gravity at every row, past zero; hardly ever sparse. Default truncate: it"
-            " is sparse, and a small weight that keeps growing is not thrown away."
+            "truncate: shrink weights up to the ceiling by eta * gravity * period. round: set weights up to the ceiling to zero. "
+            "subgradient: shrink every weight by eta * gravity at every row, even past zero; hardly ever sparse. Default "
+            "truncate: it gives sparse weights, and a small weight that keeps growing survives."
         ),
     ] = "truncate"
     gravity: Annotated[
@@ -105,8 +108,8 @@ class TruncatedGradientConfig:
         Ge(0),
         Le(1e6),
         doc(
-            "How strongly weights are pulled to zero for each row; the L1 penalty. Default 3e-5: half of the words of texts and"
-            " nearly all values of click logs go, for less than 1 % of the log loss; noisy streams gain by it."
+            "L1 penalty: how strongly each row pulls weights towards zero. Default 3e-5: half of the words of texts and nearly "
+            "all values of click logs get weight zero, at a cost of less than 1 % of the log loss; noisy streams improve."
         ),
     ] = 3e-5
     period: Annotated[
@@ -114,30 +117,30 @@ class TruncatedGradientConfig:
         Ge(1),
         Le(2**31),
         doc(
-            "Rows between truncations. Default 100: a feature of one row in a hundred has one row to outgrow a truncation, and"
-            " rows of common features hardly ever find a debt to make up for."
+            "Rows between truncations. Default 100: a feature in one row of a hundred has one row to outgrow a truncation, and "
+            "rows of common features rarely have an overdue truncation to apply."
         ),
     ] = 100
     ceiling: Annotated[
         float,
         Gt(0),
         doc(
-            'Weights above it are left alone; "infinite" pulls at all. Default 0.1: weights that matter keep no bias, and those'
-            " that move a margin by less than a tenth may go."
+            'Weights above it are not truncated; "infinite": all are. Default 0.1: large weights stay unbiased, and weights that '
+            "move a margin by less than a tenth may become zero."
         ),
     ] = 0.1
     intercept: Annotated[
         bool,
         doc(
-            "Learn an intercept: a feature that is always 1, is never truncated, and has a step of its own, however many"
-            " features a row has. Default true: the share of ones is learnt at once, not by way of the features."
+            "Learn an intercept: a feature that is always 1, is never truncated, and has its own step size, independent of the "
+            "number of features of a row. Default true: the base rate is learnt directly and not through the features."
         ),
     ] = True
     grid: Annotated[
         bool,
         doc(
-            "Round weights and truncations to multiples of 2^-40, which makes their sums exact. Not with normalised. Default"
-            " false: float64 is near enough."
+            "Round weights and truncations to multiples of 2^-40, which makes their sums exact. Not with normalised. Default "
+            "false: float64 is accurate enough."
         ),
     ] = False
 
@@ -149,8 +152,8 @@ class TruncatedGradientConfig:
             raise _conflict("rule = 'round' with an infinite ceiling would set every weight to zero; give a finite ceiling")
         if self.rule == "subgradient" and (self.normalised or self.rate == "decaying"):
             raise _conflict(
-                "rule = 'subgradient' needs a step size that a row of other features leaves alone:"
-                " rate 'constant', or 'adaptive' without normalised"
+                "rule = 'subgradient' needs a step size that does not change at rows without the feature: rate 'constant', or "
+                "'adaptive' without normalised"
             )
         if self.grid and self.normalised:
             raise _conflict("grid needs truncations that are sums of equal parts; set normalised to false")

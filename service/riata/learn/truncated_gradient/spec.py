@@ -30,7 +30,7 @@ def _examples() -> list[TruncatedGradientConfig]:
 
 SPEC: Final = LearnerSpec(
     config=TruncatedGradientConfig,
-    about="Langford, Li & Zhang 2009. The learner where none is named; only it takes labels of any number.",
+    about="Langford, Li & Zhang 2009. The default learner; the only one that accepts any number as a label.",
     build=_build,
     examples=_examples,
     machine_code=_machine_code,

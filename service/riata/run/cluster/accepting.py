@@ -59,7 +59,7 @@ def accept(store: SharedStore, ledger: Ledger, now_ms: int, draw: Draw) -> Mappi
         appends.append(_repair(DEFAULT_MODEL, {**facts, **instead, "models": others}, now_ms, draw))
     for appended in store.append(appends):
         if appended.record is None:
-            raise appended.refused or Conflict("the record was not appended; try again", "store_contended")
+            raise appended.refused or Conflict("the record was not appended to the log; try again", "store_contended")
     return missing
 
 

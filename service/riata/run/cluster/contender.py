@@ -143,7 +143,7 @@ class Contender:
         if self.lead.owner is None:
             return self._stand_by(term_s)
         if stuck := self._stuck():
-            log.error("the lease is not renewed: %s", stuck)
+            log.error("the lease cannot be renewed: %s", stuck)
             return min(term_s, RETRY_S)
         standings = self.lead.renew(self._beliefs)
         if self._publisher is not None and self._publishing is not None and self._publisher.recheck(standings):
@@ -157,7 +157,7 @@ class Contender:
         if owner is None:
             left_s = max(0, self.lead.holder.remaining_ms) / 1000 if self.lead.holder else 0.0
             return min(term_s, left_s + 0.02) * random.uniform(0.7, 1.0) + 0.01
-        log.info("this process owns the store now, epoch %d", owner.epoch)
+        log.info("this process now owns the store, epoch %d", owner.epoch)
         self._context.tally.elections += 1
         self.since_ms = self._progress_ms = self._context.clock.monotonic_ms()
         self._recovering = threading.Thread(target=self._recover, args=(owner,), name="riata-recover", daemon=True)
@@ -170,9 +170,9 @@ class Contender:
             still_ms = self._context.clock.monotonic_ms() - self._progress_ms
             return f"recovery has made no progress for {still_ms} ms" if still_ms > RECOVERING_MS else ""
         if not self.learning.writer.alive():
-            return "learning has ended"
+            return "the learning thread has ended"
         busy_ms = self.learning.writer.busy_ms()
-        return f"learning is stuck for {busy_ms} ms" if busy_ms > self._context.settings.lease_ttl_ms else ""
+        return f"learning has been stuck for {busy_ms} ms" if busy_ms > self._context.settings.lease_ttl_ms else ""
 
     def _beliefs(self) -> dict[str, WriterPosition]:
         return self.learning.positions() if self.learning else {}
@@ -234,7 +234,7 @@ class Contender:
         self._tailing.start()
         self._publishing.start()
         record_losses(context)
-        log.info("leading: %d models", len(recovered))
+        log.info("this process leads %d models", len(recovered))
 
     def _await_look(self) -> None:
         while not self._looked(self.since_ms or 0):
@@ -285,7 +285,7 @@ class Contender:
             self._context.warm(state.config.learner)
             learning.begin(state)
             self._hand_over(learning, records[1:])
-            log.info("model %s: taken up", name)
+            log.info("model %s: this process now learns it", name)
 
     def _read(self, store: SharedStore, name: str) -> list[Record]:
         try:
@@ -347,4 +347,4 @@ class Contender:
         if code in LOST or isinstance(error, Conflict):
             self._context.lost(detail)
         else:
-            self._context.fatal(f"the store could not be led: {detail}")
+            self._context.fatal(f"this process could not lead the store: {detail}")

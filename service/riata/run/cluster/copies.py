@@ -155,10 +155,10 @@ def read_copy(path: Path, clock: Clock) -> Kept:
     header, arrays = layout.decode_checkpoint(path.read_bytes())
     edition = _edition(header)
     if set(arrays) != {"content", "names.fingerprint", "names.length", "names.text"} or header.get("model") != path.stem:
-        raise Corrupt(f"{path.name} does not hold what a copy holds")
+        raise Corrupt(f"{path.name} lacks parts that a copy has")
     content = arrays["content"].tobytes()
     if layout.checkpoint_digest(content) != edition.digest:
-        raise Corrupt(f"{path.name}: the edition is not what was written")
+        raise Corrupt(f"{path.name}: the edition differs from what was written")
     published = decode_as(edition, path.stem, content, clock)
     return Kept(edition, published, _names(arrays), published.published_ms)
 
@@ -190,5 +190,5 @@ def _names(arrays: Arrays) -> Names:
     typed = marks.dtype == np.uint64 and lengths.dtype == np.uint32 and text.dtype == np.uint8
     flat = marks.ndim == lengths.ndim == text.ndim == 1
     if not typed or not flat or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
-        raise Corrupt("the names in it do not add up")
+        raise Corrupt("the lengths of its names do not add up")
     return Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))

@@ -59,7 +59,7 @@ def encode_edition(published: Published) -> bytes:
             arrays |= dict(zip(("place", "variance", "covariance", "row"), model.uncertainty.spread, strict=True))
         else:
             mib = model.uncertainty.memory() / 2**20
-            no_std_error = f"its curvature takes {mib:.0f} MiB, too much to send to those who follow; ask the writer"
+            no_std_error = f"its curvature takes {mib:.0f} MiB, too much to publish to followers; ask the writer"
     header = {
         "what": WHAT,
         "model": model.name,
@@ -115,29 +115,31 @@ def decode_as(edition: Edition, model: str, content: bytes, clock: Clock) -> Pub
     published = decode_edition(content, clock)
     found = (published.model.name, published.model.origin.lineage, published.applied, published.chain)
     if found != (model, edition.lineage, edition.applied, edition.chain):
-        raise Corrupt(f"edition {edition.number} of {model} holds another moment than it says", "edition_corrupt")
+        raise Corrupt(
+            f"the content of edition {edition.number} of {model} is of another event than its description", "edition_corrupt"
+        )
     return published
 
 
 def _check_header(header: dict[str, Any]) -> None:
     if set(header) != set(HEADER) or any(type(header[key]) is not kind for key, kind in HEADER.items()):
-        raise Corrupt("the header has not the keys it should have, or one of another type")
+        raise Corrupt("the header lacks a key, or a key has a value of the wrong type")
     counts = [header[key] for key in ("applied", "gen", "version", "seq", "skipped", "published_ms")]
     if header["what"] != WHAT or any(not 0 <= count < 2**63 for count in counts):
-        raise Corrupt("it is something else, or a count is out of range")
+        raise Corrupt("it is not an edition, or a count is out of range")
     if header["seq"] not in (0, header["applied"]) or header["link"] not in get_args(Link):
-        raise Corrupt("its place or its link cannot be")
+        raise Corrupt("its position in the log or its link is not valid")
     if not all(type(seq) is int and 0 < seq <= header["applied"] for seq in header["changes"]):
-        raise Corrupt("its changes are not events of its log")
+        raise Corrupt("its changes refer to events that are not in its log")
     if header["changes"] != sorted(set(header["changes"])):
         raise Corrupt("its changes are not in order")
     if not all(type(point) is dict and type(point.get("seq")) is int for point in header["history"]):
-        raise Corrupt("its learning curve has a point without a place")
+        raise Corrupt("its learning curve has a point without a position")
     if not all(type(size) is int and 0 <= size < 2**63 for size in header["memory"].values()):
-        raise Corrupt("its memory is not in bytes")
+        raise Corrupt("its memory sizes are not numbers of bytes")
     figures = header["figures"]
     if not all(type(figures.get(name)) is dict for name in HORIZONS) or type(figures.get("calibration")) is not list:
-        raise Corrupt("its figures are not those of a model")
+        raise Corrupt("its figures are not the figures of a model")
     if type(figures["cumulative"].get("examples")) is not int:
         raise Corrupt("its figures count no examples")
 
@@ -149,13 +151,13 @@ def _published(header: dict[str, Any], arrays: Arrays, clock: Clock) -> Publishe
     check_names(arrays, expected)
     uncertainty = _uncertainty(arrays, len(weights.slot)) if expected >= SPREAD else None
     if (uncertainty is None) != bool(header["no_std_error"]):
-        raise Corrupt("it has both standard errors and a reason why it has none, or neither")
+        raise Corrupt("it needs either standard errors or the reason for their absence")
     now_ms, now_unix_ms = clock.monotonic_ms(), clock.unix_ms()
     made_ms = now_ms - max(0, now_unix_ms - header["published_ms"])
     origin = Origin(header["model"], _bytes(header["lineage"], 16), fingerprint(config.encoder), config.labels)
     model = Model(origin, weights, header["gen"], header["version"], header["seq"], made_ms, uncertainty)
     if np.float64(model.weights.intercept).tobytes() != np.float64(weights.intercept).tobytes():
-        raise Corrupt("it has learnt nothing, and yet has an intercept")
+        raise Corrupt("it has an intercept although it has learnt nothing")
     vocabulary = arrays.get(VOCABULARY)
     if vocabulary is not None:
         check_slots(VOCABULARY, vocabulary, weights.bits)
@@ -204,10 +206,10 @@ def _uncertainty(arrays: Arrays, weights: int) -> Uncertainty:
 
 def _check_places(name: str, array: Any, length: int, size: int, others: set[int]) -> None:
     if array.dtype != np.int64 or array.shape != (length,):
-        raise Corrupt(f"{name} is not {length} places")
+        raise Corrupt(f"{name} does not have {length} positions")
     inside = ((array >= 0) & (array < size)) | np.isin(array, list(others))
     if not bool(inside.all()):
-        raise Corrupt(f"{name} leads out of the covariance")
+        raise Corrupt(f"{name} has a position outside the covariance")
 
 
 def _bytes(text: str, length: int) -> bytes:

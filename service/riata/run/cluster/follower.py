@@ -156,7 +156,7 @@ class Follower:
                 self._catalogue.remove(name)
         for name, standing in standings.items():
             if standing.damaged and name not in self._catalogue.damaged:
-                what = "the process that learns cannot read what is stored of it"
+                what = "the process that learns cannot read its stored data"
                 self._catalogue.set_damaged(Damage(name, standing.head.lineage, standing.damaged, what))
                 log.error("%s", self._catalogue.damaged[name].sentence())
 
@@ -164,9 +164,9 @@ class Follower:
         """Note that the store is not the one that was followed, or with an empty `why` that it is."""
         if why and code != self.strange_code:
             self.counts.strange += code == "store_strange"
-            log.error("%s; what is served stays", why)
+            log.error("%s; the models served now stay in use", why)
         elif not why and self.strange:
-            log.warning("the store is followed again")
+            log.warning("following the store again")
         self.strange, self.strange_code = why, code if why else ""
 
     def _knows(self, served_model: ServedModel) -> _Known:
@@ -202,11 +202,14 @@ class Follower:
         self.counts.rolled_back += 1
         total = self.ledger.lost().get(served_model.name, 0)
         log.error(
-            "model %s: its log was rolled back to event %d; %d events known here are lost", served_model.name, head.seq, total
+            "model %s: its log was rolled back to event %d; %d events known to this process are lost",
+            served_model.name,
+            head.seq,
+            total,
         )
         if is_another:
             served_model.another = (
-                f"the log ends at event {head.seq} and event {served_model.logged} was known of: it was rolled back"
+                f"the log ends at event {head.seq}, but this process knows event {served_model.logged}: the log was rolled back"
             )
         served_model.logged = head.seq
         if known.acked and served_model.acked == known.acked[-1]:
@@ -242,7 +245,7 @@ class Follower:
             return  # the model was just dropped; the next step sees it
         except Corrupt:
             self.counts.corrupt += 1
-            log.error("model %s: edition %d does not verify; what is served stays", name, standing.edition)
+            log.error("model %s: edition %d failed verification; the model served now stays in use", name, standing.edition)
             self._put_off(name, standing)
             return
         served_model = self._catalogue.served_models.get(name)

@@ -119,4 +119,4 @@ class Following:
 
     def _failed(self, error: BaseException) -> None:
         detail = error.detail if isinstance(error, RiataError) else repr(error)
-        self._context.fatal(f"following has stopped: {detail}")
+        self._context.fatal(f"following the store has stopped: {detail}")

@@ -85,12 +85,12 @@ class Lease:
             return ""
         if holder.algo_version > mine:
             return (
-                f"{holder.host} owns the store under algorithm {holder.algo_version}, and this program has algorithm {mine}: it "
-                "cannot take over, start it as that version or a newer one"
+                f"{holder.host} owns the store with algorithm version {holder.algo_version}, and this program has version "
+                f"{mine}: it cannot take over; run the same version or a newer one"
             )
         return (
-            f"{holder.host} owns the store under algorithm {holder.algo_version}: a take-over by this process writes an upgrade "
-            f"event to algorithm {mine} for every model, and processes of the older version cannot lead any more"
+            f"{holder.host} owns the store with algorithm version {holder.algo_version}: if this process takes over, it writes "
+            f"an upgrade event to version {mine} for every model, and processes of the older version can no longer lead"
         )
 
     def renew(self, positions: Callable[[], Mapping[str, WriterPosition]]) -> Mapping[str, Standing]:
@@ -101,7 +101,7 @@ class Lease:
         """
         owner = self.owner
         if owner is None:
-            raise Conflict("the lease was never taken", "fenced")
+            raise Conflict("the lease was never acquired", "fenced")
         before = dict(positions())
         asked_ms = self._clock.monotonic_ms()
         standings = self._do(lambda s: s.heartbeat(owner, self._ttl_ms))
@@ -133,13 +133,17 @@ class Lease:
 def require_same(name: str, position: WriterPosition, standing: Standing | None) -> None:
     """Raise `LogFork` if a model in the store does not continue `position`."""
     if standing is None:
-        raise LogFork(f"model {name} is no longer in the store: it was emptied, or is another one")
+        raise LogFork(f"model {name} is no longer in the store: the store was emptied or replaced")
     head = standing.head
     if head.lineage != position.lineage:
-        raise LogFork(f"model {name} in the store is another one: it was made again, or the store is another one")
+        raise LogFork(f"model {name} in the store is another one: it was created again, or the store was replaced")
     if head.seq < position.applied:
-        raise LogFork(f"the log of {name} ends at event {head.seq}, and event {position.applied} was learnt: it was rolled back")
+        raise LogFork(
+            f"the log of {name} ends at event {head.seq}, but event {position.applied} was learnt: the log was rolled back"
+        )
     if head.seq == position.applied and head.chain != position.chain:
-        raise LogFork(f"the log of {name} has another event {head.seq} than the one that was learnt")
+        raise LogFork(f"event {head.seq} in the log of {name} differs from the one that was learnt")
     if standing.gen < position.gen:
-        raise LogFork(f"the newest generation of {name} is {standing.gen}, and {position.gen} was committed: it was rolled back")
+        raise LogFork(
+            f"the newest generation of {name} is {standing.gen}, but {position.gen} was committed: the store was rolled back"
+        )

@@ -168,12 +168,12 @@ class Ledger:
                 self.missing = {}
             for name, missing in list(self.missing.items()):
                 if not exchanged and max(missing.count, 1) <= self._lost_events_max:
-                    log.error("model %s: %s; lost_events_max accepts that", name, sentence(missing))
+                    log.error("model %s: %s; within lost_events_max, so accepted", name, sentence(missing))
                     before = self._noted.unrecorded.get(name, (0, 0))[0]
                     self._noted.unrecorded[name] = (before + missing.count, missing.known)
                     self._accept(name, standings, self._noted.lost.get(name, 0) + missing.count)
             if exchanged and self._exchanged(standings):
-                what = "the store has not the models that were known here: it was emptied, or is another one"
+                what = "the store lacks the models known to this process: it was emptied or replaced"
                 return Judgement("store_strange", self._told(what), found)
             if self.missing:
                 return Judgement("events_missing", self._told("acknowledged events are missing from the store"), found)
@@ -238,7 +238,7 @@ class Ledger:
             self._taken.add(standing.accepted)
             self._noted.accepted = [*self._noted.accepted, document["id"]][-REMEMBERED_MAX:]
             self._changed = True
-            log.warning("model %s: a loss of %d events was accepted: %s", name, document["missing"], named)
+            log.warning("model %s: the loss of %d events was accepted: %s", name, document["missing"], named)
 
     def _accept(self, name: str, standings: Mapping[str, Standing], lost: int) -> None:
         if lost:
@@ -257,8 +257,8 @@ class Ledger:
     def _told(self, what: str) -> str:
         found = sorted(self.missing.items(), key=lambda item: -item[1].count)
         models = [f"model {name}: {sentence(missing)}" for name, missing in found[:NAMED_MAX]]
-        more = [f"and {len(found) - NAMED_MAX} models more"] if len(found) > NAMED_MAX else []
-        way = "put the store back as it was, or accept the loss with `riata repair --store URL`"
+        more = [f"and {len(found) - NAMED_MAX} more models"] if len(found) > NAMED_MAX else []
+        way = "restore the store, or accept the loss with `riata repair --store URL`"
         where = f" (known from {self.note.path})" if self.note.path else ""
         return "; ".join([f"{what}{where}", *models, *more, way])
 
@@ -319,7 +319,8 @@ def sentence(missing: Missing) -> str:
     """Describe what is missing of one model."""
     if missing.ends == 0:
         return f"all {missing.known} events are missing"
-    return f"at least {missing.count} events are missing; its log ends at event {missing.ends}, event {missing.known} was known"
+    ends = f"its log ends at event {missing.ends}, but event {missing.known} was in it"
+    return f"at least {missing.count} events are missing; {ends}"
 
 
 def thinned(marks: list[Mark]) -> list[Mark]:

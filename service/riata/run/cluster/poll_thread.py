@@ -89,7 +89,7 @@ class PollThread:
             if store is not None and not self.unreachable:
                 self._end(store)
         except Stopped:
-            log.info("%s: given up, since the process is told to end", self._name)
+            log.info("%s: abandoned because the process is stopping", self._name)
         except Exception as error:  # top level of the thread: `on_failed` decides
             detail = error.detail if isinstance(error, RiataError) else repr(error)
             log.error("%s: %s", self._name, detail)
@@ -102,7 +102,7 @@ class PollThread:
         try:
             self.at_end(store)
         except Unavailable as error:
-            log.warning("%s: at the end the store does not answer: %s", self._name, error.detail)
+            log.warning("%s: the store does not answer during shutdown: %s", self._name, error.detail)
 
     def _note(self, error: Unavailable) -> None:
         if not self.unreachable:

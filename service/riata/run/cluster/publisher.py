@@ -85,11 +85,11 @@ class Publisher:
             and name in self._catalogue.served_models
             and self._catalogue.served_models[name].lineage == lineage
         ):
-            raise LogFork(f"the log of {name} has another event {published.applied} than the one that was learnt")
+            raise LogFork(f"event {published.applied} in the log of {name} differs from the one that was learnt")
         if verdict is Verdict.OK:
             self.published += 1
         else:
-            log.warning("model %s: the edition at event %d was not taken: %s", name, published.applied, verdict.value)
+            log.warning("model %s: the store refused the edition at event %d: %s", name, published.applied, verdict.value)
         ended_ms = self._clock.monotonic_ms()
         due_ms = max(begun_ms + self._every_ms, ended_ms + REST * (ended_ms - begun_ms))
         self._sent[name] = _Sent(lineage, published.applied, published.version, due_ms)

@@ -90,7 +90,7 @@ class StoreIdentityFile:
         except FileNotFoundError:
             return Noted()
         except (OSError, Corrupt) as error:
-            self.unread = f"the note {self.path} was not used, so an emptied or older store was not noticed: {error}"
+            self.unread = f"the note {self.path} cannot be used, so an emptied or older store would not be noticed: {error}"
             log.error("%s", self.unread)
             if isinstance(error, Corrupt) and not self._read_only:
                 self._set_aside(self.path)
@@ -104,7 +104,7 @@ class StoreIdentityFile:
             save(self.path, encode(noted))
             self.problem = ""
         except OSError as error:
-            self._failed(f"the note {self.path} cannot be written, so an emptied or older store may not be noticed: {error}")
+            self._failed(f"the note {self.path} cannot be written, so an emptied or older store would not be noticed: {error}")
 
     def _failed(self, problem: str) -> None:
         if problem != self.problem:
@@ -116,7 +116,7 @@ class StoreIdentityFile:
         try:
             path.replace(path.with_name(f"{path.name}.damaged"))
         except OSError as error:
-            log.error("the damaged note %s cannot be set aside: %s", path, error)
+            log.error("the damaged note %s cannot be renamed: %s", path, error)
 
 
 def load(path: Path) -> bytes:
@@ -164,7 +164,7 @@ def decode(data: bytes) -> Noted:
     if not data.startswith(HEAD.encode()):
         return _decode_first(data)
     if head[len(HEAD) :] != _digest(text[:-1]).encode() or text[-1:] != b"\n":
-        raise Corrupt("it is not what was written")
+        raise Corrupt("its digest does not match")
     try:
         return _noted(read_json(text[:-1], "note"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -108,7 +108,7 @@ class StoreWatch:
 
     def _failed(self, error: BaseException) -> None:
         detail = error.detail if isinstance(error, RiataError) else repr(error)
-        self._on_failed(f"the store is not watched: {detail}")
+        self._on_failed(f"the store is no longer checked: {detail}")
 
     def _unreachable(self, error: Unavailable) -> None:
         self._note(Refusal(error.code, error.detail))
@@ -117,6 +117,6 @@ class StoreWatch:
         before, self.refusal = self.refusal, refusal
         if refusal is not None and (before is None or before.code != refusal.code):
             self.counts[refusal.code] = self.counts.get(refusal.code, 0) + 1
-            log.error("no events are accepted: %s", refusal.detail)
+            log.error("events are refused: %s", refusal.detail)
         elif refusal is None and before is not None:
             log.info("events are accepted again")

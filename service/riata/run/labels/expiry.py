@@ -107,7 +107,7 @@ def _waiting(due: Sequence[PendingPrediction]) -> tuple[list[tuple[bytes, Waitin
         try:
             decoded = decode_row(row.row)
         except Corrupt as error:
-            log.error("prediction %s is given up: %s", row.key.hex(), error.detail)
+            log.error("prediction %s is discarded: %s", row.key.hex(), error.detail)
             damaged += 1
             continue
         if isinstance(decoded, Waiting):
@@ -164,7 +164,7 @@ class Expiry:
             except RiataError as error:
                 failing = error.code
                 if self._failing != failing:
-                    log.warning("model %s: predictions that are due have to wait: %s", model, error.detail)
+                    log.warning("model %s: expired predictions have to wait: %s", model, error.detail)
                 if isinstance(error, Unavailable):
                     break  # the other models would fail too
         self._failing = failing

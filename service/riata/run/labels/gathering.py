@@ -55,7 +55,7 @@ class Gathering:
                 self._engine.settings.observe_timeout_ms / 1000,
             )
         except TimeoutError:
-            _fail(group, Unavailable("the store did not answer in time, so nothing was predicted", "store_timeout"))
+            _fail(group, Unavailable("the store did not answer in time, so no row was predicted", "store_timeout"))
         except RiataError as error:
             _fail(group, error)
         else:

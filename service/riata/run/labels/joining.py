@@ -24,11 +24,11 @@ log = logging.getLogger("riata.run")
 
 UNKNOWN: Final = (
     "prediction_unknown",
-    "prediction_id: no such prediction of this model waits for a label; ask for it with remember=true, of the same model",
+    "prediction_id: this model has no such prediction waiting for a label; predict with remember=true and the same model",
 )
-LATE: Final = ("prediction_late", "prediction_id: its label came after the time that label_ttl_s gave it")
-CONFLICT: Final = ("label_conflict", "prediction_id: it has another label, or weight, already; nothing was changed")
-DAMAGED: Final = ("prediction_damaged", "prediction_id: what was kept of it is damaged; send the features with the label")
+LATE: Final = ("prediction_late", "prediction_id: the label arrived later than label_ttl_s allows")
+CONFLICT: Final = ("label_conflict", "prediction_id: it already has another label or weight; nothing was changed")
+DAMAGED: Final = ("prediction_damaged", "prediction_id: its stored features are damaged; send the features with the label")
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,9 +87,9 @@ def decode_row(row: bytes) -> Waiting | Labelled:
     """Decode a row that `encode_waiting` or `encode_labelled` wrote. Raises `Corrupt`."""
     kind, check, content = row[:1], row[1:_HEAD_BYTES], row[_HEAD_BYTES:]
     if kind not in (_WAITS, _LABELLED):
-        raise Corrupt("remembered prediction: neither one that waits nor one that was labelled", "remembered_corrupt")
+        raise Corrupt("remembered prediction: neither waiting nor labelled", "remembered_corrupt")
     if check != _check(kind, content):
-        raise Corrupt("remembered prediction: not what was written", "remembered_corrupt")
+        raise Corrupt("remembered prediction: the digest does not match", "remembered_corrupt")
     if len(content) < _LENGTH.size or (kind == _LABELLED and len(content) != _LABEL.size):
         raise Corrupt(f"remembered prediction: {len(row)} bytes cannot hold one", "remembered_corrupt")
     if kind == _LABELLED:

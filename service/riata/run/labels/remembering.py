@@ -116,8 +116,8 @@ class Remembering:
             gathering = self._gatherings[model] = Gathering(engine, model, self._bytes_max)
         if not await gathering.keep(kept):
             raise Busy(
-                f"the predictions that wait for a label may take {self._bytes_max} bytes and have taken them: send their labels,"
-                " remember fewer, or have label_ttl_s lowered or remember_bytes_max raised",
+                f"the predictions that wait for a label take {self._bytes_max} bytes, the limit set by remember_bytes_max: send "
+                "their labels, remember fewer, lower label_ttl_s or raise remember_bytes_max",
                 "remember_full",
                 FULL_RETRY_S,
             )

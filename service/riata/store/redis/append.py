@@ -108,7 +108,7 @@ class Appender:
                 self._react(reason, sent[len(accepted)].request.model, known)
                 probed.add(id(sent[len(accepted)].request) if reason == "KNOWN" else 0)
         if rest:
-            raise Unavailable("others append so fast that these events found no place", "store_contended")
+            raise Unavailable("other processes append too often; these events could not be appended", "store_contended")
 
     def forget(self, model: str) -> None:
         """Forget the head of `model`; the next append asks the store for it."""
@@ -181,8 +181,10 @@ class Appender:
                 return answer
             self._source = ""
             if again:
-                raise Unavailable("the store has forgotten who sends these events", "store_unreachable", "unknown")
-        raise Unavailable("the store forgets at once who sends events", "store_unreachable")
+                raise Unavailable(
+                    "the store has discarded the ticket of the sender of these events", "store_unreachable", "unknown"
+                )
+        raise Unavailable("the store discards tickets at once", "store_unreachable")
 
     def _places_given(self, answer: Answer | None, sent: Sequence[Planned]) -> tuple[list[tuple[int, bytes]], str]:
         """Return (seq before, chain) of each appended request, with the chain verified, and why the next one was not appended."""
@@ -198,9 +200,9 @@ class Appender:
             plan = sent[len(accepted)]
             model, record = plan.request.model, plan.appended.record
             if record is None or chain != next_chain(chain_before, record.digest):
-                raise LogFork(f"log of {model!r}: the store has chained event {before + 1} otherwise than its record says")
+                raise LogFork(f"log of {model!r}: the chain of event {before + 1} in the store differs from that of its record")
             if ends.setdefault(model, (before, chain_before)) != (before, chain_before):
-                raise LogFork(f"log of {model!r}: the store has not appended one event behind the other at {before + 1}")
+                raise LogFork(f"log of {model!r}: the store has not appended the events in order at event {before + 1}")
             ends[model] = (before + record.count, chain)
             accepted.append((before, chain))
         return accepted, answer.text()
@@ -243,22 +245,22 @@ class Appender:
         while len(told):
             request, at, seq, content = told.number(), told.number(), told.number(), told.bytes(16)
             if request >= len(sent) or at >= len(sent[request].ids):
-                raise Corrupt("the store knows ids that it was not asked for", "store_answer")
+                raise Corrupt("the store answered with ids that were not in the request", "store_answer")
             plan = sent[request]
             known.setdefault(plan.request.model, {})[plan.ids[at][0]] = (seq, content)
         while len(heads):
             request, seq, floor = heads.number(), heads.number(), heads.number()
             if request >= len(sent):
-                raise Corrupt("the store tells of models that it was not asked for", "store_answer")
+                raise Corrupt("the store answered with models that were not in the request", "store_answer")
             place = self._places[sent[request].request.model]
             place.head = dataclasses.replace(place.head, seq=seq, dedupe_floor=floor)  # the next record brings the chain
 
     def _react(self, reason: str, model: str, known: dict[str, dict[bytes, Seen]]) -> None:
         """Handle the reason why a request was not appended: raise, or drop outdated state before the next round."""
         if reason == "FORK":
-            raise LogFork(f"log of {model!r}: there are entries behind its end that nobody here has appended")
+            raise LogFork(f"log of {model!r}: it has entries beyond its end that this service has not appended")
         if reason == "DAMAGED":
-            raise Corrupt(f"the ids of {model!r} that were written are not there: a key was deleted", "store_damaged")
+            raise Corrupt(f"ids of {model!r} that were written are missing: a key was deleted", "store_damaged")
         if reason != "MODEL":
             return  # the answer already brought the known ids and heads
         known.pop(model, None)  # these were ids of a model that was dropped
@@ -334,7 +336,8 @@ def _with_true_seq(plan: Planned, known: Mapping[bytes, Seen]) -> Appended:
 def _too_large(plan: Planned, most: int) -> Planned:
     kind, size = plan.request.kind, len(plan.request.payload)
     detail = (
-        f"the {kind} of model {plan.request.model} takes {size} bytes: a shared store takes {most}, as everybody waits meanwhile"
+        f"the {kind} of model {plan.request.model} takes {size} bytes: a shared store accepts at most {most}, because every "
+        "other request waits for it"
     )
     appended = dataclasses.replace(plan.appended, record=None, seq=0, refused=TooLarge(detail))
     return Planned(plan.request, appended, None, [])

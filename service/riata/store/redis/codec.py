@@ -26,7 +26,7 @@ class Answer:
         """Raises `Corrupt` if the reply is not a list that begins with a word."""
         self._script = script
         if not isinstance(reply, list) or not reply or not isinstance(reply[0], bytes):
-            self._wrong("expected a list that begins with a word")
+            self._wrong("expected a list whose first item is a word")
         self.word = reply[0].decode("ascii", "replace")
         self._parts = reply
         self._at = 1
@@ -37,7 +37,7 @@ class Answer:
 
     def take(self) -> Reply:
         if not len(self):
-            self._wrong("it ends too early")
+            self._wrong("the answer ends too early")
         self._at += 1
         return self._parts[self._at - 1]
 
@@ -68,7 +68,7 @@ class Answer:
         return Answer([b"", *part], self._script)
 
     def _wrong(self, why: str) -> NoReturn:
-        raise Corrupt(f"the store answers to {self._script} what it cannot: {why}", "store_answer")
+        raise Corrupt(f"the store gave an invalid answer to {self._script}: {why}", "store_answer")
 
 
 def read_head(answer: Answer) -> Head:
@@ -107,7 +107,7 @@ def _signed(answer: Answer) -> int:
     try:
         return int(part)
     except ValueError:
-        raise Corrupt("the mark of a start is not a number", "store_answer") from None
+        raise Corrupt("the start marker is not a number", "store_answer") from None
 
 
 def read_record(model: str, answer: Answer) -> Record:
@@ -148,9 +148,9 @@ def unpack_generation(gen: int, stored: bytes) -> Generation:
     try:
         generation = Generation(**fields, verified=stored[:1] == b"1")
     except TypeError:
-        raise Corrupt(f"generation {gen}: the description is not one", "ckpt_corrupt") from None
+        raise Corrupt(f"generation {gen}: the description is malformed", "ckpt_corrupt") from None
     if generation.gen != gen:
-        raise Corrupt(f"generation {gen}: the description is of another", "ckpt_corrupt")
+        raise Corrupt(f"generation {gen}: the description is of another generation", "ckpt_corrupt")
     return generation
 
 
@@ -164,9 +164,9 @@ def unpack_edition(number: int, stored: bytes) -> Edition:
     try:
         edition = Edition(**_unpack(stored, f"edition {number}", "edition_corrupt"))
     except TypeError:
-        raise Corrupt(f"edition {number}: the description is not one", "edition_corrupt") from None
+        raise Corrupt(f"edition {number}: the description is malformed", "edition_corrupt") from None
     if edition.number != number or stored[:1] != b"0":
-        raise Corrupt(f"edition {number}: the description is of another", "edition_corrupt")
+        raise Corrupt(f"edition {number}: the description is of another edition", "edition_corrupt")
     return edition
 
 
@@ -179,12 +179,12 @@ def _pack(described: Generation | Edition, flag: bool, without: Sequence[str]) -
 def _unpack(stored: bytes, what: str, code: str) -> dict[str, Any]:
     text = stored[_FLAG_AND_DIGEST:]
     if hashlib.blake2b(text, digest_size=16).hexdigest().encode() != stored[1:_FLAG_AND_DIGEST]:
-        raise Corrupt(f"{what}: the description is not what was written", code)
+        raise Corrupt(f"{what}: the digest of the description does not match", code)
     fields = read_json(text, what)
     try:
         return {name: bytes.fromhex(value) if name in _IN_HEX else value for name, value in fields.items()}
     except (TypeError, ValueError):
-        raise Corrupt(f"{what}: the description is not one", code) from None
+        raise Corrupt(f"{what}: the description is malformed", code) from None
 
 
 def pack_row(row: PendingPrediction) -> bytes:
@@ -197,7 +197,7 @@ def unpack_row(key: bytes, stored: bytes) -> PendingPrediction:
     """Raises `Corrupt` (code `row_corrupt`)."""
     due, row = stored[16:ROW_BYTES], stored[ROW_BYTES:]
     if len(due) != 8 or hashlib.blake2b(key + due + row, digest_size=16).digest() != stored[:16]:
-        raise Corrupt("a remembered row is not what was written", "row_corrupt")
+        raise Corrupt("the digest of a remembered row does not match", "row_corrupt")
     return PendingPrediction(key, int.from_bytes(due, "big", signed=True), row)
 
 

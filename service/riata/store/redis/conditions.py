@@ -12,17 +12,17 @@ from riata.store.redis.session import Session
 VERSION_MIN: Final = (7, 0)
 MEMORY_SHARE_MAX: Final = 0.8  # of maxmemory; above it no event is accepted, so that checkpoints still fit
 SETTINGS: Final = {
-    "appendonly": ("yes", "else nothing is written to the disk"),
-    "appendfsync": ("always", "else a write is acknowledged before it is on the disk"),
-    "no-appendfsync-on-rewrite": ("no", "else nothing is synced while the file is rewritten"),
-    "maxmemory-policy": ("noeviction", "else Redis deletes events when memory is short"),
+    "appendonly": ("yes", "otherwise nothing is written to disk"),
+    "appendfsync": ("always", "otherwise a write is acknowledged before it is on disk"),
+    "no-appendfsync-on-rewrite": ("no", "otherwise nothing is synced while the file is rewritten"),
+    "maxmemory-policy": ("noeviction", "otherwise Redis deletes events when memory is short"),
 }
 ATTESTED: Final = "durability is attested, not verified: Redis was not asked for appendonly, appendfsync, maxmemory-policy"
 
 _CONFIG_FORBIDDEN: Final = (
-    "this user may not ask Redis for its settings, so nobody knows whether an acknowledged event is on the disk: "
-    "allow it, redis-cli ACL SETUSER <user> +config|get, or, where the provider forbids that, "
-    "vouch for the settings yourself with durability_attested=true"
+    "this user may not read the Redis configuration, so it is unknown whether an acknowledged event is on disk: allow it with "
+    "redis-cli ACL SETUSER <user> +config|get, or, if the provider forbids that, attest the configuration yourself with "
+    "durability_attested=true"
 )
 
 

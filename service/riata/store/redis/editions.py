@@ -34,7 +34,7 @@ def publish(models: Models, owner: Owner, model: str, edition: Edition, content:
         if answer.word != "NUMBER":
             return verdict(answer)
         number = models.state(model).standing.edition + 1
-    raise Unavailable(f"others publish {model!r} all the time", "store_contended")
+    raise Unavailable(f"other processes publish {model!r} all the time", "store_contended")
 
 
 def _flip(models: Models, owner: Owner, model: str, edition: Edition, what: list[bytes]) -> Answer:
@@ -81,7 +81,7 @@ def open_edition(models: Models, model: str) -> tuple[Edition, bytes] | None:
             return found, content
         newest = _describe(models, model)
         if newest is None or newest.number == number:
-            raise Corrupt(f"edition {number} of {model!r} is not what was written", "edition_corrupt")
+            raise Corrupt(f"the digest of edition {number} of {model!r} does not match", "edition_corrupt")
     raise Unavailable(f"{model!r} is published faster than it can be read", "store_contended")
 
 

@@ -28,7 +28,7 @@ def verdict(answer: Answer) -> Verdict:
     """Return the verdict that is the word of a script's answer."""
     found = {"OK": Verdict.OK}.get(answer.word) or next((v for v in Verdict if v.name == answer.word), None)
     if found is None:
-        raise Corrupt(f"the store answers with a verdict that there is not: {answer.word}", "store_answer")
+        raise Corrupt(f"the store answered with an unknown verdict: {answer.word}", "store_answer")
     return found
 
 
@@ -74,7 +74,7 @@ def generations(models: Models, model: str) -> list[Generation]:
             raise Corrupt(f"generations of {model!r}: {gen!r} is not a number", "ckpt_corrupt")
         found.append(unpack_generation(int(gen), packed))
     if len(found) != count:
-        raise Corrupt(f"generations of {model!r}: {count} were committed and kept, {len(found)} are there", "ckpt_corrupt")
+        raise Corrupt(f"generations of {model!r}: {count} were committed and kept, but {len(found)} are there", "ckpt_corrupt")
     return sorted(found, key=lambda generation: -generation.gen)
 
 
@@ -128,7 +128,7 @@ def trim(models: Models, owner: Owner, model: str, keep_generations: int, keep_e
         answer = models.on(model, run)
         if answer.word == "OK":
             return answer.number()
-    raise Conflict(f"the generations of {model!r} change all the time", "store_contended")
+    raise Conflict(f"the generations of {model!r} change faster than they can be read", "store_contended")
 
 
 def _going(models: Models, model: str, keep_generations: int) -> list[int]:

@@ -79,5 +79,5 @@ def _delete(models: Models, number: int, standing: bytes, then: bytes, gone: lis
 def _fields(models: Models, key: bytes) -> set[bytes]:
     reply: Reply = models.session.command(b"HKEYS", key)
     if not isinstance(reply, list):
-        raise Corrupt("the store does not tell the fields of a key", "store_answer")
+        raise Corrupt("the store does not list the fields of a key", "store_answer")
     return {field for field in reply if isinstance(field, bytes)}

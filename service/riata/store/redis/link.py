@@ -138,7 +138,7 @@ class Link:
                     raise
                 self.close()
                 self._moved = _node(error.text)
-        raise Refused("CLUSTERDOWN the nodes send us round in a circle")
+        raise Refused("CLUSTERDOWN the nodes redirect the request in a circle")
 
     def _ask(self, parts: Sequence[bytes], deadline: float) -> Reply:
         """Send one command and read its reply. Afterwards the connection is either reusable or closed."""
@@ -151,7 +151,7 @@ class Link:
             wire.send_packed_command(wire.pack_command(*parts), check_health=False)
             reply = wire.read_response(disable_decoding=True)
             if not silent(wire):
-                raise InvalidResponse("more was answered than asked")
+                raise InvalidResponse("the server sent more answers than there were commands")
             return _plain(reply)
         except ResponseError as error:
             raise Refused(str(error)) from None
@@ -203,7 +203,7 @@ class Link:
             if self._where.sentinel:
                 role = self._ask([b"ROLE"], deadline)
                 if not isinstance(role, list) or not role or role[0] != b"master":
-                    raise Refused("READONLY the node that the sentinel names is not a master yet")
+                    raise Refused("READONLY the node named by the sentinel is not a master yet")
             self._modern = version_of(self._ask([b"INFO", b"server"], deadline)) >= (7,)
         except (NotSent, Refused):
             self.close()  # a connection with an incomplete handshake must not be used
@@ -244,7 +244,7 @@ def _plain(reply: object) -> Reply:
         return [_plain(part) for part in reply]
     if isinstance(reply, ResponseError):
         raise reply
-    raise InvalidResponse("the answer has a type that was not asked for")
+    raise InvalidResponse("the answer has an unexpected type")
 
 
 def _node(text: str) -> tuple[str, int] | None:

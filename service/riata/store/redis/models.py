@@ -38,7 +38,7 @@ class Models:
                 self._turns[script, keys[1]] = self._turn
                 return answer
             self._turn = max(self._turn, answer.number())
-        raise Unavailable("the store is used by too many at once in the name of one owner", "store_contended", "unknown")
+        raise Unavailable("too many processes use the store at once as the same owner", "store_contended", "unknown")
 
     def last_turn(self, script: str, of: ModelKeys) -> bytes:
         """Return the number of the last `in_turn` call for this model. A script that depends on that call passes the number, and
@@ -87,7 +87,7 @@ class Models:
                 if number:
                     raise Corrupt(f"model {model!r} has lost its key `meta`", "store_damaged")
                 raise NotFound(f"no model {model!r}", "model_not_found")
-        raise Unavailable(f"model {model!r} is dropped and created all the time", "store_contended")
+        raise Unavailable(f"model {model!r} is dropped and created faster than it can be read", "store_contended")
 
     def states(self, numbers: Sequence[int]) -> list[State | None]:
         """Return the states of these incarnations in the store."""
@@ -117,7 +117,7 @@ class Models:
             if lost:
                 raise Corrupt(f"model {lost[0]!r} has lost its key `meta`", "store_damaged")
             return {name: state for name, state in found.items() if state is not None}
-        raise Unavailable("models are created and dropped all the time", "store_contended")
+        raise Unavailable("models are created and dropped faster than they can be read", "store_contended")
 
     def _ask(self, numbers: Sequence[int], version: bytes) -> Answer:
         metas = [self.keys.of(number).meta for number in numbers]

@@ -103,13 +103,13 @@ class Session:
 
         answer = Answer(self.until_answered(attempt, changes), name)
         if answer.word == "GONE":
-            raise LogFork(f"the store at {self.calls.address} was emptied, or another one is in its place", EXCHANGED)
+            raise LogFork(f"the store at {self.calls.address} was emptied or replaced by another one", EXCHANGED)
         if answer.word not in _WORDS[name].split():
-            raise Corrupt(f"the store answers {answer.word!r} to {name}: is it a store of this program?", "store_answer")
+            raise Corrupt(f"the store answered {answer.word!r} to {name}: is it a store of this program?", "store_answer")
         if answer.word == "DAMAGED":
             raise Corrupt(f"the store at {self.calls.address} lacks keys that were written ({name})", "store_damaged")
         if answer.word == "FENCED" and name not in ("commit", "publish", "stage", "piece", "heartbeat"):
-            raise Conflict("somebody else owns the store", "fenced")
+            raise Conflict("another process owns the store", "fenced")
         return answer, again
 
     def command(self, *parts: bytes) -> Reply:
@@ -127,7 +127,7 @@ class Session:
     def recognize(self, identity: bytes) -> None:
         """Adopt the identity of the store on the first call. Raises `LogFork` if it differs later."""
         if self.identity not in (b"", identity):
-            raise LogFork(f"the store at {self.calls.address} was emptied, or another one is in its place", EXCHANGED)
+            raise LogFork(f"the store at {self.calls.address} was emptied or replaced by another one", EXCHANGED)
         self.identity = identity
 
     def until_answered(self, attempt: Callable[[int, bool], Reply], changes: bool) -> Reply:
@@ -148,7 +148,7 @@ class Session:
             left = self.timeout_ms - (self.chance.monotonic_ms() - start)
             if left <= pause:
                 outcome = "unknown" if lost and changes else "not_accepted"
-                detail = f"the store at {self.calls.address} does not answer within {self.timeout_ms} ms: {why}"
+                detail = f"the store at {self.calls.address} did not answer within {self.timeout_ms} ms: {why}"
                 raise Unavailable(detail, "store_unreachable", outcome)
             self.chance.sleep_ms(1 + int(pause * self.chance.jitter()))
             pause = min(2 * pause, PAUSE_MS_MAX)
@@ -159,10 +159,14 @@ class Session:
         if error.code in _PASSING or (error.code == "ERR" and error.text.startswith("max number of clients")):
             return f"{error.code} {error.text}"
         if error.code in _FORBIDDEN:
-            detail = f"the store at {where} refuses us: {error.code} {error.text}: check user, password, rights, certificates"
+            detail = (
+                f"the store at {where} refused access: {error.code} {error.text}: check user, password, permissions, certificates"
+            )
             raise Unavailable(detail, "store_forbidden", outcome)
         if error.code == "MOVED":
-            raise Unavailable(f"the store at {where} is a node of a cluster: use redis+cluster://", "store_refuses", outcome)
+            raise Unavailable(
+                f"the store at {where} is a node of a cluster: use a redis+cluster:// URL", "store_refuses", outcome
+            )
         if error.code == "OOM":
             detail = f"the store at {where} has no memory left for events: raise maxmemory, or wait until the log is trimmed"
             raise Unavailable(detail, "memory_reserve", outcome)
@@ -170,6 +174,6 @@ class Session:
             detail = f"the store at {where} cannot write to its disk: {error.text}"
             raise Unavailable(detail, "store_cannot_write", outcome)
         if error.code == "WRONGTYPE" or "script" in error.text:
-            detail = f"the store at {where} holds what was not written by this program: {error.code} {error.text}"
+            detail = f"the store at {where} holds data that this program has not written: {error.code} {error.text}"
             raise Corrupt(detail, "store_damaged")
-        raise Unavailable(f"the store at {where} answers {error.code} {error.text}", "store_refuses", outcome)
+        raise Unavailable(f"the store at {where} answered {error.code} {error.text}", "store_refuses", outcome)

@@ -163,13 +163,13 @@ class RedisStore:
             sizes = [b"%d" % number, b"%d" % window, b"%d" % bucket_bits(window), AGAIN]
             answer = self._run("create", [self._keys.models, self._keys.of(number).meta], given + sizes)
             if answer.word == "EXISTS" and not (len(answer) and self._is_ours(answer.number(), lineage)):
-                raise Conflict(f"model {model!r} exists", "model_exists")
+                raise Conflict(f"model {model!r} already exists", "model_exists")
             if answer.word == "TOO_MANY":
-                raise Conflict(f"there are {MODELS_MAX} models, the most there can be", "too_many_models")
+                raise Conflict(f"the store already has {MODELS_MAX} models, the maximum", "too_many_models")
             if answer.word != "MODELS":
                 self._models.refresh()
                 return head
-        raise Conflict("models are created all the time", "store_contended")
+        raise Conflict("models are created too often by other processes", "store_contended")
 
     def drop(self, owner: Owner, model: str) -> None:
         def run(of: ModelKeys) -> Answer:
@@ -195,7 +195,7 @@ class RedisStore:
             head, before, ended, records = self._read_some(model, after, min(bytes_max - size, READ_BYTES_AT_ONCE))
             start = start or before
             if not ended and (not records or records[-1].last <= after):
-                raise Corrupt(f"log of {model!r}: the store gives no records behind event {after}", "store_answer")
+                raise Corrupt(f"log of {model!r}: the store returns no records after event {after}", "store_answer")
             for record in records:
                 if taken and size + len(record.payload) > bytes_max:
                     check_read(head, start, after_seq, taken, complete=False)
@@ -225,14 +225,14 @@ class RedisStore:
 
             answer = self._models.on(model, run)
             if answer.number() != answer.number():
-                raise Corrupt(f"names of {model!r}: some that were written are not there", "store_damaged")
+                raise Corrupt(f"names of {model!r}: some names that were written are missing", "store_damaged")
             return answer
 
         def all_after(answer: Answer) -> Iterator[Names]:
             while len(answer):
                 last, digest, names = answer.number(), answer.bytes(), answer.bytes()
                 if digest != names_digest(names):
-                    raise Corrupt(f"names of {model!r}: those of event {last} are not what was written", "store_damaged")
+                    raise Corrupt(f"names of {model!r}: the digest of the names of event {last} does not match", "store_damaged")
                 yield Names.from_bytes(names)
                 if not len(answer):
                     answer = read_after(last)

@@ -61,7 +61,7 @@ def read_url(url: str) -> Address:
         raise _bad("expected unix:///path/of/the/socket")
     name = path.strip("/") if sentinel else ""
     if sentinel and (not name or "/" in name):
-        raise _bad("expected the name of the master behind the sentinels, redis+sentinel://host:26379,host:26379/name")
+        raise _bad("expected the name of the master that the sentinels watch, redis+sentinel://host:26379,host:26379/name")
     cluster = parts.scheme.endswith("cluster")
     db = _number(options.get("db", "0" if unix or sentinel else path.strip("/") or "0"), "database", 2**31)
     if cluster and db:
@@ -69,7 +69,7 @@ def read_url(url: str) -> Address:
     shown = f"{parts.scheme}://{hosts}{path}"
     nodes = (("", 0),) if unix else tuple(_node(part, SENTINEL_PORT if sentinel else PORT) for part in hosts.split(","))
     if len(nodes) > 1 and not (sentinel or cluster):
-        raise _bad("several hosts make sense with sentinels or a cluster only")
+        raise _bad("several hosts are only valid with sentinels or a cluster")
     return Address(
         nodes=nodes, path=path if unix else "", db=db, tls=parts.scheme.startswith("rediss"), authority=options.get("ca", ""),
         sentinel=name, cluster=cluster, user=unquote(user), password=unquote(password), shown=shown,

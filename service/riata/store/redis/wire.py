@@ -49,7 +49,7 @@ class Patience:
         """Return the seconds that the next read may take. Raises `TimeoutError`, and `InvalidResponse` after READS_MAX reads."""
         self._reads += 1
         if self._reads > READS_MAX:
-            raise InvalidResponse(f"an answer in more than {READS_MAX} pieces")
+            raise InvalidResponse(f"an answer of more than {READS_MAX} pieces")
         return self.left()
 
 

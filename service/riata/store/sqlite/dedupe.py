@@ -162,7 +162,7 @@ def _read_fresh(connection: sqlite3.Connection, model: int) -> _Held:
     sql = "SELECT key, entries FROM fresh_ids WHERE key BETWEEN ? AND ? ORDER BY key"
     for record_key, entries in connection.execute(sql, (base, base + (1 << SEQ_BITS) - 1)):
         if len(entries) % _ENTRY.size:
-            raise Corrupt(f"fresh ids of the record {record_key}: {len(entries)} bytes are not whole entries")
+            raise Corrupt(f"fresh ids of the record {record_key}: {len(entries)} bytes are not a whole number of entries")
         first = record_key - base
         held.add([(key, first + offset, content) for key, content, offset in _ENTRY.iter_unpack(entries)])
     return held

@@ -29,7 +29,9 @@ def make_directory(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise BadInput(f"{directory}: a store is a directory, and this or a part of it is a file", "not_a_directory") from None
+        raise BadInput(
+            f"{directory}: the store needs a directory, but this path or a part of it is a file", "not_a_directory"
+        ) from None
     sync_directory(directory.parent)
 
 
@@ -48,7 +50,8 @@ class DirectoryLock:
             holder = os.pread(self._file, _NOTE_BYTES_MAX, 0).decode("ascii", "replace").strip()
             os.close(self._file)
             raise Conflict(
-                f"{directory} is in use by another process ({holder or 'unknown'}): stop it, or choose another directory",
+                f"{directory} is in use by another process ({holder or 'unknown'}): stop that process, or choose another "
+                "directory",
                 "directory_locked",
             ) from None
         note = f"pid {os.getpid()} on {socket.gethostname()}\n".encode("ascii", "replace")[:_NOTE_BYTES_MAX]
@@ -103,9 +106,9 @@ class Ballast:
         if self.allows_events() or (self.restore() and self.allows_events()):
             return ""
         free, wanted = self.free_bytes(), self.wanted_bytes()
-        found = f"{free} bytes are free and {wanted} are wanted"
+        found = f"{free} bytes are free and {wanted} are needed"
         if free >= wanted:
-            found = f"a write found no space although {free} bytes are free (a quota?)"
+            found = f"a write failed for lack of space although {free} bytes are free (a quota?)"
         return (
             f"the disk of {self._directory} is nearly full: {found}; free some space, or lower the setting {SETTING} "
             f"(RIATA_{SETTING.upper()}), now {self._reserve_bytes}, and start again"

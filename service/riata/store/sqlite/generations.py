@@ -44,7 +44,7 @@ def owns(connection: sqlite3.Connection, owner: Owner) -> bool:
 def require_owner(connection: sqlite3.Connection, owner: Owner) -> None:
     """Raise `Conflict` (code `fenced`) if `owner` is not the current owner."""
     if not owns(connection, owner):
-        raise Conflict("somebody else owns the store", "fenced")
+        raise Conflict("another process owns the store", "fenced")
 
 
 def read_mark(connection: sqlite3.Connection, model: str) -> tuple[int, int]:
@@ -83,7 +83,7 @@ def put_chunk(connection: sqlite3.Connection, owner: Owner, model: str, gen: int
     """Write one staged chunk. Raises `Conflict` (code `generation_exists`)."""
     row = find_model(connection, model)
     if connection.execute("SELECT 1 FROM generations WHERE model = ? AND gen = ?", (row.id, gen)).fetchone():
-        raise Conflict(f"generation {gen} of {model!r} is committed", "generation_exists")
+        raise Conflict(f"generation {gen} of {model!r} is already committed", "generation_exists")
     values = (row.id, gen, index, owner.epoch, digest_of(chunk), chunk)
     connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?)", values)
 
@@ -121,12 +121,12 @@ def read_checkpoint(connection: sqlite3.Connection, model: str, gen: int) -> byt
     read = 0
     for index, digest, chunk in rows:
         if index != read or digest_of(chunk) != digest:
-            raise Corrupt(f"generation {gen} of {model!r}: chunk {read} is not what was written", "ckpt_corrupt")
+            raise Corrupt(f"generation {gen} of {model!r}: the digest of chunk {read} does not match", "ckpt_corrupt")
         content.write(chunk)
         read += 1
     whole = content.getvalue()
     if read != generation.chunks or len(whole) != generation.bytes or digest_of(whole) != generation.digest:
-        raise Corrupt(f"generation {gen} of {model!r}: the whole is not what was written", "ckpt_corrupt")
+        raise Corrupt(f"generation {gen} of {model!r}: the digest of the whole does not match", "ckpt_corrupt")
     return whole
 
 

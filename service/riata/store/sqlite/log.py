@@ -194,6 +194,6 @@ def read_names(connection: sqlite3.Connection, model: int, after_seq: int) -> It
     blobs = []
     for key, digest, blob in connection.execute(sql, (base + after_seq + 1, base + (1 << SEQ_BITS) - 1)):
         if names_digest(blob) != digest:
-            raise Corrupt(f"the names that came with event {key - base} are not what was written")
+            raise Corrupt(f"the digest of the names of event {key - base} does not match")
         blobs.append(blob)
     return itertools.chain.from_iterable(map(Names.from_bytes, blobs))

@@ -64,14 +64,14 @@ class Examined:
         """Return warnings about what weakens the durability guarantee although no acknowledged event is known to be missing."""
         found = []
         if self.witness.damage:
-            found.append(f"the witness {WITNESS_NAME} is damaged ({self.witness.damage}); it has been made anew from the log")
+            found.append(f"the witness {WITNESS_NAME} is damaged ({self.witness.damage}); it has been rebuilt from the log")
         elif self.has_models and not self.witness.exists:
             found.append(
-                f"there was no {WITNESS_NAME} beside the database: nobody can tell whether acknowledged events were missing "
-                "at its end; there is one from now on"
+                f"there was no {WITNESS_NAME} beside the database, so it is unknown whether acknowledged events are missing at "
+                "the end of the log; it exists from now on"
             )
         if self.damage is not None and self.damage.certain:
-            found.append(f"{_damaged(self.damage)}; no acknowledged event is missing by that")
+            found.append(f"{_damaged(self.damage)}; no acknowledged event is missing because of it")
         return found
 
 
@@ -85,7 +85,9 @@ def examine(directory: Path) -> Examined:
     damage = find_damage(path.with_name(path.name + "-wal"))
     losses, has_models = compare_stored(path, witness.entries)
     if not losses and not witness.entries and damage is not None and damage.certain:
-        losses = [Loss("", b"", 0, None, b"", None, gone=False, why="and no witness tells how many events were in them")]
+        losses = [
+            Loss("", b"", 0, None, b"", None, gone=False, why="and without a witness the number of events in them is unknown")
+        ]
     return Examined(losses, witness, damage, has_models)
 
 
@@ -108,8 +110,8 @@ def require_whole(directory: Path, found: Examined) -> None:
     if len(found.losses) > len(said):
         said.append(f"{len(found.losses) - len(said)} more models have lost events")
     raise LogGap(
-        f"{directory}: {_cause(directory, found.damage)}; {'; '.join(said)}. Nothing was changed. Put the right files back "
-        f"(all of one moment), or look at the loss and accept it with `riata repair --data {directory}`",
+        f"{directory}: {_cause(directory, found.damage)}; {'; '.join(said)}. Nothing was changed. Restore the right files (all "
+        f"from the same time), or inspect and accept the loss with `riata repair --data {directory}`",
         EVENTS_MISSING,
     )
 
@@ -193,7 +195,7 @@ def _compare_one(connection: sqlite3.Connection, name: str, entry: Witnessed | N
     missing: int | None = None
     if off:
         seq, chain = max(off)
-        why = f"event {seq} of model {name!r} is not the one that was acknowledged"
+        why = f"event {seq} of model {name!r} differs from the one that was acknowledged"
         if seq > head.seq:
             missing = seq - head.seq
             why = (
@@ -202,7 +204,7 @@ def _compare_one(connection: sqlite3.Connection, name: str, entry: Witnessed | N
             )
     elif entry and name.encode()[:NAME_BYTES_MAX].decode(errors="replace") != entry.name:
         seq, chain, missing = entry.seq, entry.chain, 0
-        why = f"model {entry.name!r} is called {name!r} in the database, which no command can have done"
+        why = f"model {entry.name!r} is named {name!r} in the database, which no command can cause"
     else:
         return None
     if _is_accepted(connection, row, seq, chain):

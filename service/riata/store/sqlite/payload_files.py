@@ -133,13 +133,13 @@ class PayloadFiles:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise Corrupt(f"{path} is missing: it is part of the log, copy a data directory as a whole") from None
+            raise Corrupt(f"{path} is missing: it is part of the log; always copy a data directory as a whole") from None
         try:
             payload = os.pread(descriptor, place.length, place.at)
         finally:
             os.close(descriptor)
         if len(payload) != place.length:
-            raise Corrupt(f"{path} ends before byte {place.at + place.length}, to which a record reaches")
+            raise Corrupt(f"{path} ends before byte {place.at + place.length}, the end of a record")
         return payload
 
     def trim(self, model: int, first_seq: int) -> None:

@@ -40,7 +40,7 @@ class RepairStore(SqliteStore):
         record = self._session.write(write)[0].appended.record
         self.renew_witness()
         if record is None:
-            raise BadInput("a cut is an event of the log: expected a payload", "bad_payload")
+            raise BadInput("a cut is recorded in the log: expected a payload", "bad_payload")
         return record
 
     def set_aside(self, owner: Owner, model: str, directory: Path) -> None:

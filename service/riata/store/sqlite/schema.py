@@ -97,8 +97,8 @@ def version_warning() -> str:
     if sqlite3.sqlite_version_info >= SQLITE_SOUND:
         return ""
     return (
-        f"SQLite {sqlite3.sqlite_version} has a defect, repaired in {_dotted(SQLITE_SOUND)}, that can damage a database "
-        "which two connections write; the directory lock keeps it to one"
+        f"SQLite {sqlite3.sqlite_version} has a bug, fixed in {_dotted(SQLITE_SOUND)}, that can damage a database written by two "
+        "connections; the directory lock allows only one"
     )
 
 
@@ -156,7 +156,7 @@ def _is_blank(connection: sqlite3.Connection) -> bool:
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     if _pragma(connection, "application_id") != APPLICATION_ID:
-        raise Corrupt(f"{path} is the database of another program; choose another directory")
+        raise Corrupt(f"{path} is a database of another program; choose another directory")
     version = _pragma(connection, "user_version")
     if version == 2:
         _run(connection, _FROM_2)
@@ -168,7 +168,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
             "newer_format" if is_newer else None,
         )
     if _pragma(connection, "journal_mode") != "wal" or _pragma(connection, "synchronous") != 2:  # 2 is FULL
-        raise Unavailable(f"{path}: this filesystem does not carry a write-ahead log; choose a local disk")
+        raise Unavailable(f"{path}: this filesystem does not support a write-ahead log; choose a local disk")
     small = path.stat().st_size <= QUICK_CHECK_BYTES_MAX
     checks = ["quick_check(1)"] if small else [f"quick_check({table})" for table in _SMALL_TABLES]
     for check in checks:
@@ -186,7 +186,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int | str:
 def _translated(error: sqlite3.Error, path: Path) -> RiataError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
     if code == sqlite3.SQLITE_BUSY:
-        return Conflict(f"{path} is open in another program; close it", "directory_locked")
+        return Conflict(f"{path} is open in another program; close that program", "directory_locked")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Corrupt(f"{path} is damaged ({error}); {_DAMAGED}")
     return StoreFailed(f"{path}: {error}", "not_accepted")

@@ -60,14 +60,14 @@ class Session:
     def usable(self, to_write: bool = False) -> sqlite3.Connection:
         """Return the connection. Raises `Unavailable` after a failure, `Conflict` (code `read_only`)."""
         if self._failure:
-            raise StoreFailed(f"{self._failure}; end this process and start again")
+            raise StoreFailed(f"{self._failure}; restart the process")
         if to_write and self.read_only:
-            raise Conflict("the store was opened for reading", "read_only")
+            raise Conflict("the store was opened read-only", "read_only")
         return self._connection
 
     def _fail(self, error: sqlite3.Error | OSError) -> Unavailable:
         self._failure = f"the store failed ({error})"
-        return StoreFailed(f"{self._failure}; end this process and start again")
+        return StoreFailed(f"{self._failure}; restart the process")
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run `query`. Raises `Corrupt` if the database is damaged."""
@@ -92,7 +92,7 @@ class Session:
         try:
             return self.transaction(write, full_is_known=True)
         except DiskFull:
-            raise Unavailable("the disk is full, even without the ballast: free some space", "disk_full") from None
+            raise Unavailable("the disk is full, even after the reserve was used: free some space", "disk_full") from None
 
     def transaction(self, write: Callable[[sqlite3.Connection], T], full_is_known: bool) -> T:
         """Run `write` between BEGIN IMMEDIATE and COMMIT. Before COMMIT, sync the payload files.

@@ -175,9 +175,9 @@ class SqliteStore:
 
         def write(c: sqlite3.Connection) -> Head:
             if c.execute("SELECT 1 FROM models WHERE name = ?", (model,)).fetchone():
-                raise Conflict(f"model {model!r} exists", "model_exists")
+                raise Conflict(f"model {model!r} already exists", "model_exists")
             if c.execute("SELECT count(*) FROM models").fetchone()[0] >= MODELS_MAX:
-                raise Conflict(f"there are {MODELS_MAX} models, the most there can be", "too_many_models")
+                raise Conflict(f"the store already has {MODELS_MAX} models, the maximum", "too_many_models")
             sql = """INSERT INTO models (name, lineage, seq, chain, first_seq, trimmed_chain, dedupe_floor)
                      VALUES (?, ?, ?, ?, ?, ?, ?)"""
             c.execute(sql, (model, lineage, head.seq, head.chain, head.first_seq, head.chain, head.dedupe_floor))
@@ -261,7 +261,7 @@ class SqliteStore:
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
         if len(chunk) > CHUNK_BYTES_MAX:
-            raise TooLarge(f"chunk of {len(chunk)} bytes, the most is {CHUNK_BYTES_MAX}")
+            raise TooLarge(f"chunk of {len(chunk)} bytes; the maximum is {CHUNK_BYTES_MAX}")
 
         def write(c: sqlite3.Connection) -> bool:
             log_sql.find_model(c, model)

@@ -83,7 +83,7 @@ def read_witness(directory: Path) -> WitnessFound:
         return WitnessFound((), True, f"it has {len(content)} bytes, expected {_FILE_BYTES}")
     magic, version = _HEADER.unpack_from(content)
     if magic != _MAGIC:
-        return WitnessFound((), True, "its first bytes are not those of a witness")
+        return WitnessFound((), True, "its first bytes are not those of a witness file")
     if version > WITNESS_VERSION:
         raise Corrupt(f"{path} has version {version}, this program reads {WITNESS_VERSION}: use a newer program", "newer_format")
     entries, broken = [], 0

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Become the owner: epoch + 1.
 -- KEYS   own
--- ARGV   identity, nonce, algorithm version, host, now in unix ms (for people), ttl in ms or '', 1 where this is sent again
--- Gives  OK, epoch  |  OWNED, host, ms left  |  OLDER, version of the last owner  |  GONE
+-- ARGV   identity, nonce, algorithm version, host, now in unix ms (for people), ttl in ms or '', 1 if this is a retry
+-- Return OK, epoch  |  OWNED, host, ms left  |  OLDER, version of the last owner  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local own = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'deadline_ms', 'algo_version', 'host')
 local now = now_ms()

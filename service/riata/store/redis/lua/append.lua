@@ -1,26 +1,26 @@
 #!lua
--- Append requests of one model or several, in order, up to the first that is not as its sender believes.
+-- Append requests of one model or several, in order, up to the first whose state differs from what its sender expects.
 --
--- KEYS   own, ticket; then for each request: meta, log, names; and where it has ids: the bitmap of each range it names,
+-- KEYS   own, ticket; then for each request: meta, log, names; and if it has ids: the bitmap of each range it names,
 --        then for each id its bucket in each of these ranges
 -- ARGV   identity, number of the ticket, its lifetime in ms; then for each request:
---        kind (or 'probe': nothing is to be appended, its ids are to be looked up), count, accepted_ms, payload, digest,
+--        kind (or 'probe': append nothing, only look up its ids), count, accepted_ms, payload, digest,
 --        names (or ''), digest of the names, ranges, bits, ids, rows
 --        ranges  "now last prior": the range of the events so far (seq // window), the range of the last event of this
---                request, and how many ranges before `now` are looked into (0 or 1); KEYS are in the order prior, now, last
---                (last only where it differs from now)
---        ids     16 bytes each; all of them are believed to be new
---        rows    for each id 4 bytes: its place in the request from 1, big endian; 16 bytes: digest of its content
--- Gives  OK, appended, reason, known, heads
+--                request, and how many ranges before `now` are searched (0 or 1); KEYS are in the order prior, now, last
+--                (last only if it differs from now)
+--        ids     16 bytes each; the sender expects all of them to be new
+--        rows    for each id 4 bytes: its position in the request from 1, big endian; 16 bytes: digest of its content
+-- Return OK, appended, reason, known, heads
 --        appended  for each request that was appended: seq before, chain before, chain
---        reason    why the next one was not: '' where all were, KNOWN, RANGE, MODEL, FORK (the log goes on beyond the head)
+--        reason    why the next one was not: '' if all were, KNOWN, RANGE, MODEL, FORK (the log has entries beyond the head)
 --        known     of this request and the rest: number of the request from 0, number of the id from 0, seq, content; flat
---        heads     of the models of these: number of the request, seq, floor of what counts as known; flat
---        | STALE: a later ticket was served  |  NOTICKET: the number of this source is forgotten  |  GONE
---        | DAMAGED: a bucket that was written is not there
+--        heads     of the models of these: number of the request, seq, lowest seq whose ids count as known; flat
+--        | STALE: a later ticket was served  |  NOTICKET: the ticket of this source has expired  |  GONE
+--        | DAMAGED: a bucket that was written is missing
 --
--- The same ticket gives the same answer. A bucket has the field '' from its beginning and its bit in the bitmap of its range,
--- and the model counts the ids of a range: so that a bucket, or a bitmap, that vanished is not taken for an empty one.
+-- The same ticket gives the same answer. A bucket has the field '' from its creation, and its bit in the bitmap of its range,
+-- and the model counts the ids of a range: so a missing bucket or bitmap is not taken for an empty one.
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local ticket = redis.call('GET', KEYS[2])
 if not ticket then return {'NOTICKET'} end
@@ -38,7 +38,7 @@ local function bucket_of(ids, i, bits)
   return math.floor((((a * 256 + b) * 256 + c) * 256 + d) / 2 ^ (32 - bits))
 end
 
--- Where a request stands in KEYS and ARGV.
+-- The positions of a request in KEYS and ARGV.
 local requests = {}
 local key, arg = 3, 4
 while arg <= #ARGV do
@@ -100,7 +100,7 @@ for number, request in ipairs(requests) do
   if #redis.call('XRANGE', KEYS[k + 1], '(' .. str(before) .. '-0', '+', 'COUNT', 1) > 0 then reason = 'FORK' break end
   local chain = redis.sha1hex(meta[2] .. ARGV[a + 4])
   chain = string.gsub(chain, '%x%x', function(pair) return string.char(tonumber(pair, 16)) end)
-  -- The first write of this request: where it is refused, nothing of the request was written.
+  -- The first write of this request: if it is refused, nothing of the request was written.
   local added = redis.pcall('XADD', KEYS[k + 1], str(last) .. '-0', 'kind', ARGV[a], 'count', ARGV[a + 1], 'accepted_ms',
     ARGV[a + 2], 'digest', ARGV[a + 4], 'chain', chain, 'payload', ARGV[a + 3])
   if type(added) == 'table' and added.err then
@@ -114,7 +114,7 @@ for number, request in ipairs(requests) do
     changed[#changed + 1] = str(floor)
   end
   if ARGV[a] == 'repair' and string.find(ARGV[a + 3], '"action":"accept_loss"', 1, true) then
-    changed[#changed + 1] = 'accepted' -- also when the record is trimmed: everybody who knew what is missing has to hear of it
+    changed[#changed + 1] = 'accepted' -- kept after the record is trimmed, for processes that knew the missing events
     changed[#changed + 1] = ARGV[a + 3]
   end
   if ARGV[a + 5] ~= '' then
@@ -125,7 +125,7 @@ for number, request in ipairs(requests) do
   redis.call('HSET', KEYS[k], unpack(changed))
   if request.ids > 0 then
     local ids, rows, bits = ARGV[a + 9], ARGV[a + 10], tonumber(ARGV[a + 8])
-    local r = request.ranges - 1 -- all ids of a request are kept in the range of its last event
+    local r = request.ranges - 1 -- all ids of a request are stored in the range of its last event
     for i = 0, request.ids - 1 do
       local p, q, s, t = string.byte(rows, 20 * i + 1, 20 * i + 4)
       local seq = before + ((p * 256 + q) * 256 + s) * 256 + t
@@ -142,10 +142,10 @@ for number, request in ipairs(requests) do
   appended[#appended + 1] = chain
 end
 local heads = {}
-if reason ~= '' and not damaged then -- tell at once what is known of the rest
+if reason ~= '' and not damaged then -- return the known ids of the remaining requests too
   for number = done + 1, #requests do
     local meta = redis.call('HMGET', KEYS[requests[number].key], 'seq', 'floor', 'window')
-    if meta[1] then -- what a dropped model left is nobody's
+    if meta[1] then -- the rest of a dropped model belongs to no model
       local floor = str(math.max(tonumber(meta[2]), tonumber(meta[1]) - tonumber(meta[3]) + 1))
       heads[#heads + 1] = str(number - 1)
       heads[#heads + 1] = meta[1]

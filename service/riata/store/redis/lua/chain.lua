@@ -2,7 +2,7 @@
 -- The chain of a log at some events.
 -- KEYS   own, meta, log
 -- ARGV   identity, event, event ...
--- Gives  OK, for each its chain, or '' where no record ends there, or '-' where the log begins later  |  MODEL  |  GONE
+-- Return OK, for each its chain, or '' if no record ends there, or '-' if the log begins later  |  MODEL  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local meta = redis.call('HMGET', KEYS[2], 'first_seq', 'trimmed_chain')
 if not meta[1] then return {'MODEL'} end

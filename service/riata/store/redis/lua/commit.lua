@@ -3,8 +3,8 @@
 -- KEYS   own, meta, log, gens, stage, chunks of the generation
 -- ARGV   identity, epoch, nonce, base generation, generation, parent, applied, chain, lineage, chain before the first event,
 --        chunks, bytes, bytes stored with each chunk besides its own, description,
---        number of the call that staged the last of the chunks, 1 where this is sent again
--- Gives  OK  |  FENCED  |  CONFLICT  |  BEHIND  |  FORK  |  MISSING  |  MODEL  |  GONE  |  DAMAGED
+--        number of the call that staged the last of the chunks, 1 if this is a retry
+-- Return OK  |  FENCED  |  CONFLICT  |  BEHIND  |  FORK  |  MISSING  |  MODEL  |  GONE  |  DAMAGED
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local meta = redis.call('HMGET', KEYS[2], 'lineage', 'first_seq', 'trimmed_chain', 'gen', 'gens')
 if not meta[1] then return {'MODEL'} end
@@ -23,7 +23,7 @@ if ARGV[9] ~= meta[1] then return {'FORK'} end
 if newest and applied < newest.applied then return {'BEHIND'} end
 local chain = chain_at(KEYS[3], applied, tonumber(meta[2]), meta[3])
 if not chain_is(applied, ARGV[8], retained, chain, ARGV[10]) then return {'FORK'} end
--- What was staged since, by a later attempt, or is gone again with the end of the file, is not what this commit describes.
+-- Chunks staged since by a later attempt, or lost with the end of the append-only file, are not those of this commit.
 if redis.call('HGET', KEYS[2], 'staged') ~= ARGV[15] then return {'MISSING'} end
 local total = 0
 for i = 0, chunks - 1 do

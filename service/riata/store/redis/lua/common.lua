@@ -1,8 +1,8 @@
--- What every script begins with; the loader puts it after the first line.
--- Numbers are written in decimal, as Lua would otherwise write large ones with an exponent.
+-- The beginning of every script; the loader inserts it after the first line.
+-- Writes numbers in decimal; Lua would write large ones with an exponent.
 local function str(number) return string.format('%.0f', number) end
 
--- Whether `own` is still that of the store this caller was opened on: false after FLUSHALL, or another store in its place.
+-- Whether `own` is still that of the store the caller opened: false after FLUSHALL, or if the store was replaced.
 local function same_store(own, identity) return redis.call('HGET', own, 'store') == identity end
 
 local function now_ms()
@@ -10,7 +10,7 @@ local function now_ms()
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- Equality of both parts, and the lease runs still.
+-- Whether epoch and nonce are equal and the lease has not expired.
 local function owns(own, epoch, nonce)
   local held = redis.call('HMGET', own, 'epoch', 'nonce', 'deadline_ms')
   if held[1] ~= epoch or held[2] ~= nonce or nonce == '' then return false end
@@ -24,21 +24,21 @@ local function field(entry, name)
   return false
 end
 
--- Chain of the log at event `seq`; false where no record ends there.
+-- Chain of the log at event `seq`; false if no record ends there.
 local function chain_at(log, seq, first_seq, trimmed_chain)
   if seq == first_seq - 1 then return trimmed_chain end
   local found = redis.call('XRANGE', log, str(seq) .. '-0', str(seq) .. '-0')
   return found[1] and field(found[1][2], 'chain') or false
 end
 
--- A stored description: one flag, 32 characters of digest (of the client's), JSON.
+-- A stored description: one flag, 32 characters of the client's digest, JSON.
 local function described(packed) return cjson.decode(string.sub(packed, 34)) end
 
 local function hex(bytes)
   return (string.gsub(bytes, '.', function(c) return string.format('%02x', string.byte(c)) end))
 end
 
--- The retained generations, newest first; nil where fewer are there than were committed.
+-- The retained generations, newest first; nil if fewer exist than were committed.
 local function generations_of(gens, count)
   local flat = redis.call('HGETALL', gens)
   local all = {}
@@ -52,7 +52,7 @@ local function generations_of(gens, count)
   return all
 end
 
--- Whether all that is known of the log at event `applied`, and something must be, carries the chain `claimed`.
+-- Whether every known chain of the log at event `applied` equals `claimed`. False if none is known.
 local function chain_is(applied, claimed, retained, chain, first_chain)
   local known = {}
   for _, one in ipairs(retained) do
@@ -66,7 +66,7 @@ local function chain_is(applied, claimed, retained, chain, first_chain)
   return #known > 0
 end
 
--- Where numbered calls of the owner stand, if this one was overtaken on its way: it must not undo what came after it.
+-- The number of the last call of the owner if this call was overtaken by it: this call must not undo later ones. Otherwise nil.
 local function overtaken(meta, kind, number, again)
   local last = tonumber(redis.call('HGET', meta, kind) or '0')
   if tonumber(number) < last or (tonumber(number) == last and again ~= '1') then return str(last) end

@@ -1,9 +1,9 @@
 #!lua
 -- Begin an empty log.
--- KEYS   own, models, meta of the number that is next
--- ARGV   identity, name, lineage, chain before the first event, most models, number that is next, dedupe window, bits of a
---        bucket, 1 where this is sent again
--- Gives  OK, number  |  EXISTS  |  TOO_MANY  |  MODELS: another number is next  |  GONE  |  DAMAGED
+-- KEYS   own, models, meta of the next number
+-- ARGV   identity, name, lineage, chain before the first event, most models, next number, dedupe window, bits of a
+--        bucket, 1 if this is a retry
+-- Return OK, number  |  EXISTS  |  TOO_MANY  |  MODELS: another number is next  |  GONE  |  DAMAGED
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local state = redis.call('HGET', KEYS[2], '')
 if not state then return {'DAMAGED'} end

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Remove a model: its number is dead from now on, and `bury` works off what it left.
+-- Remove a model: its number is dead from now on, and `bury` deletes its keys.
 -- KEYS   own, models, dead, meta
--- ARGV   identity, epoch, nonce, name, number, 1 where this is sent again
--- Gives  OK  |  FENCED  |  MODEL: no such model, or another number  |  GONE
+-- ARGV   identity, epoch, nonce, name, number, 1 if this is a retry
+-- Return OK  |  FENCED  |  MODEL: no such model, or another number  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 if not owns(KEYS[1], ARGV[2], ARGV[3]) then return {'FENCED'} end
 if redis.call('HGET', KEYS[2], ARGV[4]) ~= ARGV[5] then

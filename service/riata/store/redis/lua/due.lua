@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- Remembered rows whose time is over, the earliest first.
+-- Expired remembered rows, the earliest first.
 -- KEYS   own, meta, rows, times
 -- ARGV   identity, now in unix ms, most rows
--- Gives  OK, key, row, key, row ...  |  MODEL  |  GONE  |  DAMAGED
+-- Return OK, key, row, key, row ...  |  MODEL  |  GONE  |  DAMAGED
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local count = redis.call('HGET', KEYS[2], 'remembered')
 if not count then return {'MODEL'} end

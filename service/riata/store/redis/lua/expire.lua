@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Delete some buckets of the oldest range of ids, where all of it is below the floor.
+-- Delete some buckets of the oldest range of ids, if all of the range is below the floor.
 -- KEYS   own, meta, bitmap of the range, buckets of the range from the first that is left
--- ARGV   identity, range, first bucket of these, 1 where these are the last ones
--- Gives  OK: these are gone  |  LIVE: the range is needed, or another is the oldest, or the place is another  |  MODEL  |  GONE
+-- ARGV   identity, range, first bucket of these, 1 if these are the last ones
+-- Return OK: these are deleted  |  LIVE: the range is needed, or another is the oldest, or the place is another  |  MODEL  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local meta = redis.call('HMGET', KEYS[2], 'floor', 'window', 'oldest_range', 'expired')
 if not meta[1] then return {'MODEL'} end
 local range = tonumber(ARGV[2])
 if meta[3] ~= ARGV[2] or (meta[4] or '0') ~= ARGV[3] then return {'LIVE'} end
 if (range + 1) * tonumber(meta[2]) - 1 >= tonumber(meta[1]) then return {'LIVE'} end
--- The bitmap and the count go first: without them nobody misses the buckets.
+-- The bitmap and the count are deleted first: without them a missing bucket is no damage.
 redis.call('UNLINK', KEYS[3])
 redis.call('HDEL', KEYS[2], 'ids' .. ARGV[2])
 for i = 4, #KEYS do redis.call('UNLINK', KEYS[i]) end

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Keep remembered rows no longer.
+-- Delete remembered rows.
 -- KEYS   own, meta, rows, times
 -- ARGV   identity, bytes stored with each row besides its own, key, key ...
--- Gives  OK, how many were kept  |  MODEL  |  GONE  |  DAMAGED
+-- Return OK, how many were stored  |  MODEL  |  GONE  |  DAMAGED
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local meta = redis.call('HMGET', KEYS[2], 'remembered', 'remembered_bytes')
 if not meta[1] then return {'MODEL'} end

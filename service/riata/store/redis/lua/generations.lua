@@ -2,7 +2,7 @@
 -- The descriptions of the retained generations.
 -- KEYS   own, meta, gens
 -- ARGV   identity
--- Gives  OK, how many were committed and not dropped, generation, description, generation, description ...  |  MODEL  |  GONE
+-- Return OK, how many were committed and not dropped, generation, description, generation, description ...  |  MODEL  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local count = redis.call('HGET', KEYS[2], 'gens')
 if not count then return {'MODEL'} end

@@ -2,7 +2,7 @@
 -- Who owns the store.
 -- KEYS   own
 -- ARGV   identity
--- Gives  OK, epoch, host, ms left of the lease, version of its algorithms  |  NOBODY  |  GONE
+-- Return OK, epoch, host, ms left of the lease, version of its algorithms  |  NOBODY  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local own = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'deadline_ms', 'host', 'algo_version')
 if own[2] == '' then return {'NOBODY'} end

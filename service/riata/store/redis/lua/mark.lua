@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Note what a start is about to apply.
+-- Record which event a start is about to apply.
 -- KEYS   own, meta
 -- ARGV   identity, epoch, nonce, seq, deaths
--- Gives  OK  |  FENCED  |  MODEL  |  GONE
+-- Return OK  |  FENCED  |  MODEL  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 if not owns(KEYS[1], ARGV[2], ARGV[3]) then return {'FENCED'} end
 if redis.call('EXISTS', KEYS[2]) == 0 then return {'MODEL'} end

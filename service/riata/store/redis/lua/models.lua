@@ -2,7 +2,7 @@
 -- Every model with the number of its incarnation.
 -- KEYS   own, models
 -- ARGV   identity
--- Gives  OK, version and last number as "v n", name, number, name, number ...  |  GONE  |  DAMAGED
+-- Return OK, version and last number as "v n", name, number, name, number ...  |  GONE  |  DAMAGED
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local flat = redis.call('HGETALL', KEYS[2])
 local reply = {'OK', false}

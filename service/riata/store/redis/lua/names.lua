@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- Names as the requests brought them.
+-- Feature names as the requests sent them.
 -- KEYS   own, meta, names
 -- ARGV   identity, after, most requests at once
--- Gives  OK, how many requests brought names, how many of these are there, last, digest, names, last, digest, names ...
+-- Return OK, how many requests had names, how many of these are returned, last, digest, names, last, digest, names ...
 --        | MODEL  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local count = redis.call('HGET', KEYS[2], 'names')

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Find the store, or make an empty one.
+-- Open the store, or create an empty one.
 -- KEYS   own, models, ticket
 -- ARGV   identity to give a new store (16 bytes), format this program writes, lifetime of a ticket in ms
--- Gives  OK, identity, format  |  DAMAGED: one of `own` and `models` is there, the other is not
+-- Return OK, identity, format  |  DAMAGED: one of `own` and `models` exists, the other does not
 local own = redis.call('HMGET', KEYS[1], 'store', 'format')
 local models = redis.call('HEXISTS', KEYS[2], '')
 if (own[1] and 1 or 0) ~= models then return {'DAMAGED'} end

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Store one piece of an edition to come; the first piece clears what an earlier attempt left.
+-- Store one piece of a coming edition; the first piece deletes those of an earlier attempt.
 -- KEYS   own, meta, pieces of the edition
--- ARGV   identity, epoch, nonce, number of the edition, index, digest and bytes of the piece in one, number of this call, 1 where it
---        is sent again
--- Gives  OK  |  FENCED  |  NUMBER: another edition is next  |  STALE, number of the last call  |  MODEL  |  GONE
+-- ARGV   identity, epoch, nonce, number of the edition, index, digest and bytes of the piece in one, number of this call, 1 if this
+--        is a retry
+-- Return OK  |  FENCED  |  NUMBER: another edition is next  |  STALE, number of the last call  |  MODEL  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local newest = redis.call('HGET', KEYS[2], 'edition')
 if not newest then return {'MODEL'} end

@@ -2,7 +2,7 @@
 -- Chunks of a generation, or pieces of an edition.
 -- KEYS   own, chunks
 -- ARGV   identity, first index, how many
--- Gives  OK, chunk with its digest, ...; '' for what is missing  |  GONE
+-- Return OK, chunk with its digest, ...; '' for a missing one  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local reply = {'OK'}
 for i = tonumber(ARGV[2]), tonumber(ARGV[2]) + tonumber(ARGV[3]) - 1 do

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Make an edition what followers serve.
+-- Make an edition the newest one, which followers serve.
 -- KEYS   own, meta, log, gens, editions, pieces of the edition, pieces of the edition two before
 -- ARGV   identity, epoch, nonce, number, applied, chain, lineage, chain before the first event, pieces, description,
---        1 where this is sent again, what to do: CHECK (write nothing), FLIP (the pieces are there), ALL (one piece comes along),
+--        1 if this is a retry, what to do: CHECK (write nothing), FLIP (the pieces are stored), ALL (the one piece is an argument),
 --        the piece, number of the call that stored the last of the pieces
--- Gives  OK  |  FENCED  |  BEHIND  |  FORK  |  MISSING  |  NUMBER, newest: another edition is next  |  MODEL  |  GONE  |  DAMAGED
+-- Return OK  |  FENCED  |  BEHIND  |  FORK  |  MISSING  |  NUMBER, newest: another edition is next  |  MODEL  |  GONE  |  DAMAGED
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local meta = redis.call('HMGET', KEYS[2], 'lineage', 'first_seq', 'trimmed_chain', 'gens', 'edition', 'edition_applied')
 if not meta[1] then return {'MODEL'} end

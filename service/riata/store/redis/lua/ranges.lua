@@ -1,9 +1,9 @@
 #!lua flags=no-writes
--- What there is to expire: of a model, and of dropped ones.
+-- What can expire: ids of models, and keys of dropped models.
 -- KEYS   own, dead, meta of each model
 -- ARGV   identity
--- Gives  OK, dead (number, "bits oldest_range newest_range progress" or "lost", ...), then for each model floor, window, bits,
---        oldest_range, expired ('' where there is no such model)  |  GONE
+-- Return OK, dead (number, "bits oldest_range newest_range progress" or "lost", ...), then for each model floor, window, bits,
+--        oldest_range, expired ('' if the model does not exist)  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local reply = {'OK', redis.call('HGETALL', KEYS[2])}
 for i = 3, #KEYS do

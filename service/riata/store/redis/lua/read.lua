@@ -1,10 +1,10 @@
 #!lua flags=no-writes
--- Records that end after an event, about so many bytes of payload.
+-- Records that end after an event, up to about a given number of bytes of payload.
 -- KEYS   own, meta, log
--- ARGV   identity, after, most bytes (at least one record is given), 1 where the record before is wanted too
--- Gives  OK, head (lineage, seq, chain, first_seq, floor), start (seq, chain; of the record that ends at or before `after`, else
---        of what was trimmed last), 1 where the log ends with these, record, record ...  |  MODEL  |  GONE
---        record: last, kind, count, accepted_ms, digest, chain, payload; '' for what is missing
+-- ARGV   identity, after, most bytes (at least one record is given), 1 to return the record before too
+-- Return OK, head (lineage, seq, chain, first_seq, floor), start (seq, chain; of the record that ends at or before `after`,
+--        otherwise of the last trimmed record), 1 if the log ends with these, record, record ...  |  MODEL  |  GONE
+--        record: last, kind, count, accepted_ms, digest, chain, payload; '' for a missing part
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local meta = redis.call('HMGET', KEYS[2], 'lineage', 'seq', 'chain', 'first_seq', 'floor', 'trimmed_chain')
 if not meta[1] then return {'MODEL'} end
@@ -34,7 +34,7 @@ while true do
     break
   end
   if size >= most then break end
-  -- As many as may fit if they are like those so far.
+  -- As many as fit if they have the mean size of those read so far.
   wanted = math.max(1, math.min(256, math.floor((most - size) / (size / count + 1))))
 end
 return reply

@@ -2,7 +2,7 @@
 -- Remembered rows by key.
 -- KEYS   own, meta, rows, times
 -- ARGV   identity, key, key ...
--- Gives  OK, how many are kept, their bytes, row, row ...; '' for what is not kept  |  MODEL  |  GONE  |  DAMAGED
+-- Return OK, how many are stored, their bytes, row, row ...; '' for a row that is not stored  |  MODEL  |  GONE  |  DAMAGED
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local meta = redis.call('HMGET', KEYS[2], 'remembered', 'remembered_bytes')
 if not meta[1] then return {'MODEL'} end

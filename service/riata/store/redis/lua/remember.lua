@@ -1,9 +1,9 @@
 #!lua
--- Keep the features of predictions until they are forgotten.
+-- Store the features of predictions until they are deleted.
 -- KEYS   own, meta, rows, times
--- ARGV   identity, most bytes, bytes stored with each row besides its own; then for each row: key, due_ms, row with what is
---        stored before it. Keys differ from one another
--- Gives  OK  |  FULL  |  MODEL  |  GONE  |  DAMAGED
+-- ARGV   identity, most bytes, bytes stored with each row besides its own; then for each row: key, due_ms, row with its
+--        stored prefix. Keys differ from one another
+-- Return OK  |  FULL  |  MODEL  |  GONE  |  DAMAGED
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local meta = redis.call('HMGET', KEYS[2], 'remembered', 'remembered_bytes')
 if not meta[1] then return {'MODEL'} end

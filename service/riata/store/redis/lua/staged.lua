@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- What is staged, and the newest generation.
+-- The staged chunks, and the newest generation.
 -- KEYS   own, meta, stage
 -- ARGV   identity
--- Gives  OK, newest generation, "generation:index", epoch, "generation:index", epoch ...  |  MODEL  |  GONE
+-- Return OK, newest generation, "generation:index", epoch, "generation:index", epoch ...  |  MODEL  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local gen = redis.call('HGET', KEYS[2], 'gen')
 if not gen then return {'MODEL'} end

@@ -1,9 +1,9 @@
 #!lua flags=no-writes
--- Where models stand: log, newest generation, newest edition.
+-- The state of models: log, newest generation, newest edition.
 -- KEYS   own, models, meta of each
--- ARGV   identity, version as the caller knows it; '' where it does not matter
--- Gives  OK, one list for each meta (lineage, seq, chain, first_seq, floor, window, gen, gen_applied, edition, edition_applied,
---        inflight_seq, inflight_deaths, bits, accepted; empty where there is no such model)  |  MODELS: the version is another
+-- ARGV   identity, version as the caller knows it; '' for any
+-- Return OK, one list for each meta (lineage, seq, chain, first_seq, floor, window, gen, gen_applied, edition, edition_applied,
+--        inflight_seq, inflight_deaths, bits, accepted; empty if the model does not exist)  |  MODELS: the version has changed
 --        |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 if ARGV[2] ~= '' and redis.call('HGET', KEYS[2], '') ~= ARGV[2] then return {'MODELS'} end

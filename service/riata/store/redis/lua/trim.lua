@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Forget generations and events that no retained generation needs. Both bounds are computed here, from what is stored. Generations
--- that callers asked for are counted apart, as in retention.py.
--- KEYS   own, meta, log, gens, stage; chunks of each generation, committed or staged, the caller expects to go
+-- Delete generations and events that no retained generation needs. Both bounds are computed here from the stored data. Generations
+-- that clients requested are counted separately, as in retention.py.
+-- KEYS   own, meta, log, gens, stage; chunks of each generation, committed or staged, that the caller expects to be deleted
 -- ARGV   identity, epoch, nonce, verified generations to keep, fewest such, events to keep, most records to drop; then the numbers
 --        of the generations whose chunks are in KEYS
--- Gives  OK, events dropped  |  GENERATIONS: others have to go, list them again  |  FENCED  |  MODEL  |  GONE  |  DAMAGED
+-- Return OK, events dropped  |  GENERATIONS: others must be deleted, list them again  |  FENCED  |  MODEL  |  GONE  |  DAMAGED
 local STEPS_MAX = 64
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 if not owns(KEYS[1], ARGV[2], ARGV[3]) then return {'FENCED'} end
@@ -42,7 +42,7 @@ for _, at in ipairs(redis.call('HKEYS', KEYS[5])) do
     gone[#gone + 1] = gen
   end
 end
--- From here on it is written.
+-- The writes begin here.
 for _, at in ipairs(loose) do redis.call('HDEL', KEYS[5], at) end
 for _, gen in ipairs(gone) do
   redis.call('HDEL', KEYS[4], str(gen))

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Delete staged chunks that no commit can use any more.
+-- Delete staged chunks that no commit can use.
 -- KEYS   own, meta, stage, chunks of each generation
 -- ARGV   identity, epoch, nonce, the numbers of these generations
--- Gives  OK, how many  |  FENCED  |  MODEL  |  GONE
+-- Return OK, how many  |  FENCED  |  MODEL  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 if not owns(KEYS[1], ARGV[2], ARGV[3]) then return {'FENCED'} end
 local newest = redis.call('HGET', KEYS[2], 'gen')

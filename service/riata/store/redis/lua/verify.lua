@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Note that a generation was read back and is what was written, or is not.
+-- Record whether a generation was read back unchanged.
 -- KEYS   own, meta, gens
--- ARGV   identity, epoch, nonce, generation, 1 where it is what was written, else 0
--- Gives  OK  |  FENCED  |  MODEL  |  GENERATION: no such  |  GONE
+-- ARGV   identity, epoch, nonce, generation, 1 if it is unchanged, otherwise 0
+-- Return OK  |  FENCED  |  MODEL  |  GENERATION: no such  |  GONE
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 if not owns(KEYS[1], ARGV[2], ARGV[3]) then return {'FENCED'} end
 if redis.call('EXISTS', KEYS[2]) == 0 then return {'MODEL'} end
