@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from riata.store.store import Store
 
 EXAMPLE: Final = (
-    "Example: `riata repair --data ./riata-data` says what is damaged and what each way to mend it would lose; the same with "
-    "`--yes` mends it in the way that loses least."
+    "Example: `riata repair --data ./riata-data` shows what is damaged and what each repair would lose; the same with "
+    "`--yes` does the repair that loses least."
 )
-STORE_HELP: Final = "Redis store instead of a directory, as `riata serve --store` takes it; only `restore` mends a model there."
+STORE_HELP: Final = "Redis store instead of a directory, as in `riata serve --store`; only `restore` can repair a model there."
 ROUNDS_MAX: Final = 3  # a log that was cut may also be damaged before its checkpoint
 
 
