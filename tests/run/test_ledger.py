@@ -102,7 +102,7 @@ def test_a_log_that_was_put_back_is_refused_and_the_marks_present_are_counted(tm
     judged = look(late, backup)
     assert judged.code == "events_missing"
     assert "model m: at least" in judged.detail
-    assert "event 51 was in it" in judged.detail
+    assert "the last known event is 51" in judged.detail
     assert "riata repair --store URL" in judged.detail
     # 30 are missing; the marks are three events apart, so where the log has grown the first two of them cannot be told apart
     assert late.lost() == {"m": 30 if grown == 0 else 28}
@@ -224,7 +224,7 @@ def test_an_acknowledgement_of_a_loss_that_another_process_accepted_needs_an_acc
     other.add("m", lineage, [late])
     judged = look(other, backup)
     assert judged.code == "events_missing"
-    assert "its log ends at event 2, event 2 was known" in judged.detail
+    assert "its log ends at event 2, the last known event is 2" in judged.detail
     assert other.lost() == {"m": 2}  # it may be one of the two that were accepted
 
 

@@ -142,7 +142,7 @@ def test_after_an_older_file_is_put_back_nobody_goes_on_until_the_loss_is_accept
         running.start(wait=False)
     refusing = [writer] if kept == "no note" else [writer, web]
     for running in refusing:
-        assert "model m: at least 30 events are missing; its log ends at event 21, but event 51 was in it" in refuses(
+        assert "model m: at least 30 events are missing; its log ends at event 21, the last known event is 51" in refuses(
             running, "events_missing"
         )
         assert metric(running, 'riata_lost_events{model="m"}') == 30

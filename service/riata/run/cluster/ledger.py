@@ -319,7 +319,7 @@ def sentence(missing: Missing) -> str:
     """Describe what is missing of one model."""
     if missing.ends == 0:
         return f"all {missing.known} events are missing"
-    ends = f"its log ends at event {missing.ends}, but event {missing.known} was in it"
+    ends = f"its log ends at event {missing.ends}, the last known event is {missing.known}"
     return f"at least {missing.count} events are missing; {ends}"
 
 
