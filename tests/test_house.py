@@ -52,7 +52,7 @@ KERNELS = {"kernel", "quick_kernel", "inline_kernel"}
 ADR_HEADINGS = ["Status", "Context", "Decision", "Consequences", "Evidence"]
 TOP_LEVEL = {
     "pyproject.toml", "service", "tests", "docker", "deploy", "README.md", "docker-compose.yml", "Makefile", "CHANGELOG.md",
-    "requirements.lock", "LICENSE",
+    "requirements.lock", "LICENSE", "SECURITY.md", "CONTRIBUTING.md",
 }  # fmt: skip
 
 
