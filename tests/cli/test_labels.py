@@ -25,7 +25,7 @@ def test_labels_are_told_from_the_rows(lines: list[bytes], form: Format, labels:
 
 @pytest.mark.parametrize("lines", [[b"0 1:1", b"-1 1:1"], [b"2 1:1"], [b"0.5 1:1"]])
 def test_labels_of_no_two_classes_are_not_guessed(lines: list[bytes]) -> None:
-    with pytest.raises(Malformed, match="made for"):
+    with pytest.raises(Malformed, match="needs a model with"):
         sniff_labels(lines, "svmlight")
 
 

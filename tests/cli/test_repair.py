@@ -84,7 +84,7 @@ def margins(directory: Path, models: tuple[str, ...]) -> dict[str, bytes]:
 def test_a_sound_store_is_said_to_be_sound(directory: Path) -> None:
     result = repair(directory)
     assert result.exit_code == 0
-    assert [line.split(",")[0] for line in result.stdout.splitlines()] == [f"{name}: sound" for name in MODELS]
+    assert [line.split(",")[0] for line in result.stdout.splitlines()] == [f"{name}: no damage" for name in MODELS]
     before = content(directory)
     assert repair(directory, "--yes").exit_code == 0
     assert repairs(directory) == []

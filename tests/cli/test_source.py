@@ -29,16 +29,16 @@ def test_a_line_tells_its_format(line: bytes, form: str) -> None:
 
 @pytest.mark.parametrize("line", [b"a,b,c", b"1,2,3", b"1 a:2", b"label 1:2", b"PK\x03\x04"])
 def test_other_lines_are_not_guessed(line: bytes) -> None:
-    with pytest.raises(Malformed, match="f: not recognised"):
+    with pytest.raises(Malformed, match="f: unknown format"):
         recognise([line], "f")
 
 
 def test_a_json_array_an_empty_file_and_a_mixture_are_refused_with_their_reason() -> None:
-    with pytest.raises(Malformed, match="one object a line"):
+    with pytest.raises(Malformed, match="one object per line"):
         recognise([b"[{}]"], "f")
-    with pytest.raises(Malformed, match="holds no rows"):
+    with pytest.raises(Malformed, match="contains no rows"):
         recognise([], "f")
-    with pytest.raises(Malformed, match="look like ndjson and vw"):
+    with pytest.raises(Malformed, match="first lines mix ndjson and vw"):
         recognise([b"{}", b"1 | a"], "f")
 
 
