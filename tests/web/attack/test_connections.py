@@ -64,7 +64,7 @@ def test_refused_connections_do_not_stay(start: Start) -> None:
 
 def probes_of(running: Running) -> int:
     """The port of the probes, from the line in the log."""
-    found = re.search(r"probes and meters on http://127\.0\.0\.1:(\d+)", Path(f"{running.directory}.log").read_text())
+    found = re.search(r"probes and metrics on http://127\.0\.0\.1:(\d+)", Path(f"{running.directory}.log").read_text())
     assert found is not None
     return int(found[1])
 

@@ -390,7 +390,7 @@ def asked(port: int, *headers: bytes, method: bytes = b"GET", path: bytes = b"/m
 
 
 def probes_of(running: Running) -> int:
-    found = re.search(r"probes and meters on http://127\.0\.0\.1:(\d+)", Path(f"{running.directory}.log").read_text())
+    found = re.search(r"probes and metrics on http://127\.0\.0\.1:(\d+)", Path(f"{running.directory}.log").read_text())
     assert found is not None
     return int(found[1])
 
