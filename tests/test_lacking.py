@@ -1,4 +1,4 @@
-"""What is skipped for want of a program is summed up in one sentence."""
+"""Skips because of missing programs are summarised in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker is checked: a history that is right passes, and of every rule one that was tampered with is caught by that rule."""
+"""Tests of the checker: a correct history passes, and for every rule a tampered history fails by that rule."""
 
 from __future__ import annotations
 

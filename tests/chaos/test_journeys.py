@@ -1,4 +1,5 @@
-"""Row 53: a state that came from another log is taught, its log trimmed, its process killed. It starts again, and replay agrees.
+"""Row 53: a state imported from another log learns, its log is trimmed, its process is killed. It starts again, and replay
+gives the same bits.
 
 Many more journeys, with kills that are copies of the files, are in tests/run/test_journeys.py.
 """

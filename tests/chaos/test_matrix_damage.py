@@ -1,4 +1,4 @@
-"""Rows of the fault matrix about bits that flip in what is stored of one model of three, under the processes that serve it."""
+"""Rows of the fault matrix about flipped bits in the stored files of one model of three, while processes serve it."""
 
 from __future__ import annotations
 

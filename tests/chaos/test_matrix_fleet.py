@@ -1,4 +1,4 @@
-"""Rows of the fault matrix that a running service on Redis has to outlive: every fault heals, and INV is checked over all of it.
+"""Rows of the fault matrix that a running service on Redis must survive: every fault heals, and INV is checked over everything.
 
 One service runs through the whole module, under load at each fault. The last test ends it and looks at what is left.
 """

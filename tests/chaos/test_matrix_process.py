@@ -1,4 +1,4 @@
-"""Rows of the fault matrix that need one process and its embedded store: signals, limits, clocks, backlog."""
+"""Rows of the fault matrix about one process with its embedded store: signals, limits, clocks, backlog."""
 
 from __future__ import annotations
 

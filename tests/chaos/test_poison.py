@@ -1,4 +1,4 @@
-"""An acknowledged event that kills the process that learns it: a few starts die of it, then it is left out, alone."""
+"""An acknowledged event that kills the process that learns it: a few starts die, then only this event is skipped."""
 
 from __future__ import annotations
 

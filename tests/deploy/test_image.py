@@ -1,4 +1,4 @@
-"""docker/Dockerfile: what it says, and what comes out of it."""
+"""docker/Dockerfile: its content, and the image that it builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loss is told and accepted by an event of the log; then the directory starts, learns on and replays to the same bits."""
+"""A loss is reported and accepted by an event of the log; then the directory starts, learns on and replays to the same bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning curves that came from another log, and directories in which their positions were taken for those of this one."""
+"""Learning curves that came from another log, and directories in which their positions were mistaken for those of this log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that change while a model learns: events of the log like any other."""
+"""Settings that change while a model learns are events of the log like any other."""
 
 from __future__ import annotations
 

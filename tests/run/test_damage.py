@@ -1,4 +1,6 @@
-"""One damaged model of three: the others start, serve and learn; the damaged one is refused by name; the log is read back."""
+"""One damaged model of three: the others start, serve and learn; requests for the damaged one are refused; the log is read
+back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Editions: what a follower serves is what the writer served, to the last bit, or it is refused."""
+"""Editions: a follower serves exactly the bits that the writer serves, or refuses the edition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictions whose label did not come in time: given the default label once, or forgotten."""
+"""Predictions without a label in time: they get the default label once, or are deleted."""
 
 from __future__ import annotations
 

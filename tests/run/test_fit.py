@@ -1,4 +1,4 @@
-"""A file learnt without a service is what a service would have learnt of it."""
+"""A file learnt without a service gives the same state as a service would."""
 
 from __future__ import annotations
 

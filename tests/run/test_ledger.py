@@ -1,4 +1,4 @@
-"""What a process knows of its store, and what it makes of a store that has less: without threads, on a store in memory."""
+"""The ledger of known events, and the detection of a store that has fewer: without threads, on a store in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Redis that was emptied, put back or failed over to a copy that lagged: real servers, real processes, supervised restarts."""
+"""A Redis that was emptied, restored, or failed over to a copy that lagged: real servers, real processes, supervised restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of many threads come in the order of the items, each once, and the caller works rather than waits."""
+"""Results of many threads arrive in the order of the items, each once; the caller works instead of waiting."""
 
 from __future__ import annotations
 

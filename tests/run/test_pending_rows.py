@@ -1,4 +1,4 @@
-"""What is kept of a prediction, byte for byte."""
+"""The stored form of a pending prediction, byte for byte."""
 
 from __future__ import annotations
 

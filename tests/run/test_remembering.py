@@ -1,4 +1,6 @@
-"""Predictions that wait for their label: joined once, with the features they were made with, and refused for a reason."""
+"""Predictions that wait for their label: joined once, with the features of the time of the prediction, or refused with a
+reason.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delayed labels among several processes on one store: remembered by one, labelled through another, given up by the owner."""
+"""Delayed labels with several processes on one store: remembered by one, labelled through another, expired by the owner."""
 
 from __future__ import annotations
 

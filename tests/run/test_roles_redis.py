@@ -1,4 +1,4 @@
-"""Roles as processes of their own on a real Redis: two webs, two writers, a replica."""
+"""Roles as separate processes on a real Redis: two web processes, two writers, a replica."""
 
 from __future__ import annotations
 

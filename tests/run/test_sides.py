@@ -1,4 +1,4 @@
-"""The parts that the roles are made of, one at a time: looping threads, a patient keeper, the watch, changes made too late."""
+"""The parts of the roles, one at a time: poll threads, a log thread that retries, the watch, changes that come too late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small requests together, against each by itself: the same answers, the same rows in the log."""
+"""Small requests that are joined, compared with each alone: the same answers, the same rows in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the writer looks after a model that is busy: driven by hand, turn by turn, under a clock that stands still."""
+"""When the writer turns to a busy model: driven by hand, turn by turn, with a clock that stands still."""
 
 from __future__ import annotations
 

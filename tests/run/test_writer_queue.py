@@ -1,4 +1,4 @@
-"""Records of few rows gather before the one who takes them is woken; everything else wakes it at once."""
+"""Records of few rows are gathered before the writer is woken; everything else wakes it at once."""
 
 from __future__ import annotations
 

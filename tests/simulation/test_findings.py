@@ -1,4 +1,4 @@
-"""What the simulation found, each as the shortest history that shows it."""
+"""Defects that the simulation found, each as the shortest history that shows it."""
 
 from __future__ import annotations
 

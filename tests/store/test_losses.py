@@ -1,4 +1,4 @@
-"""Acknowledged events that are gone are found before anything is written, counted, and refused; nothing else is."""
+"""Missing acknowledged events are found before anything is written, counted, and refused; nothing else is refused."""
 
 from __future__ import annotations
 

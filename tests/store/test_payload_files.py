@@ -1,4 +1,4 @@
-"""Long payloads lie in files beside the database: what is put there, found there, and when it goes."""
+"""Long payloads in files outside the database: writing, reading and trimming."""
 
 from __future__ import annotations
 

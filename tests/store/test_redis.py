@@ -1,4 +1,4 @@
-"""The Redis store against a real server: what makes it unfit, what is lost on the way, what comes late, what fills up."""
+"""The Redis store with a real server: unfit settings, lost and late commands, a full server."""
 
 from __future__ import annotations
 

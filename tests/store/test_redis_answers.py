@@ -1,4 +1,4 @@
-"""What the Redis store makes of answers that are errors, garbage or of the wrong shape: a named error, never another."""
+"""Answers of Redis that are errors, garbage or of the wrong shape become a named error, never another exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody else writes to the Redis: what is deleted, edited, added or swapped is noticed, never taken for what was written."""
+"""Another client writes to the Redis: deleted, edited, added or swapped data is detected, never accepted as written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same random commands to both shared stores, several processes each: leases, standings, editions, appends of everybody."""
+"""The same random commands to both shared stores, with several processes each: leases, positions, editions, appends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk over a write-ahead log: what it finds is compared with what SQLite reads of the same file."""
+"""The walk over a write-ahead log is compared with what SQLite reads of the same file."""
 
 from __future__ import annotations
 

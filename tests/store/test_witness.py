@@ -1,4 +1,4 @@
-"""The witness file: what it holds, what of it survives damage, and what becomes of one that cannot be read."""
+"""The witness file: its content, what survives damage, and what happens to one that cannot be read."""
 
 from __future__ import annotations
 

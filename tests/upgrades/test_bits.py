@@ -1,4 +1,4 @@
-"""What a log replays to, bit by bit: pinned, and the same whatever threads, instructions and records it is learnt with."""
+"""The bits that a log replays to: pinned, and the same for all numbers of threads, instruction sets and sizes of records."""
 
 from __future__ import annotations
 

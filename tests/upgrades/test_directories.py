@@ -1,4 +1,4 @@
-"""Data directories that another release left behind, opened by real processes that may be killed at any moment."""
+"""Data directories written by another release, opened by real processes that may be killed at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop looks for the next request for a while after an answer, and for no longer."""
+"""The event loop polls for the next request for a while after an answer, and no longer."""
 
 from __future__ import annotations
 

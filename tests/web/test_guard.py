@@ -1,4 +1,4 @@
-"""Who may reach a service that asks for no key."""
+"""Which addresses may be served without keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probes, meters, version, and what every answer carries."""
+"""Probes, metrics, version, and the headers of every answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When memory is returned to the system, and by whom."""
+"""When memory is returned to the system, and by which thread."""
 
 from __future__ import annotations
 

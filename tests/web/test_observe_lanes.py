@@ -1,4 +1,4 @@
-"""POST /observe through both lanes: the same bytes, and what only the fast lane can get wrong."""
+"""POST /observe through the fast path and through ASGI: the same bytes, and the errors that only the fast path could make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process that shares its store tells of itself, and what its predictions say of their age."""
+"""What a process on a shared store reports about itself, and about the age of its predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes about what may change while a model learns, and standard errors."""
+"""Routes about settings that may change while a model learns, and standard errors."""
 
 from __future__ import annotations
 
