@@ -23,7 +23,7 @@ from riata.cli.source import Chunk, chunks, numbered_lines, open_source, read_ro
         (b"0", "svmlight"),
     ],
 )
-def test_a_line_tells_its_format(line: bytes, form: str) -> None:
+def test_the_format_of_a_line_is_recognised(line: bytes, form: str) -> None:
     assert recognise([line], "f") == form
 
 
@@ -85,7 +85,7 @@ def test_a_format_that_is_given_is_not_questioned() -> None:
 
 @pytest.mark.parametrize("name", ["rows.txt", "rows.gz", "rows"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_gzip_is_told_by_its_bytes_and_not_by_the_name(name: str, packed: bool, tmp_path: Path) -> None:
+def test_gzip_is_recognised_by_its_bytes_and_not_by_the_name(name: str, packed: bool, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(b"1 | a\n") if packed else b"1 | a\n")
     with open_source(str(path)) as opened:

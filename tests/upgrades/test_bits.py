@@ -125,7 +125,7 @@ def test_the_bits_do_not_depend_on_vector_instructions(cpu: str, features: str |
 
 
 @pytest.mark.timeout(1200)
-def test_another_c_library_is_told_by_the_fingerprint() -> None:
+def test_another_c_library_is_recognised_by_the_fingerprint() -> None:
     found = elsewhere(QUICK, 1100, **OTHER_LIBRARY)
     if found["numerics"] == numerics.fingerprint():
         assert found["digests"] == digests(QUICK)  # the library took no notice, or this processor has none of these anyway
