@@ -1,5 +1,5 @@
-# Two commands are enough: `make run` serves on http://127.0.0.1:8080, `make test` runs every check.
-# Everything is installed into .venv, at the versions of requirements.lock and tests/requirements.lock.
+# `make run` starts the service on http://127.0.0.1:8080, `make test` runs every check.
+# Everything is installed into .venv, with the versions of requirements.lock and tests/requirements.lock.
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +11,7 @@ WORKERS ?= logical
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check bench vw soak image wheel lock clean
 
-help:            ## show what can be made
+help:            ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/'
 
 setup: $(VENV)/.installed
@@ -30,35 +30,35 @@ $(VENV)/.tested: $(VENV)/.installed tests/requirements.lock
 	@$(WITH_PROGRESS) "installing the packages of tests/requirements.lock" $(PIP) --require-hashes -r tests/requirements.lock
 	@touch $@
 
-run: setup       ## serve on http://127.0.0.1:8080, events kept in ./riata-data
+run: setup       ## run the service on http://127.0.0.1:8080; events are stored in ./riata-data
 	$(BIN)/riata serve
 
-demo: setup      ## stream made-up clicks into the running service and watch it learn
+demo: setup      ## stream synthetic clicks into the running service and plot its learning curve
 	$(BIN)/riata demo
 
-check: $(VENV)/.tested  ## style and types
+check: $(VENV)/.tested  ## check style and types
 	$(BIN)/ruff check service tests
 	$(BIN)/ruff format --check service tests
 	@$(WITH_PROGRESS) "checking types with mypy, which takes minutes the first time" $(BIN)/mypy
 
-test: check      ## style, types and every test that runs before a merge
+test: check      ## check style and types, and run every test that runs before a merge
 	@sh deploy/test-programs
 	$(BIN)/riata warm
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not alone"
 	$(BIN)/python -m pytest -m alone
 
 SEEDS ?= 200000
-soak: $(VENV)/.tested   ## the long tests: 300 kills, 100,000 mutated bodies; SEEDS=200000 simulated histories
+soak: $(VENV)/.tested   ## run the long tests: 300 kills, 100,000 mutated bodies, SEEDS=200000 simulated histories
 	$(BIN)/python -m pytest -m slow --timeout=7200
 	$(BIN)/python -m tests.simulation --first 1000000 --seeds $(SEEDS)
 
-bench: $(VENV)/.tested  ## speed against the peers, as ratios measured in one run
+bench: $(VENV)/.tested  ## compare the speed with other tools, as ratios measured in one run
 	$(BIN)/python -m tests.bench speed
 
-vw: .vw/vw       ## build the Vowpal Wabbit program that benches measure against; wants cmake, ninja, a C++ compiler
+vw: .vw/vw       ## build the Vowpal Wabbit program for the benchmarks; needs cmake, ninja and a C++ compiler
 
-# Its wheels hold no program. The source distribution lacks three libraries that only its repository has as submodules:
-# they come from the system (packages libfmt-dev, libspdlog-dev, rapidjson-dev, libboost-math-dev, zlib1g-dev on Debian).
+# The wheels of Vowpal Wabbit do not contain the program, and its source distribution lacks three libraries (submodules of its
+# repository). The system provides them (Debian: libfmt-dev, libspdlog-dev, rapidjson-dev, libboost-math-dev, zlib1g-dev).
 .vw/vw: $(VENV)/.tested
 	mkdir -p .vw
 	version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("vowpalwabbit"))') && \
@@ -69,7 +69,7 @@ vw: .vw/vw       ## build the Vowpal Wabbit program that benches measure against
 	cmake --build .vw/build --target vw_cli_bin > .vw/build.log
 	cp .vw/build/vowpalwabbit/cli/vw $@
 
-image: $(VENV)/.tested  ## build the image without a container engine, start it, time it; wants root, buildah, debootstrap
+image: $(VENV)/.tested  ## build the image without a container engine, start it and time it; needs root, buildah, debootstrap
 	$(BIN)/python -m tests.deploy.image
 
 wheel: setup     ## build a wheel and a source distribution in dist/, and check their metadata
@@ -78,11 +78,11 @@ wheel: setup     ## build a wheel and a source distribution in dist/, and check 
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	$(BIN)/twine check --strict dist/*
 
-lock: $(VENV)/.tested   ## pin the newest versions that fit pyproject.toml
+lock: $(VENV)/.tested   ## pin the newest versions that pyproject.toml allows
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade --extra=build pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --extra=build --extra=test -c requirements.lock pyproject.toml -o tests/requirements.lock
 
-clean:           ## remove everything that was installed or compiled; events stay
+clean:           ## remove everything that was installed or compiled; events are kept
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find service tests -name __pycache__ -type d -prune -exec rm -rf {} +

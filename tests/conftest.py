@@ -1,4 +1,4 @@
-"""Fixtures of every room."""
+"""Fixtures shared by all tests."""
 
 from __future__ import annotations
 

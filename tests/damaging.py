@@ -1,4 +1,4 @@
-"""Bits flipped in what an embedded store has written, by somebody who does not use its code."""
+"""Flips bits in the files of an embedded store, without using the code of the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not installed, and how many tests were skipped because of it, in one sentence at the end of a run."""
+"""Reports at the end of a test run, in one sentence, which programs are missing and how many tests were skipped for that."""
 
 from __future__ import annotations
 

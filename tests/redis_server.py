@@ -1,4 +1,4 @@
-"""A real Redis in a process of its own, to be talked to, killed, paused and started again."""
+"""A real Redis server process that tests can connect to, kill, pause and restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real service in a process of its own, to be talked to, killed and started again."""
+"""The real service as a separate process that tests can send requests to, kill and restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house checks itself: who may import whom, how long things may grow, what is never called, what is never forgotten."""
+"""Structural rules: which package may import which, maximum lengths, forbidden calls, required docstrings and twins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is skipped for want of a program is summed up in one sentence."""
+"""Skips because of missing programs are summarised in one sentence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_sentence_counts_tests_by_what_they_need() -> None:
     assert summary([]) == ""
 
 
-def test_where_there_is_no_redis_at_all_what_wants_one_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_redis_the_tests_that_need_it_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_server, "found_binary", lambda: None)
     redis_server.redis_version.cache_clear()
     try:

@@ -1,4 +1,4 @@
-"""The first conversation of the README, held with a real service: it prints what it says."""
+"""The console session of the README, run against a real service: the output must be the printed one."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_a_port_belongs_to_the_process_that_asked_for_it() -> None:
         (None, 31_999),
     ],
 )
-def test_ports_are_below_those_that_connections_go_out_from_where_that_leaves_enough(
+def test_ports_are_below_the_ephemeral_range_if_that_leaves_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, range_of_the_system: str | None, last: int
 ) -> None:
     said = tmp_path / "range"

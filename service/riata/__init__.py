@@ -1,3 +1,3 @@
-"""Riata: sparse linear classifiers that learn from every labelled event and never lose one."""
+"""Riata: an online-learning service. Sparse linear classifiers learn from every labelled event."""
 
 __version__ = "0.1.0"

@@ -123,7 +123,7 @@ def serve(settings: Settings) -> None:
         if settings.health_port is not None:
             probes = health_app(service, app.state.meters, server.stopping)
             at = beside.enter_context(health_listener(probes, settings.health_host, settings.health_port, settings.allowed_hosts))
-            log.info("probes and meters on http://%s:%d", settings.health_host, at)
+            log.info("probes and metrics on http://%s:%d", settings.health_host, at)
         run(server, [listener])
     if failures:
         raise failures[0]
@@ -163,8 +163,8 @@ def hosts_of(settings: Settings, gate: Gate) -> Hosts | None:
         return None
     if not (settings.allowed_hosts or is_loopback(settings.host)):
         log.warning(
-            "no keys are asked for, and only requests for the hosts %s and localhost are answered: name others in allowed_hosts "
-            "(RIATA_ALLOWED_HOSTS)", settings.host,
+            "no API keys are required; only requests for the hosts %s and localhost are answered: add other host names to "
+            "allowed_hosts (RIATA_ALLOWED_HOSTS)", settings.host,
         )  # fmt: skip
     return read_hosts(settings.allowed_hosts, settings.host)
 

@@ -84,7 +84,7 @@ def test_what_was_written_reads_back_the_same_infinity_included() -> None:
         ({"title": "a", "shape": {"radius": None}}, "wrong_type", "shape.radius: expected a number, got null"),
     ],
 )
-def test_what_cannot_be_read_says_where_and_why(document: object, code: str, part: str) -> None:
+def test_an_unreadable_record_reports_its_position_and_the_reason(document: object, code: str, part: str) -> None:
     found = code_and_detail(document)
     assert found[0] == code
     assert part in found[1]

@@ -18,7 +18,7 @@ from riata.base.errors import (
 )
 
 
-def test_nearest_names_one_word_that_is_near_or_else_all_of_them() -> None:
+def test_nearest_names_one_similar_word_or_all_words() -> None:
     assert nearest("gravitiy", ["gravity", "ceiling"]) == "did you mean 'gravity'?"
     assert nearest("xyz", ["gravity", "ceiling"]) == "known: ceiling, gravity"
 

@@ -92,7 +92,7 @@ def test_an_unknown_option_is_refused() -> None:
         ("RIATA_GENERATIONS_KEPT", "2"),
     ],
 )
-def test_a_bad_value_is_one_line_that_says_where_it_came_from(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_value_is_one_line_that_names_its_source(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     error = refusal()
     assert error.code == "bad_setting"

@@ -1,4 +1,4 @@
-"""What the scripts of this directory print, and draw."""
+"""The tables that the scripts of this package print, and the pictures that they draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of the service in any number, restarted as an orchestrator would, and clients that write down what they see."""
+"""Any number of service processes, restarted as by an orchestrator, and clients that record what they observe."""
 
 from __future__ import annotations
 

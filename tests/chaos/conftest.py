@@ -1,4 +1,4 @@
-"""Fixtures of this room."""
+"""Fixtures of the chaos tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a killed process, damaged; and what a start makes of them: refused, right or reported, but never silent."""
+"""Damages the files of a killed process. A start must then refuse, be right, or report the damage, but never ignore it."""
 
 from __future__ import annotations
 

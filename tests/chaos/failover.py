@@ -1,4 +1,5 @@
-"""The active writer is killed, or stopped for longer than its lease, under load, again and again; who takes over, and when?
+"""Kills the active writer, or stops it for longer than its lease, under load, repeatedly; records which process takes over, and
+when.
 
     python -m tests.chaos.failover --times 100 --lease-ms 1500 [--directory DIR] [--out FILE]
 

@@ -1,4 +1,4 @@
-"""A whole service: a Redis, processes that take events, that learn, that predict; each with a link of its own to cut."""
+"""A whole service: a Redis, and web, writer and replica processes, each with its own link that can be cut."""
 
 from __future__ import annotations
 

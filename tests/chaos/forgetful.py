@@ -1,4 +1,4 @@
-"""`riata` that dies of SIGKILL at one moment of a delayed label: between an append that is durable and what should follow it.
+"""`riata` that dies of SIGKILL at one moment of a delayed label: after a durable append, before the step that should follow.
 
 RIATA cannot be told so by a setting: the moment stands in the variable DIES_AT, as the store call before which it dies.
 `forget`: default labels are in the log, the predictions not forgotten. `mark`: a label is in the log, its prediction not marked.

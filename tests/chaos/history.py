@@ -1,4 +1,4 @@
-"""What the clients saw, written down as it happened: one JSON object a line, so that nothing is lost with the process.
+"""The observations of the clients, written as they happen: one JSON object per line, so that nothing is lost with the process.
 
     {"what": "observe", "at", "url", "ids", "outcome", "seq", "status"}      one attempt to send these events
     {"what": "predict", "at", "url", "id", "seq", "version", "margin"}       one prediction that was answered

@@ -1,4 +1,4 @@
-"""INV: eight rules that have to hold after every scenario, checked the slow and obvious way.
+"""INV: eight rules that must hold after every scenario, checked in a slow and obvious way.
 
 1  every acknowledged event is in the log, once, with the content that was sent, no later than the position it was answered
    with; sequence numbers are dense; digests and chain hold, from the first record to what the store calls its head

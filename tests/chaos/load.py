@@ -1,4 +1,4 @@
-"""Clients of a cluster, in a process of their own: they send events, ask for predictions, and write down what they are told.
+"""Clients of a cluster, in a separate process: they send events, request predictions, and record the answers.
 
     python -m tests.chaos.load HISTORY --observe URL ... --predict URL ... [--clients 2] [--rows 5] [--give-up 0.1]
                                [--pause-ms 0] [--predict-ms 10] [--prefix p] [--timeout-s 5]

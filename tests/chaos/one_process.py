@@ -1,4 +1,4 @@
-"""One process on an embedded store, to be broken: what the rows of the matrix about it begin and end with."""
+"""One process on an embedded store: set-up and checks shared by the rows of the fault matrix about one process."""
 
 from __future__ import annotations
 

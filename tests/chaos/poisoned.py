@@ -1,4 +1,4 @@
-"""`riata` with one event that kills: whoever learns the value 666.5 dies of SIGSEGV, as by a defect in machine code."""
+"""`riata` with one event that kills: a process that learns the value 666.5 dies of SIGSEGV, as from a defect in machine code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Power cuts, by what was written and what was synced: every system call of a process is recorded, and from the record the disk
-is made as it may look after a cut at any moment.
+"""Power cuts, simulated from what was written and what was synced. Every system call of a process is recorded; from the record
+the disk is rebuilt as it may look after a cut at any moment.
 
 What a file held at its last sync is there. What was written to it since is there or not, piece by piece, as chance has it. A
 file that was never synced may be missing. That is what a disk may do that honours fsync, and no more.

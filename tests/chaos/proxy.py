@@ -1,4 +1,4 @@
-"""A TCP proxy that does to a connection what networks do: slow, cut, frozen, one-way, byte by byte.
+"""A TCP proxy that makes connections slow, cut, frozen or one-way, or delivers them byte by byte.
 
 with Proxy(target_port) as proxy:
     proxy.delay_s = 0.2          # every piece in both directions waits so long

@@ -1,4 +1,4 @@
-"""`riata` with one event that cannot be learnt: whoever gets to the value 666.5 has learnt the rows before it, and then raises.
+"""`riata` with one event that cannot be learnt: at the value 666.5 the learner has learnt the rows before it, and then raises.
 
 TEST_RAISES says what: `memory` as where none is left, else an arithmetic error as by a defect.
 """

@@ -1,4 +1,4 @@
-"""The Redis is killed under load, while it rewrites its append-only file; what is lost, and when do events go on?
+"""Kills the Redis under load while it rewrites its append-only file; measures what is lost, and when events are accepted again.
 
     python -m tests.chaos.redis_kills --times 60 [--directory DIR] [--picture FILE]
 

@@ -1,4 +1,4 @@
-"""Learn the log of a model in a Redis store anew, and compare every retained checkpoint: `riata replay --verify` for a server.
+"""Learns the log of a model in a Redis store again, and compares every stored checkpoint: `riata replay --verify` for a server.
 
     python -m tests.chaos.replaying URL NAMESPACE MODEL
 

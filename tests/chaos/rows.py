@@ -1,4 +1,4 @@
-"""The rows that chaos sends: each a function of its id alone, so that a checker knows the content from the id."""
+"""The rows that the chaos tests send. Each is a function of its id, so that a checker can derive the content from the id."""
 
 from __future__ import annotations
 

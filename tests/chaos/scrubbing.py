@@ -1,4 +1,4 @@
-"""`riata` that reads its log back all the time, instead of every ten minutes."""
+"""`riata` that reads its log back continuously, instead of every ten minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixed faults at random against a whole service under load, for as long as asked, and INV over all of it at the end.
+"""Random mixed faults against a whole service under load, for a given time; INV is checked over everything at the end.
 
     python -m tests.chaos.soak --minutes 10 [--seed 1] [--directory DIR]
 

@@ -1,4 +1,4 @@
-"""What is stored of a model, read by hand: neither the store's code nor its readers take part.
+"""Reads what is stored of a model without the code of the store or its readers.
 
 A source gives the head, the records, the generations and their content as they lie there, wrong ones too: what is wrong with
 them is for `inv.py` to say.

@@ -1,4 +1,4 @@
-"""Checkpoints that were damaged or made up: every one is refused before it takes memory, and never served.
+"""Damaged or fabricated checkpoints: each is refused before it takes memory, and never served.
 
 What is refused for its bytes (digests, lengths, claims of the header) is tested at the reader, in tests/store/test_layout.py.
 Here are the checkpoints of whole models: all digests right, and something inside that no model can be.

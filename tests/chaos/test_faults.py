@@ -1,4 +1,4 @@
-"""What goes wrong inside the process without killing it: an update that raises midway, and memory that runs out.
+"""Faults inside the process that do not kill it: an update that raises midway, and memory that runs out.
 
 Nothing half learnt is ever served or saved, and what was acknowledged is there, once.
 """

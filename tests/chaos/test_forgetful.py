@@ -1,4 +1,4 @@
-"""SIGKILL between the append of a delayed label and what should follow it: nothing is lost, nothing is learnt twice."""
+"""SIGKILL between the append of a delayed label and the step that follows: nothing is lost, nothing is learnt twice."""
 
 from __future__ import annotations
 

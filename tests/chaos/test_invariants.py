@@ -1,4 +1,4 @@
-"""The checker is checked: a history that is right passes, and of every rule one that was tampered with is caught by that rule."""
+"""Tests of the checker: a correct history passes, and for every rule a tampered history fails by that rule."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def told(right: Right, tmp_path: Path, **changed: Any) -> set[int]:
     return broken(right, tmp_path, lambda _: None, dataclasses.replace(right.history, **changed))
 
 
-def test_what_a_service_left_that_nobody_touched_is_right(right: Right, tmp_path: Path) -> None:
+def test_the_untouched_directory_of_a_service_is_right(right: Right, tmp_path: Path) -> None:
     source = stored.SqliteSource(right.data, tmp_path)
     left = invariants.require(source, right.history)
     assert len(left.entries) > 20
@@ -75,7 +75,7 @@ def test_what_a_service_left_that_nobody_touched_is_right(right: Right, tmp_path
     assert len(right.history.predicted) > 20
 
 
-def test_replay_in_a_process_of_its_own_says_where_a_checkpoint_differs(right: Right, tmp_path: Path) -> None:
+def test_replay_in_a_separate_process_reports_which_checkpoint_differs(right: Right, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(right.data, data)
     connection = sqlite3.connect(data / "riata.db")
@@ -152,7 +152,7 @@ def test_rule_1_sees_an_answer_that_vouched_for_too_little(right: Right, tmp_pat
     assert told(right, tmp_path, sent=sent) == {1}
 
 
-def test_rule_1_sees_content_that_nobody_sent(right: Right, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_1_detects_content_that_was_never_sent(right: Right, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     event_id = next(iter(right.history.acked()))
     honest = rows.label_of
     monkeypatch.setattr(rows, "label_of", lambda asked: honest(asked) ^ (asked == event_id))
@@ -243,7 +243,7 @@ def test_rule_3_sees_an_unknown_event_twice_but_allows_it_once_and_not_at_all(ri
     assert broken(right, tmp_path / "twice", repeat_the_last_record, unsure) == {3}
 
 
-def test_rule_3_sees_an_event_that_nobody_sent(right: Right, tmp_path: Path) -> None:
+def test_rule_3_detects_an_event_that_was_never_sent(right: Right, tmp_path: Path) -> None:
     first = right.history.sent[0]
     sent = [one for one in right.history.sent if one.ids != first.ids]
     assert told(right, tmp_path, sent=sent) == {3}
@@ -302,19 +302,19 @@ def test_rule_7_sees_words_that_must_not_be_written(text: str, right: Right, tmp
     assert told(right, tmp_path, logs={"one": f"riata: ready\n{text}\n"}, secrets=["s3cret"]) == {7}
 
 
-def test_rule_7_sees_a_status_that_nobody_planned(right: Right, tmp_path: Path) -> None:
+def test_rule_7_detects_an_unplanned_status(right: Right, tmp_path: Path) -> None:
     planned = right.history.statuses + Counter({503: 2, 507: 1})
     assert told(right, tmp_path / "planned", statuses=planned) == set()
     assert told(right, tmp_path / "not", statuses=planned + Counter({500: 1})) == {7}
 
 
-def test_rule_8_sees_a_fault_that_nobody_noticed(right: Right, tmp_path: Path) -> None:
+def test_rule_8_detects_an_unnoticed_fault(right: Right, tmp_path: Path) -> None:
     noticed, unnoticed = Fault("seen", 0, 1), Fault("unseen", 3, 3)
     assert told(right, tmp_path / "seen", faults=[noticed]) == set()
     assert told(right, tmp_path / "unseen", faults=[noticed, unnoticed]) == {8}
 
 
-def test_a_violation_says_where(right: Right, tmp_path: Path) -> None:
+def test_a_violation_names_its_place(right: Right, tmp_path: Path) -> None:
     history = dataclasses.replace(right.history, sent=[*right.history.sent, Sent(("lost",), "acked", 3)])
     found = invariants.check(stored.SqliteSource(right.data, tmp_path), history, replay=False)
     assert found == [Violation(1, "acknowledged event lost is lost")]

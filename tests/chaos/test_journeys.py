@@ -1,4 +1,5 @@
-"""Row 53: a state that came from another log is taught, its log trimmed, its process killed. It starts again, and replay agrees.
+"""Row 53: a state imported from another log learns, its log is trimmed, its process is killed. It starts again, and replay
+gives the same bits.
 
 Many more journeys, with kills that are copies of the files, are in tests/run/test_journeys.py.
 """
@@ -92,7 +93,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.mark.parametrize("learner", ["taylor_sketch", slow("truncated_gradient"), slow("ftrl_proximal")])
-def test_row_53_an_exported_model_goes_on_under_another_name(learner: str, service: Service) -> None:
+def test_row_53_an_exported_model_continues_under_another_name(learner: str, service: Service) -> None:
     service.ask("PUT", "/models/a", {"learner": LEARNERS[learner]})
     service.teach("a", 8000, 1)
     service.bring("b", service.ask("GET", "/models/a/export").content)
@@ -111,7 +112,7 @@ def test_row_53_an_exported_model_goes_on_under_another_name(learner: str, servi
     assert service.margin("b") == margin
 
 
-def test_row_53_a_model_fitted_from_a_file_goes_on_in_a_service(service: Service, tmp_path: Path) -> None:
+def test_row_53_a_model_fitted_from_a_file_continues_in_a_service(service: Service, tmp_path: Path) -> None:
     (tmp_path / "rows.ndjson").write_bytes(lines(5000, 1))
     command = [sys.executable, "-m", "riata", "fit", "--online", str(tmp_path / "rows.ndjson"), "--out", str(tmp_path / "fitted")]
     subprocess.run(command, capture_output=True, timeout=200, check=True)
@@ -125,7 +126,7 @@ def test_row_53_a_model_fitted_from_a_file_goes_on_in_a_service(service: Service
     assert [(point["seq"], point["examples"]) for point in history][-3:] == [(2, 4000), (2, 5000), (1002, 6000)]
 
 
-def test_row_53_a_directory_broken_by_an_older_release_goes_on(tmp_path: Path) -> None:
+def test_row_53_a_directory_broken_by_an_older_release_continues(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     directory.mkdir()
     (directory / "riata.db").write_bytes(gzip.decompress((GOLDEN / "carried_curve.db.gz").read_bytes()))

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments under load: what was acknowledged is there, once, and the model is the one that was never killed."""
+"""SIGKILL at random moments under load: every acknowledged event is there once, and the model equals one never killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the fault matrix about bits that flip in what is stored of one model of three, under the processes that serve it."""
+"""Rows of the fault matrix about flipped bits in the stored files of one model of three, while processes serve it."""
 
 from __future__ import annotations
 
@@ -136,7 +136,9 @@ def spoil(directory: Path, model: str, what: str) -> int:
         slow("default", "row", ["set_aside"]),
     ],
 )
-def test_row_50_a_flipped_bit_harms_one_model_and_repair_mends_it(model: str, what: str, ways: list[str], tmp_path: Path) -> None:
+def test_row_50_a_flipped_bit_damages_one_model_and_repair_fixes_it(
+    model: str, what: str, ways: list[str], tmp_path: Path
+) -> None:
     directory, margins = stopped(tmp_path)
     event = spoil(directory, model, what)
     with Running(directory, NO_RESERVE) as running:
@@ -176,7 +178,7 @@ def test_row_50_a_flipped_bit_harms_one_model_and_repair_mends_it(model: str, wh
     assert verified.returncode == 0 or "no checkpoint" in verified.stdout + verified.stderr, verified.stdout + verified.stderr
 
 
-def test_row_51_damage_behind_the_checkpoint_is_found_while_the_service_runs_and_costs_history_only(tmp_path: Path) -> None:
+def test_row_51_damage_after_the_checkpoint_is_found_while_the_service_runs_and_costs_history_only(tmp_path: Path) -> None:
     directory, margins = stopped(tmp_path)
     events = {"a": damaging.firsts(directory, "a")[1], "b": damaging.firsts(directory, "b")[2]}
     assert damaging.flip_payload(directory, "a", events["a"]).name == "riata.db"

@@ -1,4 +1,4 @@
-"""Rows of the fault matrix that are about the disk of the embedded store: full, failing, torn, without power."""
+"""Rows of the fault matrix about the disk of the embedded store: full, failing, torn writes, power cuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the fault matrix that a running service on Redis has to outlive: every fault heals, and INV is checked over all of it.
+"""Rows of the fault matrix that a running service on Redis must survive: every fault heals, and INV is checked over everything.
 
 One service runs through the whole module, under load at each fault. The last test ends it and looks at what is left.
 """
@@ -159,7 +159,7 @@ def test_row_18_a_writer_that_slept_for_longer_than_its_lease_ends(seed: int, fl
         slow("replica0", "frozen"),
     ],
 )
-def test_row_23_somebody_is_cut_off_from_the_redis(whom: str, how: str, seed: int, fleet: Fleet, load: Load) -> None:
+def test_row_23_a_process_is_cut_off_from_the_redis(whom: str, how: str, seed: int, fleet: Fleet, load: Load) -> None:
     time.sleep(random.Random(seed).uniform(0.0, 0.1))
     member = fleet.active() if whom == "writer" else fleet.cluster[whom]
     link = fleet.links[member.name]

@@ -1,4 +1,4 @@
-"""Rows of the fault matrix that need one process and its embedded store: signals, limits, clocks, backlog."""
+"""Rows of the fault matrix about one process with its embedded store: signals, limits, clocks, backlog."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_row_40_out_of_descriptors_it_pauses_and_recovers(cluster: Cluster, tmp_
     require(cluster, tmp_path)
 
 
-def test_row_42_behind_by_more_than_allowed_it_asks_to_come_back(cluster: Cluster, tmp_path: Path) -> None:
+def test_row_42_beyond_the_allowed_lag_it_refuses_with_retry_after(cluster: Cluster, tmp_path: Path) -> None:
     member = one(cluster, lag_events_max=1)
     with cluster.load("--rows", "200", "--clients", "4", "--give-up", "0", observe=[member], predict=[member]) as load:
         until(lambda: '"why": "lag"' in load.history.read_text(encoding="utf-8"), 30, "a request is refused for lag")
@@ -174,7 +174,7 @@ def stalled_upload(member: Member) -> socket.socket:
     return end
 
 
-def test_row_43_told_to_stop_it_ends_in_good_order_whoever_dawdles(cluster: Cluster, tmp_path: Path) -> None:
+def test_row_43_on_sigterm_it_ends_cleanly_even_with_slow_clients(cluster: Cluster, tmp_path: Path) -> None:
     member = one(cluster, graceful_stop_s=2, body_idle_timeout_s=600, body_timeout_s=3600)  # so nothing but the stop ends it
     with cluster.load(observe=[member], predict=[member]) as load, stalled_upload(member):
         until(lambda: load.acked() > 20, 30, "requests are acknowledged")
@@ -185,7 +185,7 @@ def test_row_43_told_to_stop_it_ends_in_good_order_whoever_dawdles(cluster: Clus
     assert left.saved[0].applied == left.top.seq  # the last checkpoint holds everything
 
 
-def test_row_44_interrupted_it_ends_as_told_to_stop(cluster: Cluster, tmp_path: Path) -> None:
+def test_row_44_on_ctrl_c_it_ends_as_on_sigterm(cluster: Cluster, tmp_path: Path) -> None:
     member = one(cluster)
     with cluster.load(observe=[member]) as load:
         until(lambda: load.acked() > 5, 30, "requests are acknowledged")
@@ -196,7 +196,7 @@ def test_row_44_interrupted_it_ends_as_told_to_stop(cluster: Cluster, tmp_path: 
     assert left.saved[0].applied == left.top.seq
 
 
-def test_row_44_told_twice_it_ends_at_once_and_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+def test_row_44_stopped_twice_it_ends_at_once_and_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
     member = one(cluster)
     with cluster.load(observe=[member]) as load, stalled_upload(member):  # the upload keeps the first signal from being enough
         until(lambda: load.acked() > 5, 30, "requests are acknowledged")
@@ -221,7 +221,7 @@ def test_row_44_signals_that_mean_nothing_lose_nothing(number: int, cluster: Clu
     require(cluster, tmp_path)
 
 
-def test_row_44_nobody_reads_what_it_writes(cluster: Cluster, tmp_path: Path) -> None:
+def test_row_44_its_output_is_not_read(cluster: Cluster, tmp_path: Path) -> None:
     member = one(cluster)
     member.again(["sh", "-c", 'exec "$@" >&- 2>&-', "sh"])  # standard output and standard error are closed
     with cluster.load(observe=[member], predict=[member]) as load:

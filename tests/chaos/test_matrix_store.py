@@ -1,4 +1,4 @@
-"""Rows of the fault matrix after which the store is not what it was: emptied, cut, forged, rolled back, full, failing.
+"""Rows of the fault matrix about a store that has changed: emptied, cut, forged, rolled back, full, failing.
 
 Each has a service of its own. Where nothing that was acknowledged may be lost INV is checked; where it is lost, somebody has to
 have said so, and no process may serve an older model than it did.

@@ -1,5 +1,6 @@
-"""Row 46: the files of a killed process are damaged. Acknowledged events are there, or the start is refused and says how many are
-missing; never is a model served in silence without them."""
+"""Row 46: the files of a killed process are damaged. Either the acknowledged events are there, or the start is refused and
+reports how many are missing. A model without them is never served silently.
+"""
 
 from __future__ import annotations
 

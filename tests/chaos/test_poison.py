@@ -1,4 +1,4 @@
-"""An acknowledged event that kills the process that learns it: a few starts die of it, then it is left out, alone."""
+"""An acknowledged event that kills the process that learns it: a few starts die, then only this event is skipped."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_event_that_kills_the_process_is_skipped_alone_after_three_starts(tmp
 
 @pytest.mark.slow
 @pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")
-def test_an_event_that_kills_the_writer_of_a_shared_store_is_skipped_alone_while_web_goes_on(tmp_path: Path) -> None:
+def test_an_event_that_kills_the_writer_of_a_shared_store_is_skipped_alone_while_web_continues(tmp_path: Path) -> None:
     with ExitStack() as stack:
         redis = stack.enter_context(RedisServer(tmp_path / "redis"))
         web = stack.enter_context(Running.of_role(tmp_path / "web", "web", redis.url, {"RIATA_MIN_SEQ_WAIT_MS": "20000"}))

@@ -1,4 +1,4 @@
-"""The proxy does what it says, so that a row of the fault matrix has the fault it names."""
+"""The proxy makes the faults that it promises, so that each row of the fault matrix has the fault it names."""
 
 from __future__ import annotations
 

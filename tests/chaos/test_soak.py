@@ -1,4 +1,4 @@
-"""The scripts of this directory, to their full numbers; before a merge the fault matrix has a little of each."""
+"""The scripts of this package at full length; before a merge the fault matrix runs a small part of each."""
 
 from __future__ import annotations
 

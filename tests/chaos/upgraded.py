@@ -1,4 +1,4 @@
-"""`riata` as a release that learns in another way: its number of the algorithm is one higher."""
+"""`riata` as a release with another learning algorithm: its algorithm version is one higher."""
 
 from __future__ import annotations
 

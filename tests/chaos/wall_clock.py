@@ -1,4 +1,4 @@
-"""A wall clock of its own for a process, which jumps when told to; the monotonic clock does not."""
+"""A private wall clock for a process, which jumps on request; the monotonic clock does not."""
 
 from __future__ import annotations
 

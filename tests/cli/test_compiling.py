@@ -142,7 +142,9 @@ ROW = {"features": {"a": 1}, "label": 1}
 
 
 @pytest.mark.usefixtures("learners_compiled")
-def test_a_model_is_there_once_its_kernels_are_compiled_and_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_exists_after_its_kernels_are_compiled_and_no_request_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with without("ftrl", tmp_path, monkeypatch) as running:
         first = ask(running, "PUT", "/models/m", FTRL)
         children = held(running.process)

@@ -55,10 +55,10 @@ def test_before_the_first_figures_there_is_a_word_and_no_number() -> None:
     target, out = console(True)
     with LiveView(target) as view:
         view.show(Moment(10, None, 0, 0.0, []))
-    assert "waiting for the first figures" in out.getvalue()
+    assert "waiting for the first metrics" in out.getvalue()
 
 
-def test_rejected_rows_are_shown_where_there_are_some() -> None:
+def test_rejected_rows_are_shown_if_there_are_some() -> None:
     target, out = console(False)
     with LineView(target) as view:
         view.show(Moment(10, None, 3, 1.0, moments(1, None)[0].curve))

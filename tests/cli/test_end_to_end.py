@@ -103,7 +103,7 @@ def test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every
 
 
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-def test_a_service_told_to_stop_stops_without_a_word_of_python(told: signal.Signals, running: Running) -> None:
+def test_a_service_that_is_stopped_prints_no_traceback(told: signal.Signals, running: Running) -> None:
     running.process.send_signal(told)
     assert running.process.wait(60) in (0, 130)
     assert "Traceback" not in running.output()
@@ -117,7 +117,7 @@ def test_replay_and_inspect_of_a_directory_without_a_store_fail_in_one_line(tmp_
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_service_told_twice_ends_at_once_and_loses_nothing(running: Running) -> None:
+def test_a_service_stopped_twice_ends_at_once_and_loses_nothing(running: Running) -> None:
     with Riata(running.url) as client:
         client.observe([{"features": {"a": 1}, "label": 1}])
     running.process.send_signal(signal.SIGTERM)

@@ -160,7 +160,7 @@ def test_a_file_without_rows_is_none(content: str, tmp_path: Path) -> None:
     path = tmp_path / "rows"
     path.write_text(content)
     done = run("fit", "--online", str(path))
-    assert (done.exit_code, "holds no rows" in done.stderr) == (1, True)
+    assert (done.exit_code, "contains no rows" in done.stderr) == (1, True)
 
 
 def test_ctrl_c_keeps_what_was_learnt_so_far(tmp_path: Path) -> None:

@@ -19,13 +19,13 @@ from riata.cli.source import Format
         ([b"+1 1:1"], "svmlight", "0/1"),
     ],
 )
-def test_labels_are_told_from_the_rows(lines: list[bytes], form: Format, labels: str) -> None:
+def test_labels_are_detected_from_the_rows(lines: list[bytes], form: Format, labels: str) -> None:
     assert sniff_labels(lines, form) == labels
 
 
 @pytest.mark.parametrize("lines", [[b"0 1:1", b"-1 1:1"], [b"2 1:1"], [b"0.5 1:1"]])
 def test_labels_of_no_two_classes_are_not_guessed(lines: list[bytes]) -> None:
-    with pytest.raises(Malformed, match="made for"):
+    with pytest.raises(Malformed, match="needs a model with"):
         sniff_labels(lines, "svmlight")
 
 
@@ -72,6 +72,6 @@ def test_a_model_for_real_labels_has_squared_loss() -> None:
         model_document("0/2")
 
 
-def test_prose_is_told_from_categories_by_its_length() -> None:
+def test_text_is_distinguished_from_categories_by_its_length() -> None:
     rows = [b'{"features":{"body":"%s","from":"a b c"}}' % (b"word " * 30), b"{broken", b"[]", b'{"features":[]}']
     assert text_fields(rows) == ["body"]

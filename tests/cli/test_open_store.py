@@ -34,7 +34,7 @@ def test_a_shared_store_is_inspected_and_replayed_while_it_is_in_use(tmp_path: P
     [
         ([], "give either --data"),
         (["--data", ".", "--store", "redis://127.0.0.1:1/0"], "give either --data"),
-        (["--store", "sqlite:"], "give its directory with --data"),
+        (["--store", "sqlite:"], "give the data directory of the service with --data"),
         pytest.param(["--store", "redis://127.0.0.1:1/0"], "does not answer", marks=pytest.mark.slow),
         (["--store", "mysql://127.0.0.1"], "is not a store"),
     ],

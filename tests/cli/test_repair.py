@@ -84,7 +84,7 @@ def margins(directory: Path, models: tuple[str, ...]) -> dict[str, bytes]:
 def test_a_sound_store_is_said_to_be_sound(directory: Path) -> None:
     result = repair(directory)
     assert result.exit_code == 0
-    assert [line.split(",")[0] for line in result.stdout.splitlines()] == [f"{name}: sound" for name in MODELS]
+    assert [line.split(",")[0] for line in result.stdout.splitlines()] == [f"{name}: no damage" for name in MODELS]
     before = content(directory)
     assert repair(directory, "--yes").exit_code == 0
     assert repairs(directory) == []
@@ -115,7 +115,7 @@ def test_what_each_way_loses_is_said_beforehand_and_nothing_is_changed(
     assert content(directory) == before
 
 
-def test_a_log_that_is_cut_goes_on_and_verifies(directory: Path) -> None:
+def test_a_log_that_is_cut_continues_and_verifies(directory: Path) -> None:
     event = spoil_file(directory)
     others = margins_of_a_copy(directory, ("b", "default"))
     result = repair(directory, "--yes")
@@ -260,7 +260,7 @@ def test_a_model_of_which_nothing_leads_anywhere_can_only_be_set_aside(directory
     margins(directory, ("a", "default"))
 
 
-def test_rotten_checkpoints_alone_are_told_and_need_no_repair(directory: Path) -> None:
+def test_damaged_checkpoints_alone_are_reported_and_need_no_repair(directory: Path) -> None:
     damaging.flip_generations(directory, "a")
     said = repair(directory)
     assert said.exit_code == 0
@@ -330,7 +330,7 @@ def interrupted_after_opening(renew: Callable[[RepairStore], None]) -> Callable[
     return once
 
 
-def test_events_that_are_missing_are_told_and_accepted_first(directory: Path) -> None:
+def test_missing_events_are_reported_and_accepted_first(directory: Path) -> None:
     number = damaging.number_of(directory, "b")
     last = damaging.firsts(directory, "b")[-1]
     chain = damaging._rows(directory, "SELECT chain FROM log WHERE key < ? ORDER BY key DESC LIMIT 1", number << 44 | last)[0][0]

@@ -23,22 +23,22 @@ from riata.cli.source import Chunk, chunks, numbered_lines, open_source, read_ro
         (b"0", "svmlight"),
     ],
 )
-def test_a_line_tells_its_format(line: bytes, form: str) -> None:
+def test_the_format_of_a_line_is_recognised(line: bytes, form: str) -> None:
     assert recognise([line], "f") == form
 
 
 @pytest.mark.parametrize("line", [b"a,b,c", b"1,2,3", b"1 a:2", b"label 1:2", b"PK\x03\x04"])
 def test_other_lines_are_not_guessed(line: bytes) -> None:
-    with pytest.raises(Malformed, match="f: not recognised"):
+    with pytest.raises(Malformed, match="f: unknown format"):
         recognise([line], "f")
 
 
 def test_a_json_array_an_empty_file_and_a_mixture_are_refused_with_their_reason() -> None:
-    with pytest.raises(Malformed, match="one object a line"):
+    with pytest.raises(Malformed, match="one object per line"):
         recognise([b"[{}]"], "f")
-    with pytest.raises(Malformed, match="holds no rows"):
+    with pytest.raises(Malformed, match="contains no rows"):
         recognise([], "f")
-    with pytest.raises(Malformed, match="look like ndjson and vw"):
+    with pytest.raises(Malformed, match="first lines mix ndjson and vw"):
         recognise([b"{}", b"1 | a"], "f")
 
 
@@ -85,7 +85,7 @@ def test_a_format_that_is_given_is_not_questioned() -> None:
 
 @pytest.mark.parametrize("name", ["rows.txt", "rows.gz", "rows"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_gzip_is_told_by_its_bytes_and_not_by_the_name(name: str, packed: bool, tmp_path: Path) -> None:
+def test_gzip_is_recognised_by_its_bytes_and_not_by_the_name(name: str, packed: bool, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(b"1 | a\n") if packed else b"1 | a\n")
     with open_source(str(path)) as opened:

@@ -36,7 +36,7 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-def test_only_the_verb_that_is_asked_for_is_built_and_all_where_none_is() -> None:
+def test_only_the_requested_verb_is_built_and_all_if_none_is_requested() -> None:
     verbs = app.registered_commands
     assert [verb.name for verb in asked_for(["fit", "--help"], verbs)] == ["fit"]
     for arguments in ([], ["--help"], ["fitt", "fit"], ["keys", "list"]):
@@ -286,7 +286,7 @@ def test_demo_streams_makes_the_model_and_ends_with_two_lines_to_try(service: Fa
     assert tried[1].startswith("  curl http://127.0.0.1:8080/models/demo/observe -H 'content-type: application/json'")
 
 
-def test_demo_does_not_touch_a_model_that_is_there_unless_told(service: FakeService) -> None:
+def test_demo_does_not_change_an_existing_model_without_fresh(service: FakeService) -> None:
     service.rows["demo"], service.documents["demo"] = [b"kept"], {}
     refused = run("demo", "--rows", "10")
     assert refused.exit_code == 2

@@ -35,8 +35,8 @@ def test_it_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
             heard.set()
 
     lines: list[str] = []
-    monkeypatch.setattr("riata.cli.warm.TELL_EVERY_S", 0.01)
+    monkeypatch.setattr("riata.cli.warm.REPORT_EVERY_S", 0.01)
     monkeypatch.setattr("riata.run.warm_up.warm_up_all", compile_slowly)
     monkeypatch.setattr("riata.cli.warm.typer.echo", said)
     warm()
-    assert lines[:2] == ["loading what compiles", "compiling taylor_sketch (31 s), JSON (12 s)"]
+    assert lines[:2] == ["loading the compiler", "compiling taylor_sketch (31 s), JSON (12 s)"]

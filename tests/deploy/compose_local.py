@@ -1,4 +1,4 @@
-"""docker-compose.yml without containers: the very same processes on this machine, started in the same order.
+"""docker-compose.yml without containers: the same processes on this machine, started in the same order.
 
 Commands, environment, health checks, conditions, signals and grace periods come from the file. What a container engine would
 do is done by hand: a path of a volume becomes a folder, the name of a service and its port become a port of this machine, in

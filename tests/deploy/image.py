@@ -1,4 +1,4 @@
-"""The image, built from docker/Dockerfile without a container engine, and entered as one would be run.
+"""Builds the image from docker/Dockerfile without a container engine, and runs it as a container would.
 
     python -m tests.deploy.image [--base IMAGE] [--keep DIRECTORY]
 

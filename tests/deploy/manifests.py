@@ -1,4 +1,4 @@
-"""What is in deploy/kubernetes, read as a cluster would read it."""
+"""Reads deploy/kubernetes as a cluster would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules and the dashboard: which expressions they hold and which names those use."""
+"""Reads the alert rules and the dashboard: their expressions, and the metrics that these use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docker-compose.yml: valid by the specification, hardened, and what it names exists."""
+"""docker-compose.yml: valid by the specification, hardened, and every file it names exists."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_a_killed_writer_is_replaced_and_nothing_is_refused_meanwhile(compose: C
     assert leader(compose) != killed
 
 
-def test_the_front_goes_on_without_one_of_the_web_processes(compose: Compose) -> None:
+def test_the_front_continues_without_one_of_the_web_processes(compose: Compose) -> None:
     compose.kill("web-1")
     until("the front has noticed", lambda: httpx.get(f"{compose.url('front')}/readyz", timeout=300).is_success)
     for number in range(10):

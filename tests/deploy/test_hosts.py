@@ -1,4 +1,4 @@
-"""The hosts by which the parts of a deployment call each other are answered, without keys and on the health listeners."""
+"""Requests with the host names that the parts of a deployment use are answered, without keys and on the health listeners."""
 
 from __future__ import annotations
 

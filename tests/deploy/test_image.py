@@ -1,4 +1,4 @@
-"""docker/Dockerfile: what it says, and what comes out of it."""
+"""docker/Dockerfile: its content, and the image that it builds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def last_stage() -> str:
     return re.split(r"^FROM .*$", DOCKERFILE.read_text(encoding="utf-8"), flags=re.MULTILINE)[-1]
 
 
-def test_the_last_stage_installs_nothing_and_is_nobody_important() -> None:
+def test_the_last_stage_installs_nothing_and_runs_unprivileged() -> None:
     assert not re.search(r"apt-get|pip install|gcc|curl", last_stage())
     assert re.findall(r"^USER (.+)$", last_stage(), re.MULTILINE) == [f"{UID}:{UID}"]
     assert re.findall(r"^STOPSIGNAL (.+)$", last_stage(), re.MULTILINE) == ["SIGTERM"]

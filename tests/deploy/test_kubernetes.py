@@ -1,4 +1,4 @@
-"""The manifests: valid for the oldest and the newest cluster we name, closed by default, and named as the settings are."""
+"""The manifests: valid for the oldest and the newest supported cluster, closed by default, and with known settings."""
 
 from __future__ import annotations
 

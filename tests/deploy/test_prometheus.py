@@ -32,7 +32,7 @@ def test_promtool_accepts_the_rules_and_the_configuration() -> None:
 
 
 @needs_promtool
-def test_every_alert_fires_where_it_must_and_nowhere_else() -> None:
+def test_every_alert_fires_when_it_must_and_only_then() -> None:
     done = promtool("test", "rules", *TESTS)
     assert done.returncode == 0, done.stdout + done.stderr
 

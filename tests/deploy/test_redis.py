@@ -63,7 +63,7 @@ def answers(port: int) -> bool:
         return False
 
 
-def test_whoever_gives_no_name_or_another_password_is_refused(port: int) -> None:
+def test_a_client_without_a_name_or_with_a_wrong_password_is_refused(port: int) -> None:
     with plain_client(host="127.0.0.1", port=port) as nobody, pytest.raises(AuthenticationError):
         nobody.ping()
     for password in ("wrong", "", "0" * 64):

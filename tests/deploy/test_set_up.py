@@ -36,12 +36,12 @@ def install(path: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["sh", str(PROGRAMS)], env=environment, capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
-def test_where_there_is_no_apt_nothing_is_said_or_done(tmp_path: Path) -> None:
+def test_without_apt_nothing_is_printed_or_done(tmp_path: Path) -> None:
     done = install(machine(tmp_path / "bin", id="echo 0"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_who_may_not_install_is_told_what_to_type(tmp_path: Path) -> None:
+def test_a_user_without_rights_gets_the_command_to_run(tmp_path: Path) -> None:
     apt = f'echo "$@" >>{tmp_path}/asked'
     done = install(machine(tmp_path / "bin", id="echo 1000", dpkg_query="exit 1", apt_get=apt))
     assert done.returncode == 0
@@ -64,7 +64,7 @@ def test_what_is_missing_is_installed_one_by_one_and_a_failure_fails_nothing(tmp
     assert "could not install redis-server" not in done.stdout
 
 
-def test_where_everything_is_there_nothing_is_asked_for(tmp_path: Path) -> None:
+def test_with_everything_installed_nothing_is_requested(tmp_path: Path) -> None:
     done = install(machine(tmp_path / "bin", id="echo 0", dpkg_query='echo "install ok installed"', apt_get="exit 1"))
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -78,7 +78,7 @@ def with_progress() -> ModuleType:
     return module
 
 
-def test_a_command_that_is_silent_is_told_to_run_until_it_ends_and_its_code_is_kept(
+def test_a_silent_command_is_reported_as_running_until_it_ends_and_its_exit_code_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

@@ -121,7 +121,7 @@ sys.stdout.write(f"{found} {factorial(3)}")
 """
 
 
-def test_where_nothing_is_to_be_compiled_only_what_is_on_the_disk_runs(tmp_path: Path) -> None:
+def test_without_compiling_only_stored_code_runs(tmp_path: Path) -> None:
     (tmp_path / "called.py").write_text(CALLED)
     paths = os.pathsep.join((str(PACKAGE), str(tmp_path)))
     environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}

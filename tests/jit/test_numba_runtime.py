@@ -43,7 +43,7 @@ def test_the_runtime_is_found_after_it_was_compiled_once(tmp_path: Path) -> None
     assert [file.name for file in folder.iterdir() if file.is_file()] == [kept.name]
 
 
-def test_where_it_cannot_be_kept_it_is_compiled(tmp_path: Path) -> None:
+def test_code_that_cannot_be_stored_is_compiled(tmp_path: Path) -> None:
     no_folder = tmp_path / "file"
     no_folder.write_bytes(b"")
     assert said(str(no_folder)) == "0 [0, 1, 2] 1"

@@ -75,7 +75,7 @@ class LearnerContract:
         assert same(together.freeze(), single.freeze())
 
     @pytest.mark.parametrize("at", [0, 1, 57, 100, 173, ROWS])
-    def test_thawed_learner_goes_on_to_the_last_bit(self, build: Build, batch: Batch, at: int) -> None:
+    def test_thawed_learner_continues_to_the_last_bit(self, build: Build, batch: Batch, at: int) -> None:
         steady, thawed = build(), build()
         steady.step(cut(batch, 0, at))
         thawed.step(cut(batch, 3, 50))  # what it held before must not shine through

@@ -12,7 +12,7 @@ def _append(slots: SlotList, counts: np.ndarray[tuple[int], np.dtype[np.int64]],
     counts[at] += len(more)
 
 
-def test_list_is_in_order_whenever_somebody_looks_and_forgets_nothing() -> None:
+def test_the_list_is_always_in_order_and_complete() -> None:
     rng = np.random.default_rng(3)
     counts = np.zeros(3, np.int64)
     slots = SlotList(counts, 1)
@@ -37,7 +37,7 @@ def test_list_cut_short_takes_new_slots_in() -> None:
     assert slots.sorted().tolist() == list(range(5000))
 
 
-def test_room_is_made_only_where_it_is_needed() -> None:
+def test_room_is_made_only_if_it_is_needed() -> None:
     counts = np.zeros(1, np.int64)
     slots = SlotList(counts, 0)
     first = slots.slot

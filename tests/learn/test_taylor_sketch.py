@@ -77,7 +77,7 @@ def test_after_a_block_no_condition_of_optimality_is_violated(settings: dict[str
 
 
 @pytest.mark.parametrize("settings", MODES, ids=str)
-def test_curvature_is_positive_semidefinite_whoever_enters_or_leaves(settings: dict[str, Any]) -> None:
+def test_curvature_is_positive_semidefinite_whatever_enters_or_leaves(settings: dict[str, Any]) -> None:
     learner = _learner(**{**settings, "prior_curvature": 0.0})
     batch = to_batch(sparse_events(200, seed=6))
     for start in range(0, 200, 10):
@@ -203,7 +203,7 @@ def test_row_with_more_new_features_than_room_leaves_none_of_them_behind() -> No
 
 
 @pytest.mark.parametrize("settings", [{"mode": "hybrid"}, {"mode": "exact", "features_max": 5, "beyond": "hybrid"}], ids=str)
-def test_vocabulary_is_open_where_features_may_be_outside(settings: dict[str, Any]) -> None:
+def test_vocabulary_is_open_if_features_may_be_outside(settings: dict[str, Any]) -> None:
     learner = _learner(**settings)
     assert learner.step(to_batch(sparse_events(100, seed=8))).no_room is None
     assert learner.closed_vocabulary() is None

@@ -45,7 +45,7 @@ def test_unknown_features_are_listed_with_weight_zero() -> None:
     assert explanation.margin == 0.25 - 6.0
 
 
-def test_names_of_one_slot_are_told_of_each_other() -> None:
+def test_names_of_one_slot_are_reported_with_each_other() -> None:
     book = NameBook()
     book.add(5 << 60, b"seen before")
     book.add((5 << 60) + 1, b"a")

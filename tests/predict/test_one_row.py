@@ -115,7 +115,7 @@ def test_a_longer_row_leaves_nothing_for_the_next() -> None:
 
 
 @pytest.mark.parametrize("is_json", [True, False])
-def test_rows_of_every_length_fit_where_they_are_put_in_order(is_json: bool) -> None:
+def test_rows_of_every_length_fit_into_the_sort_scratch(is_json: bool) -> None:
     model, asked = model_of("logistic", "0/1"), OneRow()
     context = Context(ENCODERS[0])
     plan = plan_of(model, context)

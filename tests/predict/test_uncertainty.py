@@ -127,7 +127,7 @@ def test_a_model_without_curvature_has_no_errors() -> None:
     assert {weight.std_error for weight in top_weights(model, 100, "", NameBook())} == {None}
 
 
-def test_rounding_that_made_the_curvature_indefinite_is_mended_by_the_smallest_jitter() -> None:
+def test_curvature_made_indefinite_by_rounding_gets_the_smallest_sufficient_jitter() -> None:
     one = np.full((2, 2), 1.0 + 1e-13)
     np.fill_diagonal(one, 0.0)
     sketch = random_sketch(np.random.default_rng(10), members=2, outside=0, intercept=False)

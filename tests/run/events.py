@@ -1,4 +1,4 @@
-"""Small streams of events and a way to log them, for the tests of this room."""
+"""Small streams of events and a way to log them, for the tests of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Journeys of a state: it is exported, imported, restored, fitted, dropped or changed, then taught, saved and trimmed, and so on.
+"""Random sequences of operations on a state: export, import, restore, fit, drop, change, learn, save, trim.
 
 A kill is a copy of the files between two calls of the store's thread, while the service still runs: that is what SIGKILL leaves.
 """

@@ -1,4 +1,4 @@
-"""A whole service on a store in memory, for the tests of this room."""
+"""A whole service on a store in memory, for the tests of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service whose clock can be moved, and short ways to remember and to label, for the tests of delayed labels."""
+"""A service with a clock that tests can move, and helpers for delayed labels."""
 
 from __future__ import annotations
 

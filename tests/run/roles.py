@@ -1,4 +1,4 @@
-"""Several processes' worth of services on one shared store in memory, each with its own store objects and threads."""
+"""Services of several processes on one shared store in memory, each with its own store objects and threads."""
 
 from __future__ import annotations
 

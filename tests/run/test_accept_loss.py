@@ -1,4 +1,4 @@
-"""A loss is told and accepted by an event of the log; then the directory starts, learns on and replays to the same bits."""
+"""A loss is reported and accepted by an event of the log; then the directory starts, learns on and replays to the same bits."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_loss_that_no_witness_counts_is_accepted_as_such(tmp_path: Path) -> No
     goes_on(copy, seq)
 
 
-def test_a_model_that_is_gone_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_dropped_model_is_forgotten_and_the_others_continue(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path / "live", SETTINGS)
     create_model(store)
     grow(store, 20)

@@ -1,4 +1,4 @@
-"""Learning curves that came from another log, and directories in which their positions were taken for those of this one."""
+"""Learning curves that came from another log, and directories in which their positions were mistaken for those of this log."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_points_from_another_log_stand_at_the_event_that_brought_them() -> None:
     run_with(MemoryStore(), work)
 
 
-def test_where_points_came_from_survives_a_start() -> None:
+def test_the_origin_of_points_survives_a_start() -> None:
     store = MemoryStore()
     before: list[list[tuple[int, int]]] = []
 
@@ -130,7 +130,7 @@ def test_checkpoints_that_an_older_release_could_not_read_are_equal_to_a_replay(
     assert "trimmed: generation 3 at event 152: equal" in done.output
 
 
-def test_a_service_goes_on_from_checkpoints_that_an_older_release_could_not_read(directory: Path) -> None:
+def test_a_service_continues_from_checkpoints_that_an_older_release_could_not_read(directory: Path) -> None:
     async def work(node: Node) -> None:
         assert node.engine.context.tally.generations_corrupt == 0
         for model, applied in (("whole", 53), ("trimmed", 153)):  # the last event is the upgrade

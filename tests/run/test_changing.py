@@ -1,4 +1,4 @@
-"""Settings that change while a model learns: events of the log like any other."""
+"""Settings that change while a model learns are events of the log like any other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def served(node: Node, model: str = "m") -> tuple[float, bytes, float]:
 
 
 @LEARNERS
-def test_a_model_moves_to_another_penalty_without_learning_anew(learner: dict[str, Any]) -> None:
+def test_a_model_moves_to_another_penalty_without_learning_again(learner: dict[str, Any]) -> None:
     async def work(node: Node) -> None:
         await node.observe(events(95))
         before = node.service.published("m")
@@ -175,7 +175,7 @@ def test_what_is_fixed_and_what_is_not_there_is_refused_and_changes_nothing() ->
 
 
 @LEARNERS
-def test_looking_along_the_path_changes_nothing_and_goes_on_beside_learning(learner: dict[str, Any]) -> None:
+def test_computing_the_path_changes_nothing_and_runs_beside_learning(learner: dict[str, Any]) -> None:
     async def work(node: Node) -> None:
         await node.observe(events(80))
         before = (await node.admin.snapshot_now("m"))["state_digest"]
@@ -236,7 +236,7 @@ def test_shadows_are_points_of_the_path_with_their_losses() -> None:
     run_with(MemoryStore(), work, document({**EXACT, "shadow": [0.1, 40.0]}))
 
 
-def test_nobody_waits_to_look_once_learning_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_request_for_a_copy_waits_after_learning_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_arguments: object) -> None:
         raise RuntimeError("broken")
 

@@ -68,7 +68,7 @@ def test_the_first_event_is_published_at_once_and_later_ones_at_the_interval() -
     assert core.due(1200) == [Action.PUBLISH]
 
 
-def test_a_state_that_somebody_waits_for_is_published_early() -> None:
+def test_a_state_that_a_request_waits_for_is_published_early() -> None:
     core = Core(0, CHAIN, SCHEDULE, 0)
     advance(core)
     core.published(0)

@@ -1,4 +1,6 @@
-"""One damaged model of three: the others start, serve and learn; the damaged one is refused by name; the log is read back."""
+"""One damaged model of three: the others start, serve and learn; requests for the damaged one are refused; the log is read
+back.
+"""
 
 from __future__ import annotations
 
@@ -175,7 +177,7 @@ def test_a_damaged_record_harms_one_model(spoil: Callable[[Path], int], director
     assert health.damaged == looked_at(directory).damaged  # a second start finds the same
 
 
-def test_checkpoints_none_of_which_verifies_harm_one_model_where_the_log_is_trimmed(directory: Path) -> None:
+def test_checkpoints_none_of_which_verifies_damage_one_model_if_the_log_is_trimmed(directory: Path) -> None:
     async def work(node: Node) -> None:
         for _ in range(2):
             await observe(node, "a")
@@ -187,7 +189,7 @@ def test_checkpoints_none_of_which_verifies_harm_one_model_where_the_log_is_trim
     assert "every retained generation failed verification" in looked_at(directory).damaged["a"]
 
 
-def test_the_default_model_is_not_made_anew_where_it_is_damaged(directory: Path) -> None:
+def test_a_damaged_default_model_is_not_created_again(directory: Path) -> None:
     damaging.flip_payload(directory, "default", damaging.firsts(directory, "default")[BATCHES - 1])
     looked_at(directory, "default")
 
@@ -240,7 +242,7 @@ def scrubbed(node: Node) -> LogScrub:
 
 
 @pytest.mark.parametrize("spoil", [spoil_row, spoil_file, spoil_kind])
-def test_damage_behind_the_newest_checkpoint_is_found_by_the_running_service(
+def test_damage_after_the_newest_checkpoint_is_found_by_the_running_service(
     spoil: Callable[[Path, bool], int], directory: Path
 ) -> None:
     found_while_running(directory, spoil(directory, True))
@@ -298,7 +300,7 @@ def test_damage_that_is_trimmed_is_no_longer_reported(directory: Path) -> None:
     serve(directory, work, keep_events=0, scrub_bytes_per_s=2**30)
 
 
-def test_the_log_is_read_at_a_bounded_pace_and_after_whoever_waits(directory: Path) -> None:
+def test_the_log_is_read_at_a_bounded_pace_and_after_waiting_requests(directory: Path) -> None:
     async def work(node: Node) -> None:
         waits: list[float] = []
         sleep = asyncio.sleep
@@ -378,7 +380,7 @@ def test_a_scrub_without_its_safeguards_is_noticed(
         found_while_running(directory, event)
 
 
-def test_a_web_and_a_writer_refuse_a_damaged_model_of_a_shared_store_and_the_others_go_on() -> None:
+def test_a_web_and_a_writer_refuse_a_damaged_model_of_a_shared_store_and_the_others_continue() -> None:
     store = SharedMemoryStore()
 
     async def before() -> None:

@@ -1,4 +1,4 @@
-"""Editions: what a follower serves is what the writer served, to the last bit, or it is refused."""
+"""Editions: a follower serves exactly the bits that the writer serves, or refuses the edition."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_follower_answers_with_the_bits_of_the_writer(kind: str, examples: int
         assert decoded.model.uncertainty is not None
 
 
-def test_its_age_goes_on_from_the_moment_it_was_published() -> None:
+def test_its_age_continues_from_the_moment_it_was_published() -> None:
     published = served(LEARNERS["gradient"], 5)
     decoded = decode_edition(encode_edition(published), ManualClock(9000))
     assert decoded.published_mono_ms == 5000

@@ -124,7 +124,7 @@ def test_what_a_start_has_replayed_is_saved_at_once() -> None:
     run_with(left[2], look_again)
 
 
-def test_restore_puts_the_content_back_while_the_log_goes_on() -> None:
+def test_restore_brings_the_content_back_while_the_log_continues() -> None:
     async def work(node: Node) -> None:
         await node.observe(events(20))
         saved = await node.admin.snapshot_now("m")
@@ -277,7 +277,7 @@ def test_waiting_for_an_event_beyond_the_log_is_a_mistake_of_the_caller() -> Non
     run_with(MemoryStore(), work)
 
 
-def test_a_rotten_checkpoint_is_noticed_and_written_anew() -> None:
+def test_a_damaged_checkpoint_is_noticed_and_written_again() -> None:
     async def work(node: Node) -> None:
         await node.observe(events(5))
         await node.admin.snapshot_now("m")
@@ -327,7 +327,7 @@ def test_a_store_that_cannot_be_opened_keeps_the_service_from_starting() -> None
         asyncio.run(Service(engine).start())
 
 
-def test_a_model_dropped_under_its_checkpoint_harms_nobody() -> None:
+def test_a_model_dropped_during_its_checkpoint_affects_no_other() -> None:
     async def work(node: Node) -> None:
         for _ in range(20):
             await node.observe(events(3))
@@ -343,7 +343,7 @@ def test_a_model_dropped_under_its_checkpoint_harms_nobody() -> None:
     run_with(MemoryStore(), work)
 
 
-def test_somebody_who_stops_waiting_harms_nobody() -> None:
+def test_a_request_that_stops_waiting_does_not_affect_others() -> None:
     async def work(node: Node) -> None:
         held = threading.Event()
         blocking = asyncio.create_task(node.engine.call(lambda _store: held.wait(10)))

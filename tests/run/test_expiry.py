@@ -1,4 +1,4 @@
-"""Predictions whose label did not come in time: given the default label once, or forgotten."""
+"""Predictions without a label in time: they get the default label once, or are deleted."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_a_dropped_model_does_not_stop_the_others() -> None:
     run_house(store, work)
 
 
-def test_nothing_is_swept_by_who_does_not_own_the_store() -> None:
+def test_only_the_owner_of_the_store_sweeps() -> None:
     store = MemoryStore()
 
     async def work(node: LabelHouse) -> None:

@@ -1,4 +1,4 @@
-"""A file learnt without a service is what a service would have learnt of it."""
+"""A file learnt without a service gives the same state as a service would."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_line_that_is_wholly_a_comment_is_no_row_and_counts_as_a_line(kind: st
     assert fit.state.learner.weights().beta.tobytes() == plain.state.learner.weights().beta.tobytes()
 
 
-def test_rows_that_are_not_learnt_are_told_by_their_line() -> None:
+def test_rows_that_are_not_learnt_are_reported_by_their_line() -> None:
     good = b'{"features":{"a":1},"label":1}\n'
     body = good + b"\n" + good + b'{"features":{"a":1}}\n' + b"  \n" + b"{\n" + good
     body += b'{"prediction_id":"00112233445566778899aabbccddeeff","label":1}\n'

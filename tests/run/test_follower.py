@@ -282,7 +282,7 @@ def test_a_model_is_published_when_it_changed_and_not_more_often_than_asked() ->
     assert (standing.edition, standing.edition_applied, writer.publisher.published) == (3, 16, 3)
 
 
-def test_who_no_longer_owns_the_store_or_has_learnt_another_log_publishes_nothing() -> None:
+def test_a_process_without_the_lease_or_with_another_log_publishes_nothing() -> None:
     clock, writer, _follower, _board = setting()
     writer.learn("default")
     other = Publisher(writer.catalogue, Owner(7, bytes(16)), 200, clock)
@@ -297,7 +297,7 @@ def test_who_no_longer_owns_the_store_or_has_learnt_another_log_publishes_nothin
     assert writer.publisher.step(writer.store) is None
 
 
-def test_who_has_just_begun_to_lead_publishes_what_it_has_learnt_and_not_the_edition_that_it_served() -> None:
+def test_a_new_leader_publishes_its_own_state_and_not_the_edition_that_it_served() -> None:
     """The edition may be of a release that the log was upgraded from, or of a history that was taken back."""
     clock, writer, follower, board = setting()
     writer.learn("default")
@@ -392,7 +392,7 @@ def test_a_copy_with_any_byte_changed_or_missing_is_refused(tmp_path: Path) -> N
     assert Copies(tmp_path, Catalogue(), clock).load() == []
 
 
-def test_a_copy_that_cannot_be_written_is_said_and_stops_nobody(tmp_path: Path) -> None:
+def test_a_copy_that_cannot_be_written_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
     catalogue, seen = Catalogue(), list[Fetched]()
     Follower(catalogue, clock, seen.append).step(writer.store)

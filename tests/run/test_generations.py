@@ -1,4 +1,4 @@
-"""Reading a generation back: whole where a model is to go on from it, in little memory where it is only to be checked."""
+"""Reading a generation back: as a whole if a model continues from it, in little memory if it is only checked."""
 
 from __future__ import annotations
 

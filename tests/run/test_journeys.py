@@ -1,4 +1,6 @@
-"""Wherever a state goes, its checkpoints can be read, a killed service starts from them, and replay reaches the same bits."""
+"""After any sequence of operations on a state, its checkpoints can be read, a killed service starts from them, and replay gives
+the same bits.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def position(store: SharedMemoryStore, name: str = "m") -> WriterPosition:
     return WriterPosition(head.lineage, head.seq, head.chain, 0)
 
 
-def test_one_leads_and_the_other_learns_who_and_takes_over_when_the_lease_lapses() -> None:
+def test_one_leads_and_the_other_knows_it_and_takes_over_when_the_lease_expires() -> None:
     clock, _store, first, second = pair()
     owner = first.try_acquire()
     assert owner is not None
@@ -91,7 +91,7 @@ def test_a_lease_that_is_released_can_be_taken_at_once() -> None:
         first.renew(dict)
 
 
-def test_a_lease_that_nobody_took_is_not_renewed_once_it_has_lapsed() -> None:
+def test_an_expired_lease_is_not_renewed_even_if_no_process_took_it() -> None:
     clock, _store, first, _second = pair()
     first.try_acquire()
     clock.now_ms += TTL_MS
@@ -113,7 +113,7 @@ def test_a_store_that_does_not_answer_is_no_reason_to_give_up() -> None:
     assert first.unrenewed_ms() == 0
 
 
-def test_a_log_that_goes_on_is_fine_and_one_that_was_cut_short_is_noticed_at_the_renewal() -> None:
+def test_a_growing_log_is_fine_and_a_truncated_one_is_noticed_at_the_renewal() -> None:
     _clock, store, first, _second = pair()
     first.try_acquire()
     create_model(store)
@@ -160,7 +160,7 @@ def test_a_model_that_is_dropped_while_the_renewal_is_under_way_proves_nothing()
     assert first.renew(lambda: answers.pop(0)) == {}
 
 
-def test_an_emptied_store_is_told_from_one_that_another_process_owns() -> None:
+def test_an_emptied_store_is_distinguished_from_one_that_another_process_owns() -> None:
     _clock, store, first, _second = pair()
     first.try_acquire()
     create_model(store)

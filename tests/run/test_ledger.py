@@ -1,4 +1,4 @@
-"""What a process knows of its store, and what it makes of a store that has less: without threads, on a store in memory."""
+"""The ledger of known events, and the detection of a store that has fewer: without threads, on a store in memory."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_a_model_dropped_and_made_again_is_another_one_and_nothing_of_it_is_miss
     assert look(ledger, store) == Judgement()
 
 
-def test_accepting_is_a_record_of_the_log_by_which_everybody_goes_on_and_which_moves_no_state(tmp_path: Path) -> None:
+def test_accepting_is_a_record_after_which_every_process_continues_and_which_changes_no_state(tmp_path: Path) -> None:
     store = begun("m")
     paths = [tmp_path / "one.note", tmp_path / "two.note"]
     one, two = (reopened(path) for path in paths)
@@ -383,7 +383,7 @@ def test_accepting_an_emptied_store_begins_a_default_model_and_names_what_it_sta
     assert look(reopened(path), other).code == "store_strange"
 
 
-def test_nothing_is_accepted_where_nothing_is_missing() -> None:
+def test_nothing_is_accepted_if_nothing_is_missing() -> None:
     store = begun("m")
     ledger = Ledger(StoreIdentityFile(None))
     look(ledger, store)
@@ -392,7 +392,7 @@ def test_nothing_is_accepted_where_nothing_is_missing() -> None:
 
 
 @pytest.mark.parametrize(("bound", "code"), [(9, "events_missing"), (10, "")])
-def test_up_to_the_setting_a_loss_is_counted_and_whoever_leads_records_it_once(tmp_path: Path, bound: int, code: str) -> None:
+def test_up_to_the_setting_a_loss_is_counted_and_the_leader_records_it_once(tmp_path: Path, bound: int, code: str) -> None:
     store, path = begun("m"), tmp_path / "store.note"
     ledger = reopened(path, bound)
     look(ledger, store)

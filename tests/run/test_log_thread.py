@@ -54,7 +54,7 @@ def test_requests_that_wait_together_are_one_group_and_answered_in_log_order() -
     assert [answer.seq for answer in answers] == logged == list(range(3, 43, 2))
 
 
-def test_the_store_rests_once_all_are_answered_and_nobody_waits() -> None:
+def test_the_store_is_idle_after_all_are_answered_and_none_waits() -> None:
     happened = list[str]()
 
     class Resting(Counting):
@@ -122,7 +122,7 @@ def test_a_call_between_requests_sees_the_ones_before_it() -> None:
     log_thread.close()
 
 
-def test_a_failure_at_commit_is_known_before_anybody_is_told() -> None:
+def test_a_failure_at_commit_is_noticed_before_any_answer() -> None:
     store, fatal = Counting(Faults()), list[str]()
     create_model(store)
     log_thread = keeper_on(store, [], fatal)
@@ -140,7 +140,7 @@ def test_a_failure_at_commit_is_known_before_anybody_is_told() -> None:
     assert seen == [("unknown", 1)]
 
 
-def test_a_store_that_cannot_be_opened_is_told_to_whoever_started_it() -> None:
+def test_a_store_that_cannot_be_opened_is_reported_to_the_caller() -> None:
     def broken() -> MemoryStore:
         raise NotFound("no store here")
 

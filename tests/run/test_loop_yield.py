@@ -67,7 +67,7 @@ def test_a_pause_is_made_while_something_waits_to_be_read_and_not_otherwise(door
 
 
 @ON_LINUX
-def test_who_has_just_given_way_goes_on_for_a_while(door: Door, times: Times) -> None:
+def test_a_thread_that_has_just_yielded_continues_for_a_while(door: Door, times: Times) -> None:
     door.client.send(b"GET")
     for _ in range(3):
         door.yield_to_loop()
@@ -78,7 +78,7 @@ def test_who_has_just_given_way_goes_on_for_a_while(door: Door, times: Times) ->
 
 
 @ON_LINUX
-def test_nobody_gives_way_to_a_loop_that_is_closed_or_does_not_say_what_it_waits_at(door: Door, times: Times) -> None:
+def test_no_thread_yields_to_a_loop_that_is_closed_or_has_no_selector(door: Door, times: Times) -> None:
     door.client.send(b"GET")
     door.epoll.close()
     door.yield_to_loop()

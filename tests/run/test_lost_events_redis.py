@@ -1,4 +1,4 @@
-"""A Redis that was emptied, put back or failed over to a copy that lagged: real servers, real processes, supervised restarts."""
+"""A Redis that was emptied, restored, or failed over to a copy that lagged: real servers, real processes, supervised restarts."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_process_that_led_from_its_first_moment_does_not_take_an_emptied_store
 
 
 @pytest.mark.parametrize("kept", ["note", slow("no note")])
-def test_after_an_older_file_is_put_back_nobody_goes_on_until_the_loss_is_accepted(
+def test_after_an_older_file_is_restored_no_process_continues_until_the_loss_is_accepted(
     fleet: Fleet, tmp_path: Path, kept: str
 ) -> None:
     """kept: whether the web keeps the directory of its note, or is a new machine at its restart."""

@@ -1,4 +1,4 @@
-"""Results of many threads come in the order of the items, each once, and the caller works rather than waits."""
+"""Results of many threads arrive in the order of the items, each once; the caller works instead of waiting."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_no_more_is_drawn_than_is_asked_for_and_closing_ends_the_threads(threads
     assert helpers() == []
 
 
-def test_who_would_wait_for_a_result_works_on_another() -> None:
+def test_a_thread_that_would_wait_for_a_result_works_on_another() -> None:
     met = threading.Barrier(2, timeout=900.0)
     caller, workers = threading.get_ident(), set()
 

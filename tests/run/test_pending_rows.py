@@ -1,4 +1,4 @@
-"""What is kept of a prediction, byte for byte."""
+"""The stored form of a pending prediction, byte for byte."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_an_event_is_the_prediction_with_its_label_and_an_id_of_its_own() -> Non
     )
 
 
-def test_names_are_brought_once_and_only_where_they_are_new() -> None:
+def test_names_are_brought_once_and_only_if_they_are_new() -> None:
     seen = NamesSeen(10)
     seen.add([1])
     some = [Names.of([(1, b"a"), (2, b"b")]), Names.of([(2, b"b"), (3, b"c")]), NOTHING_NAMED]

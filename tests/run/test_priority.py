@@ -33,7 +33,7 @@ def test_work_that_gets_its_share_is_not_hurried_and_work_that_starves_is_until_
     assert not pace.note(9.1 * WINDOW_S, used, waiting=False)
 
 
-def test_a_pause_begins_the_window_anew() -> None:
+def test_a_pause_restarts_the_window() -> None:
     pace, used = StarvationGauge(), Used()
     pace.note(0.0, used, waiting=True)
     pace.note(0.9 * WINDOW_S, used, waiting=False)

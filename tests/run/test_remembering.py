@@ -1,4 +1,6 @@
-"""Predictions that wait for their label: joined once, with the features they were made with, and refused for a reason."""
+"""Predictions that wait for their label: joined once, with the features of the time of the prediction, or refused with a
+reason.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,7 @@ def test_what_is_kept_are_the_features_as_they_were() -> None:
     assert set(last.hash.tolist()) <= set(first.hash.tolist())
 
 
-def test_a_model_that_was_made_anew_knows_nothing_of_what_the_old_one_predicted() -> None:
+def test_a_recreated_model_has_no_predictions_of_the_old_one() -> None:
     """So no features can come in that another encoder has made."""
     store = MemoryStore()
 
@@ -187,7 +189,7 @@ def test_atomic_takes_all_labels_or_none() -> None:
     assert labels(store)[:2] == [1.0, 0.0]
 
 
-def test_unknown_and_late_predictions_are_told_apart() -> None:
+def test_unknown_and_late_predictions_are_distinguished() -> None:
     store = MemoryStore()
 
     async def work(node: LabelHouse) -> None:
@@ -337,7 +339,7 @@ def test_requests_that_come_together_are_kept_in_few_transactions() -> None:
     run_house(store, work)
 
 
-def test_whoever_goes_away_does_not_stop_those_who_wait_with_him() -> None:
+def test_a_cancelled_request_does_not_stop_the_others_of_its_group() -> None:
     store = MemoryStore()
 
     async def work(node: LabelHouse) -> None:

@@ -1,4 +1,4 @@
-"""Delayed labels among processes on a real Redis, some of which are killed."""
+"""Delayed labels with several processes on a real Redis, some of which are killed."""
 
 from __future__ import annotations
 

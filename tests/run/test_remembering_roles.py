@@ -1,4 +1,4 @@
-"""Delayed labels among several processes on one store: remembered by one, labelled through another, given up by the owner."""
+"""Delayed labels with several processes on one store: remembered by one, labelled through another, expired by the owner."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_label_may_come_through_another_process_than_the_prediction() -> None:
     assert labels(store) == [1.0, 0.0]
 
 
-def test_the_owner_gives_default_labels_and_the_next_owner_goes_on() -> None:
+def test_the_owner_gives_default_labels_and_the_next_owner_continues() -> None:
     store = SharedMemoryStore()
 
     async def work() -> None:
@@ -99,7 +99,7 @@ def test_a_replica_neither_remembers_nor_joins_and_a_writer_does_not_join() -> N
     assert labels(store) == [1.0]
 
 
-def test_names_that_a_remembered_prediction_brought_reach_those_who_follow() -> None:
+def test_names_of_a_remembered_prediction_reach_the_followers() -> None:
     store = SharedMemoryStore()
 
     async def work() -> None:

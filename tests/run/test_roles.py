@@ -76,7 +76,7 @@ def test_min_seq_of_one_process_holds_at_another() -> None:
     run(work)
 
 
-def test_a_model_that_nobody_has_published_is_not_ready_and_one_that_nobody_has_made_is_not_found() -> None:
+def test_an_unpublished_model_is_not_ready_and_an_unknown_one_is_not_found() -> None:
     async def work() -> None:
         store = SharedMemoryStore()
         async with running(store, "writer"), running(store, "web") as web:
@@ -94,7 +94,7 @@ def test_a_model_that_nobody_has_published_is_not_ready_and_one_that_nobody_has_
     run(work)
 
 
-def test_a_standby_takes_over_where_the_writer_vanished_and_nothing_is_lost() -> None:
+def test_a_standby_takes_over_from_a_vanished_writer_and_nothing_is_lost() -> None:
     async def work() -> None:
         store = SharedMemoryStore()
         async with running(store, "web") as web, running(store, "writer") as first:
@@ -142,7 +142,7 @@ def test_a_store_that_was_rolled_back_ends_the_writer_and_is_counted_by_the_web(
     run(work)
 
 
-def test_an_emptied_store_ends_the_writer_and_takes_no_model_from_those_who_follow() -> None:
+def test_an_emptied_store_ends_the_writer_and_followers_keep_their_models() -> None:
     async def work() -> None:
         store = SharedMemoryStore()
         async with running(store, "writer") as writer, running(store, "web") as web:
@@ -238,7 +238,7 @@ def test_a_model_dropped_and_made_again_is_another_one_everywhere() -> None:
     run(work)
 
 
-def test_while_the_store_does_not_answer_predictions_go_on_and_events_are_refused_until_it_does() -> None:
+def test_while_the_store_does_not_answer_predictions_continue_and_events_are_refused_until_it_does() -> None:
     async def work() -> None:
         store = SharedMemoryStore()
         async with running(store, "writer"), running(store, "web", max_staleness_s=1.5) as web:
@@ -264,7 +264,7 @@ def test_while_the_store_does_not_answer_predictions_go_on_and_events_are_refuse
     run(work)
 
 
-def test_a_refusal_of_the_store_stops_events_with_its_sentence_and_mended_lets_them_in_again(
+def test_a_refusal_of_the_store_stops_events_with_its_message_and_a_fix_accepts_them_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wrong = ["appendfsync is no; say CONFIG SET appendfsync always"]

@@ -1,4 +1,4 @@
-"""Roles as processes of their own on a real Redis: two webs, two writers, a replica."""
+"""Roles as separate processes on a real Redis: two web processes, two writers, a replica."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_a_redis_that_was_rolled_back_ends_the_writer_and_counts_the_loss(fleet:
 
 
 @pytest.mark.slow
-def test_changes_from_two_webs_are_both_kept_and_a_dropped_model_is_made_anew(fleet: Fleet) -> None:
+def test_changes_from_two_webs_are_both_kept_and_a_dropped_model_is_created_again(fleet: Fleet) -> None:
     writer, a, b = fleet.add("w", "writer", wait=False), fleet.add("a", "web", wait=False), fleet.add("b", "web", wait=False)
     for running in (writer, a, b):
         running.wait_until_ready()

@@ -1,4 +1,4 @@
-"""The parts that the roles are made of, one at a time: looping threads, a patient keeper, the watch, changes made too late."""
+"""The parts of the roles, one at a time: poll threads, a log thread that retries, the watch, changes that come too late."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Closing(MemoryStore):
         super().close()
 
 
-def test_a_looping_thread_goes_on_through_outages_and_ends_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_poll_thread_continues_through_outages_and_ends_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("riata.run.cluster.poll_thread.RETRY_S", 0.01)
     store, steps, failed, ended = Closing(), list[int](), list[BaseException](), list[bool]()
     wrong: list[RiataError] = []
@@ -81,7 +81,7 @@ def test_a_looping_thread_goes_on_through_outages_and_ends_when_told(monkeypatch
 
 
 @pytest.mark.parametrize("error", [StoreFailed("the disk"), Conflict("another owns it", "fenced"), ValueError("a mistake")])
-def test_every_other_error_ends_the_thread_and_is_told(error: Exception) -> None:
+def test_every_other_error_ends_the_thread_and_is_reported(error: Exception) -> None:
     store, failed, ended = Closing(), list[BaseException](), list[bool]()
 
     def step(_store: Store) -> float:
@@ -150,7 +150,7 @@ def test_a_patient_keeper_that_never_opened_can_be_closed() -> None:
 
 
 @pytest.mark.parametrize("patient", [True, False])
-def test_what_waiting_does_not_mend_is_told_to_who_starts(patient: bool) -> None:
+def test_a_permanent_fault_is_reported_to_the_caller_of_start(patient: bool) -> None:
     def open_store() -> Store:
         raise Conflict("a newer format", "newer_format") if patient else Unavailable("no route", "store_unreachable")
 
@@ -175,7 +175,7 @@ def test_a_keeper_outlives_a_store_that_does_not_answer_for_a_while() -> None:
     assert (answers[1].seq, fatal) == (3, [])
 
 
-def test_the_watch_tells_what_is_wrong_as_long_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_watch_reports_a_fault_as_long_as_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("riata.run.cluster.store_watch.WRONG_EVERY_S", 0.005)
     monkeypatch.setattr("riata.run.cluster.poll_thread.RETRY_S", 0.005)
     answers: list[Any] = [[]]

@@ -1,4 +1,4 @@
-"""Small requests together, against each by itself: the same answers, the same rows in the log."""
+"""Small requests that are joined, compared with each alone: the same answers, the same rows in the log."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_known_ids_are_given_back_and_the_others_stay_together() -> None:
     run_with(store, work)
 
 
-def test_where_the_store_refuses_all_are_told_and_nothing_is_logged() -> None:
+def test_if_the_store_refuses_every_request_gets_the_refusal_and_nothing_is_logged() -> None:
     store = Counting()
 
     async def work(node: Node) -> None:
@@ -226,7 +226,7 @@ def test_where_the_store_refuses_all_are_told_and_nothing_is_logged() -> None:
     run_with(store, work)
 
 
-def test_whoever_waits_too_long_is_told_that_nobody_knows_and_it_is_logged_all_the_same() -> None:
+def test_a_request_that_waits_too_long_is_unknown_and_still_logged() -> None:
     store = Counting()
 
     async def work(node: Node) -> None:
@@ -272,7 +272,7 @@ def test_a_model_that_is_dropped_meanwhile_is_not_found() -> None:
     run_with(MemoryStore(), work)
 
 
-def test_whoever_has_gone_is_not_answered_and_harms_nobody() -> None:
+def test_a_closed_connection_is_not_answered_and_does_not_affect_others() -> None:
     async def work(node: Node) -> None:
         held = await hold(node)
         gone, stays = (asyncio.ensure_future(ask(node, Asked(row(at)))) for at in range(2))
@@ -301,7 +301,7 @@ def test_a_fault_in_reading_is_not_one_of_the_store(monkeypatch: pytest.MonkeyPa
     assert "a batch of requests could not be read" in caplog.text
 
 
-def test_an_answer_that_cannot_be_given_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_that_cannot_be_sent_does_not_delay_others(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_told: object) -> None:
         raise ZeroDivisionError
 

@@ -1,4 +1,6 @@
-"""Checkpoints that cannot be read back: said, counted, never verified, nothing is dropped for them, and the service goes on."""
+"""Checkpoints that cannot be read back: reported, counted, never verified. Nothing is dropped for them, and the service
+continues.
+"""
 
 from __future__ import annotations
 

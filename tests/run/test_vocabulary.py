@@ -132,7 +132,7 @@ def test_rows_that_slipped_through_while_it_filled_become_skip_events_with_the_t
     run_with(kept, again)
 
 
-def test_small_requests_that_wait_are_told_which_rows_were_left_out() -> None:
+def test_small_requests_with_wait_report_the_rows_left_out() -> None:
     async def work(node: Node) -> None:
         body = b"\n".join(b'{"features":{"%c":1},"label":1}' % letter for letter in b"abcda")
         observed = await node.service.observe_small("m", body, "application/x-ndjson", None, wait_applied=True)
@@ -143,7 +143,7 @@ def test_small_requests_that_wait_are_told_which_rows_were_left_out() -> None:
     run_with(MemoryStore(), work, FULL)
 
 
-def test_a_process_that_does_not_learn_tells_it_too() -> None:
+def test_a_process_that_does_not_learn_reports_it_too() -> None:
     async def work() -> None:
         store = SharedMemoryStore()
         async with running(store, "writer"), running(store, "web") as web:
@@ -156,7 +156,7 @@ def test_a_process_that_does_not_learn_tells_it_too() -> None:
     asyncio.run(work())
 
 
-def test_rows_that_the_log_knows_already_are_told_apart_from_those_left_out() -> None:
+def test_duplicate_rows_are_distinguished_from_those_left_out() -> None:
     async def work(node: Node) -> None:
         known = [{"features": {name: 1.0}, "label": 1, "event_id": name} for name in "ab"]
         assert (await node.observe(known)).accepted == 2

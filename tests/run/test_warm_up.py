@@ -1,4 +1,4 @@
-"""What is compiled before anybody waits; mostly in processes of their own, since every other test compiles too."""
+"""What is compiled before a request needs it; mostly in separate processes, since every other test compiles too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the writer looks after a model that is busy: driven by hand, turn by turn, under a clock that stands still."""
+"""When the writer turns to a busy model: driven by hand, turn by turn, with a clock that stands still."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def served_model(**document: Any) -> Iterator[Desk]:
     made.writer._saver.shutdown(wait=True)
 
 
-def test_a_busy_model_is_served_anew_when_it_is_due_and_not_before() -> None:
+def test_a_busy_model_is_served_again_when_it_is_due_and_not_before() -> None:
     with served_model() as at:
         first = at.learn(EVERY_MS)
         for _ in range(9):
@@ -110,7 +110,7 @@ def test_a_busy_model_is_served_anew_when_it_is_due_and_not_before() -> None:
         assert at.learn(1) == at.store.read("m", 0)[-1].last == at.told.published[-1]
 
 
-def test_the_writer_gives_way_between_its_steps_and_more_often_where_it_publishes() -> None:
+def test_the_writer_yields_between_its_steps_and_more_often_when_it_publishes() -> None:
     with served_model() as at:
         at.learn()
         before = at.ways
@@ -123,7 +123,7 @@ def test_the_writer_gives_way_between_its_steps_and_more_often_where_it_publishe
         assert at.ways - before >= 2 * of_a_turn + 3
 
 
-def test_who_waits_for_an_event_of_a_busy_model_is_not_kept_waiting() -> None:
+def test_a_request_that_waits_for_an_event_of_a_busy_model_is_answered_soon() -> None:
     with served_model() as at:
         at.learn(EVERY_MS)
         at.learn(1)

@@ -1,4 +1,4 @@
-"""Records of few rows gather before the one who takes them is woken; everything else wakes it at once."""
+"""Records of few rows are gathered before the writer is woken; everything else wakes it at once."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_records_of_few_rows_gather_until_the_time_is_over() -> None:
     assert not inbox.waits()
 
 
-def test_one_who_waits_for_the_first_is_woken_by_it() -> None:
+def test_a_thread_that_waits_for_the_first_result_is_woken_by_it() -> None:
     inbox = WriterQueue()
     with pytest.raises(queue.Empty):
         inbox.wait(0.01)

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation`: many seeds, and the page that says what came of them.
+"""`python -m tests.simulation`: runs many seeds, and writes the page with the results.
 
 --seeds 200000    how many histories
 --first 0         the first seed

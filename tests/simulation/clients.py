@@ -1,4 +1,4 @@
-"""Clients: each has events to tell, and tells them again and again until it is answered."""
+"""Clients: each sends its events, and repeats them until they are answered."""
 
 from __future__ import annotations
 

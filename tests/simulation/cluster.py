@@ -1,4 +1,4 @@
-"""Processes around one store: production engines as web and as writer processes, on simulated threads, clocks and network."""
+"""Processes on one store: production engines as web and writer processes, with simulated threads, clocks and network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One seed, one history: a storm of faults, then quiet, and the promises checked all along."""
+"""One seed, one history: a period of faults, then quiet; the promises are checked all along."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The network between a process and the server: requests and replies that are late, lost, or executed after everybody gave up."""
+"""The network between a process and the server: requests and replies that are late, lost, or executed after the caller timed
+out.
+"""
 
 from __future__ import annotations
 

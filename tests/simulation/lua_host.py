@@ -1,4 +1,4 @@
-"""The scripts of the store, run by the same Lua that the server embeds, on `MiniRedis`: not copied, not translated.
+"""Runs the scripts of the store on `MiniRedis` with the Lua that the server embeds: neither copied nor translated.
 
 What the server adds to the language is here: `redis`, `struct`, and how replies become values and back.
 """

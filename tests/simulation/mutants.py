@@ -1,4 +1,4 @@
-"""Safeguards taken away, one row at a time: a simulation that does not notice is decoration.
+"""Removes safeguards, one at a time: a simulation that does not detect this is useless.
 
 A mutant changes the text of scripts, or puts something else in the place of production functions while it is applied.
 """

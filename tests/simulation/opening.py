@@ -1,4 +1,4 @@
-"""How the simulation opens a store: the production client, on simulated calls, time and chance."""
+"""How the simulation opens a store: the production client, with simulated calls, time and random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The truth beside the store: every record that was ever in the log, what it must have taught, and what clients were told.
+"""The reference for the store: every record that was ever in the log, the state it must give, and the answers of clients.
 
 The oracle hears each write of the file as it is made, decodes payloads with readers of its own, and keeps for every record the
 state that a slow and obvious learner has after it. When the store falls back to an earlier moment the oracle does too.

@@ -1,4 +1,4 @@
-"""Processes of several releases beside one another: each learns other numbers from the same events."""
+"""Processes of several releases side by side: each learns other numbers from the same events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many seeds on several cores, for as long as there is time."""
+"""Runs many seeds on several cores, until a time limit."""
 
 from __future__ import annotations
 

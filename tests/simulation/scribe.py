@@ -1,4 +1,4 @@
-"""Between the server and the oracle: what a script wrote, told in the words of the log, the generations and the editions."""
+"""Translates the writes of scripts into log records, generations and editions for the oracle."""
 
 from __future__ import annotations
 

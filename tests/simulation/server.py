@@ -1,4 +1,6 @@
-"""The store's server in the world: it runs scripts, keeps its file of effects, loses the end of it, fills up and rots."""
+"""The server of the store in the simulation: it runs scripts, keeps its file of effects, loses the end of it, fills up, and its
+bits rot.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Production modules keep their threads, queues, futures and clocks: here those are actors and virtual time.
+"""Replacements of threads, queues, futures and clocks in production modules: actors and virtual time.
 
 `installed()` replaces the names `threading`, `queue`, `time` and `ThreadPoolExecutor` inside the modules under test, and nowhere
 else. `concurrent.futures.Future` stays the real one, on a condition of ours.

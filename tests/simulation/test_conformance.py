@@ -1,5 +1,6 @@
-"""What the simulation runs on is Redis to the store: the same commands to a real server and to the simulated one give the same
-answers and leave the same keys."""
+"""The simulated server behaves like Redis: the same commands give the same answers and leave the same keys on a real server and
+on the simulated one.
+"""
 
 from __future__ import annotations
 

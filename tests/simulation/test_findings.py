@@ -1,4 +1,4 @@
-"""What the simulation found, each as the shortest history that shows it."""
+"""Defects that the simulation found, each as the shortest history that shows it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_log_that_was_rolled_back_is_noticed_however_far_it_has_grown_since(gr
     assert lost >= 1
 
 
-def test_an_acknowledgement_that_was_taken_back_is_noticed_behind_a_later_one() -> None:
+def test_an_acknowledgement_that_was_taken_back_is_noticed_after_a_later_one() -> None:
     """All of it between two looks."""
     followed = Followed()
     before = copy.deepcopy(followed.store._kept)

@@ -1,4 +1,6 @@
-"""A simulation that does not notice a missing safeguard proves nothing: each one is taken away, and has to be missed."""
+"""A simulation that does not detect a removed safeguard proves nothing: each safeguard is removed, and the simulation must
+fail.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many histories before every merge: as many as fit into the time, and FLOOR of them at least, none with a broken promise."""
+"""Many histories before every merge: as many as fit into the time limit, but at least FLOOR, none with a broken promise."""
 
 from __future__ import annotations
 

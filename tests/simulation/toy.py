@@ -1,4 +1,4 @@
-"""The smallest learner in which loss, repetition and reordering of events all show: four floats and a digest of all that came.
+"""The smallest learner that shows loss, repetition and reordering of events: four floats and a digest of all events.
 
 It stands where `build_learner` and `Progressive` stand, so that everything around them is production code.
 """

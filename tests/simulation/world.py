@@ -1,4 +1,4 @@
-"""One thread, one random generator, virtual time: who runs next, and when.
+"""One thread, one random generator, virtual time: the scheduler of the simulation.
 
 An actor is a greenlet. It runs until it waits for something; then the world takes the next entry of its agenda, a heap ordered by
 virtual time. All chance comes from `World.rng`, so a seed is a whole history. Actors belong to a process: a killed process is

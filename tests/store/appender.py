@@ -1,4 +1,4 @@
-"""A process to be killed: appends events one group after the other and says what was acknowledged, on standard output.
+"""A process for kill tests: it appends events, one group after the other, and prints which are acknowledged.
 
     python -m tests.store.appender DIRECTORY FIRST_KEY GROUPS [long]
 

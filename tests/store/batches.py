@@ -1,4 +1,4 @@
-"""Random batches, appends and generations for the tests of this room."""
+"""Random batches, appends and generations for the tests of this package."""
 
 from __future__ import annotations
 

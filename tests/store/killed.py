@@ -1,4 +1,4 @@
-"""What a killed process leaves, without killing one: copies of a directory whose store is open."""
+"""The files that a killed process leaves, without killing one: copies of a directory whose store is open."""
 
 from __future__ import annotations
 

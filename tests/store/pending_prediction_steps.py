@@ -1,4 +1,4 @@
-"""What every store is told about predictions that wait for their label, to be put into any walk over several stores.
+"""Random steps about pending predictions, for walks that compare several stores.
 
 A walk draws a step, gives the same one to every store and wants one answer. `Store.remembered(model)` tells how many rows are
 kept and their bytes: the sum of the lengths of `PendingPrediction.row`, as `bytes_max` counts them. A store does not

@@ -148,7 +148,7 @@ def test_an_atomic_request_with_a_reused_id_changes_nothing() -> None:
     assert appended.seq == 40
 
 
-def test_a_whole_request_is_not_done_where_an_id_is_known_and_says_which_are() -> None:
+def test_a_request_with_known_ids_is_refused_and_they_are_named() -> None:
     content = row_digests(batch_of([ONE], [1]), [0])[0]
     heads = {"m": Head(LINEAGE, 90, bytes(20), 1, 1)}
     batch = batch_of([ONE, ONE, ONE, TWO, ONE], [1, 1, 1, 1, 1], [A, B, B, A, None])

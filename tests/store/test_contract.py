@@ -1,4 +1,4 @@
-"""The same random commands to every store; equal answers and equal contents are wanted."""
+"""The same random commands to every store must give equal answers and equal contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes are killed, syncs fail, files are cut: what was acknowledged is there, and nothing twice.
+"""Processes are killed, syncs fail, files are truncated: every acknowledged event is there, and none twice.
 
 Where a test has a `settings`, payloads are in the database, and, once more, in files beside it.
 """

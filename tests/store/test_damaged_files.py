@@ -1,4 +1,4 @@
-"""Any file of a killed process is damaged in any way: what was acknowledged is there, or a start refuses, or a read says so."""
+"""Any file of a killed process is damaged in any way: acknowledged events are there, or a start refuses, or a read reports it."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_every_truncation_and_extension_is_refused() -> None:
         layout.decode_checkpoint(data + bytes(8))
 
 
-def test_the_crafted_checkpoint_is_sound_where_it_claims_the_truth() -> None:
+def test_the_crafted_checkpoint_is_valid_if_its_claims_are_true() -> None:
     assert layout.decode_checkpoint(claim())[1]["a"].tolist() == [1.0, 2.0]
     assert layout.decode_checkpoint(claim(dtype="<i8", shape=[1, 2]))[1]["a"].shape == (1, 2)
 

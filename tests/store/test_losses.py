@@ -1,4 +1,4 @@
-"""Acknowledged events that are gone are found before anything is written, counted, and refused; nothing else is."""
+"""Missing acknowledged events are found before anything is written, counted, and refused; nothing else is refused."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_right_file_put_back_after_a_refusal_loses_nothing(tmp_path: Path) -
     assert opens(copy) == acked
 
 
-def test_a_flipped_bit_of_the_write_ahead_log_is_refused_and_says_where(tmp_path: Path) -> None:
+def test_a_flipped_bit_of_the_write_ahead_log_is_refused_with_its_position(tmp_path: Path) -> None:
     copy, acked = killed(tmp_path)
     flip(copy / WAL, 32 + 5 * FRAME + 1000)
     said = refusal(copy)
@@ -136,7 +136,7 @@ def test_an_older_copy_of_the_database_is_refused_with_the_count(tmp_path: Path,
     assert f"ends at event {ends}, but event {acked} was acknowledged: {acked - ends} " in refusal(tmp_path / "live")
 
 
-def test_a_database_that_is_gone_is_refused_and_not_begun_anew(tmp_path: Path) -> None:
+def test_a_database_that_is_gone_is_refused_and_not_started_again(tmp_path: Path) -> None:
     store = live_store(tmp_path / "live", ("a", "m"))
     add(store, 3, "a")
     add(store, 5)
@@ -249,7 +249,7 @@ def test_a_new_directory_needs_no_warning(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_damaged_witness_is_said_and_made_anew(tmp_path: Path) -> None:
+def test_a_damaged_witness_is_reported_and_created_again(tmp_path: Path) -> None:
     copy, acked = killed(tmp_path)
     flip(copy / WITNESS_NAME, 3)
     store = open_sqlite(copy, SETTINGS)
@@ -260,7 +260,7 @@ def test_a_damaged_witness_is_said_and_made_anew(tmp_path: Path) -> None:
     assert [loss.missing for loss in find_losses(copy)] == [acked]
 
 
-def test_without_a_witness_a_damaged_log_is_refused_though_nobody_can_count(tmp_path: Path) -> None:
+def test_without_a_witness_a_damaged_log_is_refused_without_a_count(tmp_path: Path) -> None:
     copy, acked = killed(tmp_path)
     (copy / WITNESS_NAME).unlink()
     flip(copy / WAL, 32 + 3 * FRAME + 77)

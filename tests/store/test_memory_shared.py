@@ -46,7 +46,7 @@ def test_a_lease_is_not_taken_before_it_lapsed() -> None:
     assert lease(store.another(), b"b") == Owner(first.epoch + 1, b"b" * 16)
 
 
-def test_a_heartbeat_renews_and_tells_who_was_fenced() -> None:
+def test_a_heartbeat_renews_and_reports_a_fenced_process() -> None:
     clock = ManualClock()
     store = store_at(clock)
     first = lease(store, b"a")
@@ -125,7 +125,7 @@ def test_standings_name_the_newest_generation() -> None:
     assert (standing.gen, standing.gen_applied) == (1, 1)
 
 
-def test_who_waits_for_the_log_is_woken_by_another() -> None:
+def test_a_request_that_waits_for_the_log_is_woken_by_another() -> None:
     store = SharedMemoryStore()
     store.create("m", LINEAGE)
     assert not store.await_log({"m": 0}, 1)

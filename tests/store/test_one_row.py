@@ -77,7 +77,7 @@ def test_other_payloads_are_decoded_one_by_one() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")  # a value that is not a number, and not a quiet one
-def test_whatever_is_wrong_with_one_is_told_as_if_it_were_alone() -> None:
+def test_a_fault_of_one_body_is_reported_as_if_it_were_alone() -> None:
     plain = [encode_batch(row) for row in some_rows(with_ids=True)]
     rng = np.random.default_rng(8)
     refused = 0

@@ -1,4 +1,4 @@
-"""Long payloads lie in files beside the database: what is put there, found there, and when it goes."""
+"""Long payloads in files outside the database: writing, reading and trimming."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_long_payload_is_written_beside_the_database_and_a_short_one_in_it(sto
     ]
 
 
-def test_nobody_else_may_read_events(store: SqliteStore, tmp_path: Path) -> None:
+def test_other_users_may_not_read_events(store: SqliteStore, tmp_path: Path) -> None:
     long(store)
     holding = [path for path in tmp_path.iterdir() if path.name.startswith((DATABASE_NAME, payload_files.NAME))]
     assert len(holding) == 3  # the database, its write-ahead log, a payload file
@@ -107,7 +107,7 @@ def test_a_group_of_several_models_is_read_back_after_a_restart(store: SqliteSto
     store.close()
 
 
-def test_reading_in_pieces_counts_what_lies_beside_the_database(store: SqliteStore) -> None:
+def test_reading_in_pieces_counts_payload_files(store: SqliteStore) -> None:
     records = [long(store, seed=seed) for seed in range(4)]
     two = len(records[0].payload) + len(records[1].payload)
     assert store.read("m", 0, two) == records[:2]
@@ -219,7 +219,7 @@ def test_files_whose_events_are_trimmed_go_and_others_stay(
     assert len(store.read("other", 0)) == 1
 
 
-def test_a_dropped_model_takes_its_files_along_and_its_number_begins_anew(store: SqliteStore, tmp_path: Path) -> None:
+def test_a_dropped_model_takes_its_files_along_and_its_number_starts_again(store: SqliteStore, tmp_path: Path) -> None:
     owner = store.acquire(NONCE, 1, "here", 0)
     long(store)
     store.drop(owner, "m")
@@ -230,7 +230,7 @@ def test_a_dropped_model_takes_its_files_along_and_its_number_begins_anew(store:
     assert store.read("again", 0) == [record]
 
 
-def test_a_start_sweeps_what_no_record_lies_in_and_nothing_else(store: SqliteStore, tmp_path: Path) -> None:
+def test_a_start_deletes_files_without_records_and_nothing_else(store: SqliteStore, tmp_path: Path) -> None:
     record = long(store)
     left = ["riata.payloads.1.101", "riata.payloads.2.1"]  # of an append that was never committed, of a model that is no more
     others = ["riata.payloads.old", "riata.payloads.1.x", "notes"]

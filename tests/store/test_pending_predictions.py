@@ -1,4 +1,4 @@
-"""Predictions that wait for their label, in every store: equal answers, equal contents, over restarts."""
+"""Predictions that wait for their label, in every store: equal answers and equal contents, over restarts."""
 
 from __future__ import annotations
 

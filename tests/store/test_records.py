@@ -46,7 +46,7 @@ def test_a_bad_restore_is_refused(payload: bytes) -> None:
         records.decode_restore(payload)
 
 
-def test_a_row_digest_depends_on_everything_an_id_stands_for() -> None:
+def test_a_row_digest_depends_on_the_whole_row() -> None:
     rows = [
         [(1, 2.0), (3, 4.0)],
         [(1, 2.0)],

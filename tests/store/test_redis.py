@@ -1,4 +1,4 @@
-"""The Redis store against a real server: what makes it unfit, what is lost on the way, what comes late, what fills up."""
+"""The Redis store with a real server: unfit settings, lost and late commands, a full server."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def own(store: RedisStore, nonce: bytes = b"n" * 16, ttl_ms: int | None = None) 
     ],
 )
 @pytest.mark.skipif(redis_version() < (7,), reason="this server is itself refused")
-def test_a_wrong_setting_is_named_with_the_command_that_mends_it(
+def test_a_wrong_setting_is_named_with_the_command_that_fixes_it(
     store: RedisStore, server: RedisServer, setting: str, wrong: str, right: str
 ) -> None:
     assert store.refusals() == []
@@ -122,7 +122,7 @@ def test_a_server_before_7_works_and_is_refused(tmp_path: Path) -> None:
         reached.close()
 
 
-def test_settings_that_cannot_be_asked_for_are_refused_unless_somebody_vouches_for_them(tmp_path: Path) -> None:
+def test_settings_that_cannot_be_read_are_refused_unless_attested(tmp_path: Path) -> None:
     users = "user default off\nuser admin on nopass ~* &* +@all\nuser riata on nopass ~* &* +@all -config\n"
     with AclRedis(tmp_path, users) as running:
         url = f"redis://riata:any@127.0.0.1:{running.port}/0"
@@ -141,7 +141,7 @@ def test_settings_that_cannot_be_asked_for_are_refused_unless_somebody_vouches_f
 
 
 @pytest.mark.skipif(redis_version() < (7,), reason="scripts have no flags before 7")
-def test_without_memory_events_are_refused_and_what_frees_memory_goes_on(store: RedisStore, server: RedisServer) -> None:
+def test_without_memory_events_are_refused_and_what_frees_memory_continues(store: RedisStore, server: RedisServer) -> None:
     store.create("m", LINEAGE)
     owner = own(store)
     rng = np.random.default_rng(1)
@@ -230,7 +230,7 @@ class Reached(Stores):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_contract_holds_where_every_third_call_is_lost(server: RedisServer, seed: int) -> None:
+def test_the_contract_holds_if_every_third_call_is_lost(server: RedisServer, seed: int) -> None:
     server.cli("FLUSHALL")
     server.cli("CONFIG", "SET", "appendfsync", "no")
     link = Forgetful(server.url, rng=np.random.default_rng(seed))
@@ -437,7 +437,7 @@ def test_an_edition_that_was_given_up_takes_no_pieces_of_a_later_attempt(server:
     other.close()
 
 
-def test_who_is_forgotten_begins_anew_but_never_sends_twice(server: RedisServer, store: RedisStore) -> None:
+def test_who_is_forgotten_starts_again_but_never_sends_twice(server: RedisServer, store: RedisStore) -> None:
     store.create("m", LINEAGE)
     link = Forgetful(server.url)
     other = RedisStore(link, RedisSettings(dedupe_events=1000))
@@ -463,7 +463,7 @@ def test_who_is_forgotten_begins_anew_but_never_sends_twice(server: RedisServer,
     other.close()
 
 
-def test_a_paused_server_is_unreachable_and_then_goes_on(server: RedisServer, store: RedisStore) -> None:
+def test_a_paused_server_is_unreachable_and_then_continues(server: RedisServer, store: RedisStore) -> None:
     store.create("m", LINEAGE)
     other = open_redis(server.url, RedisSettings(timeout_ms=1500))
     batch = batch_of([[(5, 1.0)]], [1.0])

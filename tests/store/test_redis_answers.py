@@ -1,4 +1,4 @@
-"""What the Redis store makes of answers that are errors, garbage or of the wrong shape: a named error, never another."""
+"""Answers of Redis that are errors, garbage or of the wrong shape become a named error, never another exception."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_an_error_that_does_not_pass_in_time_leaves_nothing_unknown(error: str) 
         ("", "store_refuses"),
     ],
 )
-def test_an_error_that_stays_is_told_at_once(error: str, code: str) -> None:
+def test_a_permanent_error_is_reported_at_once(error: str, code: str) -> None:
     with Scripted(f"-{error}\r\n".encode()) as fake:
         store = open_redis(fake.url, RedisSettings(timeout_ms=60_000))
         with pytest.raises(Unavailable) as raised:
@@ -420,7 +420,7 @@ def spoilt_ones(answer: Reply) -> Iterator[Reply]:
             yield [*answer[:i], other, *answer[i + 1 :]]
 
 
-def test_random_bytes_from_the_wire_never_raise_anything_else() -> None:
+def test_random_bytes_from_the_wire_raise_no_other_error() -> None:
     rng = np.random.default_rng(9)
     pieces = [b"*", b"$", b"-", b":", b"+", b"\r\n", b"1", b"16", b"OK", b"4294967296", b">", b"_", b"\x00"]
     for _ in range(15):

@@ -1,4 +1,4 @@
-"""Somebody else writes to the Redis: what is deleted, edited, added or swapped is noticed, never taken for what was written."""
+"""Another client writes to the Redis: deleted, edited, added or swapped data is detected, never accepted as written."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def dedupe_buckets(client: Any) -> list[str]:
     return sorted(keys)[:2]
 
 
-def test_a_trim_by_somebody_else_is_a_gap(server: RedisServer, client: Any) -> None:
+def test_a_trim_by_another_client_is_a_gap(server: RedisServer, client: Any) -> None:
     store = open_redis(server.url, SETTINGS)
     after = store.head("m").first_seq - 1
     assert store.read("m", after)
@@ -232,7 +232,7 @@ def test_an_edited_record_is_a_fork(server: RedisServer, client: Any) -> None:
 
 
 @pytest.mark.parametrize("entry", ["+1-0", "+1-7", "+9-0", "*"])
-def test_an_entry_added_by_somebody_else_stops_reading_and_appending(server: RedisServer, client: Any, entry: str) -> None:
+def test_an_entry_added_by_another_client_stops_reading_and_appending(server: RedisServer, client: Any, entry: str) -> None:
     store = open_redis(server.url, SETTINGS)
     head = store.head("m")
     log = PREFIX + "m:1:log"

@@ -139,7 +139,7 @@ def info(server: RedisServer) -> bytes:
     return said
 
 
-def test_a_certificate_of_somebody_else_is_not_trusted(tmp_path: Path, stack: ExitStack) -> None:
+def test_a_foreign_certificate_is_not_trusted(tmp_path: Path, stack: ExitStack) -> None:
     if not redis_has_tls():
         pytest.skip("this redis-server was built without TLS")
     server = stack.enter_context(TlsRedis(tmp_path, *QUICK))

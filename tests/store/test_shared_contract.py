@@ -1,4 +1,4 @@
-"""The same random commands to both shared stores, several processes each: leases, standings, editions, appends of everybody."""
+"""The same random commands to both shared stores, with several processes each: leases, positions, editions, appends."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_the_shared_walk_reaches_every_answer(twins: Twins) -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_a_follower_that_waits_is_told_of_an_append_at_once(twins: Twins, kind: int) -> None:
+def test_a_waiting_follower_is_notified_of_an_append_at_once(twins: Twins, kind: int) -> None:
     import threading
 
     one, other = (view[kind] for view in twins.views)

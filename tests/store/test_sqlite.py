@@ -159,7 +159,7 @@ def test_a_log_shorter_than_what_was_applied_is_a_gap(store: SqliteStore) -> Non
         store.read("m", 2)
 
 
-def test_reading_goes_on_in_bounded_pieces(store: SqliteStore) -> None:
+def test_reading_continues_in_bounded_pieces(store: SqliteStore) -> None:
     rng = np.random.default_rng(3)
     for _ in range(30):
         store.append([observe("m", random_batch(rng, 5))])
@@ -228,7 +228,7 @@ def test_changed_names_are_corrupt(tmp_path: Path, statement: str, whole: bool) 
     store.close()
 
 
-def test_the_log_is_folded_before_an_append_not_behind_it(tmp_path: Path) -> None:
+def test_the_log_is_folded_before_an_append_not_after_it(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path, dataclasses.replace(SMALL, wal_bytes_max=2**16))
     store.create("m", LINEAGE)
     wal, database = tmp_path / (DATABASE_NAME + "-wal"), tmp_path / DATABASE_NAME

@@ -1,4 +1,4 @@
-"""The walk over a write-ahead log: what it finds is compared with what SQLite reads of the same file."""
+"""The walk over a write-ahead log is compared with what SQLite reads of the same file."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_log_that_is_cut_missing_or_too_short_is_not_damaged(tmp_path: Path) -
     assert find_damage(wal) is None
 
 
-def test_old_frames_behind_a_log_that_was_begun_again_are_no_damage(tmp_path: Path) -> None:
+def test_old_frames_after_the_end_of_a_restarted_log_are_not_damage(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     for pragma in (f"page_size={PAGE}", "journal_mode=WAL", "wal_autocheckpoint=0"):
         connection.execute(f"PRAGMA {pragma}").fetchall()

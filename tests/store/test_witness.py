@@ -1,4 +1,4 @@
-"""The witness file: what it holds, what of it survives damage, and what becomes of one that cannot be read."""
+"""The witness file: its content, what survives damage, and what happens to one that cannot be read."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_what_was_noted_last_is_read_without_a_sync_or_a_close(tmp_path: Path) -
     assert found == Witnessed("m", LINEAGE, 5, b"\x05" * 20, 5, 0)
 
 
-def test_a_witness_that_is_opened_again_goes_on(tmp_path: Path) -> None:
+def test_a_witness_that_is_opened_again_continues(tmp_path: Path) -> None:
     first = opened(tmp_path)
     first.note("m", head(1))
     first.close()
@@ -83,7 +83,7 @@ def test_an_entry_of_which_no_slot_is_sound_is_said_to_be_damaged(tmp_path: Path
 
 
 @pytest.mark.parametrize("content", [b"", b"RIATAWIT", bytes(HEADER_BYTES + 1000 * ENTRY_BYTES)], ids=["empty", "cut", "zeros"])
-def test_a_file_that_is_no_witness_is_damaged_and_made_anew(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_witness_counts_as_damaged_and_is_created_again(tmp_path: Path, content: bytes) -> None:
     (tmp_path / WITNESS_NAME).write_bytes(content)
     found = read_witness(tmp_path)
     assert (found.exists, found.entries) == (True, ())
@@ -130,7 +130,7 @@ def test_to_renew_makes_both_slots_say_what_the_log_says(tmp_path: Path) -> None
         flip(tmp_path / WITNESS_NAME, at)
 
 
-def test_where_no_file_can_be_made_nothing_is_noted_and_the_reason_is_said(
+def test_if_no_file_can_be_created_nothing_is_noted_and_the_reason_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_path: Path) -> None:

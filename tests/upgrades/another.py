@@ -1,4 +1,4 @@
-"""`riata` as a release that learns in another way, or on a machine of another arithmetic.
+"""`riata` as a release that learns in another way, or on a machine with another arithmetic.
 
     TEST_ALGO_VERSION=3 TEST_NUMERICS=0123456789abcdef python -m tests.upgrades.another serve ...
 

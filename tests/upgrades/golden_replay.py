@@ -1,4 +1,4 @@
-"""One stored log, learnt by every learner in every mode: the digests of what comes out.
+"""One stored log, learnt by every learner in every mode: the digests of the results.
 
 Run by itself it prints them, with the fingerprint of the arithmetic, so that a test can ask a process with other instructions.
 `tests/golden/make_replay.py` made the log and writes the digests that are expected.

@@ -1,4 +1,4 @@
-"""What a log replays to, bit by bit: pinned, and the same whatever threads, instructions and records it is learnt with."""
+"""The bits that a log replays to: pinned, and the same for all numbers of threads, instruction sets and sizes of records."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_bits_do_not_depend_on_vector_instructions(cpu: str, features: str |
 
 
 @pytest.mark.timeout(1200)
-def test_another_c_library_is_told_by_the_fingerprint() -> None:
+def test_another_c_library_is_recognised_by_the_fingerprint() -> None:
     found = elsewhere(QUICK, 1100, **OTHER_LIBRARY)
     if found["numerics"] == numerics.fingerprint():
         assert found["digests"] == digests(QUICK)  # the library took no notice, or this processor has none of these anyway

@@ -1,4 +1,4 @@
-"""Data directories that another release left behind, opened by real processes that may be killed at any moment."""
+"""Data directories written by another release, opened by real processes that may be killed at any moment."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def acknowledged(directory: Path, model: str) -> int:
 
 
 @pytest.mark.timeout(1200)
-def test_the_directory_of_the_release_before_opens_answers_the_same_and_goes_on(left: Path) -> None:
+def test_the_directory_of_the_release_before_opens_answers_the_same_and_continues(left: Path) -> None:
     golden = json.loads(ANSWERS.read_text())
     answers, alike = golden["models"], golden["numerics"] == fingerprint()  # elsewhere the tail may be learnt to other last bits
     with program(left) as running:

@@ -1,4 +1,4 @@
-"""Upgrade events, on a store in memory: written once, carried, and from there on every bit is that of the log."""
+"""Upgrade events, on a store in memory: written once, with the state; from there on every bit is that of the log."""
 
 from __future__ import annotations
 

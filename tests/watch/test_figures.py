@@ -32,7 +32,7 @@ def test_ratio_that_overflows_is_none() -> None:
         (REAL, {"log_loss", "base_log_loss", "normalised_entropy", "calibration_ratio", "auc", "accuracy", "base_rate"}),
     ],
 )
-def test_figures_are_none_exactly_where_a_link_has_none(link: int, missing: set[str]) -> None:
+def test_figures_are_none_exactly_if_the_link_has_none(link: int, missing: set[str]) -> None:
     found = horizon_figures(np.ones(SUMS), 0.75, link)
     assert {name for name, figure in found.items() if figure is None} == missing
 

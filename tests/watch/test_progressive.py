@@ -188,7 +188,7 @@ def test_refused_events_are_counted_and_left_out() -> None:
     assert progressive.examples + progressive.refused == 500
 
 
-def test_history_tells_losses_and_non_zeros_at_chosen_events() -> None:
+def test_history_reports_losses_and_non_zeros_at_chosen_events() -> None:
     stream, progressive = Stream(1200, seed=5), watched()
     stream.refused[:] = False
     stream.feed(progressive, 0, 15)
@@ -339,7 +339,7 @@ def test_the_history_follows_every_change_of_the_curve() -> None:
     assert len(watched.history()) == 1
 
 
-def test_a_history_that_grows_is_that_of_a_curve_written_out_anew() -> None:
+def test_a_history_that_grows_is_that_of_a_curve_written_again() -> None:
     watched = Progressive(ProgressiveConfig(window=10))
     n, told = 10, 0
     for start in range(0, 3000, n):

@@ -1,4 +1,4 @@
-"""Ways to ask the application: through httpx without a socket, and through raw ASGI messages."""
+"""Sends requests to the application: through httpx without a socket, and as raw ASGI messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures of this room: an application on a service in memory."""
+"""Fixtures of this package: an application on a service in memory."""
 
 from __future__ import annotations
 

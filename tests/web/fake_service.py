@@ -1,4 +1,4 @@
-"""A service in memory for tests of the web room: real parsing, real scoring, a learner of three lines."""
+"""A service in memory for the tests of the web package: real parsing, real scoring, a learner of three lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application behind a real socket, in a thread."""
+"""Runs the application behind a real socket, in a thread."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_probes_answer_while_the_service_starts(monkeypatch: pytest.MonkeyPatch)
     assert (service.is_ready, service.stopped) == (True, 1)
 
 
-def test_a_start_that_fails_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     service = FakeService(ManualClock())
     told: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Bodies as they really come: in parts, late, too long, broken off."""
+"""Bodies as they arrive in practice: in parts, late, too long, broken off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop looks for the next request for a while after an answer, and for no longer."""
+"""The event loop polls for the next request for a while after an answer, and no longer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_it_looks_until_the_time_is_over_and_then_lets_the_loop_sleep(loop: Loop
     assert not loop.soon
 
 
-def test_another_answer_begins_the_time_anew_and_adds_no_second_look(loop: Loop) -> None:
+def test_another_answer_begins_the_time_again_and_adds_no_second_look(loop: Loop) -> None:
     poll = BusyPoll(100)
     loop.answer(poll)
     loop.now_s += 80e-6

@@ -1,4 +1,4 @@
-"""The application against its own contract: many made-up requests for every operation, through a real socket."""
+"""The application against its own contract: many generated requests for every operation, through a real socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may reach a service that asks for no key."""
+"""Which addresses may be served without keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_loopback_is_safe(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "8.8.8.8", "example.org", "", "localhost.example.org", "127.1"])
-def test_anything_else_needs_to_be_allowed(host: str) -> None:
+def test_other_addresses_need_to_be_allowed(host: str) -> None:
     with pytest.raises(BadInput) as caught:
         require_safe_host(host, allow_unauthenticated=False)
     assert caught.value.code == "unauthenticated_host"

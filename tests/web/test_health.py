@@ -1,4 +1,4 @@
-"""Probes, meters, version, and what every answer carries."""
+"""Probes, metrics, version, and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_gauges_are_those_of_the_moment(client: Client, service: FakeService) ->
 
 
 @pytest.mark.parametrize("path", ["/livez", "/predict?a=1", "/models", "/metrics", "/docs", "/nothing", "/models/nobody"])
-def test_no_answer_is_to_be_stored_or_says_who_serves(client: Client, path: str) -> None:
+def test_no_answer_may_be_cached_or_names_the_server(client: Client, path: str) -> None:
     headers = client.get(path).headers
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"

@@ -1,4 +1,4 @@
-"""The short way to the hot routes."""
+"""The fast path of the hot routes."""
 
 from __future__ import annotations
 

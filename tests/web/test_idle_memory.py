@@ -1,4 +1,4 @@
-"""When memory is returned to the system, and by whom."""
+"""When memory is returned to the system, and by which thread."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_steady_load_and_a_small_one_are_not_trimmed() -> None:
         assert not quiet.may_trim(most)
 
 
-def test_the_most_that_was_held_is_told_once_and_small_bodies_are_not_held() -> None:
+def test_the_peak_is_reported_once_and_small_bodies_are_not_counted() -> None:
     bodies = Bodies(10 * MIB)
     scope: dict[str, object] = {}
     bodies.take(scope, SMALL_BYTES)

@@ -201,7 +201,7 @@ def test_unknown_options_are_refused_everywhere(client: Client, path: str) -> No
     assert (answer.status_code, answer.json()["code"]) == (422, "unknown_option")
 
 
-def test_paths_nobody_knows_are_problems_too(client: Client) -> None:
+def test_unknown_paths_are_problem_documents_too(client: Client) -> None:
     answer = client.get("/nothing/here")
     assert answer.headers["content-type"] == "application/problem+json"
     assert (answer.status_code, answer.json()["code"]) == (404, "no_such_route")
@@ -219,7 +219,7 @@ def test_paths_nobody_knows_are_problems_too(client: Client) -> None:
         ("DELETE", "/livez", {"GET"}),
     ],
 )
-def test_other_methods_are_told_which_are_allowed(client: Client, method: str, path: str, allowed: set[str]) -> None:
+def test_other_methods_get_the_list_of_allowed_ones(client: Client, method: str, path: str, allowed: set[str]) -> None:
     answer = client.ask(method, path)
     assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
     assert set(answer.headers["allow"].split(", ")) == allowed

@@ -1,4 +1,4 @@
-"""The usual answer of observe is written without its document: both say the same."""
+"""The common answer of observe is written without building its document: both forms are equal."""
 
 from __future__ import annotations
 

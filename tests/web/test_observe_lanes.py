@@ -1,4 +1,4 @@
-"""POST /observe through both lanes: the same bytes, and what only the fast lane can get wrong."""
+"""POST /observe through the fast path and through ASGI: the same bytes, and the errors that only the fast path could make."""
 
 from __future__ import annotations
 
@@ -321,7 +321,9 @@ def test_a_long_body_that_is_late_goes_the_other_way(houses: tuple[Node, Node], 
         assert bodies_under_way(node) == 0
 
 
-def test_who_waits_for_a_log_that_is_silent_is_told_so(houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_waits_for_a_silent_log_gets_the_reason(
+    houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for node, first in zip(houses, (24_000, 25_000), strict=True):
         patient = replace(node.engine.settings, observe_timeout_ms=900_000)
         monkeypatch.setattr(node.engine, "settings", replace(patient, observe_timeout_ms=100))
@@ -364,7 +366,7 @@ def until_it_waits(node: Node) -> None:
         time.sleep(0.005)
 
 
-def test_a_prediction_waits_behind_a_row_of_its_connection_and_not_of_another(houses: tuple[Node, Node]) -> None:
+def test_a_prediction_waits_for_a_row_of_its_connection_and_not_of_another(houses: tuple[Node, Node]) -> None:
     for node in houses:
         free = held(node)
         predict = b"GET /predict?size=1 HTTP/1.1\r\nHost: h\r\n\r\n"

@@ -1,4 +1,4 @@
-"""The published contract: what it says, and that it says what the application does."""
+"""The published contract: its content, and that it matches the behaviour of the application."""
 
 from __future__ import annotations
 

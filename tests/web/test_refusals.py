@@ -1,4 +1,4 @@
-"""One table of what is refused on both hot routes: exact status, exact code, never a 5xx."""
+"""One table of the refusals of both hot routes: exact status, exact code, never a 5xx."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tally says what Prometheus' own counter and histogram say."""
+"""The compact counters give the same output as Prometheus' own counter and histogram."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schema read off dataclasses."""
+"""JSON Schema derived from dataclasses."""
 
 from __future__ import annotations
 

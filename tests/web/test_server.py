@@ -1,4 +1,4 @@
-"""What can only be seen through a socket."""
+"""Behaviour that can only be observed through a socket."""
 
 from __future__ import annotations
 

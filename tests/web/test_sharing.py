@@ -1,4 +1,4 @@
-"""What a process that shares its store tells of itself, and what its predictions say of their age."""
+"""What a process on a shared store reports about itself, and about the age of its predictions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_web_that_the_store_keeps_from_accepting_is_ready_and_says_so(client: 
     assert metric(client, "riata_recovery_estimate_seconds") is None
 
 
-def test_a_writer_tells_of_its_lease(client: Client, service: FakeService) -> None:
+def test_a_writer_reports_its_lease(client: Client, service: FakeService) -> None:
     counts = {"elections": 1, "fenced": 0, "log_forks": 0, "recovery_retries": 2, "editions_published": 9}
     service.sharing = Sharing(role="writer", leads=True, epoch=7, renewed_s=1.5, counts=counts, recovery_s=12.5)
     assert client.get("/readyz").json()["accepting"] is False
@@ -68,7 +68,7 @@ def test_a_prediction_says_for_how_long_it_is_not_known_to_be_the_newest_and_bey
     assert client.get("/models/default").status_code == 200  # looking is no prediction
 
 
-def test_what_another_role_does_is_refused_as_a_conflict_and_what_nobody_can_do_now_as_unavailable(
+def test_work_of_another_role_is_refused_as_a_conflict_and_work_without_a_process_as_unavailable(
     client: Client, service: FakeService
 ) -> None:
     for error, status, code, again in (
@@ -90,7 +90,7 @@ def test_what_another_role_does_is_refused_as_a_conflict_and_what_nobody_can_do_
         assert answer.json()["detail"] == error.detail
 
 
-def test_a_process_alone_on_its_store_tells_why_it_takes_no_events(client: Client, service: FakeService) -> None:
+def test_a_process_alone_on_its_store_reports_why_it_accepts_no_events(client: Client, service: FakeService) -> None:
     service.sharing = Sharing(accepting=("disk_reserve", "the disk is nearly full"), refusals={"disk_reserve": 2})
     assert client.get("/readyz").json()["accepting"] is False
     assert metric(client, "riata_accepting") == 0

@@ -1,4 +1,4 @@
-"""Routes about saved generations."""
+"""Routes about stored generations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes about what may change while a model learns, and standard errors."""
+"""Routes about settings that may change while a model learns, and standard errors."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_what_is_no_grid_is_refused(client: Client, service: FakeService, query:
     assert (answer.status_code, answer.json()["code"]) == (422, "bad_option")
 
 
-def test_a_learner_without_curvature_has_no_path_and_the_refusal_names_who_has(client: Client) -> None:
+def test_a_learner_without_curvature_has_no_path_and_the_refusal_names_one_that_has(client: Client) -> None:
     answer = client.get("/models/default/path")
     assert (answer.status_code, answer.json()["code"]) == (409, "no_sketch")
     assert "taylor_sketch" in answer.json()["detail"]

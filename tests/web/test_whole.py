@@ -1,4 +1,4 @@
-"""The HTTP side on the whole service: what the small one of the other tests cannot show."""
+"""The HTTP layer with the whole service: what the small service of the other tests cannot show."""
 
 from __future__ import annotations
 

@@ -65,8 +65,13 @@ def exit_code(error: RiataError) -> int:
 app = typer.Typer(
     cls=Verbs,
     name="riata",
-    help="Sparse linear classifiers that learn from every labelled event and never lose one.",
-    epilog="Start with two terminals: `riata serve` in one, `riata demo` in the other.",
+    help=(
+        "Riata, an online-learning service: sparse linear models learn from every labelled event. No acknowledged event is lost."
+    ),
+    epilog=(
+        "Start the service with `riata serve`, then run `riata demo` in another terminal. "
+        "`riata COMMAND --help` describes a command and shows an example."
+    ),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",

@@ -33,7 +33,7 @@ def blocks(
 ) -> Iterator[Block]:
     """Yield the lines of `head` and of the rest of `source` in blocks of about `block_bytes`, each in its own scratch memory.
 
-    is_long : begin with small blocks, each at most half as long as all before it. Until the first block is learned, every
+    is_long : begin with small blocks, each at most half as long as all before it. Until the first block is learnt, every
               occurrence of a name is listed, in untouched memory. That takes ten times as long as reading known names.
     Raises `Malformed` if a line is longer than the largest body of the service.
     """

@@ -20,11 +20,16 @@ KEY_VARIABLE: Final = "RIATA_KEY"
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 PROBLEMS_SHOWN: Final = 10
 
-UrlOption = Annotated[str, typer.Option(envvar="RIATA_URL", help="Where the service is.")]
+UrlOption = Annotated[str, typer.Option(envvar="RIATA_URL", help="URL of the service.")]
 ModelOption = Annotated[str, typer.Option(help="Name of the model.")]
-FormatOption = Annotated[str, typer.Option("--format", help="auto, ndjson, vw or svmlight; auto looks at the first lines.")]
-LearnerOption = Annotated[str | None, typer.Option(help=f"Of a model that is made: {', '.join(KINDS)}, or a JSON file.")]
-RowsPerRequest = Annotated[int, typer.Option(min=1, max=10_000, help="Rows sent together.")]
+FormatOption = Annotated[
+    str, typer.Option("--format", help="Format of the file: auto, ndjson, vw or svmlight; auto detects it from the first lines.")
+]
+LearnerOption = Annotated[
+    str | None,
+    typer.Option(help=f"Learner of a new model: {', '.join(KINDS)}, or a JSON file of settings. [default: {KINDS[0]}]"),
+]
+RowsPerRequest = Annotated[int, typer.Option(min=1, max=10_000, help="Rows sent in one request.")]
 
 
 @contextmanager
@@ -42,10 +47,10 @@ def connected(url: str) -> Iterator[Riata]:
         except ApiRefused as error:
             if error.status != 401:
                 raise
-            raise BadInput(f"{error.detail}\nput the key into the environment variable {KEY_VARIABLE}", error.code) from None
+            raise BadInput(f"{error.detail}\nset the environment variable {KEY_VARIABLE} to the API key", error.code) from None
         except Unreachable as error:
             raise Unreachable(
-                f"{error.detail}\nstart the service with `make run` or `riata serve`, or say where with --url"
+                f"{error.detail}\nstart the service with `make run` or `riata serve`, or give its URL with --url"
             ) from None
         yield client
 

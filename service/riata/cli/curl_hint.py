@@ -56,14 +56,14 @@ def _json_pairs(row: bytes) -> list[tuple[str, str]] | None:
     for name, value in features.items() if isinstance(features, dict) else ():
         values = value if isinstance(value, list) else [value]
         for one in values:
-            said = _said(one)
-            if said is None:
+            text = _query_text(one)
+            if text is None:
                 return None
-            pairs.append((name, said))
+            pairs.append((name, text))
     return pairs
 
 
-def _said(value: Any) -> str | None:
+def _query_text(value: Any) -> str | None:
     """Encode a value for a query; None if a query would change its meaning: "41" is a category, 41 a number."""
     if isinstance(value, bool):
         return str(int(value))

@@ -9,19 +9,33 @@ import typer
 from riata.cli.connect import DEFAULT_URL, LearnerOption, UrlOption, connected
 
 DEFAULT_ROWS: Final = 400_000  # some 15 to 30 s, and enough to see the change halfway
-EXAMPLE: Final = "Examples: `riata demo` streams generated clicks; `riata demo mails.ndjson.gz --fresh` your own rows."
+EXAMPLE: Final = """Examples:
+
+- `riata demo` streams 400,000 synthetic clicks.
+- `riata demo mails.ndjson.gz --fresh` streams a file into a new model, and drops the model `demo` if there is one."""
 
 
 def demo(
-    file: Annotated[str | None, typer.Argument(help="Rows to stream instead of generated clicks: NDJSON, VW, svmlight.")] = None,
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            help="Labelled rows: NDJSON, VW text or svmlight; may be gzipped; - is stdin. [default: synthetic clicks]"
+        ),
+    ] = None,
     url: UrlOption = DEFAULT_URL,
-    model: Annotated[str, typer.Option(help="Name of the model to make.")] = "demo",
-    rows: Annotated[int | None, typer.Option(min=1, help="Rows to stream. [400000 generated; all of a file]")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the generated clicks.")] = 1,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Drop a model of that name first.")] = False,
+    model: Annotated[str, typer.Option(help="Name of the model to create.")] = "demo",
+    rows: Annotated[
+        int | None, typer.Option(min=1, help=f"Rows to stream. [default: {DEFAULT_ROWS:,} synthetic clicks, or all rows of FILE]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the synthetic clicks.")] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Drop an existing model of that name first.")] = False,
     learner: LearnerOption = None,
 ) -> None:
-    """Stream rows into a running service and watch it learn: the log loss beside that of guessing the base rate."""
+    """Stream rows into a running service and plot its learning curve.
+
+    The plot shows the log loss of the model and, for comparison, the log loss of always predicting the base rate. At the end
+    the command prints the largest weights and two `curl` commands to try.
+    """
     from rich.console import Console
 
     from riata.base.clock import SystemClock

@@ -38,9 +38,11 @@ def prepare_model(riata: Riata, model: str, document: Mapping[str, Any], fresh: 
         riata.create_model(model, document)
         return
     if not fresh and ask:
-        fresh = typer.confirm(f"there is a model {model!r} already; drop it, with everything it has learnt?")
+        fresh = typer.confirm(f"model {model!r} exists already; drop it and everything that it has learnt?")
     if not fresh:
-        raise BadInput(f"there is a model {model!r} already; --fresh drops it first, --model takes another name", "model_exists")
+        raise BadInput(
+            f"model {model!r} exists already; drop it first with --fresh, or choose another name with --model", "model_exists"
+        )
     riata.drop_model(model)
     riata.create_model(model, document)
 
@@ -60,7 +62,7 @@ class Demo:
         self._seq = 0
 
     def stream(self, view: View) -> None:
-        """Send every row and show the progress. On return all rows are learned and the last metrics are read."""
+        """Send every row and show the progress. On return all rows are learnt and the last metrics are read."""
         started = read_at = self._clock.monotonic_ms()
         for chunk in chunks(self.rows.lines, ROWS_PER_REQUEST):
             answer = self._send(chunk)
@@ -110,7 +112,7 @@ def show_end(console: Console, riata: Riata, model: str, url: str, run: Demo) ->
     """Print the largest weights and the two `curl` commands to try."""
     best = run.rows.best
     if best is not None and best.rows:
-        console.print(f"over all rows, knowing the true weights: log loss {best.log_loss:.4f}", highlight=False)
+        console.print(f"log loss of the true weights over all rows: {best.log_loss:.4f}", highlight=False)
     table = Table("feature", "weight", title="largest weights")
     for name, weight in read_weights(riata.weights(model, top=WEIGHTS_SHOWN)):
         table.add_row(name, f"{weight:+.4f}")

@@ -52,7 +52,7 @@ class Best:
 def generated_stream(rows: int, seed: int) -> Iterator[Stream]:
     """Yield the stream of generated clicks."""
     best = Best()
-    yield Stream(f"{rows:,} generated clicks (seed {seed})", "ndjson", "0/1", rows, _click_lines(rows, seed, best), best=best)
+    yield Stream(f"{rows:,} synthetic clicks (seed {seed})", "ndjson", "0/1", rows, _click_lines(rows, seed, best), best=best)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ PLOT_COLUMNS_PLAIN: Final = 50
 MARGIN_COLUMNS: Final = 26  # the scale on the left, the names on the right and the frame
 SERIES: Final = (("base rate", "yellow"), ("model", "bold cyan"))  # the model's line is on top
 LINES_IN_ALL: Final = 20  # plain lines over a whole run of known length
-ROWS_A_LINE: Final = 20_000  # where the length is not known
+ROWS_A_LINE: Final = 20_000  # if the length is not known
 
 
 class View(Protocol):
@@ -93,9 +93,9 @@ def curve_panel(curve: list[Reading], columns: int) -> RenderableType:
     """Draw log loss over time, the model's and that of the base rate."""
     points = [(r.base_log_loss, r.log_loss) for r in curve if r.base_log_loss is not None and r.log_loss is not None]
     if len(points) < 2:
-        return Panel("waiting for the first figures", title="log loss")
+        return Panel("waiting for the first metrics", title="log loss")
     plot = draw([[base for base, _ in points], [model for _, model in points]], columns, PLOT_LINES)
-    title = f"log loss over the last events (half-life {curve[-1].half_life:,})"
+    title = f"log loss over recent events (half-life {curve[-1].half_life:,} events)"
     return Panel(plot_text(plot, SERIES), title=title, expand=False)
 
 

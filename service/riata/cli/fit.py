@@ -27,35 +27,52 @@ if TYPE_CHECKING:
 INTERRUPTED: Final = 130
 LONG_FILE: Final = 2**25  # bytes; the features of a longer file will fill a table
 GARBAGE_AFTER: Final = 20_000  # objects: learning leaves few reference cycles, and collecting them takes 2 % of the time
-EXAMPLE: Final = "Example: `riata fit --online clicks.vw.gz --out clicks.riata`, or `--set eta=0.5 --set encoder.ngrams=2`"
+EXAMPLE: Final = """Examples:
+
+- `riata fit --online clicks.vw.gz --out clicks.riata` learns a file with the default learner and writes the model.
+- `riata fit --online clicks.vw.gz --set eta=0.5 --set encoder.ngrams=2` changes two settings and reports the loss."""
 
 
 def fit(
-    file: Annotated[str, typer.Argument(help="Labelled rows: NDJSON, VW text or svmlight, gzipped or not; - is stdin.")],
-    online: Annotated[bool, typer.Option("--online", help="One pass, each row a test before it is a lesson.")] = False,
+    file: Annotated[str, typer.Argument(help="Labelled rows: NDJSON, VW text or svmlight; may be gzipped; - is stdin.")],
+    online: Annotated[
+        bool, typer.Option("--online", help="Learn in one pass and predict each row before it is learnt. Required.")
+    ] = False,
     form: FormatOption = "auto",
-    labels: Annotated[str, typer.Option(help="0/1, -1/+1 or real; auto looks at the first rows.")] = "auto",
-    learner: Annotated[str | None, typer.Option(help=f"{', '.join(KINDS)}, or a JSON file of its settings.")] = None,
+    labels: Annotated[
+        str, typer.Option(help="Labels of the file: auto, 0/1, -1/+1 or real; auto detects 0/1 and -1/+1 from the first rows.")
+    ] = "auto",
+    learner: Annotated[
+        str | None, typer.Option(help=f"{', '.join(KINDS)}, or a JSON file of its settings. [default: {KINDS[0]}]")
+    ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the learner, or as encoder.ngrams=2.")
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting of the learner, or of a section, as encoder.ngrams=2. Repeatable."
+        ),
     ] = None,
-    bits: Annotated[int | None, typer.Option(help="The table of weights has 2^bits slots. [22]")] = None,
+    bits: Annotated[int | None, typer.Option(help="The table of weights has 2^bits slots. [default: 22]")] = None,
     model_file: Annotated[
-        Path | None, typer.Option(help="The model's configuration, JSON or TOML, as PUT /models/{model} takes it.")
+        Path | None, typer.Option(help="Configuration of the model in JSON or TOML, like the body of PUT /models/{model}.")
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, max=16, help="One learns, all of them read; more than 3 seldom pay.")] = 2,
-    out: Annotated[Path | None, typer.Option(help="Write the model here; POST /models/{model}/import takes the file.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that cannot be read; write nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Say what came of it as one JSON object.")] = False,
+    threads: Annotated[
+        int, typer.Option(min=1, max=16, help="Threads that parse; one of them also learns. More than 3 are rarely faster.")
+    ] = 2,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the model to this file; POST /models/{model}/import accepts it.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that is not learnt; write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
 ) -> None:
     """Learn a file of labelled rows without a service.
 
-    The model is, bit for bit, the one of a service that observed the same rows in the same order. If interrupted with Ctrl-C,
-    the model learned so far is kept. Rows that are not learned are reported by their line; then the exit code is 1.
+    The model is bit for bit the model of a service that observed the same rows in the same order. Each row is predicted before
+    it is learnt; the report shows the loss of these predictions. If interrupted with Ctrl-C, the model learnt so far is kept.
+    Rows that are not learnt are reported with their line numbers, and the exit code is then 1.
     """
     require_format(form)
     if not online:
-        raise BadInput("say --online: one pass over the file is the only way to fit there is", "bad_option")
+        raise BadInput("--online is required: learning in one pass is the only mode", "bad_option")
     os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
     gc.disable()  # imported objects stay, and collecting garbage among them takes a fifth of the start-up time
     from riata.cli.blocks import blocks, head_of
@@ -83,9 +100,9 @@ def fit(
     content = None if out is None else run.export()
     if out is not None and content is not None:
         _write(out, content)
-    told = document(run, seconds, out, content)
-    typer.echo(json.dumps(told) if as_json else show(told))
-    if run.interrupted or told["rejected"] or told["refused"]:
+    report = document(run, seconds, out, content)
+    typer.echo(json.dumps(report) if as_json else show(report))
+    if run.interrupted or report["rejected"] or report["refused"]:
         raise typer.Exit(INTERRUPTED if run.interrupted else 1)
 
 
@@ -125,7 +142,7 @@ def _progress(file: str, run: Fit) -> Iterator[Callable[[int], bool]]:
 
 
 def _judge(run: Fit, strict: bool) -> bool:
-    """Return true. If `strict`, raises `Malformed` with the first row that was not learned."""
+    """Return true. If `strict`, raises `Malformed` with the first row that was not learnt."""
     if strict and run.problems:
         from riata.base.errors import Malformed
 

@@ -10,7 +10,7 @@ from riata.run.fit import Fit
 
 
 def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) -> dict[str, Any]:
-    """Return the report. Its figures are progressive: each row is predicted before it is learned."""
+    """Return the report. Its figures are progressive: each row is predicted before it is learnt."""
     figures = run.state.progressive.figures()
     weights = run.state.learner.weights()
     return {
@@ -32,24 +32,26 @@ def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) 
     }
 
 
-def show(told: dict[str, Any]) -> str:
+def show(report: dict[str, Any]) -> str:
     """Return the report as lines of text."""
-    all_rows, late = told["figures"]["cumulative"], told["figures"]["window"]
-    left_out = ", ".join(f"{told[kind]:,} {kind}" for kind in ("rejected", "duplicate", "refused") if told[kind])
-    a_row = told["features"] / max(told["learnt"], 1)
+    all_rows, late = report["figures"]["cumulative"], report["figures"]["window"]
+    left_out = ", ".join(f"{report[kind]:,} {kind}" for kind in ("rejected", "duplicate", "refused") if report[kind])
+    a_row = report["features"] / max(report["learnt"], 1)
     lines = [
-        ("rows", f"{told['learnt']:,} learnt" + (f", {left_out}" if left_out else "")),
-        ("features", f"{told['features']:,}, {a_row:.1f} a row; {told['non_zeros']:,} weights are not zero"),
+        ("rows", f"{report['learnt']:,} learnt" + (f", {left_out}" if left_out else "")),
+        ("features", f"{report['features']:,}, {a_row:.1f} per row; {report['non_zeros']:,} non-zero weights"),
         *_figure("log loss", all_rows["log_loss"], all_rows["base_log_loss"], late),
         *([] if all_rows["auc"] is None else [("AUC", f"{all_rows['auc']:.4f}")]),
         *([] if all_rows["log_loss"] is not None else _figure("loss", all_rows["loss"], all_rows["base_loss"], None)),
-        ("time", f"{told['seconds']:.2f} s, {told['rows_per_s'] or 0.0:,.0f} rows/s"),
+        ("time", f"{report['seconds']:.2f} s, {report['rows_per_s'] or 0.0:,.0f} rows/s"),
     ]
-    if told["out"] is not None:
-        lines.append(("written", f"{told['out']['file']}, {told['out']['bytes']:,} bytes, state {told['out']['state'][:16]}"))
-    if told["interrupted"]:
-        lines.append(("stopped", "by Ctrl-C; this is the model after the rows above"))
-    problems = [f"line {one['line']}: {one['detail']} [{one['code']}]" for one in told["problems"]]
+    if report["out"] is not None:
+        lines.append(
+            ("written", f"{report['out']['file']}, {report['out']['bytes']:,} bytes, state {report['out']['state'][:16]}")
+        )
+    if report["interrupted"]:
+        lines.append(("stopped", "by Ctrl-C; the model has learnt the rows above"))
+    problems = [f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]]
     return "\n".join([*problems, *(f"{name:9} {text}" for name, text in lines)])
 
 
@@ -57,4 +59,4 @@ def _figure(name: str, value: float | None, base: float | None, late: dict[str, 
     if value is None or base is None:
         return []
     recent = "" if late is None or late["log_loss"] is None else f"; {late['log_loss']:.4f} over the last {late['examples']:,}"
-    return [(name, f"{value:.4f}, beside {base:.4f} of the base rate{recent}")]
+    return [(name, f"{value:.4f}; base rate {base:.4f}{recent}")]

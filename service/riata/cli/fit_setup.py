@@ -28,7 +28,7 @@ def recognised(head: bytes, name: str, form: str) -> tuple[Format, list[bytes]]:
     whole = head[: head.rfind(b"\n") + 1] or head
     lines = [line for _, line in islice(numbered_lines(whole.splitlines()), SNIFF_LINES)]
     if not lines:
-        raise Malformed(f"{name}: holds no rows", "empty_body")
+        raise Malformed(f"{name}: contains no rows", "empty_body")
     known = next((known for known in CONTENT_TYPES if known == form), None)
     return known or recognise(lines, name), lines
 
@@ -70,7 +70,7 @@ def _set(document: dict[str, Any], setting: str) -> None:
     section, name = (section, name) if dot else ("learner", key)
     part = document.setdefault(section, {"kind": KINDS[0]} if section == "learner" else {})
     if not isinstance(part, dict):
-        raise BadInput(f"--set {setting}: the model file's {section} is no object", "bad_option")
+        raise BadInput(f"--set {setting}: {section} in the model file is not an object", "bad_option")
     part[name] = value
 
 

@@ -14,20 +14,27 @@ from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 if TYPE_CHECKING:
     from riata.store.store import Generation, Store
 
-EXAMPLE: Final = "Example: `riata inspect --data ./riata-data`, or `riata inspect --store redis://localhost:6379/0`"
+EXAMPLE: Final = """Examples:
+
+- `riata inspect --data ./riata-data` after the service has stopped.
+- `riata inspect --store redis://localhost:6379/0` at any time.
+- `riata inspect clicks.riata` for an exported model."""
 
 
 def inspect(
     file: Annotated[
-        Path | None, typer.Argument(help="An exported model: what `riata fit --out` or the export route wrote.")
+        Path | None, typer.Argument(help="An exported model, written by `riata fit --out` or by GET /models/{model}/export.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
     store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
 ) -> None:
-    """Show what a service keeps: models, their logs, checkpoints and configuration; or one exported model. Changes nothing."""
+    """Show the contents of a store, or of an exported model, without changing anything.
+
+    For each model of a store: its log, its checkpoints and its configuration.
+    """
     if file is not None:
         if data is not None or store is not None:
-            raise BadInput("give a file, or --data, or --store", "bad_option")
+            raise BadInput("give only one of FILE, --data and --store", "bad_option")
         _show_export(file)
         return
     with kept(data, store) as (name, opened):
@@ -48,7 +55,7 @@ def _show_export(file: Path) -> None:
     weights = state.learner.weights()
     learnt = f"{state.progressive.examples:,} rows learnt, log loss {state.progressive.log_loss:.4f}"
     typer.echo(f"{file}: {_size(len(content))}, model {state.name}, {learnt}")
-    typer.echo(f"  {len(weights.slot):,} weights are not zero, {len(names):,} names, state {state.freeze().digest().hex()[:16]}")
+    typer.echo(f"  {len(weights.slot):,} non-zero weights, {len(names):,} names, state {state.freeze().digest().hex()[:16]}")
     typer.echo(f"  config {json.dumps(write_document(state.config), separators=(', ', ': '))}")
 
 

@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 DEFAULT_FILE: Final = Path("riata-keys.toml")
 FILE_MODE: Final = 0o640
 HEAD: Final = (
-    "# API keys of riata: what is kept of each is its hash. Written by `riata keys`; read again by the service when it changes.\n"
+    "# API keys of riata, stored as hashes. Written by `riata keys`; the service reads the file again when it changes.\n"
 )
 EXAMPLE: Final = "Example: `riata keys new --id clicks --scope observe --scope predict --model clicks`"
-SCOPES_HELP: Final = """**Scopes**, none of which includes another:
+SCOPES_HELP: Final = """**Scopes**; no scope includes another:
 
 - `observe`: send events and labels.
-- `predict`: predict, and read figures, weights and path of a model.
+- `predict`: predict, and read the metrics, weights and path of a model.
 - `admin`: create, change, save, restore, export, import and drop models, and read `/metrics`.
-- `watch`: read everything but exports, and change nothing: `/metrics`, models, figures, weights, path, snapshots."""
+- `watch`: read everything except exports, and change nothing: `/metrics`, models, their metrics, weights, path, snapshots."""
 
 FileOption = Annotated[
-    Path, typer.Option("--keys-file", envvar="RIATA_KEYS_FILE", help="File of keys, the setting keys_file of the service.")
+    Path, typer.Option("--keys-file", envvar="RIATA_KEYS_FILE", help="File of keys; the service reads the same file.")
 ]
 
 app = typer.Typer(
-    cls=TyperGroup, help="Make, list and take back API keys.", no_args_is_help=True, epilog=EXAMPLE, rich_markup_mode="markdown"
+    cls=TyperGroup, help="Create, list and revoke API keys.", no_args_is_help=True, epilog=EXAMPLE, rich_markup_mode="markdown"
 )
 
 
@@ -43,14 +43,23 @@ app = typer.Typer(
 def new(
     id_: Annotated[str, typer.Option("--id", help="Name of the key: letters, digits and dashes. It is not secret.")],
     scope: Annotated[
-        list[str], typer.Option(help="What it opens: observe, predict, admin, or watch, which only reads. Repeat it for several.")
+        list[str], typer.Option(help="What the key allows: observe, predict, admin or watch; see below. Repeat it for several.")
     ],
-    model: Annotated[list[str] | None, typer.Option(help="Model it opens. Repeat it for several; * for every model.")] = None,
-    requests_per_s: Annotated[float | None, typer.Option(min=0, help="Requests a second, instead of the setting.")] = None,
-    expires: Annotated[str | None, typer.Option(help="Moment from which it opens nothing, as 2027-01-31T00:00:00Z.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Model that the key gives access to. Repeat it for several; * for every model.")
+    ] = None,
+    requests_per_s: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Most requests a second with this key. [default: the setting requests_per_s_max of the service]"
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="Time after which the key is invalid, as 2027-01-31T00:00:00Z. [default: never]")
+    ] = None,
     keys_file: FileOption = DEFAULT_FILE,
 ) -> None:
-    """Make a key, print it once, and add its hash to the file. It cannot be shown again."""
+    """Create a key, print it once, and add its hash to the file. The key cannot be shown again."""
     from riata.web.keys import EVERY_MODEL, ID_PATTERN, KeyEntry, digest_of, entry_text, new_token, parse_keys
 
     if not re.match(ID_PATTERN, id_):
@@ -58,7 +67,7 @@ def new(
     text = _text_of(keys_file)
     names = model or []
     if not names:
-        raise BadInput("--model: name the models that the key opens, or '*' for every one", "bad_option")
+        raise BadInput("--model: name the models that the key gives access to, or '*' for every model", "bad_option")
     token = new_token(id_)
     models = EVERY_MODEL if EVERY_MODEL in names else names
     entry = KeyEntry(id_, digest_of(token), scope, models, requests_per_s, _moment(expires))
@@ -68,12 +77,12 @@ def new(
     parse_keys(added.encode(), "the new key")
     _write(keys_file, added)
     typer.echo(token)
-    typer.echo(f"added {id_} to {keys_file}; the key above is not kept and cannot be shown again", err=True)
+    typer.echo(f"added {id_} to {keys_file}; the key above is not stored and cannot be shown again", err=True)
 
 
 @app.command("list", epilog="Example: `riata keys list`")
 def list_(keys_file: FileOption = DEFAULT_FILE) -> None:
-    """List the keys of the file, without any secret."""
+    """List the keys of the file: id, scopes, models, rate and expiry. No secret is shown."""
     from riata.web.keys import read_keys
 
     for entry in read_keys(keys_file):
@@ -81,8 +90,11 @@ def list_(keys_file: FileOption = DEFAULT_FILE) -> None:
 
 
 @app.command("revoke", epilog="Example: `riata keys revoke --id clicks`")
-def revoke(id_: Annotated[str, typer.Option("--id", help="The key to take back.")], keys_file: FileOption = DEFAULT_FILE) -> None:
-    """Take a key out of the file; the service refuses it within a second. Comments in the file are lost."""
+def revoke(id_: Annotated[str, typer.Option("--id", help="Name of the key.")], keys_file: FileOption = DEFAULT_FILE) -> None:
+    """Remove a key from the file. The service refuses it within a second.
+
+    Comments in the file are lost.
+    """
     from riata.web.keys import entry_text, read_keys
 
     entries = read_keys(keys_file)
@@ -90,7 +102,7 @@ def revoke(id_: Annotated[str, typer.Option("--id", help="The key to take back."
     if len(left) == len(entries):
         raise NotFound(f"{keys_file} has no key {id_[:64]!r}", "key_not_found")
     _write(keys_file, HEAD + "".join(f"\n{entry_text(entry)}" for entry in left))
-    typer.echo(f"took {id_} out of {keys_file}", err=True)
+    typer.echo(f"removed {id_} from {keys_file}", err=True)
 
 
 def _line(entry: KeyEntry) -> Sequence[str]:
@@ -106,7 +118,7 @@ def _moment(text: str | None) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise BadInput(f"--expires {text[:64]}: expected a moment, as 2027-01-31T00:00:00Z", "bad_option") from None
+        raise BadInput(f"--expires {text[:64]}: expected a time, as 2027-01-31T00:00:00Z", "bad_option") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

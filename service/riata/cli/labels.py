@@ -24,13 +24,13 @@ def sniff_labels(lines: Iterable[bytes], form: Format) -> Labels:
     found = {label for line in lines if (label := label_of(line, form)) is not None}
     if not found:
         shape = ' as in {"features": {"age": 41.5}, "label": 1}' if form == "ndjson" else ""
-        raise Malformed(f"no labels of two classes (0/1 or -1/+1) in the first rows; learning needs them{shape}")
+        raise Malformed(f"the first rows have no labels (0/1 or -1/+1); learning needs them{shape}")
     if found <= {0.0, 1.0}:
         return "0/1"
     if found <= {-1.0, 1.0}:
         return "-1/+1"
     shown = ", ".join(f"{label:g}" for label in sorted(found)[:5])
-    raise Malformed(f'labels {shown} are neither 0/1 nor -1/+1; a regression needs a model made for "real" labels')
+    raise Malformed(f'labels {shown} are neither 0/1 nor -1/+1; a regression needs a model with "real" labels')
 
 
 def label_of(line: bytes, form: Format) -> float | None:

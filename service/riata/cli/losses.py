@@ -8,8 +8,8 @@ import typer
 
 from riata.base.errors import BadInput
 
-RIGHT_FILES = "nothing was changed; restore the right files, all from one moment, or accept with --yes that these events are lost"
-RIGHT_STORE = "nothing was changed; restore the store, or accept with --yes that these events are lost"
+RIGHT_FILES = "nothing was changed; restore all files from one consistent backup, or accept the loss of these events with --yes"
+RIGHT_STORE = "nothing was changed; restore the store, or accept the loss of these events with --yes"
 
 
 def missing_in_directory(data: Path, yes: bool) -> bool:
@@ -46,7 +46,7 @@ def missing_in_shared_store(store: str, data: Path | None, yes: bool) -> bool:
 
     settings = load_settings({"data": data, "store": store})
     if settings.store_kind != "redis":
-        raise BadInput("--store: give the Redis of the service; a directory is given with --data alone", "bad_option")
+        raise BadInput("--store: expected the URL of a Redis; for a directory give only --data", "bad_option")
     ledger = Ledger(StoreIdentityFile(settings.data / wiring.NOTE, read_only=True), settings.lost_events_max)
     if ledger.note.problem:
         raise BadInput(ledger.note.problem, "bad_note")
@@ -62,9 +62,9 @@ def missing_in_shared_store(store: str, data: Path | None, yes: bool) -> bool:
     for name, one in sorted(missing.items()):
         typer.echo(f"model {name}: {sentence(one)}")
     if not missing:
-        typer.echo(f"no event that is known from {ledger.note.path} is missing")
+        typer.echo(f"no event recorded in {ledger.note.path} is missing")
     elif yes:
-        typer.echo("the loss is accepted; clients that still have these events can send them again")
+        typer.echo("the loss is accepted; clients that still have the lost events can send them again")
     else:
         typer.echo(RIGHT_STORE, err=True)
     return bool(missing)

@@ -37,19 +37,19 @@ def _learner_of_real_labels() -> dict[str, Any]:
     return next({"kind": kind, **spec.real_labels} for kind, spec in SPECS.items() if spec.real_labels is not None)
 
 
-def learner_document(said: str) -> dict[str, Any]:
+def learner_document(text: str) -> dict[str, Any]:
     """Parse the value of --learner: the name of a learner, or a JSON file with its settings. Raises `BadInput`."""
-    if said in KINDS:
-        return {"kind": said}
-    path = Path(said)
+    if text in KINDS:
+        return {"kind": text}
+    path = Path(text)
     if not path.is_file():
-        raise BadInput(f"--learner {said}: neither a learner nor a file; {nearest(said, KINDS)}", "bad_option")
+        raise BadInput(f"--learner {text}: neither a learner nor a file; {nearest(text, KINDS)}", "bad_option")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise BadInput(f"--learner {said}: not JSON: {error}", "bad_option") from None
+        raise BadInput(f"--learner {text}: not JSON: {error}", "bad_option") from None
     if not isinstance(document, dict):
-        raise BadInput(f'--learner {said}: expected an object, as {{"kind": "taylor_sketch", "gamma": 0.3}}', "bad_option")
+        raise BadInput(f'--learner {text}: expected an object, as {{"kind": "taylor_sketch", "gamma": 0.3}}', "bad_option")
     return document
 
 
@@ -81,5 +81,5 @@ def ensure_model(riata: Riata, model: str, labels: str, learner: str | None = No
         return True
     taken = present.get("config", {}).get("labels")
     if taken is not None and taken != labels:
-        raise BadInput(f"model {model!r} takes labels {taken}, not {labels}; give another name with --model", "labels_differ")
+        raise BadInput(f"model {model!r} takes labels {taken}, not {labels}; choose another model with --model", "labels_differ")
     return False

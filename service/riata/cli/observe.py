@@ -24,17 +24,20 @@ if TYPE_CHECKING:
     from riata.cli.source import Chunk
     from riata.client import Observed, Riata
 
-EXAMPLE: Final = "Example: `zcat clicks.vw.gz | riata observe - --model clicks --labels=-1/+1`"
+EXAMPLE: Final = """Examples:
+
+- `riata observe clicks.ndjson.gz` sends the rows of a file to the model `default`.
+- `zcat clicks.vw.gz | riata observe - --model clicks --labels=-1/+1` creates the model `clicks` if it does not exist."""
 
 
 def observe(
-    file: Annotated[str, typer.Argument(help="Rows to learn: NDJSON, VW text or svmlight, gzipped or not; - is stdin.")],
+    file: Annotated[str, typer.Argument(help="Labelled rows: NDJSON, VW text or svmlight; may be gzipped; - is stdin.")],
     url: UrlOption = DEFAULT_URL,
     model: ModelOption = "default",
     form: FormatOption = "auto",
     rows_per_request: RowsPerRequest = 1000,
     labels: Annotated[
-        str | None, typer.Option(help="0/1, -1/+1 or real: make the model for such labels if it is not there.")
+        str | None, typer.Option(help="0/1, -1/+1 or real: create the model with these labels if it does not exist.")
     ] = None,
     learner: LearnerOption = None,
 ) -> None:
@@ -48,12 +51,12 @@ def observe(
 
     require_format(form)
     if learner is not None and labels is None:
-        raise BadInput("--learner is about a model that is made; say for which --labels", "bad_option")
+        raise BadInput("--learner applies to a new model only; give its --labels too", "bad_option")
     refusals, accepted, duplicate = Refusals(), 0, 0
     with open_source(file) as source, connected(url) as riata:
         rows = read_rows(source, file, form)
         if labels is not None and ensure_model(riata, model, labels, learner):
-            typer.echo(f"made model {model!r} for labels {labels}", err=True)
+            typer.echo(f"created model {model!r} with labels {labels}", err=True)
         with row_progress("observed") as advance:
             for chunk in chunks(rows.lines, rows_per_request):
                 answer = _send(riata, chunk, model, CONTENT_TYPES[rows.form])

@@ -12,8 +12,8 @@ from riata.base.errors import BadInput
 if TYPE_CHECKING:
     from riata.store.store import Store
 
-DATA_HELP = "Directory of a service that is not running."
-STORE_HELP = "Redis store instead of a directory, as `riata serve --store` takes it; services may be running."
+DATA_HELP = "Data directory of a service that is not running."
+STORE_HELP = "URL of a Redis store, as for `riata serve --store`, instead of a directory. Services may be running."
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def kept(data: Path | None, store: str | None) -> Iterator[tuple[str, Store]]:
     (code `bad_option`) unless exactly one is given, `NotFound` (code `no_store`) if there is no store.
     """
     if (data is None) == (store is None):
-        raise BadInput("give either --data, a directory, or --store, the URL of a Redis", "bad_option")
+        raise BadInput("give either --data with a directory, or --store with the URL of a Redis", "bad_option")
     name, opened = _directory(data) if data is not None else _shared(str(store))
     try:
         yield name, opened
@@ -44,5 +44,5 @@ def _shared(url: str) -> tuple[str, Store]:
 
     settings = load_settings({"store": url})
     if settings.store_kind != "redis":
-        raise BadInput(f"--store: {url!r} is kept by one process; give its directory with --data", "bad_option")
+        raise BadInput(f"--store: {url!r} is not a Redis; give the data directory of the service with --data", "bad_option")
     return wiring.where(settings), wiring.open_store(settings)

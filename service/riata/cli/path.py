@@ -8,20 +8,20 @@ import typer
 
 from riata.cli.connect import DEFAULT_URL, UrlOption, connected
 
-EXAMPLE: Final = "Example: `riata path clicks --gammas 30`, then `riata tune clicks --gamma 0.3` to move there."
+EXAMPLE: Final = "Example: `riata path clicks --gammas 30` shows 30 penalties; `riata tune clicks --gamma 0.3` then applies one."
 
 
 def path(
     model: Annotated[str, typer.Argument(help="Name of the model.")] = "default",
-    gammas: Annotated[int, typer.Option(min=2, max=100, help="How many penalties.")] = 20,
+    gammas: Annotated[int, typer.Option(min=2, max=100, help="Number of penalties to show.")] = 20,
     top: Annotated[float | None, typer.Option("--from", help="Largest penalty. [the smallest that leaves no weight]")] = None,
     bottom: Annotated[float | None, typer.Option("--to", help="Smallest penalty. [a hundredth of the current one]")] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Show how many weights other penalties would leave, without learning anything again.
+    """Show how many non-zero weights a model would have with other L1 penalties, without learning again.
 
-    This works for models whose learner keeps curvature; for any other model the error message names such a learner. Losses are
-    known for the penalties that the learner tries in addition to its own (its setting shadow).
+    This works only if the learner keeps the curvature of the loss; otherwise the error message names such a learner. The loss is
+    known for the current penalty and for those that the learner tries besides (its setting shadow).
     """
     from rich.console import Console
 

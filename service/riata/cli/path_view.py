@@ -31,7 +31,7 @@ def path_table(answer: Mapping[str, Any]) -> RenderableType:
         cells = (f"{point['gamma']:.4g}", f"{point['non_zeros']:,}", f"{point['objective']:,.4g}", *losses, mark)
         table.add_row(*cells, style=style)
     if any(_is_own(point) for point in answer["points"]):
-        table.caption = "log loss of the penalty in force: the model's own, whatever penalties it had"
+        table.caption = "the log loss of the penalty in force is that of the model, which may have had other penalties before"
     return table
 
 
@@ -42,7 +42,7 @@ def path_plots(answer: Mapping[str, Any]) -> Iterator[RenderableType]:
     if len(points) >= 2:
         yield _panel("non-zeros", points, "non_zeros", "8,.0f")
     if len(tried) >= 2:
-        yield _panel("log loss of the penalty in force and of those that are tried", tried, "log_loss", "8.4f")
+        yield _panel("log loss of the penalty in force and of the penalties tried besides", tried, "log_loss", "8.4f")
 
 
 def _points(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -27,20 +27,20 @@ EXAMPLE: Final = "Example: `riata predict clicks.ndjson --model clicks --explain
 
 
 def predict(
-    file: Annotated[str, typer.Argument(help="Rows to predict: NDJSON, VW text or svmlight, gzipped or not; - is stdin.")],
+    file: Annotated[str, typer.Argument(help="Rows: NDJSON, VW text or svmlight; may be gzipped; - is stdin.")],
     url: UrlOption = DEFAULT_URL,
     model: ModelOption = "default",
     form: FormatOption = "auto",
     rows_per_request: RowsPerRequest = 1000,
-    explain: Annotated[bool, typer.Option("--explain", help="Add the contribution of every feature.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Add the contribution of every feature to each prediction.")] = False,
     remember: Annotated[
-        bool, typer.Option("--remember", help="Keep the features until labels come for the prediction_id of each answer.")
+        bool, typer.Option("--remember", help="Make the service keep the features, so that a label can be sent later.")
     ] = False,
 ) -> None:
-    """Predict a file of rows: one line of JSON per row on stdout, in order.
+    """Predict a file of rows and print one line of JSON per row, in order.
 
-    Labels are removed from the rows before they are sent, so files for `observe` can be used here too. With --remember
-    each answer has a prediction_id; `observe` later accepts lines such as {"prediction_id": "…", "label": 1}.
+    Labels are removed from the rows before they are sent, so files for `riata observe` can be used here too. With --remember
+    each prediction has a prediction_id; `riata observe` later accepts lines such as {"prediction_id": "…", "label": 1}.
     """
     from riata.cli.progress import row_progress
     from riata.cli.source import CONTENT_TYPES, chunks, open_source, read_rows

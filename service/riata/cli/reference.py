@@ -24,9 +24,9 @@ This page is written by `python -m riata.cli.reference > service/docs/settings.m
 MODEL_HEAD: Final = """
 # Configuration of a model
 
-What one model learns with: the body of `PUT /models/{model}`, the first event of the model's log. Every key may be left out.
-Settings marked * may change while the model learns, with `PATCH /models/{model}`; the others are fixed when it is created,
-because what it has learnt depends on them.
+The configuration of one model is the body of `PUT /models/{model}` and the first event of the model's log. Every key may be
+left out. Settings marked * can be changed while the model learns, with `PATCH /models/{model}`. The others are fixed when the
+model is created, because everything that it has learnt depends on them.
 
 """
 
@@ -40,7 +40,7 @@ def _sections() -> Iterator[str]:
     whole = schema_of(ModelConfig)["properties"]
     nested = {"learner", "encoder"}
     yield _table("Of the model", {name: setting for name, setting in whole.items() if name not in nested}, CHANGEABLE)
-    yield _table("`encoder`: how features are made from what clients send", schema_of(EncoderConfig)["properties"], frozenset())
+    yield _table("`encoder`: how a row becomes features", schema_of(EncoderConfig)["properties"], frozenset())
     for kind, spec in SPECS.items():
         settings = {name: setting for name, setting in schema_of(spec.config)["properties"].items() if name != "kind"}
         yield _table(f"`learner` of kind `{kind}`\n\n{spec.about}", settings, spec.adjustable)

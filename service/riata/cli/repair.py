@@ -18,22 +18,26 @@ if TYPE_CHECKING:
     from riata.run.repair import Action, Diagnosis, Repairer
     from riata.store.store import Store
 
-EXAMPLE: Final = (
-    "Example: `riata repair --data ./riata-data` shows what is damaged and what each repair would lose; the same with "
-    "`--yes` does the repair that loses least."
+EXAMPLE: Final = """Examples:
+
+- `riata repair --data ./riata-data` shows what is damaged and what each possible repair would lose.
+- `riata repair --data ./riata-data --yes` repairs it and loses as little as possible."""
+STORE_HELP: Final = (
+    "URL of a Redis store, as for `riata serve --store`, instead of a directory. Only `restore` is possible there."
 )
-STORE_HELP: Final = "Redis store instead of a directory, as in `riata serve --store`; only `restore` can repair a model there."
 ROUNDS_MAX: Final = 3  # a log that was cut may also be damaged before its checkpoint
 
 
 def repair(
-    data: Annotated[Path | None, typer.Option(help=f"{DATA_HELP} With --store: the directory of its note.")] = None,
-    store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
-    model: Annotated[str | None, typer.Option(help="Only this model. [all]")] = None,
-    action: Annotated[
-        str | None, typer.Option(help="Mend in this way: restore, cut or set_aside. [the one that loses least]")
+    data: Annotated[
+        Path | None, typer.Option(help=f"{DATA_HELP} With --store: data directory of a process of the service.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Mend it. Without this nothing is changed.")] = False,
+    store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the only model to check and repair. [default: all models]")] = None,
+    action: Annotated[
+        str | None, typer.Option(help="How to repair: restore, cut or set_aside. [default: the one that loses least]")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Repair. Without this option nothing is changed.")] = False,
 ) -> None:
     """Find damaged models, report what each possible repair would lose, and with --yes repair them.
 
@@ -62,7 +66,7 @@ def repair(
         with kept(data, store) as (_, opened):
             damaged = [found for name in _names(opened, model) if (found := _look(opened, name)).event is not None]
             if damaged:
-                typer.echo("\nnothing was changed; with --yes the first way is taken, --action chooses another")
+                typer.echo("\nnothing was changed; --yes applies the first action of each list, --action chooses another")
                 raise typer.Exit(1)
             return
     with _opened_to_write(data, store) as (opened, repairer):
@@ -134,7 +138,7 @@ def _look(store: Store, name: str) -> Diagnosis:
 def _lines(found: Diagnosis) -> Iterator[str]:
     head = found.head
     if found.event is None:
-        yield f"{found.model}: sound, events {head.first_seq} to {head.seq} in the log"
+        yield f"{found.model}: no damage, events {head.first_seq} to {head.seq} in the log"
     else:
         at = f" at event {found.event}" if found.event else ""
         yield f"{found.model}: DAMAGED{at}: {found.what}"

@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 EQUAL: Final = 0  # exit codes of --verify
 DIFFERENT: Final = 1
 NOT_COMPARABLE: Final = 3  # 2 is a usage error
-EXAMPLE: Final = (
-    "Example: `riata replay --data ./riata-data --verify` once the service has stopped, or `--store URL` at any time."
-)
+EXAMPLE: Final = """Examples:
+
+- `riata replay --data ./riata-data --verify` after the service has stopped.
+- `riata replay --store redis://localhost:6379/0 --verify` at any time."""
 
 
 def replay(
     data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
     store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
-    model: Annotated[str | None, typer.Option(help="Only this model. [all]")] = None,
-    to: Annotated[int | None, typer.Option(min=0, help="Stop after this event. [the last]")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the only model to replay. [default: all models]")] = None,
+    to: Annotated[int | None, typer.Option(min=0, help="Stop after this event. [default: the last event]")] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Fail unless every checkpoint on the way holds the same bits.")
+        bool, typer.Option("--verify", help="Fail unless the replayed state equals every stored checkpoint, bit for bit.")
     ] = False,
 ) -> None:
-    """Learn a log again from its first event and report the result.
+    """Learn a log again from its first event and compare the result with the stored checkpoints.
 
     With --verify the exit code is 0 only if the log is complete and the replayed state equals the stored one, bit for bit, at
     every stored checkpoint. Nothing in the store is changed.
@@ -82,9 +83,10 @@ def _something_compared(store: Store, report: ReplayReport) -> bool:
         return True
     stored = [generation.applied for generation in store.generations(report.model)]
     if not stored:
-        typer.echo(f"{report.model}: no checkpoint is stored yet; the log is whole")
+        typer.echo(f"{report.model}: no checkpoint is stored yet; the log is complete")
         return True
     typer.echo(
-        f"{report.model}: no checkpoint lies on the way; those stored are at {', '.join(map(str, sorted(stored)))}", err=True
+        f"{report.model}: no checkpoint was compared; the stored ones are at events {', '.join(map(str, sorted(stored)))}",
+        err=True,
     )
     return False

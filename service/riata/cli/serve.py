@@ -13,15 +13,20 @@ from typer.core import TyperCommand
 # The curvature matrix is inverted in the learning thread. More BLAS threads spin while they wait for each other and take cores
 # from the threads that answer requests: measured on four busy cores, 2000 weights took 2.0 s with four threads, 0.8 s with one.
 BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"  # read when numpy is imported
-EXAMPLE: Final = "Example: `riata serve --data ./clicks --port 9000`"
-ROLES: Final = """**Roles**, of processes that share a Redis (`--store redis://host:6379/0`):
+EXAMPLE: Final = """Examples:
 
-- `all`: takes events, predicts, and learns if no other process does. One such process is a whole service.
-- `web`: takes events and predicts from what the writer publishes. Run as many as there is traffic for.
-- `writer`: learns. Run two: one learns, the other stands by and takes over within `RIATA_LEASE_TTL_MS`.
-- `replica`: predicts only, and goes on without the Redis, also after a restart, from copies in `--data`.
+- `riata serve` listens on http://127.0.0.1:8080 and stores events in `./riata-data`.
+- `riata serve --data ./clicks --port 9000` uses another directory and port.
+- `riata serve --role web --store redis://localhost:6379/0` shares a Redis with other processes."""
+ROLES: Final = """**Roles** of processes that share a Redis (`--store redis://host:6379/0`):
 
-Exit codes: 70 the store failed, 75 the store is another writer's now or was rolled back. Have a supervisor start it again."""
+- `all`: accepts events, predicts, and learns if no other process does. One such process is a complete service.
+- `web`: accepts events, and predicts with the models that the writer publishes. Run as many as the traffic needs.
+- `writer`: learns. Run two: one learns, the other is the standby and takes over within `RIATA_LEASE_TTL_MS`.
+- `replica`: only predicts. It continues without the Redis, even after a restart, from copies in `--data`.
+
+**Exit codes**: 70 if the store failed; 75 if another process became the writer or the store was rolled back. In both cases a
+supervisor should start the process again."""
 
 
 class ServeCommand(TyperCommand):
@@ -36,7 +41,7 @@ class ServeCommand(TyperCommand):
         parts = [
             EXAMPLE,
             ROLES,
-            "Every setting can be given as an environment variable, or by name in the file of `--config`.",
+            "Every setting can be given as an environment variable, or by its name in the TOML file of `--config`.",
         ]
         for group, fields in settings_by_group().items():
             lines = [
@@ -50,20 +55,30 @@ class ServeCommand(TyperCommand):
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on. [127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one. [8080]")] = None,
-    data: Annotated[Path | None, typer.Option(help="Directory of log and checkpoints. [riata-data]")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 chooses a free port. [default: 8080]")] = None,
+    data: Annotated[Path | None, typer.Option(help="Directory of the log and the checkpoints. [default: riata-data]")] = None,
     store: Annotated[
         str | None,
-        typer.Option(help="sqlite: keeps events in the directory, memory: forgets, redis://host:port shares. [sqlite:]"),
+        typer.Option(
+            help="sqlite: stores events in the data directory; memory: stores nothing; redis://host:port is a Redis that several "
+            "processes share. [default: sqlite:]"
+        ),
     ] = None,
-    role: Annotated[str | None, typer.Option(help="Of a service on Redis: all, web, writer or replica; see below. [all]")] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file of settings; the environment and options win over it.")] = None,
+    role: Annotated[
+        str | None, typer.Option(help="Role of a process on Redis: all, web, writer or replica; see below. [default: all]")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file of settings. Environment variables and options override it.")
+    ] = None,
     allow_unauthenticated: Annotated[
-        bool | None, typer.Option("--allow-unauthenticated", help="Listen on an address that other machines reach.")
+        bool | None,
+        typer.Option(
+            "--allow-unauthenticated", help="Allow listening on an address that other machines can reach, without keys."
+        ),
     ] = None,
 ) -> None:
-    """Serve models over HTTP until stopped (SIGTERM or Ctrl-C)."""
+    """Run the service until it is stopped with SIGTERM or Ctrl-C."""
     os.environ.setdefault(BLAS_THREADS, "1")
     gc.disable()
     from riata import wiring

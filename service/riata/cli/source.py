@@ -93,8 +93,8 @@ def recognise(lines: Iterable[bytes], name: str) -> Format:
     if len(found) == 1:
         return found.pop()
     if not found:
-        raise Malformed(f"{name}: holds no rows", "empty_body")
-    raise Malformed(f"{name}: its first lines look like {' and '.join(sorted(found))}")
+        raise Malformed(f"{name}: contains no rows", "empty_body")
+    raise Malformed(f"{name}: the first lines mix {' and '.join(sorted(found))}")
 
 
 def chunks(lines: Iterable[tuple[int, bytes]], rows: int) -> Iterator[Chunk]:
@@ -116,14 +116,14 @@ def chunks(lines: Iterable[tuple[int, bytes]], rows: int) -> Iterator[Chunk]:
 def _format_of(line: bytes, name: str) -> Format:
     text = line.lstrip(b"\xef\xbb\xbf \t")
     if text.startswith(b"["):
-        raise Malformed(f"{name}: holds a JSON array; write one object a line")
+        raise Malformed(f"{name}: contains a JSON array; write one object per line")
     if text.startswith(b"{"):
         return "ndjson"
     if b"|" in text:
         return "vw"
     if _is_svmlight(text.split(b"#")[0].split()):
         return "svmlight"
-    raise Malformed(f"{name}: not recognised; rows are JSON objects, VW text (label | features) or svmlight (label index:value)")
+    raise Malformed(f"{name}: unknown format; expected JSON objects, VW text (label | features) or svmlight (label index:value)")
 
 
 def _is_svmlight(words: list[bytes]) -> bool:

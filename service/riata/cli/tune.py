@@ -10,17 +10,20 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.connect import DEFAULT_URL, UrlOption, connected
 
-EXAMPLE: Final = "Example: `riata tune clicks --gamma 0.3`; `riata path clicks` shows what it would leave."
+EXAMPLE: Final = "Example: `riata path clicks` shows the effect of each penalty; `riata tune clicks --gamma 0.3` applies one."
 
 
 def tune(
     model: Annotated[str, typer.Argument(help="Name of the model.")] = "default",
-    gamma: Annotated[float | None, typer.Option(help="L1 penalty: a larger one leaves fewer weights.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="New L1 penalty; a larger one leaves fewer non-zero weights.")] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Change the penalty of a model while it learns. Nothing is learnt again, and the change is an event of its log."""
+    """Change the L1 penalty of a model while it learns.
+
+    Nothing is learnt again. The change is an event of the model's log.
+    """
     if gamma is None:
-        raise BadInput(f"say what to change, as --gamma 0.3; `riata path {model}` shows what a penalty would leave", "bad_option")
+        raise BadInput(f"give the new penalty, as --gamma 0.3; `riata path {model}` shows the effect of each", "bad_option")
     if not math.isfinite(gamma):
         raise BadInput(f"--gamma {gamma}: expected a finite number, as 0.3", "bad_option")
     with connected(url) as riata:

@@ -13,5 +13,5 @@ EXAMPLE: Final = "Example: `riata version`"
 
 
 def version() -> None:
-    """Print the installed version."""
+    """Print the installed version of Riata, of Python and of the operating system."""
     typer.echo(f"riata {__version__} (Python {platform.python_version()}, {platform.system()} {platform.machine()})")

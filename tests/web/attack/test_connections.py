@@ -35,7 +35,7 @@ def connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=10)
 
 
-def test_one_connection_too_many_is_told_so_and_the_next_place_is_given_out_again(start: Start) -> None:
+def test_one_connection_too_many_is_refused_and_a_free_place_is_reused(start: Start) -> None:
     target = start(replace(CALM, connections_max=3))
     with ExitStack() as stack:
         held = [stack.enter_context(connect(target.port)) for _ in range(3)]
@@ -64,7 +64,7 @@ def test_refused_connections_do_not_stay(start: Start) -> None:
 
 def probes_of(running: Running) -> int:
     """The port of the probes, from the line in the log."""
-    found = re.search(r"probes and meters on http://127\.0\.0\.1:(\d+)", Path(f"{running.directory}.log").read_text())
+    found = re.search(r"probes and metrics on http://127\.0\.0\.1:(\d+)", Path(f"{running.directory}.log").read_text())
     assert found is not None
     return int(found[1])
 
@@ -97,14 +97,14 @@ def test_two_thousand_idle_connections_leave_the_probes_answering(running: Runni
     until(lambda: talk(running.port, get(b"/livez"), silence_s=0.5, awaited=0).told == [(200, "")], "no place became free")
 
 
-def test_probes_answer_nothing_else(running: Running) -> None:
+def test_the_health_listener_answers_only_probes_and_metrics(running: Running) -> None:
     port = probes_of(running)
     for sent in (post(ROW), get(b"/models"), get(b"/predict?a=1"), get(b"/openapi.json"), get(b"/docs")):
         assert talk(port, sent, silence_s=0.3).told == [(404, "no_such_route")]
 
 
 @pytest.mark.parametrize("running", [{"MODULE": "tests.web.attack.few_files"}], indirect=True)
-def test_where_files_run_out_probes_answer_and_the_service_recovers(running: Running) -> None:
+def test_without_free_file_descriptors_probes_answer_and_the_service_recovers(running: Running) -> None:
     probes = f"http://127.0.0.1:{probes_of(running)}"
     with ExitStack() as stack:
         held = [stack.enter_context(connect(running.port)) for _ in range(100)]

@@ -264,7 +264,7 @@ def ring(*entries: KeyEntry) -> KeyRing:
     return ring_of(entries)
 
 
-def test_what_is_no_key_is_told_so() -> None:
+def test_a_malformed_key_is_refused_as_such() -> None:
     token, entry = made("k", [OBSERVE])
     other, _ = made("k", [OBSERVE])
     assert ring(entry).find(f"Bearer {token}".encode(), NOW_MS).id == "k"
@@ -444,7 +444,7 @@ def test_a_bucket_lets_through_its_rate_and_a_burst() -> None:
     assert sum(bucket.take(at) == 0.0 for at in range(100, 10_100)) == pytest.approx(100, abs=1)
 
 
-def test_too_many_requests_are_told_when_to_come_back(service: FakeService) -> None:
+def test_too_many_requests_get_retry_after(service: FakeService) -> None:
     clock = service.clock
     token, entry = made("slow", [PREDICT], requests_per_s=1.0)
     free, other = made("free", [PREDICT])
@@ -468,7 +468,7 @@ def test_all_together_have_a_rate_without_any_key(service: FakeService) -> None:
 
 
 @pytest.mark.parametrize(("per_key", "together"), [(0.0, 0.0), (2.0, 0.0), (0.0, 3.0), (2.0, 3.0), (50.0, 3.0)])
-def test_tokens_are_spare_where_the_next_request_is_sure_to_get_one(per_key: float, together: float) -> None:
+def test_tokens_are_spare_if_the_next_request_is_sure_to_get_one(per_key: float, together: float) -> None:
     buckets, draw, now_ms, told = Buckets(per_key=per_key, together=together), random.Random(5), 0, set[bool]()
     for _ in range(400):
         now_ms += draw.choice([0, 0, 1, 200, 1000])

@@ -122,7 +122,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, keys: Path, tokens: dict[s
         assert found.stop() == 0
 
 
-def test_with_keys_other_machines_may_ask_and_nobody_without_one(running: Running, tokens: dict[str, str]) -> None:
+def test_with_keys_other_machines_may_connect_but_need_a_key(running: Running, tokens: dict[str, str]) -> None:
     assert httpx.post(f"{running.url}/observe", json=ROW).status_code == 401
     assert httpx.post(f"{running.url}/observe", json=ROW, headers=bearer(tokens["gone"])).status_code == 403
     assert httpx.post(f"{running.url}/observe", json=ROW, headers=bearer(tokens["all"])).status_code == 202

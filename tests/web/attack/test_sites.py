@@ -223,7 +223,7 @@ def test_hosts_that_are_not(both: Both, host: bytes) -> None:
     assert both.fast.service.all["default"].seq == 1
 
 
-def test_every_host_is_answered_where_the_operator_says_so() -> None:
+def test_every_host_is_answered_if_the_operator_allows_it() -> None:
     with ExitStack() as stack:
         served = begin(stack, "*", fast=True)
         assert talk(served.port, request("GET", "/livez", host=b"Host: evil.example")).told == [(200, "")]
@@ -299,7 +299,9 @@ def test_a_page_of_this_service_and_a_program_may(both: Both, method: str, templ
 
 @pytest.mark.parametrize("header", [*FOREIGN, *OWN])
 @pytest.mark.parametrize(("method", "template"), READING)
-def test_what_changes_nothing_is_answered_whoever_asks(both: Both, method: str, template: str, header: bytes) -> None:
+def test_requests_that_change_nothing_are_answered_for_every_origin(
+    both: Both, method: str, template: str, header: bytes
+) -> None:
     """The browser keeps the answer from a page of another origin."""
     before = both.fast.state()
     reply = both.same(request(method, template, header))
@@ -367,7 +369,7 @@ def test_refusals_are_counted(both: Both) -> None:
         assert served.front.refused == {"host_not_allowed": 1, "cross_site": 1}
 
 
-def test_where_keys_are_asked_for_neither_is_looked_at(unguarded: Both) -> None:
+def test_with_keys_neither_host_nor_origin_is_checked(unguarded: Both) -> None:
     """A page has no key, and a browser adds none; behind a proxy Host and Origin may be anything."""
     unguarded.renew()
     assert unguarded.same(request("POST", "/observe", FOREIGN[0], FOREIGN[6], host=b"Host: anything.example")).status == 202
@@ -390,7 +392,7 @@ def asked(port: int, *headers: bytes, method: bytes = b"GET", path: bytes = b"/m
 
 
 def probes_of(running: Running) -> int:
-    found = re.search(r"probes and meters on http://127\.0\.0\.1:(\d+)", Path(f"{running.directory}.log").read_text())
+    found = re.search(r"probes and metrics on http://127\.0\.0\.1:(\d+)", Path(f"{running.directory}.log").read_text())
     assert found is not None
     return int(found[1])
 

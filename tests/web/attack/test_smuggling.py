@@ -100,7 +100,7 @@ def test_a_refusal_waits_for_the_answers_that_are_owed(target: Target) -> None:
     assert heard.closed
 
 
-def test_a_bad_body_behind_good_requests_is_refused_after_their_answers(target: Target) -> None:
+def test_a_bad_body_after__good_requests_is_refused_after_their_answers(target: Target) -> None:
     heard = talk(target.port, get(b"/livez") + HEAD + CHUNKED + b"\r\nzz\r\n")
     assert heard.told == [(200, ""), (400, MALFORMED)]
     assert heard.closed
