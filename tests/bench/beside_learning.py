@@ -1,19 +1,21 @@
 """What a prediction notices of learning at full speed in the same process, and what learning loses by predictions.
 
-One service, and a process that asks it for 500 predictions a second (POST /predict, 75 features) at fixed moments, whether or
-not the last were answered. In turns:
+One service, and a client process that requests 500 predictions a second (POST /predict, 75 features) at fixed times, whether or
+not earlier ones were answered. In turns:
 
-- idle: nothing else happens.
-- learning: the same, while the writer learns rows of 75 features from memory as fast as it can, another model than is asked
-  (`fed`) or the very one (`asked`); no request is parsed or logged for it, so the learner itself is what predictions meet.
-- alone: the writer learns in the same way and nobody asks.
-- beside a kernel alone: the same rows are learnt by a thread that comes back to Python a few times in a tenth of a second, and
-  publishes nothing. What predictions notice of that is the machine, its caches above all: the least that a writer can cost them.
+- idle: the service does nothing else.
+- learning: the same, while the writer learns rows of 75 features from memory as fast as it can, either another model than the
+  predicted one (`fed`) or the same one (`asked`). No requests are parsed or logged for it, so only the learner competes with
+  the predictions.
+- alone: the writer learns in the same way, without predictions.
+- beside a kernel alone: the same rows are learnt by a thread that returns to Python a few times in a tenth of a second, and
+  publishes nothing. It affects predictions only through the machine, above all its caches: the least that a writer can cost
+  them.
 - bulk: predictions beside bodies of 1000 rows, sent over two connections as fast as they are acknowledged after their fsync.
-  Here the event loop, the parsers and the store have work too, so this is no claim.
-- another process, idle and beside learning: the same requests, sent to a process of its own that writes one fixed answer for
-  whatever comes, while the service is idle or learns. It shares no interpreter with the learner, and nothing but the machine:
-  what it notices is what any server there would.
+  Here the event loop, the parsers and the store have work too, so no claim is made about it.
+- another process, idle and beside learning: the same requests, sent to a separate process that writes one fixed answer to every
+  request, while the service is idle or learns. It shares only the machine with the learner, so any server on it would be
+  affected as much.
 
 Latency is counted from the moment a request was due. A prediction that is not answered with 200 has failed.
 """

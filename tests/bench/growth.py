@@ -1,8 +1,9 @@
 """How cost grows with what there is more of: features in a row, slots, rows in a body, models, log, weights, clients.
 
-Each panel moves one thing and holds the others. The learner's panels are one thread over rows in memory; the service's are the
-whole path over HTTP, durable, with the client on the same machine. No peers here, only slopes: double the number, what happens?
-The figures in the sentences are of the same run; where a service is measured, its threads say what CPU time they took.
+Each panel varies one quantity and keeps the others. The learner's panels are one thread over rows in memory; the service's are
+the whole path over HTTP, durable, with the client on the same machine. There are no peers here, only slopes: how does the cost
+change when the number doubles? The figures in the sentences are of the same run; CPU times of a service are those of its
+threads.
 """
 
 from __future__ import annotations

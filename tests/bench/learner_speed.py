@@ -1,31 +1,32 @@
-"""The truncated-gradient learner alone, on rows that lie ready in memory: against its peers, and against the memory itself.
+"""The truncated-gradient learner alone, on rows that are ready in memory, compared with its peers and with the memory itself.
 
-Peers learn the same rows in the same order from where they start fastest: Vowpal Wabbit from its binary cache, which a pass that
-is not timed has made; scikit-learn from a CSR matrix over as many columns as there are names; river from dictionaries. Runs
-beside Vowpal Wabbit are three passes from nothing. A run of it over one row is taken from each of its runs, in wall and in CPU
-time: that is its start. Settings are matched: the step sizes, the penalty of 1e-6 at every row. Beside them is what it costs to
-touch the table's memory for the first time, as part of the time a feature: the system clears it, and where the machine is
-virtual its host has to find it first.
+Peers learn the same rows in the same order from their fastest source: Vowpal Wabbit from its binary cache, which a pass that is
+not timed has written; scikit-learn from a CSR matrix over as many columns as there are names; river from dictionaries. Runs
+compared with Vowpal Wabbit are three passes with a new model. The time of a run over one row, which is its start, is subtracted
+from each of its runs, in wall and in CPU time. Settings are matched: the step sizes, the penalty of 1e-6 at every row. The
+tables also show the cost of touching the table's memory for the first time, as a part of the time per feature: the system
+clears it, and on a virtual machine the host has to provide it first.
 
-The limit is the memory's: a pass over the same rows that adds 1 to one number of the same line of an equally large table, asked
-for as far ahead, each independent of the others. There both sides go over a table that has been touched before. What of the
-distance to that limit is learning at all, and what is this learner, is told by a third side: the plainest gradient step, feature
-by feature. The margin is summed in order, there is one exponential a row, and every weight is moved by its value: no penalty, no
-rate of its own for a feature, no lists, no importance, no check of what is finite.
+The limit is the memory: a pass over the same rows that adds 1 to one number of the same line of an equally large table,
+prefetched as far ahead, each independent of the others. There both sides use a table that has been touched before. A third side
+separates the cost of any learning from the cost of this learner: the simplest gradient step, feature by feature. The margin is
+summed in order, there is one exponential a row, and every weight is moved by its value: no penalty, no rate per feature, no
+lists, no importance, no check for finite numbers.
 
-And there is a second limit, which has nothing to do with memory: in a row each number waits for another. The margin is a sum in
-the order of the features, since a prediction has to give the same bits; the slope waits for the margin, the step of each feature
-for the slope, the sum of the steps for all of them, the way that the row goes for that sum (an equation that takes two to four
-rounds of an exponential and a division), and the next row for where the weights have gone. Two sides do nothing else, over values
-that lie in the first cache: with the constant rate a sum and a slope, with the adaptive one two sums, a slope and the equation.
-Lanes do not help there. Nobody learns these rows faster and has the same bits.
+A second limit is independent of memory: within a row each number depends on another. The margin is a sum in the order of the
+features, since a prediction has to give the same bits; the slope depends on the margin, the step of each feature on the slope,
+the sum of the steps on all of them, the step length of the row on that sum (an equation that takes two to four rounds of an
+exponential and a division), and the next row on the new weights. Two sides compute only this, over values in the first-level
+cache: with the constant rate a sum and a slope, with the adaptive one two sums, a slope and the equation. SIMD does not help
+there. No program can learn these rows faster and give the same bits.
 
-What a row takes where memory is no limit is seen over 300 names, whose lines all lie in the first caches: what of it is above
-what waits is this learner, and what other rows take beyond it is memory. Nothing is claimed there. All tables touched before lie
-in large pages, those of the limits as well: in small ones the processor's address translation would be the limit.
+Rows over 300 names, whose lines all fit into the first caches, show the time of a row without the limit of memory: the part
+above the chain of dependencies is this learner, and the additional time of other rows is memory. No claim is made there. All
+tables that were touched before use large pages, also those of the limits: with small pages the processor's address translation
+would be the limit.
 
-Rows: 75 draws a row from 100,000 names by Zipf's law, values of two decimals, labels from a sparse linear model with noise; and,
-the worst case, 75 features a row that fall evenly on all slots.
+Rows: 75 draws a row from 100,000 names by Zipf's law, values of two decimals, labels from a sparse linear model with noise;
+and, the worst case, 75 features a row that are spread evenly over all slots.
 """
 
 from __future__ import annotations

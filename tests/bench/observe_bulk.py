@@ -1,25 +1,25 @@
 """Durable learning in bodies of 1000 rows, against Vowpal Wabbit, the same path without a log, and the disk.
 
-The service runs as a process of its own with its embedded store and acknowledges every request only after its sync. The clock
-runs from the first byte that is sent until the last answer has come and a model that has learnt every row is served. The client
-is one thread on the same machine, over keep-alive connections, each of which waits for an answer before it sends the next body.
+The service runs as a separate process with its embedded store and acknowledges every request only after its sync. The time is
+measured from the first byte that is sent until the last answer has arrived and a model that has learnt every row is served. The
+client is one thread on the same machine, over keep-alive connections, each of which waits for an answer before it sends the
+next body.
 
 Vowpal Wabbit learns the same rows in the same order: as a program that reads them from a file of its text format, start-up
 included; and as a daemon on a fresh model, all lines sent at once over one TCP connection while its answers are read. Neither
-keeps anything. The disk is measured with the very payloads that the log has of these rows, written one behind the other to a
-file with a sync (fdatasync) after each group; beside it the store alone, appending the same payloads in the same groups, and
-the disk that after each group is given two pages of another file as well, synced behind it: that is how a list of what lies
-where is kept true, whoever keeps it. All three have taken the same payloads once before. Nobody's rows are prepared inside the
-clock.
+stores anything. The disk is measured with the same payloads that the log has of these rows, written in sequence to a file with
+a sync (fdatasync) after each group. It is compared with the store alone, which appends the same payloads in the same groups,
+and with the disk that also writes two pages of another file after each group, with a second sync: any index of the payloads
+needs that much. All three have written the same payloads once before. No side's rows are prepared within the measured time.
 
-Both sides have a table of 2^22 slots, as a model has unless told otherwise; and where it is said one of 2^18, as Vowpal Wabbit
-has unless told otherwise, in which a third of these names share a slot with another. A first pass over a new model meets every
-feature name for the first time and keeps it, which Vowpal Wabbit does not do, and takes up the memory of its table. `again` is a
-second pass over the same model: what a service does all day. Before each side some memory is used and freed: in a virtual machine
-what was free for a while may have to be found by its host again, which takes longer than the pass. It mostly helps.
+Both sides have a table of 2^22 slots, the default of a model, or, if stated, one of 2^18, the default of Vowpal Wabbit, in
+which a third of these names share a slot with another. A first pass over a new model reads every feature name for the first
+time and stores it, which Vowpal Wabbit does not do, and allocates the memory of its table. `again` is a second pass over the
+same model, the usual work of a service. Before each side some memory is used and freed: in a virtual machine the host may have
+to provide memory again that was free for a while, which takes longer than the pass. This usually helps.
 
-What there is to reach is shown by two servers of the same event loop that are given the same bodies over the same connections:
-one throws them away, the other appends them to a file, synced before the answer. Neither reads or learns a row.
+Two servers with the same event loop that receive the same bodies over the same connections show the limit: one discards them,
+the other appends them to a file, synced before the answer. Neither reads or learns a row.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""POST /observe with one row a request, on the disk before its answer, against what people would run instead.
+"""POST /observe with one row a request, on the disk before its answer, compared with the usual alternatives.
 
-Every side gets the same rows in the same order of sending, one row a request, the next on each connection once the last is
-answered; the load is a process of its own (`tests.bench.single_rows`), and what it costs is inside the clock of every side.
+Every side gets the same rows in the same order, one row a request, the next on each connection after the last is answered; the
+load is a separate process (`tests.bench.single_rows`), and its cost is part of the measured time of every side.
 
 - riata: one process, the embedded store, every answer after the fsync of its group.
-- riata, store in memory: the same without the log on a disk, its own limit.
+- riata, store in memory: the same without the log on a disk, which is its own limit.
 - FastAPI + pydantic + river + SQLite: commit (synchronous = FULL) before each answer.
-- VW daemon: a line over TCP for each row, answered by a prediction; it keeps nothing on the disk. It serves one connection
-  with one process, so it gets as many processes as there are connections, which share their weights without locks.
-- a fixed answer: uvloop that writes one answer to whatever comes, reads nothing and keeps nothing. No server of this interpreter
-  and loop answers faster.
-- the store alone: rows that were read before, each appended and synced by itself, in a thread that does nothing else: no request,
+- VW daemon: a line over TCP for each row, answered by a prediction; it stores nothing on the disk. It uses one process per
+  connection, so it gets as many processes as there are connections; they share their weights without locks.
+- a fixed answer: uvloop that writes one answer to every request, parses nothing and stores nothing. No server with this
+  interpreter and loop answers faster.
+- the store alone: rows that were parsed before, each appended and synced alone, in a thread that does nothing else: no request,
   no change of thread, and nothing is learnt.
 - the disk: as many bytes as a row has in riata's log, written and synced one after another, one sync a row.
-- the disk, two pages: what a transaction of riata's database is, two of its pages over older ones, and a sync.
+- the disk, two pages: the writes of a transaction of riata's database, two of its pages over older ones, and a sync.
 """
 
 from __future__ import annotations

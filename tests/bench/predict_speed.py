@@ -1,15 +1,15 @@
 """Predictions over HTTP, against the Vowpal Wabbit daemon over TCP, FastAPI + pydantic + river, and servers that do nothing.
 
-Every server is a process of its own and has learnt the same rows: 75 real-valued features each, names drawn by Zipf's law. Two
-requests are asked: GET /predict with ten features in the query, and POST /predict with 75 as a JSON object; the daemon gets the
-same rows as lines of its own format. The client is a plain socket. With one connection a request is sent when the answer
-to the last has come, and every round trip is timed; with 64 every connection always has one request under way, driven by
-two processes, so that the server has always something to do. The limits are ASGI that answers whatever is asked, and below
-it an event loop that hardly looks at the request; that one also as it is when it stays awake for as long after an answer
-as the service does, which decides a round trip on a machine whose cores sleep, and as it is when it does so and lets 3 or 6 µs
-pass before it answers: work may cost a round trip more than the time that it takes. These are limits of what goes through an
-event loop; from clients that ask the same again and again the service takes what has come at once, past the loop. The service
-runs twice: as anybody on this machine may call it, and with keys asked for and rates counted. Bounds and metrics are in both.
+Every server is a separate process and has learnt the same rows: 75 real-valued features each, names drawn by Zipf's law. There
+are two requests: GET /predict with ten features in the query, and POST /predict with 75 as a JSON object; the daemon gets the
+same rows as lines of its own format. The client is a plain socket. With one connection a request is sent when the last answer
+has arrived, and every round trip is timed; with 64 every connection always has one request under way, driven by two processes,
+so that the server always has work. The limits are an ASGI application with a fixed answer, and an event loop that hardly reads
+the request. The event loop is also measured when it stays awake after an answer for as long as the service does, which decides
+a round trip on a machine whose cores sleep, and when it also waits 3 or 6 µs before it answers: work may cost a round trip more
+than the time that it takes. These are limits of an event loop; for connections that repeat the same request the service reads
+the sockets directly, without the loop. The service runs twice: without keys, and with keys required and rates counted. Limits
+and metrics are active in both.
 
 Before anything is timed: the service answers a request by itself as it answers the same rows as one body of lines, to the last
 digit, with and without keys; and the mean log loss of all contenders over rows that none has learnt is compared.
