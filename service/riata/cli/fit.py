@@ -40,27 +40,21 @@ def fit(
     ] = False,
     form: FormatOption = "auto",
     labels: Annotated[
-        str, typer.Option(help="Labels of the file: auto, 0/1, -1/+1 or real; auto detects 0/1 and -1/+1 from the first rows.")
+        str, typer.Option(help="0/1, -1/+1, real or auto, which detects 0/1 and -1/+1 from the first rows.")
     ] = "auto",
     learner: Annotated[
         str | None, typer.Option(help=f"{', '.join(KINDS)}, or a JSON file of its settings. [default: {KINDS[0]}]")
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A setting of the learner, or of a section, as encoder.ngrams=2. Repeatable."
-        ),
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting, as eta=0.5 or encoder.ngrams=2. Repeatable."),
     ] = None,
     bits: Annotated[int | None, typer.Option(help="The table of weights has 2^bits slots. [default: 22]")] = None,
     model_file: Annotated[
         Path | None, typer.Option(help="Configuration of the model in JSON or TOML, like the body of PUT /models/{model}.")
     ] = None,
-    threads: Annotated[
-        int, typer.Option(min=1, max=16, help="Threads that parse; one of them also learns. More than 3 are rarely faster.")
-    ] = 2,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the model to this file; POST /models/{model}/import accepts it.")
-    ] = None,
+    threads: Annotated[int, typer.Option(min=1, max=16, help="Threads that parse; one also learns. More than 3 rarely pay.")] = 2,
+    out: Annotated[Path | None, typer.Option(help="Write the model to this file, for POST /models/{model}/import.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that is not learnt; write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
 ) -> None:
