@@ -30,7 +30,7 @@ _FIRST, _STOP, _ENOUGH = 11_000, 32_000, 2_000
 
 
 def served_ports() -> range:
-    """Ports below those that connections go out from, where the system leaves enough of them.
+    """Return the ports below the ephemeral range, if that leaves enough of them.
 
     A port from there may belong to a client of another test by the time a server wants it, and stay with it for as long as that
     test runs.
@@ -50,7 +50,7 @@ def _ports_taken() -> int:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, and that is this process's alone, even while its server is down.
+    """Return a port that is free now and reserved for this process, even while its server is down.
 
     Raises `RuntimeError` where none is free.
     """
@@ -108,7 +108,7 @@ class Running:
         raise RuntimeError(f"the service is not ready after {READY_S} s:\n{self.output()}")
 
     def lives(self) -> bool:
-        """Start, and say whether it became ready rather than died."""
+        """Start; return whether it became ready rather than died."""
         self.start(wait=False)
         try:
             self.wait_until_ready()
@@ -117,7 +117,7 @@ class Running:
         return True
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing of the process runs."""
+        """SIGSTOP: connections stay open and the process does not run."""
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -135,7 +135,7 @@ class Running:
         return self._process
 
     def kill(self) -> None:
-        """SIGKILL: nothing of the process runs any more."""
+        """SIGKILL."""
         self.process.kill()
         self.process.wait()
 

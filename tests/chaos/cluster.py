@@ -94,7 +94,7 @@ class Member:
         return self._process is not None and self._process.poll() is None
 
     def supervise(self) -> None:
-        """What an orchestrator does now and then: start what ended with an error."""
+        """Restart a process that ended with an error, as an orchestrator does periodically."""
         with self._lock:
             code = None if self._process is None else self._process.poll()
             if code is None or self._process is self._ended:
@@ -135,7 +135,7 @@ class Member:
         return self.process.wait(within_s)
 
     def end(self) -> None:
-        """Whatever it does, it does it no more."""
+        """Kill the process, whatever its state."""
         self.kept = False
         if self.lives():
             self.resume()
@@ -144,7 +144,7 @@ class Member:
             self.process.wait()
 
     def again(self, before: Sequence[str] = (), **environment: str) -> None:
-        """End it, and start it behind another command or in another environment; wait until it is ready."""
+        """End it, and start it with another command or environment; wait until it is ready."""
         self.again_soon(before, **environment)
         self.wait_ready()
 
@@ -159,7 +159,7 @@ class Member:
             self.start()
 
     def get(self, path: str) -> httpx.Response | None:
-        """The answer, None where there is none."""
+        """Return the answer, None if there is none."""
         try:
             return httpx.get(self.url + path, timeout=5)
         except httpx.TransportError:
@@ -179,7 +179,7 @@ class Member:
             return False
 
     def wait_ready(self) -> None:
-        """Raises `AssertionError` where it is not ready in time, or is refused its start again and again."""
+        """Wait until it is ready. Raises `AssertionError` if it is not ready in time, or if its start is refused repeatedly."""
         deadline, refused = time.monotonic() + READY_S, self.exits.count(1)
         while not self.ready():
             assert time.monotonic() < deadline, f"{self.name} is not ready within {READY_S:g} s: {self.said()}"
@@ -190,7 +190,7 @@ class Member:
         return self.log.read_text(errors="replace")[-2000:] if self.log.exists() else ""
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a figure over the series with these labels; 0.0 where there is none."""
+        """Return the sum of a metric over the series with these labels; 0.0 if there is none."""
         answer = self.get("/metrics")
         if answer is None:
             return 0.0
@@ -283,14 +283,14 @@ class Cluster:
         answer.raise_for_status()
 
     def load(self, *options: str, observe: Sequence[Member] = (), predict: Sequence[Member] = ()) -> Load:
-        """Clients with histories of their own, whose ids nobody else uses."""
+        """Start clients with their own histories and their own range of ids."""
         self._loads += 1
         urls = ["--observe", *(member.url for member in observe), "--predict", *(member.url for member in predict)]
         prefix = ["--prefix", f"load{self._loads}-"]
         return Load(self.directory / f"load{self._loads}.jsonl", *urls, *prefix, *options)
 
     def history(self) -> History:
-        """What all clients saw so far."""
+        """Return the observations of all clients so far."""
         logs = {name: member.log for name, member in self.members.items()}
         history = read_history(sorted(self.directory.glob("*.jsonl")), logs)
         history.faults, history.resources, history.secrets = self.faults, self.resources, self.secrets

@@ -19,7 +19,7 @@ EXIT_LOST = 75
 
 
 class Fleet:
-    """`webs` processes that take events, `writers` of which one learns, `replicas` that predict; on one Redis.
+    """`webs` processes that accept events, `writers`, one of which learns, and `replicas` that predict, on one Redis.
 
     links : a proxy between a process and the Redis, by the name of the process
     """
@@ -34,13 +34,13 @@ class Fleet:
         self._owns_server = server is None
 
     def add(self, name: str, role: str, **settings: object) -> Member:
-        """One more process, behind a link of its own."""
+        """Add a process with its own link to the Redis."""
         link = self._stack.enter_context(Proxy(self.server.port))
         self.links[name] = link
         return self.cluster.add(name, role=role, store=link.url_of(), **{**self.settings, **settings})
 
     def begin(self, webs: int = 1, writers: int = 2, replicas: int = 1) -> None:
-        """Start everything, make the model, wait until all of it serves."""
+        """Start all processes, create the model, and wait until every process serves it."""
         found = [self.add(f"web{i}", "web") for i in range(webs)]
         found += [self.add(f"writer{i}", "writer") for i in range(writers)]
         found += [self.add(f"replica{i}", "replica") for i in range(replicas)]
@@ -79,11 +79,11 @@ class Fleet:
         return found[0]
 
     def load(self, *options: str) -> Load:
-        """Clients of all web processes, and of all that predict."""
+        """Clients that send events to all web processes and predict with all processes that predict."""
         return self.cluster.load(*options, observe=self.webs, predict=[*self.webs, *self.writers, *self.replicas])
 
     def goes_on(self, load: Load, more: int = 5, within_s: float = 60) -> None:
-        """Wait until so many more requests are acknowledged."""
+        """Wait until that many more requests are acknowledged."""
         seen = load.acked()
         until(lambda: load.acked() >= seen + more, within_s, f"{more} more requests are acknowledged")
 
@@ -98,7 +98,7 @@ class Fleet:
         until(level, within_s, "replicas serve the whole log")
 
     def require(self) -> invariants.Left:
-        """INV, once no process of the service runs any more."""
+        """Check INV after all processes of the service have ended."""
         self.cluster.stop()
         for link in self.links.values():
             link.heal()

@@ -59,14 +59,14 @@ def asking(app: FastAPI) -> Iterator[Client]:
 
 @dataclass
 class Heard:
-    """What an application sent."""
+    """The messages that an application sent."""
 
     messages: list[Message] = field(default_factory=list)
     asked: int = 0
 
     @property
     def status(self) -> int | None:
-        """The status of the answer, None where there was none."""
+        """The status of the answer, None if there was none."""
         return self.messages[0]["status"] if self.messages else None
 
     @property
@@ -97,7 +97,7 @@ def post_scope(path: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> Scope:
 
 
 def hear(client: Client, scope: Scope, incoming: Sequence[Message]) -> Heard:
-    """Feed `incoming` to the application, message by message, and keep what it sends."""
+    """Pass `incoming` to the application, message by message, and collect what it sends."""
     heard = Heard()
 
     async def receive() -> Message:
