@@ -17,8 +17,8 @@ from tests.twins import working_set as slow
 
 def upper_only(problem: Quadratic) -> Quadratic:
     """A copy of the problem, with NaN below the diagonal."""
-    cross = np.triu(problem.cross) + np.tril(np.full_like(problem.cross, np.nan))
-    return Quadratic(*(vector.copy() for vector in problem[:4]), cross)
+    beta, gradient, curvature, gamma = (vector.copy() for vector in problem[:4])
+    return Quadratic(beta, gradient, curvature, gamma, np.triu(problem.cross) + np.tril(np.full_like(problem.cross, np.nan)))
 
 
 def widened(psi: F64, theta: F64, gamma: F64, d: int) -> Quadratic:
