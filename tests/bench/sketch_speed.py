@@ -309,7 +309,8 @@ def main() -> int:
     after = {core_type: blas_row_us(core_type) for core_type in CORE_TYPES}  # the machine may have changed its mind
     blas = {name: {d: statistics.mean((us, after[name][d])) for d, us in times.items()} for name, times in blas.items()}
     text = (
-        "# What an event costs the Taylor sketch\n\nMicroseconds of processor time an event, one thread.\n\n## Dense rows, exact\n\n"
+        "# What an event costs the Taylor sketch\n\nProcessor time of an event in microseconds, one thread.\n\n"
+        "## Dense rows, exact\n\n"
         + dense_table(found, blas)
         + "\n## Text-like sparse rows, bounded\n\n"
         + report.table(["learner", "us an event", "times truncated gradient", "non-zero"], sparse)
