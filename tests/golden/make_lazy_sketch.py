@@ -23,7 +23,8 @@ from riata.run.model_state import ModelState
 from riata.store import records
 from riata.store.payload import encode_batch
 from riata.store.store import Kind, Record
-from tests.learn.streams import Event, to_batch
+from tests.learn.streams import to_batch
+from tests.twins.truncated_step import Event
 
 GOLDEN: Final = Path(__file__).parent
 LINEAGE: Final = bytes(range(16))
