@@ -19,16 +19,6 @@ def one(a: float, b: float, c: float) -> float:
 
 
 @numba.njit  # type: ignore[untyped-decorator]
-def line(y: F64, s: float, x: F64, n: int) -> None:
-    fused.add_line(y, s, x, n)
-
-
-@numba.njit  # type: ignore[untyped-decorator]
-def dot(x: F64, y: F64, n: int) -> float:
-    return fused.dot(x, y, n)
-
-
-@numba.njit  # type: ignore[untyped-decorator]
 def tile(h: F64, hx: F64, x: F64, n: int) -> None:
     fused.add_tile(h[3:, 5:], hx[2:], x[7:], n)
 
@@ -37,25 +27,6 @@ def tile(h: F64, hx: F64, x: F64, n: int) -> None:
 def test_a_fused_multiply_add_rounds_once(a: float, b: float, c: float) -> None:
     assert one(a, b, c) == exact_fma(a, b, c)
     assert fused._plain_fma(a, b, c) == exact_fma(a, b, c)
-
-
-def test_a_line_has_the_bits_of_its_plain_form_and_nothing_beyond_it_changes() -> None:
-    rng = np.random.default_rng(1)
-    x, y = rng.standard_normal(48), rng.standard_normal(48)
-    for n in (0, 8, 16, 40):
-        fast, plain = y.copy(), y.copy()
-        line(fast, 0.3, x, n)
-        fused._plain_line(plain, 0.3, x, n)
-        assert np.array_equal(fast, plain)
-        assert np.array_equal(fast[n:], y[n:])
-
-
-def test_a_dot_product_has_the_bits_of_its_plain_form_for_every_number_of_vectors() -> None:
-    rng = np.random.default_rng(2)
-    x, y = rng.standard_normal(96), rng.standard_normal(96)
-    for n in range(0, 97, 8):
-        assert dot(x, y, n) == fused._plain_dot(x, y, n)
-        assert abs(dot(x, y, n) - x[:n] @ y[:n]) < 1e-13
 
 
 def test_a_tile_has_the_bits_of_its_plain_form_and_nothing_around_it_changes() -> None:

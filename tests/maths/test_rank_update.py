@@ -25,10 +25,10 @@ def some_rows(size: int, n: int, density: float, seed: int) -> Rows:
 
 def panels(size: int) -> tuple[F64, F64]:
     """Room for 128 rows, with something in it."""
-    lazy = new_block(size).lazy
-    for panel in (lazy.panel_x, lazy.panel_hx):
+    block = new_block(size)
+    for panel in (block.panel_x, block.panel_hx):
         panel[:] = np.nan
-    return lazy.panel_x, lazy.panel_hx
+    return block.panel_x, block.panel_hx
 
 
 def start_with(size: int, cap: int, seed: int) -> F64:

@@ -8,7 +8,9 @@ import numpy as np
 
 from riata.base.arrays import F64
 from riata.maths.block import SIZE, Block, full_cross
+from riata.maths.shooting import Quadratic
 from tests.twins.rank_update import exact_fma
+from tests.twins.shooting import shoot
 
 
 @dataclass(slots=True)
@@ -48,11 +50,6 @@ def add_row(twin: Plain, row: dict[int, float], r: float, h: float) -> None:
                 twin.cross[j, c] = twin.cross[c, j] = exact_fma(h * x, y, float(twin.cross[j, c]))
 
 
-def settle(twin: Plain) -> None:
-    """Nothing is behind."""
-    del twin
-
-
 def flush(twin: Plain) -> None:
     """Nothing waits."""
     del twin
@@ -63,6 +60,16 @@ def move(twin: Plain, j: int, delta: float, curvature: float) -> None:
     twin.beta[j] += delta
     twin.gradient -= twin.cross[j] * delta
     twin.gradient[j] -= curvature * delta
+
+
+def problem_of(twin: Plain, prior: float, gamma: float) -> Quadratic:
+    """The problem that Shooting has to solve. It shares weights and gradients with the block."""
+    return Quadratic(twin.beta, twin.gradient, prior * twin.peak + twin.curvature, gamma * twin.gamma, twin.cross)
+
+
+def solve(twin: Plain, prior: float, gamma: float, slack: float, sweeps_max: int) -> tuple[int, float]:
+    """Solve the whole."""
+    return shoot(problem_of(twin, prior, gamma), slack, sweeps_max)
 
 
 def set_zero(twin: Plain, j: int, prior: float) -> None:

@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.maths.shooting import FLAT, LEAST
-from tests.twins.block import Plain, move
+from riata.maths.shooting import FLAT, LEAST, Quadratic
 
 
 def printed_sweeps(psi: F64, theta: F64, gamma: F64, sweeps: int) -> list[F64]:
@@ -34,57 +33,63 @@ def printed_sweeps(psi: F64, theta: F64, gamma: F64, sweeps: int) -> list[F64]:
     return after
 
 
-def objective(twin: Plain, gamma: float) -> float:
-    """The sketch at its weights, above its value at weights zero; without a prior."""
-    matrix = twin.cross + np.diag(twin.curvature)
-    theta = twin.gradient + matrix @ twin.beta
-    return float(theta @ twin.beta - 0.5 * twin.beta @ matrix @ twin.beta - gamma * twin.gamma @ np.abs(twin.beta))
+def copied(problem: Quadratic) -> Quadratic:
+    """The same problem in arrays of its own, with a symmetric H; what is below the diagonal or on it is not read."""
+    size = len(problem.beta)
+    upper = np.triu(problem.cross[:size, :size], 1)
+    beta, gradient, curvature, gamma = (vector.copy() for vector in problem[:4])
+    return Quadratic(beta, gradient, curvature, gamma, upper + upper.T)
 
 
-def violation(twin: Plain, prior: float, gamma: float) -> float:
-    """Largest violation of the conditions of optimality over the members that have curvature."""
+def objective(problem: Quadratic) -> float:
+    """The quadratic at its weights less the penalties, above its value at weights zero. H is symmetric."""
+    matrix = problem.cross + np.diag(problem.curvature)
+    theta = problem.gradient + matrix @ problem.beta
+    return float(theta @ problem.beta - 0.5 * problem.beta @ matrix @ problem.beta - problem.gamma @ np.abs(problem.beta))
+
+
+def violation(problem: Quadratic) -> float:
+    """Largest violation of the conditions of optimality over the weights that have curvature."""
     worst = 0.0
-    for beta, g, own, curvature in zip(
-        twin.beta, twin.gradient, gamma * twin.gamma, prior * twin.peak + twin.curvature, strict=True
-    ):
+    for beta, g, curvature, gamma in zip(*problem[:4], strict=True):
         if beta != 0.0:
-            worst = max(worst, abs(g - math.copysign(own, beta)))
+            worst = max(worst, abs(g - math.copysign(gamma, beta)))
         elif curvature > 0.0:
-            worst = max(worst, abs(g) - own)
+            worst = max(worst, abs(g) - gamma)
     return worst
 
 
-def solve(twin: Plain, prior: float, gamma: float, slack: float, sweeps_max: int) -> tuple[int, float]:
-    """Sweep over the weights, one after another, until nothing is violated by more than `slack`.
+def move(problem: Quadratic, j: int, delta: float) -> None:
+    """One weight moves, and all gradients follow."""
+    problem.beta[j] += delta
+    problem.gradient[:] -= problem.cross[j] * delta
+    problem.gradient[j] -= problem.curvature[j] * delta
+
+
+def shoot(problem: Quadratic, slack: float, sweeps_max: int) -> tuple[int, float]:
+    """Sweep over the weights, one after another, until nothing is violated by more than `slack`. H is symmetric.
 
     A free first weight goes along: every other is taken to its best value given that the first will be at its own, which
     it is taken to at the end of the sweep. After the first sweep small violations are passed over.
     """
-    updates, total, own = 0, prior * twin.peak + twin.curvature, gamma * twin.gamma
-    led = len(total) > 1 and own[0] == 0.0 and total[0] > 0.0
-    for sweep in range(sweeps_max):
-        for j in range(int(led), len(total)):
-            beta, g, curvature = float(twin.beta[j]), float(twin.gradient[j]), float(total[j])
+    p, sweeps = problem, 0
+    led = len(p.beta) > 1 and p.gamma[0] == 0.0 and p.curvature[0] > 0.0
+    while sweeps < sweeps_max and (sweeps == 0 or violation(p) > slack):
+        for j in range(int(led), len(p.beta)):
+            beta, g, curvature, gamma = (float(vector[j]) for vector in p[:4])
             along, left = g, curvature
             if led:
-                pair = np.array([[total[0], twin.cross[0, j]], [twin.cross[0, j], curvature]])
-                left = float(np.linalg.det(pair / total[0]) * total[0])
-                along = g - float(twin.cross[0, j] * twin.gradient[0] / total[0])
-            off = abs(along - math.copysign(own[j], beta)) if beta != 0.0 else abs(along) - own[j]
-            if off > (LEAST * slack if sweep else 0.0):
-                flat = left <= FLAT * curvature and abs(along + left * beta) > own[j]  # it moves alone
+                pair = np.array([[p.curvature[0], p.cross[0, j]], [p.cross[0, j], curvature]])
+                left = float(np.linalg.det(pair / p.curvature[0]) * p.curvature[0])
+                along = g - float(p.cross[0, j] * p.gradient[0] / p.curvature[0])
+            off = abs(along - math.copysign(gamma, beta)) if beta != 0.0 else abs(along) - gamma
+            if off > (LEAST * slack if sweeps else 0.0):
+                flat = left <= FLAT * curvature and abs(along + left * beta) > gamma  # it moves alone
                 omega, bend = (g + curvature * beta, curvature) if flat else (along + left * beta, left)
-                new = math.copysign(max(abs(omega) - own[j], 0.0), omega) / bend if bend > 0.0 else 0.0
-                move(twin, j, new - beta, float(total[j]))
-                twin.beta[j] = new
-                updates += new != beta
+                new = math.copysign(max(abs(omega) - gamma, 0.0), omega) / bend if bend > 0.0 else 0.0
+                move(p, j, new - beta)
+                p.beta[j] = new
         if led:
-            move(twin, 0, float(twin.gradient[0] / total[0]), float(total[0]))
-        if violation(twin, prior, gamma) <= slack:
-            break
-    return updates, violation(twin, prior, gamma)
-
-
-def solve_plain(twin: Plain, prior: float, gamma: float, slack: float, sweeps_max: int) -> tuple[int, float]:
-    """The same."""
-    return solve(twin, prior, gamma, slack, sweeps_max)
+            move(p, 0, float(p.gradient[0] / p.curvature[0]))
+        sweeps += 1
+    return sweeps, violation(p)

@@ -31,6 +31,7 @@ MODULE: Final = "tests.upgrades.another"
 ROWS: Final = rows_of(seed=5, n=310)
 OTHER: Final = "0123456789abcdef"
 NOT_COMPARABLE: Final = 3
+RELEARNT: Final = ("exact", "hybrid")  # the present version learns the events after the last generation to other bits
 
 
 @pytest.fixture
@@ -76,6 +77,18 @@ def acknowledged(directory: Path, model: str) -> int:
     return sum(record.count for record in log_of(directory, model) if record.kind == "observe")
 
 
+def assert_sound(directory: Path, alike: bool) -> str:
+    """Of what is replayed, only older parts of sketches differ; returns what the command says. alike: the release that left the
+    directory had the arithmetic of this machine"""
+    code, output = replayed(directory)
+    assert code == NOT_COMPARABLE, output
+    assert "DIFFERENT" not in output
+    differ = [line for line in output.splitlines() if "not comparable" in line]
+    assert {line.partition(":")[0] for line in differ} == set(RELEARNT) or not alike
+    assert all("learnt under algorithm 2" in line for line in differ)
+    return output
+
+
 @pytest.mark.timeout(1200)
 def test_the_directory_of_the_release_before_opens_answers_the_same_and_continues(left: Path) -> None:
     golden = json.loads(ANSWERS.read_text())
@@ -83,21 +96,21 @@ def test_the_directory_of_the_release_before_opens_answers_the_same_and_continue
     with program(left) as running:
         running.start()
         for model, answer in answers.items():
-            assert margins(running, model, ROWS[300:]) == pytest.approx(answer["margins"], rel=0 if alike else 1e-9, abs=0), model
+            rel = 0 if alike and model not in RELEARNT else 1e-9
+            assert margins(running, model, ROWS[300:]) == pytest.approx(answer["margins"], rel=rel, abs=0), model
             assert taught(running, model, ROWS[:60]) == answer["seq"] + 1 + 60
         running.kill()
         for model in answers:
             said = upgrades(left, model)
             assert [one["before"] for one in said] == [{"algo_version": 2, "numerics": ""}], model
+            assert [one["after"]["algo_version"] for one in said] == [VERSION], model
             assert acknowledged(left, model) == 360
-        code, output = replayed(left)
-        assert code == 0 or (code == NOT_COMPARABLE and not alike), output
+        assert_sound(left, alike)
         running.start()
         after = {model: margins(running, model, ROWS[300:]) for model in answers}
         running.stop()
     assert all(len(upgrades(left, model)) == 1 for model in answers)
-    code, output = replayed(left)
-    assert code == 0 or (code == NOT_COMPARABLE and not alike), output
+    output = assert_sound(left, alike)
     for model in answers:
         assert f"{model}: events 1 to {answers[model]['seq']} were learnt under algorithm 2, arithmetic not recorded" in output
     with program(left) as running:

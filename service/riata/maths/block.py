@@ -9,10 +9,9 @@ H_jl = fma(h x_j, x_l, H_jl), j < l, in the order of the events, so H has the sa
 
 Only j < l is kept: row j of `cross`, from j + 1 on. The rest of the square is never read.
 
-Preconditions: positions of a row are distinct and below counts[SIZE]; |x| <= 1e6; r and h are finite, h >= 0. A free position
-has beta, G, D, peak and its line and column of H at zero (`clear` ensures it). Gradients are current after `flush`; between two
-flushes only `solve` can interpret them (`block_lazy`). An owner that reads `gradient` or `cross`, or writes to any array of the
-block, calls `flush` first. It does so at moments that depend only on the sequence of events, or on a copy (`grown`). A member
+Preconditions: positions of a row are distinct and below counts[SIZE]; |x| <= 1e6; r and h are finite. A free position
+has beta, G, D, peak and its line and column of H at zero (`clear` ensures it). Weights move only while no row waits, so every
+gradient is current at any time. An owner that reads `cross`, or writes to any array of the block, calls `flush` first. A member
 whose numbers are all zero may be added at any time, by a larger SIZE.
 """
 
@@ -20,27 +19,14 @@ from __future__ import annotations
 
 from riata.base.arrays import F64, U32
 from riata.jit.kernel import inline_kernel, kernel
-from riata.jit.simd.fma import fma
-from riata.maths.block_arrays import (
-    COUNTS,
-    MIRRORED,
-    PENDING,
-    ROWS,
-    SIZE,
-    Block,
-    freeze_lazy,
-    full_cross,
-    grown,
-    lent,
-    new_block,
-    thaw_lazy,
-)
-from riata.maths.block_lazy import settle
+from riata.maths.block_arrays import COUNTS, MIRRORED, PENDING, ROWS, SIZE, Block, full_cross, grown, lent, new_block
 from riata.maths.rank_update import Rows, mirror, rank_update
+from riata.maths.shooting import Quadratic, shift
+from riata.maths.working_set import shoot_active
 
 __all__ = [
-    "COUNTS", "MIRRORED", "PENDING", "ROWS", "SIZE", "Block", "add_row", "clear", "flush", "freeze_lazy", "full_cross", "grown",
-    "lent", "mirror_once", "move", "new_block", "rescale", "set_zero", "shift", "thaw_lazy",
+    "COUNTS", "MIRRORED", "PENDING", "ROWS", "SIZE", "Block", "add_row", "clear", "flush", "full_cross", "grown", "lent",
+    "mirror_once", "new_block", "problem_of", "rescale", "set_zero", "solve",
 ]  # fmt: skip
 
 
@@ -55,7 +41,7 @@ def add_row(block: Block, at: U32, x: F64, k: int, r: float, h: float) -> None:
     x : f64[>= k]      their values
     k : int            number of features
     r : float          slope of the log-likelihood at the row's margin, times importance, in the block's units
-    h : float          minus its second derivative, likewise; >= 0
+    h : float          minus its second derivative, likewise
 
     Returns            nothing
     Cost               O(k); every ROWS-th call also that of `flush`
@@ -64,8 +50,6 @@ def add_row(block: Block, at: U32, x: F64, k: int, r: float, h: float) -> None:
     if block.counts[PENDING] == ROWS:
         flush(block)
     row = block.counts[PENDING]
-    if row == 0:
-        block.lazy.flushed[:] = block.curvature
     start = block.row_start[row]
     for i in range(k):
         j, xi = at[i], x[i]
@@ -75,14 +59,13 @@ def add_row(block: Block, at: U32, x: F64, k: int, r: float, h: float) -> None:
         block.row_at[start + i] = j
         block.row_x[start + i] = xi
     block.row_h[row] = h
-    block.lazy.moved[row] = 0.0
     block.row_start[row + 1] = start + k
     block.counts[PENDING] = row + 1
 
 
 @kernel
 def flush(block: Block) -> None:
-    """Add every waiting row to the cross curvature, and update every gradient.
+    """Add every waiting row to the cross curvature.
 
     Parameters
     ----------
@@ -92,33 +75,12 @@ def flush(block: Block) -> None:
     Cost               waiting rows times size^2 / 2 if they are dense, their pairs of features if they are sparse
     Source             Balakrishnan & Madigan 2008, algorithm 2, step 3
     """
-    settle(block)
     counts, pending = block.counts, block.counts[PENDING]
     if pending > 0:
         rows = Rows(block.row_start, block.row_at, block.row_x, block.row_h)
-        panels = (block.lazy.panel_x, block.lazy.panel_hx)
+        panels = (block.panel_x, block.panel_hx)
         counts[MIRRORED] = rank_update(block.cross, counts[SIZE], rows, pending, panels, counts[MIRRORED] == 1)
         counts[PENDING] = 0
-
-
-@kernel
-def move(block: Block, j: int, delta: float, curvature: float) -> None:
-    """Add `delta` to one weight of a flushed block, and update every gradient accordingly.
-
-    Parameters
-    ----------
-    block : Block      overwritten; no row waits
-    j : int            position of the weight
-    delta : float      how far it moves
-    curvature : float  its total curvature, prior included
-
-    Returns            nothing
-    Cost               O(size), if elements below the diagonal are kept; they are from then on
-    Source             Balakrishnan & Madigan 2008, algorithm 1; Omega there is G + D beta here
-    """
-    mirror_once(block)
-    block.beta[j] += delta
-    shift(block.gradient, block.cross[j], j, (delta, curvature), block.counts[SIZE])
 
 
 @inline_kernel
@@ -133,15 +95,41 @@ def mirror_once(block: Block) -> None:
 
 
 @inline_kernel
-def shift(gradient: F64, line: F64, j: int, step: tuple[float, float], size: int) -> None:
-    """Update all gradients for a move of weight j; `step`: how far, and its total curvature.
+def problem_of(block: Block, prior: float, gamma: float) -> Quadratic:
+    """The block as a problem for Shooting. It shares weights, gradients and cross curvature with the block.
 
-    Source    Balakrishnan & Madigan 2008, algorithm 1: the update of Omega
+    prior : initial curvature of every feature for each unit of its largest x^2
+    gamma : penalty in force, in the block's units, multiplied by gamma[j] for member j
+
+    Source    this module
     """
-    own = fma(-step[0], step[1], gradient[j])
-    for c in range(size):
-        gradient[c] = fma(-step[0], line[c], gradient[c])
-    gradient[j] = own
+    size = block.counts[SIZE]
+    curvature = prior * block.peak[:size] + block.curvature[:size]
+    return Quadratic(block.beta[:size], block.gradient[:size], curvature, block.gamma[:size] * gamma, block.cross)
+
+
+@kernel
+def solve(block: Block, prior: float, gamma: float, slack: float, sweeps_max: int) -> tuple[int, float]:
+    """Maximise the sketch from the present weights until no optimality condition is violated by more than `slack`. Flushes.
+
+    Parameters
+    ----------
+    block : Block      overwritten
+    prior : float      initial curvature of every feature for each unit of its largest x^2
+    gamma : float      penalty in force, in the block's units, multiplied by gamma[j] for member j
+    slack : float      largest violation that may remain, in the block's units: a share of gamma, or if gamma is 0 a
+                       share of the gradient of one event
+    sweeps_max : int   limit of the sweeps, >= 1; at least one is made
+
+    Returns            sweeps made; the violation that remains
+    Cost               that of `flush` and of `shoot_active`
+    Source             Balakrishnan & Madigan 2008, algorithm 1
+    """
+    flush(block)
+    problem = problem_of(block, prior, gamma)
+    sweeps, worst, mirrored = shoot_active(problem, slack, sweeps_max, block.counts[MIRRORED] == 1)
+    block.counts[MIRRORED] = int(mirrored)
+    return sweeps, worst
 
 
 @kernel
@@ -160,7 +148,9 @@ def set_zero(block: Block, j: int, prior: float) -> None:
     """
     flush(block)
     if block.beta[j] != 0.0:
-        move(block, j, -block.beta[j], prior * block.peak[j] + block.curvature[j])
+        mirror_once(block)
+        curvature = prior * block.peak[j] + block.curvature[j]
+        shift(block.gradient[: block.counts[SIZE]], block.cross[j], j, (-block.beta[j], curvature))
         block.beta[j] = 0.0
 
 

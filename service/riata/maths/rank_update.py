@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     start : i64[n + 1]
     at    : u32[nnz]   positions, distinct within a row
     x     : f64[nnz]
-    h     : f64[n]     >= 0
+    h     : f64[n]
     """
 
     start: I64

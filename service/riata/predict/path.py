@@ -17,8 +17,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64
 from riata.learn.learner import Sketch
-from riata.maths.block import MIRRORED, SIZE, Block, new_block
-from riata.maths.shooting import solve
+from riata.maths.shooting import Quadratic, shoot
 
 FLOOR: Final = 0.01  # the grid ends at this fraction of the current gamma: low enough to see the loss rise again
 FLOOR_WITHOUT_PENALTY: Final = 1e-4  # of the largest gamma, if the current one is zero
@@ -49,13 +48,19 @@ class Path:
         self._outside_own = sketch.outside_gamma != sketch.penalty
         self._outside_omega = sketch.outside_gradient + sketch.outside_curvature * sketch.outside_beta
         self._at_zero = sketch.gradient + sketch.curvature * sketch.beta + sketch.cross @ sketch.beta
-        self._block = _block_at_zero(sketch, self._at_zero)
+        self._problem = Quadratic(
+            beta=np.zeros(len(sketch.beta)),
+            gradient=self._at_zero.copy(),
+            curvature=sketch.curvature,
+            gamma=np.zeros(len(sketch.beta)),
+            cross=sketch.cross,
+        )
         self.largest_gamma = self._largest_gamma()
 
     def solve(self, gamma: float) -> Point:
         """Find the optimum under `gamma`."""
-        penalties = self._solve_block(gamma)
-        beta, gradient = self._block.beta, self._block.gradient
+        self._solve_block(gamma)
+        beta, gradient, penalties = self._problem.beta, self._problem.gradient, self._problem.gamma
         active = np.flatnonzero(beta)
         # The rise of a quadratic along a step is the step times the mean of the gradients at both ends.
         gain = 0.5 * beta[active] * (self._at_zero + gradient)[active]
@@ -80,19 +85,15 @@ class Path:
         ratio = (math.log(low) - math.log(high)) / (points - 1)  # low / high may be too small a number
         return [high, *(high * math.exp(ratio * i) for i in range(1, points - 1)), low]
 
-    def _solve_block(self, gamma: float) -> F64:
-        """Solve the block and return the penalties of its members."""
-        block = self._block
-        block.gamma[:] = penalties = np.where(self._own, self._sketch.gamma, gamma)
+    def _solve_block(self, gamma: float) -> None:
+        self._problem.gamma[:] = np.where(self._own, self._sketch.gamma, gamma)
         slack = TOLERANCE * gamma if 0.0 < gamma < math.inf else ROUNDING * float(np.max(np.abs(self._at_zero), initial=0.0))
-        if block.counts[SIZE]:
-            solve(block, 0.0, 1.0, slack, SWEEPS_MAX)
-        return penalties
+        shoot(self._problem, slack, SWEEPS_MAX)
 
     def _largest_gamma(self) -> float:
         """The smallest gamma at which only weights with individual penalties are non-zero. Leaves the block in that state."""
         self._solve_block(math.inf)
-        inside = _largest(np.abs(self._block.gradient), ~self._own & (self._sketch.curvature > 0.0))
+        inside = _largest(np.abs(self._problem.gradient), ~self._own & (self._sketch.curvature > 0.0))
         outside = _largest(np.abs(self._outside_omega), ~self._outside_own & (self._sketch.outside_curvature > 0.0))
         return max(inside, outside) * (1.0 + 1000 * ROUNDING)  # so that rounding leaves no weight non-zero
 
@@ -108,16 +109,6 @@ def regularisation_path(
     path = Path(sketch)
     gammas = {*path.grid(points, top, bottom), sketch.penalty, *also}
     return [path.solve(gamma) for gamma in sorted(gammas, reverse=True)]
-
-
-def _block_at_zero(sketch: Sketch, at_zero: F64) -> Block:
-    """The block of a sketch with every weight at zero. Total curvatures replace those without the prior."""
-    size = len(at_zero)
-    block = new_block(size, tracked_max=0)
-    block.gradient[:size], block.curvature[:size] = at_zero, sketch.curvature
-    block.cross[:size, :size] = sketch.cross
-    block.counts[SIZE], block.counts[MIRRORED] = size, 1
-    return block
 
 
 def _largest(sizes: F64, among: BOOL) -> float:

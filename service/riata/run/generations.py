@@ -1,7 +1,7 @@
 """Whether a stored generation matches its metadata and is usable. Shared by checkpoints, starts, scrubs and replays.
 
 That a checkpoint decodes does not prove that a start can continue from it. So it is thawed, frozen again, and compared bit for
-bit.
+bit. One in the format of an older version is thawed, and compared as it is stored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def thaw_generation(generation: Generation, content: bytes, warm: Warm = already
     with contextlib.suppress(KeyError, BadInput):  # reported by `ModelState.thaw`
         warm(read_config(header["config"]).learner)
     state = ModelState.thaw(header, arrays)
-    _compare(generation, header, state, state.freeze().arrays)
+    _compare(generation, header, state, _as_stored(arrays, state.freeze().arrays))
     return state
 
 
@@ -54,7 +54,7 @@ def check_generation(generation: Generation, content: bytes) -> None:
     small, slots = with_ranks(arrays, names, bits)
     state = ModelState.thaw(header, small, max(BITS_MIN, (len(slots) - 1).bit_length()))
     again = state.freeze().arrays
-    _compare(generation, header, state, without_ranks(again, names, slots))
+    _compare(generation, header, state, _as_stored(arrays, without_ranks(again, names, slots)))
 
 
 def verifies(store: Store, name: str, generation: Generation) -> bool:
@@ -74,6 +74,12 @@ def _slot_lists(header: dict[str, Any], arrays: Arrays) -> tuple[list[str], int]
         raise Corrupt(f"the checkpoint's configuration cannot be read: {error!r}") from error
     names = [LEARNER + name for name in spec_of(config.learner).slot_lists]
     return [name for name in names if name in arrays and names[0] in arrays], config.encoder.bits
+
+
+def _as_stored(stored: Arrays, again: Arrays) -> Arrays:
+    """Return what to compare with the digest of a generation: `again`, the arrays of the thawed state. If an older version wrote
+    arrays of other names, thawing converted them, and only the arrays `stored` can have that digest."""
+    return again if stored.keys() == again.keys() else stored
 
 
 def _compare(generation: Generation, header: dict[str, Any], state: ModelState, again: Arrays) -> None:

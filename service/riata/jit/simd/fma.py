@@ -1,9 +1,7 @@
-"""Fused multiply-add: for one number, for a line (AXPY), a dot product, and a tile of a matrix.
+"""Fused multiply-add: for one number, and for a tile of a matrix.
 
 a b + c with one rounding is exactly defined (IEEE 754-2008), so every machine gives the same bits, whatever the width of its
 vectors. Dense linear algebra consists almost only of it. Each function here also has a plain form for interpreted code.
-
-The length of a line is a multiple of 8: what is beyond the last column in use is zero, and stays zero.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 from typing import Any, Final
 
 import numba
@@ -34,8 +31,6 @@ elif "+fma" in _FEATURES:
 else:
     _WIDTH, TILE_ROWS, _VECTORS = 2, 4, 2
 TILE_COLUMNS: Final = _WIDTH * _VECTORS
-_LANES: Final = 8  # of a line and of a dot product: four sums of eight, on every machine
-_SUMS: Final = 4
 
 
 def _plain_fma(a: float, b: float, c: float) -> float:
@@ -43,24 +38,6 @@ def _plain_fma(a: float, b: float, c: float) -> float:
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
         return a * b + c
     return float(Fraction(a) * Fraction(b) + Fraction(c))
-
-
-def _plain_line(y: F64, s: float, x: F64, n: int) -> None:
-    """Add s x to y, n numbers, n a multiple of 8."""
-    for i in range(n):
-        y[i] = _plain_fma(s, float(x[i]), float(y[i]))
-
-
-def _plain_dot(x: F64, y: F64, n: int) -> float:
-    """Return the sum of products of n numbers, n a multiple of 8, as 32 sums side by side."""
-    sums = [0.0] * (_LANES * _SUMS)
-    for i in range(n):
-        at = i % (_LANES * _SUMS)
-        sums[at] = _plain_fma(float(x[i]), float(y[i]), sums[at])
-    while len(sums) > 1:  # add the upper half to the lower half: registers first, then lanes
-        half = len(sums) // 2
-        sums = [low + high for low, high in zip(sums[:half], sums[half:], strict=True)]
-    return sums[0]
 
 
 def _plain_tile(h: F64, hx: F64, x: F64, n: int) -> None:
@@ -155,60 +132,6 @@ def _emit_fma(_typing: Any, _a: Any, _b: Any, _c: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _emit_line(_typing: Any, y: Any, _s: Any, x: Any, _n: Any) -> Any:
-    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        code = _Code(context, builder, _LANES)
-        y_at, x_at = code.address(y, arguments[0]), code.address(x, arguments[2])
-        factor = code.everywhere(arguments[1])
-
-        def step(i: Any, _sums: list[Any]) -> list[Any]:
-            at = builder.mul(i, code.word(_LANES))
-            before = code.load(code.vector, code.beyond(y_at, at))
-            code.store(code.fma(factor, code.load(code.vector, code.beyond(x_at, at)), before), code.beyond(y_at, at))
-            return []
-
-        code.repeat(builder.udiv(arguments[3], code.word(_LANES)), [], step)
-        return context.get_dummy_value()
-
-    return types.void(y, types.float64, x, types.intp), build
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _emit_dot(_typing: Any, x: Any, y: Any, _n: Any) -> Any:
-    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        code = _Code(context, builder, _LANES)
-        x_at, y_at = code.address(x, arguments[0]), code.address(y, arguments[1])
-        vectors = builder.udiv(arguments[2], code.word(_LANES))
-        rounds, rest = builder.udiv(vectors, code.word(_SUMS)), builder.urem(vectors, code.word(_SUMS))
-
-        def product(vector: Any, total: Any) -> Any:
-            at = builder.mul(vector, code.word(_LANES))
-            return code.fma(code.load(code.vector, code.beyond(x_at, at)), code.load(code.vector, code.beyond(y_at, at)), total)
-
-        def step(i: Any, sums: list[Any]) -> list[Any]:
-            first = builder.mul(i, code.word(_SUMS))
-            return [product(builder.add(first, code.word(s)), total) for s, total in enumerate(sums)]
-
-        def once_more(vector: Any, _i: Any, sums: list[Any]) -> list[Any]:
-            return [product(vector, sums[0])]
-
-        zero = cgutils.ir.Constant(code.vector, [0.0] * _LANES)
-        sums = code.repeat(rounds, [zero] * _SUMS, step)
-        first = builder.mul(rounds, code.word(_SUMS))
-        for s in range(_SUMS - 1):
-            once = builder.select(builder.icmp_signed(">", rest, code.word(s)), code.word(1), code.word(0))
-            at = builder.add(first, code.word(s))
-            sums[s] = code.repeat(once, [sums[s]], partial(once_more, at))[0]
-        total = builder.fadd(builder.fadd(sums[0], sums[2]), builder.fadd(sums[1], sums[3]))
-        for half in (4, 2, 1):
-            lanes = cgutils.ir.Constant(cgutils.ir.VectorType(code.index, _LANES), [(i + half) % _LANES for i in range(_LANES)])
-            total = builder.fadd(total, builder.shuffle_vector(total, total, lanes))
-        return builder.extract_element(total, code.index(0))
-
-    return types.float64(x, y, types.intp), build
-
-
-@intrinsic  # type: ignore[untyped-decorator]
 def _emit_tile(_typing: Any, h: Any, hx: Any, x: Any, _n: Any) -> Any:
     def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         code = _Code(context, builder, _WIDTH)
@@ -241,6 +164,4 @@ def _emit_tile(_typing: Any, h: Any, hx: Any, x: Any, _n: Any) -> Any:
 
 _PLAIN: Final = bool(numba.config.DISABLE_JIT)
 fma = _plain_fma if _PLAIN else _emit_fma
-add_line = _plain_line if _PLAIN else _emit_line
-dot = _plain_dot if _PLAIN else _emit_dot
 add_tile = _plain_tile if _PLAIN else _emit_tile

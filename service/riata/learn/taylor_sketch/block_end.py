@@ -30,8 +30,7 @@ from riata.learn.taylor_sketch.kernel_state import (
 from riata.learn.taylor_sketch.round import exchange_members
 from riata.learn.taylor_sketch.row import slack_of
 from riata.learn.taylor_sketch.shadow import solve_shadows
-from riata.maths.block import rescale
-from riata.maths.shooting import solve
+from riata.maths.block import rescale, solve
 
 _DECAY_MIN: Final = 1e-90  # lower bound of the decay of one block; below it nothing of the past is left
 SWEEPS_WHOLE: Final = 1000  # for a single solve; the solves at block ends are a sequence in which each continues the one before

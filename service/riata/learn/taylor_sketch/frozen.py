@@ -8,7 +8,6 @@
     member_beta, member_gradient, member_curvature, member_peak   f64[m]
     cross            f64[m (m - 1) / 2]   the upper triangle, row by row, without the pending rows
     pending_start, pending_at, pending_x, pending_h   i64[w + 1], i32[f], f64[f], f64[w]   the pending rows
-    lazy_*           the state of the lazily updated gradients since the pending rows arrived (`block_arrays.freeze_lazy`)
     outside_slot     u32[n]      strictly increasing: slots ever seen that are not in the block
     outside_waiting  bool[n]     whether the slot is on the waiting list of the next round
     outside_beta, outside_gradient, outside_curvature, outside_peak   f64[n]
@@ -16,6 +15,9 @@
     shadow_beta, shadow_loss     f64[s, m], f64[s, 4]
 
 Sums are in stored units: the true sums divided by the scale. Arrays that a configuration does not use are omitted.
+
+States of ALGO_VERSION 2 and before have arrays lazy_* too: some of their gradients lack the effect of earlier moves. `thaw` adds
+it (`lazy_gradients`).
 """
 
 from __future__ import annotations
@@ -45,11 +47,11 @@ from riata.learn.taylor_sketch.kernel_state import (
     SINCE,
     Settings,
 )
+from riata.learn.taylor_sketch.lazy_gradients import check_lazy, settle, without_lazy
 from riata.learn.taylor_sketch.shadow import FADED_LOSS, FADED_WEIGHT, LOSS, LOSSES, WEIGHT
 from riata.learn.taylor_sketch.slot_map import fill_places
 from riata.learn.taylor_sketch.state import TaylorState
-from riata.maths.block import PENDING, ROWS, SIZE, freeze_lazy, thaw_lazy
-from riata.maths.block_arrays import TRACKED_MAX
+from riata.maths.block import PENDING, ROWS, SIZE
 from riata.maths.slots import pick
 
 _COUNTS: Final = 9
@@ -80,7 +82,6 @@ def freeze(state: TaylorState, outside: U32) -> Arrays:
         "pending_at": block.row_at[:features].astype(np.int32),
         "pending_x": block.row_x[:features].copy(),
         "pending_h": block.row_h[:rows].copy(),
-        **{f"lazy_{name}": array for name, array in freeze_lazy(block).items()},
     }
     if settings.outside != NOTHING:
         columns = np.empty((4, len(outside)))
@@ -112,13 +113,14 @@ def frozen_bytes(state: TaylorState) -> int:
     if settings.warm_up > 0 or settings.reexpand > 0:
         n_rows, n_features = int(s.counts[N_HELD]), int(s.counts[HELD_NNZ])
         total += 8 * (n_rows + 1) + 12 * n_features + 8 * n_rows * len(_held_columns(settings))
-    total += sum(array.nbytes for array in freeze_lazy(s.members.block).values())
     return total + 8 * len(s.shadows.gamma) * (size + LOSSES)
 
 
 def thaw(state: TaylorState, arrays: Arrays, bits: int) -> None:
     """Fill an empty state from `arrays`. Raises `Corrupt` if they are not a valid state. bits : of a key"""
+    arrays, lazy = without_lazy(arrays)
     _check(state, arrays, bits)
+    check_lazy(lazy, int(arrays["counts"][1]), int(arrays["counts"][2]))
     learnt, size, rows, features, _, n_rows, n_features, ended, since = (int(number) for number in arrays["counts"])
     while size > len(state.arrays.members.key):
         state.grow_block(min(2 * len(state.arrays.members.key), state.settings.limit))
@@ -138,7 +140,8 @@ def thaw(state: TaylorState, arrays: Arrays, bits: int) -> None:
     block.row_at[:features] = arrays["pending_at"]
     block.row_x[:features] = arrays["pending_x"]
     block.row_h[:rows] = arrays["pending_h"]
-    thaw_lazy(block, {name: arrays[f"lazy_{name}"] for name in freeze_lazy(block)})
+    if lazy:
+        settle(block, lazy)
     fill_places(s.members.key, size, s.members.place)
     if state.settings.outside != NOTHING:
         _thaw_outside(state, arrays)
@@ -200,7 +203,6 @@ def _check(state: TaylorState, arrays: Arrays, bits: int) -> None:
         raise Corrupt("learner state: pending_at has a position that is not in use")
     check_numbers("pending_x", arrays["pending_x"], features)
     check_numbers("pending_h", arrays["pending_h"], rows)
-    _check_lazy(arrays, size, rows)
     if settings.outside != NOTHING:
         _check_outside(arrays, settings, n, bits)
     if "held_indptr" in arrays:
@@ -249,26 +251,6 @@ def _check_ragged(
         raise Corrupt(f"learner state: {name} rows are not sorted by hash")
     if len(np.unique(row * 2**32 + entries)) < features:
         raise Corrupt(f"learner state: {name} rows have a feature twice")
-
-
-def _check_lazy(arrays: Arrays, size: int, rows: int) -> None:
-    """Check the arrays of `block.freeze_lazy` for a block of this size with `rows` pending rows."""
-    tracked = arrays["lazy_tracked"]
-    n = len(tracked)
-    if tracked.dtype != np.int64 or tracked.ndim != 1 or n > min(size, TRACKED_MAX) or len(np.unique(tracked)) < n:
-        raise Corrupt("learner state: lazy_tracked is not a list of distinct positions")
-    if n and not 0 <= int(tracked.min()) <= int(tracked.max()) < size:
-        raise Corrupt("learner state: lazy_tracked has a position that is not in use")
-    check_counts("lazy_founded", arrays["lazy_founded"])
-    if int(arrays["lazy_founded"][0]) > n:
-        raise Corrupt("learner state: lazy_founded exceeds the length of lazy_tracked")
-    for name, length, least in (
-        ("settled", n, -np.inf),
-        ("moved", rows, -np.inf),
-        ("flushed", size, -np.inf),
-        ("reach", size, 0.0),
-    ):
-        check_numbers(f"lazy_{name}", arrays[f"lazy_{name}"], length, least)
 
 
 def _check_outside(arrays: Arrays, settings: Settings, n: int, bits: int) -> None:

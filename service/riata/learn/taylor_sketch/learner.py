@@ -137,7 +137,6 @@ class TaylorSketch:
         """
         self.config = config
         self._settings = self._settings._replace(gamma=float(config.gamma))
-        flush(self._state.arrays.members.block)
         self._state.set_penalties(self._settings)
         self._state.make_room(0, len(self._state.seen))
         self._state.alive.keep(0)

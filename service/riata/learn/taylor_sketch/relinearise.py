@@ -37,7 +37,7 @@ from riata.learn.taylor_sketch.kernel_state import (
 )
 from riata.learn.taylor_sketch.round import exchange_members
 from riata.learn.taylor_sketch.row import event_terms, gamma_of, gather_row, outside_weight, slack_of
-from riata.maths.block import SIZE, add_row, flush, rescale
+from riata.maths.block import SIZE, add_row, flush, problem_of, rescale
 from riata.maths.rows import Rows
 from riata.maths.shooting import violation
 from riata.maths.taylor import log_likelihood
@@ -278,7 +278,7 @@ def linearise_anew(state: State, settings: Settings, scratch: Scratch) -> tuple[
             go_half_back(state, key, beta, outside)
             halvings += 1
             continue
-        worst = violation(block, prior, growth)
+        worst = violation(problem_of(block, prior, growth))
         if settings.outside == HYBRID:
             worst = max(worst, solve_outside(state, settings, False))
         if (worst <= slack and changes == 0) or passes - halvings >= PASSES_MAX:
@@ -317,7 +317,6 @@ def linearise_again(state: State, settings: Settings, scratch: Scratch) -> None:
     """
     state = borrowed(state)
     rows, s, e, block = held_rows(state), scratch, state.held, state.members.block
-    flush(block)
     for i in range(state.counts[N_HELD]):
         k, _, _, margin = gather_row(state, settings, rows, i, s)
         own = 0.0
@@ -327,7 +326,6 @@ def linearise_again(state: State, settings: Settings, scratch: Scratch) -> None:
         add_row(block, s.at, s.x, k, e.weight[i] * (r - e.r[i] + e.h[i] * (own - e.margin[i])), e.weight[i] * (h - e.h[i]))
     state.counts[N_HELD] = 0
     state.counts[HELD_NNZ] = 0
-    flush(block)  # a difference of curvatures may be negative; no row pending at a solve may have a negative one
     for j in range(block.counts[SIZE]):
         block.curvature[j] = max(block.curvature[j], 0.0)  # rounding can make it slightly negative
     solve_members(state, settings, max(settings.sweeps_max, SWEEPS_WHOLE))

@@ -12,8 +12,8 @@ from riata.jit.kernel import inline_kernel, kernel
 from riata.learn.taylor_sketch.kernel_state import GROWTH, HYBRID, SCALE, Scratch, Settings, State
 from riata.learn.taylor_sketch.row import outside_weight, slack_of
 from riata.learn.taylor_sketch.slot_map import position_of
-from riata.maths.block import SIZE, Block, flush, move
-from riata.maths.shooting import solve_plain
+from riata.maths.block import SIZE, flush, mirror_once, problem_of
+from riata.maths.shooting import Quadratic, shift, shoot
 from riata.maths.taylor import log_likelihood
 
 WEIGHT: Final = 0  # columns of Shadows.loss: importance; importance times loss; both with decay
@@ -83,18 +83,17 @@ def solve_shadows(state: State, settings: Settings, sweeps_max: int) -> None:
     """
     b, w = state.members.block, state.shadows
     flush(b)
+    mirror_once(b)
     size = b.counts[SIZE]
     growth, prior = state.scalars[GROWTH] / state.scalars[SCALE], settings.prior / state.scalars[SCALE]
+    own = problem_of(b, prior, growth)
     for c in range(len(w.gamma)):
-        beta = w.beta[c]
-        wanted = beta.copy()
-        beta[:size] = b.beta[:size]
-        w.gradient[:size] = b.gradient[:size]
-        block = Block(
-            beta, w.gradient, b.curvature, b.peak, w.factor[c], b.cross, b.row_start, b.row_at, b.row_x, b.row_h, b.counts, b.lazy
-        )
+        wanted = w.beta[c, :size].copy()
+        problem = Quadratic(w.beta[c, :size], w.gradient[:size], own.curvature, w.factor[c, :size] * growth, b.cross)
+        problem.beta[:] = own.beta
+        problem.gradient[:] = own.gradient
         for j in range(size):
-            if wanted[j] != beta[j]:
-                move(block, j, wanted[j] - beta[j], prior * b.peak[j] + b.curvature[j])
-                beta[j] = wanted[j]
-        solve_plain(block, prior, growth, slack_of(state, settings, w.gamma[c]), sweeps_max)
+            if wanted[j] != problem.beta[j]:
+                shift(problem.gradient, b.cross[j], j, (wanted[j] - problem.beta[j], own.curvature[j]))
+                problem.beta[j] = wanted[j]
+        shoot(problem, slack_of(state, settings, w.gamma[c]), sweeps_max)

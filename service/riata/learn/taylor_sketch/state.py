@@ -159,7 +159,7 @@ class TaylorState:
         return {
             "table": s.outside.line.nbytes,
             "lists": sum(listed.slot.nbytes for listed in (self.alive, self.seen, self.waiting)),
-            "block": sum(array.nbytes for array in (*block[:-1], *block.lazy, s.members.key, s.members.place)),
+            "block": sum(array.nbytes for array in (*block, s.members.key, s.members.place)),
             "held": sum(array.nbytes for array in s.held),
             "shadows": sum(array.nbytes for array in s.shadows),
             "own": sum(array.nbytes for array in s.own),
