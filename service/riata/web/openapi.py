@@ -6,9 +6,9 @@ from http import HTTPStatus
 from typing import Final
 
 import riata
-from riata.web.route import Route
-from riata.web.routes.table import ROUTES, SCHEMAS
-from riata.web.schemas import Schema, ref
+from riata.web.route import AT, Route
+from riata.web.routes.table import ROUTES, SCHEMAS, TAG_AT
+from riata.web.schemas import MODEL, Schema, ref
 from riata.web.scopes import ANY, OPEN
 
 OPENAPI_VERSION: Final = "3.1.0"
@@ -44,17 +44,17 @@ SECURITY: Final[Schema] = {
 DESCRIBED: Final = [route for route in ROUTES if route.summary]
 
 
-def _gate_problems(route: Route) -> tuple[int, ...]:
-    if route.scopes == OPEN:
-        return ()
-    return (401, 429) if route.scopes == ANY else (401, 403, 429)
+def _problems(route: Route) -> set[int]:
+    of_gate = () if route.scopes == OPEN else (401, 429) if route.scopes == ANY else (401, 403, 429)
+    of_body = () if route.body is None else (400, 408, 413, 415, 422)
+    return {*route.problems, *of_gate, *of_body, 421, 500}
 
 
 def _responses(route: Route) -> Schema:
     responses: Schema = {
         str(status): {"description": HTTPStatus(status).phrase, "content": content} for status, content in route.answers.items()
     }
-    for status in sorted({*route.problems, *_gate_problems(route), 421, 500}):
+    for status in sorted(_problems(route)):
         responses[str(status)] = {
             "description": PROBLEMS[status],
             "content": {"application/problem+json": {"schema": ref("Problem")}},
@@ -73,15 +73,15 @@ def openapi_document() -> Schema:
         slug = route.path.strip("/").replace("/", "_").replace("{", "").replace("}", "")
         method = route.method.lower()
         item: Schema = {
-            "tags": [route.tag],
+            "tags": [TAG_AT[route.method, route.path]],
             "summary": route.summary,
             "operationId": f"{method}_{slug}",
             "responses": _responses(route),
         }
         if route.scopes != OPEN:
             item["security"] = [{}, {"key": []}]
-        if route.parameters:
-            item["parameters"] = list(route.parameters)
+        if parameters := [*([MODEL] if route.path.startswith(AT) else []), *route.parameters]:
+            item["parameters"] = parameters
         if route.body is not None:
             item["requestBody"] = route.body
         paths.setdefault(route.path, {})[method] = item

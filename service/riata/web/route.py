@@ -22,7 +22,6 @@ from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import DOCUMENT_BYTES_MAX, WebSettings
 
 AT: Final = "/models/{model}"
-BODY: Final = (400, 408, 413, 415, 422)  # the errors of every route that reads a body
 
 
 class Hot(Enum):
@@ -52,8 +51,8 @@ class Route:
     handler   : raises errors of `riata.base.errors`
     summary   : in the OpenAPI document; a route without one is not in the document
     answers   : by status of success, the media types and their schemas
-    problems  : statuses of errors, in addition to those of the gate, 421 and 500, which every route may answer
-    parameters: OpenAPI parameters; `Call.options` refuses other query parameters
+    problems  : statuses of errors; those of the gate and of reading a body, 421 and 500 are added
+    parameters: OpenAPI parameters other than `{model}`; `Call.options` refuses other query parameters
     body      : the OpenAPI request body
     writes    : whether a GET writes to the store: pages of other sites may not make a browser send it
     creates   : whether the model in the path need not exist
@@ -63,7 +62,6 @@ class Route:
     path: str
     scopes: tuple[str, ...]
     handler: Handler | Hot
-    tag: str = ""
     summary: str = ""
     answers: dict[int, Schema] = field(default_factory=dict)
     problems: tuple[int, ...] = ()

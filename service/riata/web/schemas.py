@@ -78,8 +78,13 @@ def query(name: str, schema: Schema, text: str) -> Schema:
 
 
 def json_content(name: str) -> Schema:
-    """Declare a JSON answer."""
+    """Declare JSON content."""
     return {"application/json": {"schema": ref(name)}}
+
+
+def answer(name: str, *statuses: int) -> dict[int, Schema]:
+    """Declare a JSON answer of each of the statuses, by default 200."""
+    return {status: json_content(name) for status in statuses or (200,)}
 
 
 def json_body(name: str) -> Schema:

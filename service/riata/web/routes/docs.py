@@ -85,6 +85,7 @@ def golden_text(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
+TAG: Final = ""  # not in the OpenAPI document
 SCHEMAS: Final[Schema] = {}
 ROUTES: Final = (
     Route("GET", "/openapi.json", OPEN, openapi),

@@ -14,7 +14,7 @@ from riata.web.keys import ANONYMOUS, visible
 from riata.web.meters import PROMETHEUS_TEXT
 from riata.web.problems import Problem
 from riata.web.route import Call, Route
-from riata.web.schemas import COUNT, TEXT, YES_OR_NO, array, json_content, record
+from riata.web.schemas import COUNT, TEXT, YES_OR_NO, answer, array, record
 from riata.web.scopes import ADMIN, ANY, OPEN, WATCH
 from riata.web.service import ServiceProtocol
 
@@ -102,24 +102,21 @@ _READY: Final = {
     },
     "warnings": array(TEXT),
 }
+TAG: Final = "operations"
 SCHEMAS: Final = {
     "Alive": record({"alive": YES_OR_NO}),
     "Ready": record(_READY),
     "Started": record({"started": YES_OR_NO, "replayed": COUNT}),
     "Version": record({"version": TEXT, "api": COUNT, "python": TEXT}),
 }
-_ALIVE: Final = {200: json_content("Alive")}
-_IS_READY: Final = {200: json_content("Ready")}
 _TEXT: Final = {200: {"text/plain": {"schema": TEXT}}}
 _METRICS: Final = "Metrics for Prometheus, of the models that the key may see."
 ROUTES: Final = (
-    Route("GET", "/livez", OPEN, livez, "operations", "Whether the process is alive.", _ALIVE, (503,)),
-    Route("GET", "/readyz", OPEN, readyz, "operations", "Whether events and predictions are accepted.", _IS_READY, (503,)),
-    Route(
-        "GET", "/startupz", OPEN, startupz, "operations", "Whether recovery has ended.", {200: json_content("Started")}, (503,)
-    ),
-    Route("GET", "/v2/health/live", OPEN, livez, "operations", "Same as /livez.", _ALIVE, (503,)),
-    Route("GET", "/v2/health/ready", OPEN, readyz, "operations", "Same as /readyz.", _IS_READY, (503,)),
-    Route("GET", "/version", ANY, version, "operations", "The version of the release.", {200: json_content("Version")}),
-    Route("GET", "/metrics", (ADMIN, WATCH), metrics, "operations", _METRICS, _TEXT),
+    Route("GET", "/livez", OPEN, livez, "Whether the process is alive.", answer("Alive"), (503,)),
+    Route("GET", "/readyz", OPEN, readyz, "Whether events and predictions are accepted.", answer("Ready"), (503,)),
+    Route("GET", "/startupz", OPEN, startupz, "Whether recovery has ended.", answer("Started"), (503,)),
+    Route("GET", "/v2/health/live", OPEN, livez, "Same as /livez.", answer("Alive"), (503,)),
+    Route("GET", "/v2/health/ready", OPEN, readyz, "Same as /readyz.", answer("Ready"), (503,)),
+    Route("GET", "/version", ANY, version, "The version of the release.", answer("Version")),
+    Route("GET", "/metrics", (ADMIN, WATCH), metrics, _METRICS, _TEXT),
 )

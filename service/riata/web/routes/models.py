@@ -18,12 +18,11 @@ from riata.run.published import Published
 from riata.web.answers import Answer, json_answer
 from riata.web.keys import visible
 from riata.web.options import SEQ_MAX, new_model_name, whole
-from riata.web.route import AT, BODY, Call, Route
+from riata.web.route import AT, Call, Route
 from riata.web.schema_of import schema_of
 from riata.web.schemas import (
     COUNT,
     FIGURE,
-    MODEL,
     NAME_PATTERN,
     NUMBER,
     SEQ,
@@ -31,9 +30,9 @@ from riata.web.schemas import (
     TIME,
     YES_OR_NO,
     Schema,
+    answer,
     array,
     json_body,
-    json_content,
     query,
     record,
     ref,
@@ -189,6 +188,7 @@ def _models() -> Schema:
     }
 
 
+TAG: Final = "models"
 SCHEMAS: Final = {**_figures(), **_models()}
 _SEEN: Final = (PREDICT, WATCH)
 _READ: Final = (404, 422, 503)
@@ -199,52 +199,20 @@ _TOP: Final = query(
 )
 _PREFIX: Final = query("prefix", {"type": "string"}, "only weights whose name begins with this prefix")
 ROUTES: Final = (
-    Route("GET", "/models", ANY, list_models, "models", "List all models.", {200: json_content("ModelList")}, (422, 503)),
+    Route("GET", "/models", ANY, list_models, "List all models.", answer("ModelList"), (422, 503)),
     Route(
         "PUT",
         AT,
         (ADMIN,),
         put_model,
-        "models",
         "Create a model, or change the changeable settings of an existing one.",
-        {status: json_content("ModelPut") for status in (200, 201, 202)},
-        (*BODY, 409, 503, 507),
-        (MODEL,),
-        json_body("ModelConfig"),
+        answer("ModelPut", 200, 201, 202),
+        (409, 503, 507),
+        body=json_body("ModelConfig"),
         creates=True,
     ),
-    Route("GET", AT, ANY, describe_model, "models", "Show one model.", {200: json_content("Model")}, _READ, (MODEL,)),
-    Route(
-        "DELETE",
-        AT,
-        (ADMIN,),
-        drop_model,
-        "models",
-        "Drop a model.",
-        {200: json_content("ModelDropped")},
-        (*_READ, 409),
-        (MODEL, _CONFIRM),
-    ),
-    Route(
-        "GET",
-        f"{AT}/metrics",
-        _SEEN,
-        model_metrics,
-        "models",
-        "Test-then-train figures.",
-        {200: json_content("Metrics")},
-        _READ,
-        (MODEL, _SINCE),
-    ),
-    Route(
-        "GET",
-        f"{AT}/weights",
-        _SEEN,
-        model_weights,
-        "models",
-        "The largest weights.",
-        {200: json_content("Weights")},
-        _READ,
-        (MODEL, _TOP, _PREFIX),
-    ),
+    Route("GET", AT, ANY, describe_model, "Show one model.", answer("Model"), _READ),
+    Route("DELETE", AT, (ADMIN,), drop_model, "Drop a model.", answer("ModelDropped"), (*_READ, 409), (_CONFIRM,)),
+    Route("GET", f"{AT}/metrics", _SEEN, model_metrics, "Test-then-train figures.", answer("Metrics"), _READ, (_SINCE,)),
+    Route("GET", f"{AT}/weights", _SEEN, model_weights, "The largest weights.", answer("Weights"), _READ, (_TOP, _PREFIX)),
 )

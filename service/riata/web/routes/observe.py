@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from riata.base.limits import ERRORS_SHOWN_MAX
-from riata.web.route import AT, BODY, Hot, Route
-from riata.web.schemas import COUNT, FLAG, MODEL, YES_OR_NO, Schema, array, json_content, query, record, ref, rows_body
+from riata.web.route import AT, Hot, Route
+from riata.web.schemas import COUNT, FLAG, YES_OR_NO, Schema, answer, array, query, record, ref, rows_body
 from riata.web.scopes import OBSERVE
 
+TAG: Final = "observe"
 SCHEMAS: Final = {
     "Observed": record(
         {
@@ -37,20 +38,19 @@ OPTIONS: Final[tuple[Schema, ...]] = (
 )
 
 
-def _observe(path: str, *of_model: Schema) -> Route:
+def _observe(path: str) -> Route:
     return Route(
         "POST",
         path,
         (OBSERVE,),
         Hot.OBSERVE,
-        "observe",
         "Send labelled rows, or labels of predictions made with remember=true. 202: the rows are durable. 200: they are durable "
         "and the served model includes them (wait=applied).",
-        {202: json_content("Observed"), 200: json_content("Observed")},
-        (*BODY, 404, 429, 503, 507),
-        (*of_model, *OPTIONS),
+        answer("Observed", 202, 200),
+        (404, 429, 503, 507),
+        OPTIONS,
         rows_body("Observation", "Observations"),
     )
 
 
-ROUTES: Final = (_observe("/observe"), _observe(f"{AT}/observe", MODEL))
+ROUTES: Final = (_observe("/observe"), _observe(f"{AT}/observe"))

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from riata.web.route import AT, BODY, Hot, Route
+from riata.web.route import AT, Hot, Route
 from riata.web.schemas import (
     COUNT,
     FIGURE,
     FLAG,
-    MODEL,
     NUMBER,
     PREDICTION_ID,
     SEQ,
     SERVED,
     TEXT,
     Schema,
+    answer,
     array,
-    json_content,
     query,
     record,
     ref,
@@ -31,6 +30,7 @@ _STALE: Final = {
     "minimum": 0,
     "description": "seconds since this version was last known to be the newest; 0 in the process that learns",
 }
+TAG: Final = "predict"
 SCHEMAS: Final = {
     "Contribution": record(
         {"feature": TEXT, "value": NUMBER, "weight": NUMBER, "contribution": NUMBER, "shares_slot_with": array(TEXT)}
@@ -86,33 +86,31 @@ PREDICTIONS: Final = {
 }
 
 
-def _predict_query(path: str, *of_model: Schema) -> Route:
+def _predict_query(path: str) -> Route:
     return Route(
         "GET",
         path,
         (PREDICT,),
         Hot.PREDICT,
-        "predict",
         "Predict the one row of the query.",
-        {200: json_content("Prediction")},
+        answer("Prediction"),
         (400, 404, 409, 414, 422, 503),
-        (*of_model, *QUERY_OPTIONS),
+        QUERY_OPTIONS,
     )
 
 
-def _predict_body(path: str, *of_model: Schema) -> Route:
+def _predict_body(path: str) -> Route:
     return Route(
         "POST",
         path,
         (PREDICT,),
         Hot.PREDICT,
-        "predict",
         "Predict rows. One JSON object is answered by an object, every other body by an array. With Accept: application/x-ndjson "
         "the answer has one line per row; with application/vnd.apache.arrow.stream it is columns, and the metadata of the schema "
         "name the model.",
         {200: PREDICTIONS},
-        (*BODY, 404, 409, 503, 507),
-        (*of_model, *BODY_OPTIONS),
+        (404, 409, 503, 507),
+        BODY_OPTIONS,
         rows_body("UnlabelledExample", "UnlabelledExamples"),
     )
 
@@ -120,6 +118,6 @@ def _predict_body(path: str, *of_model: Schema) -> Route:
 ROUTES: Final = (
     _predict_query("/predict"),
     _predict_body("/predict"),
-    _predict_query(f"{AT}/predict", MODEL),
-    _predict_body(f"{AT}/predict", MODEL),
+    _predict_query(f"{AT}/predict"),
+    _predict_body(f"{AT}/predict"),
 )

@@ -13,9 +13,9 @@ from riata.web.answers import Answer, json_answer
 from riata.web.body import content_type
 from riata.web.document import check_type
 from riata.web.options import SEQ_MAX, new_model_name
-from riata.web.route import AT, BODY, Call, Route
+from riata.web.route import AT, Call, Route
 from riata.web.routes.models import source
-from riata.web.schemas import COUNT, MODEL, TEXT, TIME, YES_OR_NO, array, json_body, json_content, query, record, ref
+from riata.web.schemas import COUNT, TEXT, TIME, YES_OR_NO, answer, array, json_body, json_content, query, record, ref
 from riata.web.scopes import ADMIN, WATCH
 
 BINARY: Final = "application/octet-stream"
@@ -101,6 +101,7 @@ def readable(published: Published, names: NameBook) -> Answer:
     return json_answer(document)
 
 
+TAG: Final = "snapshots"
 SCHEMAS: Final = {
     "Snapshot": record(
         {
@@ -128,50 +129,35 @@ _FORMAT: Final = query(
 )
 _READ: Final = (404, 422, 503)
 ROUTES: Final = (
-    Route(
-        "GET",
-        f"{AT}/snapshots",
-        (ADMIN, WATCH),
-        list_snapshots,
-        "snapshots",
-        "Retained generations.",
-        {200: json_content("SnapshotList")},
-        _READ,
-        (MODEL,),
-    ),
+    Route("GET", f"{AT}/snapshots", (ADMIN, WATCH), list_snapshots, "Retained generations.", answer("SnapshotList"), _READ),
     Route(
         "POST",
         f"{AT}/snapshots",
         (ADMIN,),
         snapshot_now,
-        "snapshots",
         "Write a checkpoint now; answers when it is durable.",
-        {201: json_content("Snapshot")},
+        answer("Snapshot", 201),
         (*_READ, 409, 507),
-        (MODEL,),
     ),
     Route(
         "POST",
         f"{AT}/restore",
         (ADMIN,),
         restore,
-        "snapshots",
         "Go back to a generation.",
-        {200: json_content("Restored")},
-        (*BODY, 404, 409, 503, 507),
-        (MODEL,),
-        json_body("Restore"),
+        answer("Restored"),
+        (404, 409, 503, 507),
+        body=json_body("Restore"),
     ),
     Route(
         "GET",
         f"{AT}/export",
         (ADMIN,),
         export,
-        "snapshots",
         "Export a model.",
         {200: {**_BINARY, **json_content("Export")}},
         (*_READ, 409, 507),
-        (MODEL, _FORMAT),
+        (_FORMAT,),
         writes=True,
     ),
     Route(
@@ -179,12 +165,10 @@ ROUTES: Final = (
         f"{AT}/import",
         (ADMIN,),
         import_model,
-        "snapshots",
         "Import a model.",
-        {200: json_content("Imported")},
-        (*BODY, 404, 409, 503, 507),
-        (MODEL,),
-        {"required": True, "content": _BINARY},
+        answer("Imported"),
+        (404, 409, 503, 507),
+        body={"required": True, "content": _BINARY},
         creates=True,
     ),
 )

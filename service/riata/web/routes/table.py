@@ -17,6 +17,7 @@ DEFAULT_MODEL: Final = "default"
 _MODULES: Final = [import_module(f"riata.web.routes.{name}") for name in RESOURCES]
 ROUTES: Final[tuple[Route, ...]] = tuple(route for module in _MODULES for route in module.ROUTES)
 SCHEMAS: Final[Schema] = {**SHARED, **{name: schema for module in _MODULES for name, schema in module.SCHEMAS.items()}}
+TAG_AT: Final = {(route.method, route.path): str(module.TAG) for module in _MODULES for route in module.ROUTES}
 ROUTE_AT: Final = {(route.method, route.path): route for route in ROUTES}
 TEMPLATES: Final = frozenset(route.path for route in ROUTES)
 

@@ -11,19 +11,18 @@ from riata.run.config import CHANGEABLE, ModelConfig
 from riata.run.sketch_copy import PathQuestion
 from riata.web.answers import Answer, json_answer
 from riata.web.options import NUMBER_MAX, positive, whole
-from riata.web.route import AT, BODY, Call, Route
+from riata.web.route import AT, Call, Route
 from riata.web.schema_of import schema_of
 from riata.web.schemas import (
     COUNT,
     FIGURE,
-    MODEL,
     NUMBER,
     TEXT,
     YES_OR_NO,
     Schema,
+    answer,
     array,
     json_body,
-    json_content,
     query,
     record,
     ref,
@@ -104,6 +103,7 @@ _CHANGED: Final = {
     "config": {"type": "object"},
     "seq": {**COUNT, "description": "the served model includes this log position"},
 }
+TAG: Final = "models"
 SCHEMAS: Final = {"ModelChange": _change(), "ModelChanged": record(_CHANGED), **_paths()}
 _GAMMAS: Final = {"type": "integer", "minimum": GAMMAS_MIN, "maximum": GAMMAS_MAX, "default": GAMMAS_DEFAULT}
 _FROM: Final = "largest penalty of the grid; by default the smallest one that makes every weight it applies to zero"
@@ -114,18 +114,12 @@ ROUTES: Final = (
         f"{AT}/path",
         (PREDICT, WATCH),
         model_path,
-        "models",
         "The regularisation path: the weights that other penalties would choose from what was learnt so far. Changes nothing.",
-        {200: json_content("Path")},
+        answer("Path"),
         (404, 409, 422, 503),
         (
-            MODEL,
             query("gammas", _GAMMAS, "number of penalties in the grid"),
-            query(
-                "from",
-                _GAMMA,
-                _FROM,
-            ),
+            query("from", _GAMMA, _FROM),
             query("to", _GAMMA, "smallest penalty of the grid, below `from`; by default a hundredth of the current one"),
         ),
     ),
@@ -134,11 +128,9 @@ ROUTES: Final = (
         AT,
         (ADMIN,),
         change_model,
-        "models",
         "Change settings of a model while it learns; answers once the served model uses them.",
-        {200: json_content("ModelChanged")},
-        (*BODY, 404, 409, 503, 507),
-        (MODEL,),
-        json_body("ModelChange"),
+        answer("ModelChanged"),
+        (404, 409, 503, 507),
+        body=json_body("ModelChange"),
     ),
 )
