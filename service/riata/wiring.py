@@ -121,7 +121,7 @@ def serve(settings: Settings) -> None:
     log.info("serving on http://%s:%d, role %s, events in %s", settings.host, port, settings.role, where(settings))
     with contextlib.ExitStack() as beside:
         if settings.health_port is not None:
-            probes = health_app(service, app.state.meters, server.stopping)
+            probes = health_app(app.state.parts, server.stopping)
             at = beside.enter_context(health_listener(probes, settings.health_host, settings.health_port, settings.allowed_hosts))
             log.info("probes and metrics on http://%s:%d", settings.health_host, at)
         run(server, [listener])

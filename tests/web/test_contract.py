@@ -16,14 +16,14 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
-from riata.web.openapi import openapi_document, operations
+from riata.web.openapi import DESCRIBED, openapi_document
 from tests.web.serving import real_app, serving, wait_until_ready
 
 EXAMPLES = 100
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 SETTINGS = settings(max_examples=EXAMPLES, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-OPERATIONS = [(operation.method.upper(), operation.path) for operation in operations()]
-WITH_INPUT = [(operation.method.upper(), operation.path) for operation in operations() if operation.parameters or operation.body]
+OPERATIONS = [(route.method, route.path) for route in DESCRIBED]
+WITH_INPUT = [(route.method, route.path) for route in DESCRIBED if route.parameters or route.body]
 SKETCHED = {"/models/{model}/path": "sketched"}  # what only a model with a sketch answers, and the name of one
 ROWS: list[dict[str, Any]] = [
     {"features": {"a": i % 3, "b": i % 5, "c": "x" if i % 2 else "y"}, "label": i % 2} for i in range(60)

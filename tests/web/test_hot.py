@@ -8,6 +8,7 @@ from starlette.types import Receive, Scope
 from riata.web.answers import Answer
 from riata.web.app import hot_routes
 from riata.web.hot import HotRoute, Lane
+from riata.web.route import Hot
 from tests.web.asking import post_scope
 
 
@@ -19,7 +20,7 @@ async def predict(_scope: Scope, _receive: Receive) -> Answer:
     return Answer(200, b"")
 
 
-LANE = Lane(hot_routes(observe, predict))
+LANE = Lane(hot_routes({Hot.OBSERVE: observe, Hot.PREDICT: predict}))
 
 
 @pytest.mark.parametrize(

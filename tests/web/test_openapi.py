@@ -6,20 +6,15 @@ import json
 import re
 from pathlib import Path
 
-from fastapi.routing import APIRoute
-from starlette.types import Receive, Scope
+from starlette.routing import Route
 
 from riata.base.clock import ManualClock
-from riata.web.answers import Answer
-from riata.web.app import create_app, hot_routes
-from riata.web.docs import ASSETS, asset_bytes, golden_text
-from riata.web.health import health_routes
-from riata.web.meters import Meters
-from riata.web.models import model_routes
-from riata.web.openapi import openapi_document, operations
+from riata.web.app import create_app
+from riata.web.openapi import openapi_document
+from riata.web.routes import docs
+from riata.web.routes.docs import ASSETS, asset_bytes, golden_text
+from riata.web.routes.table import ROUTES
 from riata.web.settings import WebSettings
-from riata.web.snapshots import snapshot_routes
-from riata.web.tuning import tuning_routes
 from tests.web.asking import Client
 from tests.web.fake_service import FakeService
 
@@ -38,27 +33,17 @@ def test_the_contract_is_the_one_last_released() -> None:
     assert golden_text(openapi_document()) == GOLDEN.read_text(encoding="utf-8"), write_golden.__doc__
 
 
-def test_every_route_is_in_the_contract_and_the_other_way_round() -> None:
-    described = {(operation.path, operation.method.upper()) for operation in operations()}
-
-    async def nothing(_scope: Scope, _receive: Receive) -> Answer:
-        return Answer(200, b"")
-
-    hot = {(route.path, method) for route in hot_routes(nothing, nothing) for method in route.methods or ()}
-    assert {pair for pair in hot | served() if pair[1] != "HEAD"} == described
+def test_the_application_answers_the_routes_of_the_table_and_no_others() -> None:
+    service = FakeService(ManualClock())
+    app = create_app(service, service, WebSettings(), service.clock)
+    answered = [(m, r.path) for r in app.routes if isinstance(r, Route) for m in r.methods or () if m != "HEAD"]
+    assert sorted(answered) == sorted((route.method, route.path) for route in ROUTES)
+    assert len(answered) == len(app.routes) == len(set(answered))
 
 
-def served() -> set[tuple[str, str]]:
-    """Every path and method that FastAPI answers."""
-    service, settings = FakeService(ManualClock()), WebSettings()
-    routers = [
-        model_routes(service, service, settings),
-        tuning_routes(service, service, settings),
-        snapshot_routes(service, service, settings),
-        health_routes(service, Meters(service)),
-    ]
-    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
-    return {(route.path, method) for route in routes for method in route.methods or ()}
+def test_every_route_but_those_of_the_page_is_in_the_contract() -> None:
+    described = {(method.upper(), path) for path, item in openapi_document()["paths"].items() for method in item}
+    assert described == {(route.method, route.path) for route in ROUTES if route not in docs.ROUTES}
 
 
 def test_it_is_served_as_it_is_built(client: Client) -> None:

@@ -15,8 +15,7 @@ from starlette.types import Message
 from riata.base.errors import Busy, Conflict
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.run.labels.pending_rows import Waiting, decode_row
-from riata.web.gate import KEY
-from riata.web.keys import Key
+from riata.web.keys import KEY, Key
 from tests.web.asking import Client, hear, post_scope
 from tests.web.fake_service import FakeService
 from tests.web.serving import real_app, serving

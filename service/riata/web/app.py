@@ -4,42 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route as StarletteRoute
 
 import riata
 from riata.base.clock import Clock
 from riata.base.errors import RiataError
 from riata.web.body import Bodies, ClientGone
-from riata.web.docs import docs_routes
 from riata.web.fast_lane import FastLane, HotLine
 from riata.web.gate import Gate
-from riata.web.health import health_routes
 from riata.web.hot import GONE_KEY, Handler, HotRoute, Lane, Tools, template
 from riata.web.idle_memory import IdleMemory, RenewedPool
 from riata.web.meters import Meters
-from riata.web.models import model_routes
 from riata.web.observe import Observe
-from riata.web.openapi import openapi_document, operations
+from riata.web.openapi import openapi_document
 from riata.web.pending_predictions import RememberedCollector
 from riata.web.predict import Predict
 from riata.web.problems import Problem, answer_error, internal
 from riata.web.responses import respond
+from riata.web.route import Hot, Parts, add_routes
+from riata.web.routes import docs
+from riata.web.routes.table import ROUTES
 from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import WebSettings
 from riata.web.shell import Shell
-from riata.web.snapshots import snapshot_routes
-from riata.web.tuning import tuning_routes
 
 log = logging.getLogger("riata.web")
 OnStartFailed = Callable[[BaseException], None]
-HEAD_PATHS: Final = ("/predict", "/models/{model}/predict")
 CODE_OF_STATUS: Final = {404: "no_such_route", 405: "method_not_allowed"}
 
 
@@ -55,8 +52,8 @@ def create_app(
 
     The service starts in the background, so that the probes answer while a long log is replayed. If it fails,
     `on_start_failed` is called, once. `gate` requires keys and limits rates; without one every request is allowed.
-    The application returned has `state.meters`, its metrics; `state.bodies`, the accounting of bodies; and `state.fast_lane`,
-    its fast path, or None if the settings disable it.
+    The application returned has `state.parts`, what the handlers use; `state.meters`, its metrics; `state.bodies`, the
+    accounting of bodies; and `state.fast_lane`, its fast path, or None if the settings disable it.
     """
     meters = Meters(service)
     meters.registry.register(RememberedCollector(service))
@@ -90,20 +87,17 @@ def create_app(
     )
     predict = Predict(tools)
     observe = Observe(tools, meters)
-    hot = hot_routes(observe, predict)
+    hot = hot_routes({Hot.OBSERVE: observe, Hot.PREDICT: predict})
     app.router.routes.extend(hot)
-    app.include_router(model_routes(service, admin, settings))
-    app.include_router(tuning_routes(service, admin, settings))
-    app.include_router(snapshot_routes(service, admin, settings))
-    app.include_router(health_routes(service, meters))
-    if settings.docs:
-        app.include_router(docs_routes(openapi_document()))
+    parts = Parts(service, admin, settings, meters, openapi_document())
+    add_routes(app, [route for route in ROUTES if settings.docs or route not in docs.ROUTES], parts)
     app.add_exception_handler(RiataError, _on_riata_error)
     app.add_exception_handler(ClientGone, _on_client_gone)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(Exception, _on_fault)
     acting = gate if gate and gate.acts else None
     app.add_middleware(Shell, meters=meters, lane=Lane(hot), service=service, gate=acting, bodies=bodies)
+    app.state.parts = parts
     app.state.meters = meters
     app.state.bodies = bodies
     hot_ones = hot_lines(observe, predict, settings)
@@ -112,28 +106,31 @@ def create_app(
     return app
 
 
-def hot_routes(observe: Handler, predict: Handler) -> list[Route]:
+def hot_routes(handlers: Mapping[Hot, Handler]) -> list[StarletteRoute]:
     """Build the routes that bypass FastAPI."""
-    found = []
-    for prefix in ("", "/models/{model}"):
-        for path, handler, methods in ((f"{prefix}/observe", observe, ["POST"]), (f"{prefix}/predict", predict, ["GET", "POST"])):
-            found.append(Route(path, HotRoute(path, handler), methods=methods, include_in_schema=False))
-    return found
+    return [
+        StarletteRoute(route.path, HotRoute(route.path, handlers[route.handler]), methods=[route.method], include_in_schema=False)
+        for route in ROUTES
+        if isinstance(route.handler, Hot)
+    ]
 
 
 def hot_lines(observe: Observe, predict: Predict, settings: WebSettings) -> list[HotLine]:
     """Build the lines of the fast path. Each is a hot route too, which handles the requests that the line does not take."""
     found = []
-    for prefix in ("", "/models/{model}"):
-        found.append(HotLine("POST", f"{prefix}/observe", observe.soon, settings.body_bytes_max, observe.quick))
-        found += [HotLine(method, f"{prefix}/predict", predict.at_once, quick=predict.quick) for method in ("GET", "POST")]
+    for route in ROUTES:
+        if route.handler is Hot.OBSERVE:
+            found.append(HotLine(route.method, route.path, observe.soon, settings.body_bytes_max, observe.quick))
+        elif route.handler is Hot.PREDICT:
+            found.append(HotLine(route.method, route.path, predict.at_once, quick=predict.quick))
     return found
 
 
 def allowed_methods(path: str) -> bytes:
     """Return the methods of a path template, for `Allow`. A route knows only its own, and several routes may share a path."""
-    found = {operation.method.upper() for operation in operations() if operation.path == path} or {"GET"}
-    return ", ".join(sorted(found | ({"HEAD"} if path in HEAD_PATHS else set()))).encode()
+    found = {route.method for route in ROUTES if route.path == path} or {"GET"}
+    hot = any(route.path == path and route.method == "GET" and isinstance(route.handler, Hot) for route in ROUTES)
+    return ", ".join(sorted(found | ({"HEAD"} if hot else set()))).encode()
 
 
 def _started(task: asyncio.Task[None], on_start_failed: OnStartFailed | None) -> None:

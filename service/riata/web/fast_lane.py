@@ -26,12 +26,11 @@ from riata.web.audience import Audience
 from riata.web.body import Bodies
 from riata.web.busy_poll import BusyPoll
 from riata.web.gate import Caller, Gate
-from riata.web.hot import MODELS
 from riata.web.keys import Key
 from riata.web.meters import Meters
 from riata.web.options import is_model_name
 from riata.web.problems import answer_error
-from riata.web.scopes import DEFAULT_MODEL
+from riata.web.routes.table import DEFAULT_MODEL, MODELS
 from riata.web.service import ServiceProtocol
 from riata.web.settings import INLINE_BYTES_MAX
 from riata.wire.padded_buffer import PaddedBuffer

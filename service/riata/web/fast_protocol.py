@@ -25,8 +25,9 @@ from riata.web.answers import Answer
 from riata.web.body import counted_bytes
 from riata.web.bounds import ListenerState
 from riata.web.fast_lane import CLOSE_HEADER, NOT_HERE, FastLane, FastRequest
-from riata.web.gate import ADMITTED, KEY, Caller
+from riata.web.gate import ADMITTED, Caller
 from riata.web.heads import CODING_SEEN, NO_TRAILERS, UPGRADE_SEEN
+from riata.web.keys import KEY
 from riata.web.long_body import WORTH_BYTES, LongBody
 from riata.web.protocol import BoundedProtocol
 from riata.wire.padded_buffer import PaddedBuffer

@@ -17,15 +17,14 @@ from riata.base.errors import Busy, Malformed, NotFound, RiataError
 from riata.web.answers import Answer
 from riata.web.body import header
 from riata.web.buckets import Buckets
-from riata.web.keys import Forbidden, Key, KeyRing, Unauthenticated, read_keys, require_unexpired, ring_of
+from riata.web.keys import ANONYMOUS, KEY, Forbidden, Key, KeyRing, Unauthenticated, read_keys, require_unexpired, ring_of
 from riata.web.problems import answer_error
-from riata.web.scopes import MAKING, OPEN, SCOPES_OF, TEMPLATES, place
+from riata.web.routes.table import ROUTE_AT, TEMPLATES, place
+from riata.web.scopes import OPEN
 from riata.web.service import ServiceProtocol
 
 log = logging.getLogger("riata.web")
-KEY: Final = "riata.key"  # in the scope of a request that carried a key
 ADMITTED: Final = "riata.admitted"  # in the scope of a request that was admitted before it had a scope
-ANONYMOUS: Final = "riata.anonymous"  # in the scope of a request without a key, if keys are required
 WATCH_S: Final = 1.0
 CHALLENGE: Final = ((b"www-authenticate", b'Bearer realm="riata"'),)
 
@@ -145,15 +144,15 @@ class Gate:
     def _check(self, scope: Scope, service: ServiceProtocol) -> None:
         template, model = place(scope["path"])
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        route = (method, template)
-        if SCOPES_OF.get(route) == OPEN:
+        route = ROUTE_AT.get((method, template))
+        if route is not None and route.scopes == OPEN:
             try:
                 key = self._key(self._said(scope))
             except (Unauthenticated, Malformed):
                 scope[ANONYMOUS] = True
                 return
         else:
-            key = self._admit(route, model, self._key(self._said(scope)), service)
+            key = self._admit((method, template), model, self._key(self._said(scope)), service)
         if key is not None:
             scope[KEY] = key
 
@@ -162,7 +161,7 @@ class Gate:
 
     def _admit(self, route: tuple[str, str], model: str | None, key: Key | None, service: ServiceProtocol) -> Key | None:
         if key is not None:
-            self._require(key, model, SCOPES_OF.get(route), route, service)
+            self._require(key, model, route, service)
         wait_s = self._wait_s(key)
         if wait_s > 0.0:
             raise _too_many(wait_s)
@@ -189,20 +188,17 @@ class Gate:
         require_unexpired(key, self.clock.unix_ms())
         return key
 
-    def _require(
-        self, key: Key, model: str | None, wanted: tuple[str, ...] | None, route: tuple[str, str], service: ServiceProtocol
-    ) -> None:
-        if (
-            model is not None
-            and key.models is not None
-            and not (key.sees(model) and (route in MAKING or _is_there(service, model)))
-        ):
+    def _require(self, key: Key, model: str | None, place: tuple[str, str], service: ServiceProtocol) -> None:
+        route = ROUTE_AT.get(place)
+        creates = route is not None and route.creates
+        if model is not None and key.models is not None and not (key.sees(model) and (creates or _is_there(service, model))):
             raise NotFound("this key has no access to a model of that name", "model_not_found")
-        if wanted is None:
-            if route[1] not in TEMPLATES:
+        if route is None:
+            if place[1] not in TEMPLATES:
                 raise NotFound("no such route; /openapi.json lists them", "no_such_route")
-        elif key.scopes.isdisjoint(wanted):
-            raise Forbidden(f"the key {key.id} does not allow this: the route needs the scope {' or '.join(wanted)}")
+        elif key.scopes.isdisjoint(route.scopes):
+            needed = " or ".join(route.scopes)
+            raise Forbidden(f"the key {key.id} does not allow this: the route needs the scope {needed}")
 
 
 def refused(error: RiataError) -> Answer:
@@ -212,14 +208,6 @@ def refused(error: RiataError) -> Answer:
 
 def _too_many(wait_s: float) -> Busy:
     return Busy("this key exceeds its request rate; Retry-After says when to try again", "too_many_requests", wait_s)
-
-
-def visible(scope: Scope, model: str) -> bool:
-    """Return whether the caller of a request may know that a model exists."""
-    if ANONYMOUS in scope:
-        return False
-    key: Key | None = scope.get(KEY)
-    return key is None or key.sees(model)
 
 
 def _is_there(service: ServiceProtocol, model: str) -> bool:

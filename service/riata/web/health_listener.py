@@ -23,12 +23,11 @@ from riata.base.errors import RiataError
 from riata.base.hosts import read_hosts
 from riata.web.answers import send_answer
 from riata.web.bounds import Bounds, ListenerState
-from riata.web.health import health_routes, not_now
-from riata.web.meters import Meters
 from riata.web.problems import Problem, answer_error
 from riata.web.responses import respond
+from riata.web.route import Parts, add_routes
+from riata.web.routes.health import ROUTES, not_now
 from riata.web.server import build_server, listen, run
-from riata.web.service import ServiceProtocol
 
 CONNECTIONS_MAX: Final = 64
 STOP_S: Final = 2
@@ -49,10 +48,10 @@ class Stopping:
             await self.app(scope, receive, send)
 
 
-def health_app(service: ServiceProtocol, meters: Meters, told: threading.Event) -> FastAPI:
-    """Build the application, with the routes of `riata.web.health` only."""
+def health_app(parts: Parts, told: threading.Event) -> FastAPI:
+    """Build the application, with the routes of `riata.web.routes.health` only."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.include_router(health_routes(service, meters))
+    add_routes(app, ROUTES, parts)
     app.add_exception_handler(RiataError, _on_riata_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_middleware(Stopping, told=told)

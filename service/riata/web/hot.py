@@ -15,11 +15,11 @@ from riata.base.errors import RiataError
 from riata.web.answers import Answer, send_answer
 from riata.web.body import ClientGone
 from riata.web.problems import answer_error
+from riata.web.routes.table import MODELS
 from riata.web.service import ServiceProtocol
 from riata.web.settings import WebSettings
 
 Handler = Callable[[Scope, Receive], Awaitable[Answer]]
-MODELS: Final = "/models/"
 GONE_KEY: Final = "riata.gone"  # set in the scope if the client disconnected before it was answered
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
+from starlette.types import Scope
 
 from riata.base.errors import BadInput, RiataError
 from riata.web.options import MODEL_NAME
@@ -34,6 +35,8 @@ FILE_BYTES_MAX: Final = 2**20
 EVERY_MODEL: Final = "*"
 _TOKEN: Final = re.compile(rb"riata_([a-z0-9][a-z0-9-]{0,31})_[A-Za-z0-9_-]{43}")
 _NOBODY: Final = bytes(32)  # the digest that a key with an unknown id is compared with
+KEY: Final = "riata.key"  # in the scope of a request that carried a key
+ANONYMOUS: Final = "riata.anonymous"  # in the scope of a request without a key, if keys are required
 
 Name = Annotated[str, msgspec.Meta(pattern=f"^{MODEL_NAME}$")]
 
@@ -206,3 +209,11 @@ def _ready(entry: KeyEntry) -> Key:
 
 def _strings(values: Any) -> str:
     return "[" + ", ".join(f'"{value}"' for value in values) + "]"
+
+
+def visible(scope: Scope, model: str) -> bool:
+    """Return whether the caller of a request may know that a model exists."""
+    if ANONYMOUS in scope:
+        return False
+    key: Key | None = scope.get(KEY)
+    return key is None or key.sees(model)

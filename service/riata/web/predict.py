@@ -21,9 +21,8 @@ from riata.web.again import Quick, Reply
 from riata.web.answers import ARROW, JSON, Answer
 from riata.web.body import content_type, header, read_body
 from riata.web.fast_lane import NOT_HERE, FastRequest, Verdict
-from riata.web.gate import KEY
 from riata.web.hot import Tools
-from riata.web.keys import Forbidden, Key
+from riata.web.keys import KEY, Forbidden, Key
 from riata.web.options import SEQ_MAX, check_options, flag, model_in_path, query_pairs, read_options, whole
 from riata.web.plain_rows import PlainRows
 from riata.web.predictions import Predicted, SourceText, age_s, source_document, wanted_form, write_answer

@@ -12,7 +12,7 @@ from riata.web.body import BODIES, Bodies
 from riata.web.gate import ADMITTED, Gate
 from riata.web.hot import GONE_KEY, Lane, template
 from riata.web.meters import Meters
-from riata.web.scopes import TEMPLATES, place
+from riata.web.routes.table import TEMPLATES, place
 from riata.web.service import ServiceProtocol
 
 UNMATCHED: Final = "unmatched"

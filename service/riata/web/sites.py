@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import httptools
 
 from riata.base.hosts import host_in
-from riata.web.scopes import SAVING, place
+from riata.web.routes.table import ROUTE_AT, place
 
 HERE: Final = frozenset({b"same-origin", b"none"})  # a page of this service; or no page: a typed address or a bookmark
 SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
@@ -47,7 +47,8 @@ def changes_state(method: bytes, target: bytes) -> bool:
     if method not in SAFE:
         return True
     path = httptools.parse_url(target).path or b""
-    return ("GET", place(unquote(path.decode("latin-1")))[0]) in SAVING
+    route = ROUTE_AT.get(("GET", place(unquote(path.decode("latin-1")))[0]))
+    return route is not None and route.writes
 
 
 def _is_at(scheme: bytes, authority: bytes, host: bytes) -> bool:

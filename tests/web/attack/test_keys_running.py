@@ -209,7 +209,7 @@ def test_probes_answer_while_the_loop_of_the_service_is_busy() -> None:
             pass
         return "done"
 
-    with serving(app) as port, health_listener(health_app(service, app.state.meters, told), "127.0.0.1", 0) as probes:
+    with serving(app) as port, health_listener(health_app(app.state.parts, told), "127.0.0.1", 0) as probes:
         paths = ("/livez", "/readyz", "/metrics", "/version")
         for path in paths:  # the first answer of each loads what it needs
             assert talk(probes, get(path.encode(), b"Connection: close")).told == [(200, "")]

@@ -26,7 +26,7 @@ from riata.web.app import create_app
 from riata.web.bounds import ListenerState
 from riata.web.gate import Gate, KeysFile
 from riata.web.keys import entry_text
-from riata.web.scopes import SAVING, SCOPES_OF
+from riata.web.routes.table import ROUTE_AT
 from riata.web.settings import WebSettings
 from riata.wiring import hosts_of
 from tests.running import Running
@@ -169,14 +169,14 @@ def request(method: str, template: str, *headers: bytes, host: bytes = HERE, tar
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
-CHANGING = [route for route in SCOPES_OF if route[0] not in ("GET", "HEAD") or route in SAVING]
-READING = [route for route in SCOPES_OF if route not in CHANGING]
+CHANGING = [at for at, route in ROUTE_AT.items() if route.method != "GET" or route.writes]
+READING = [at for at in ROUTE_AT if at not in CHANGING]
 
 
 # -- for which host a request is (rows 65, 66)
 
 
-@pytest.mark.parametrize(("method", "template"), SCOPES_OF)
+@pytest.mark.parametrize(("method", "template"), ROUTE_AT)
 def test_no_route_answers_under_the_name_of_another_site(both: Both, method: str, template: str) -> None:
     """DNS rebinding: to the browser the page and this service are one site, so that it may send, and read, anything."""
     before = both.fast.state()

@@ -10,12 +10,11 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
-
 from riata.base.errors import NotFound
 from riata.web.answers import Answer, json_answer
-from riata.web.responses import respond
+from riata.web.route import Call, Route
+from riata.web.schemas import Schema
+from riata.web.scopes import OPEN
 
 PACKAGE: Final = "fastapi-offline"
 ASSETS: Final = {
@@ -53,29 +52,22 @@ POLICY: Final = (
 )
 
 
-def docs_routes(document: dict[str, Any]) -> APIRouter:
-    """Build the routes of this module around one OpenAPI document."""
-    router = APIRouter()
+async def openapi(call: Call) -> Answer:
+    """The OpenAPI document."""
+    return json_answer(call.parts.document)
 
-    @router.get("/openapi.json")
-    async def openapi() -> Response:
-        """The OpenAPI document."""
-        return respond(json_answer(document))
 
-    @router.get("/docs")
-    async def docs() -> Response:
-        """The OpenAPI document as an interactive page."""
-        return respond(Answer(200, PAGE, b"text/html; charset=utf-8", (POLICY,)))
+async def docs(_call: Call) -> Answer:
+    """The OpenAPI document as an interactive page."""
+    return Answer(200, PAGE, b"text/html; charset=utf-8", (POLICY,))
 
-    @router.get("/docs/{asset}")
-    async def docs_asset(request: Request) -> Response:
-        """The files of the page."""
-        name = request.path_params["asset"]
-        if name not in ASSETS:
-            raise NotFound("no such page", "no_such_route")
-        return respond(Answer(200, asset_bytes(name), ASSETS[name]))
 
-    return router
+async def docs_asset(call: Call) -> Answer:
+    """The files of the page."""
+    name = call.request.path_params["asset"]
+    if name not in ASSETS:
+        raise NotFound("no such page", "no_such_route")
+    return Answer(200, asset_bytes(name), ASSETS[name])
 
 
 def asset_bytes(name: str) -> bytes:
@@ -91,3 +83,12 @@ def asset_path(name: str) -> Path:
 def golden_text(document: dict[str, Any]) -> str:
     """Return the text of the document in the form of the golden file."""
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+TAG: Final = ""  # not in the OpenAPI document
+SCHEMAS: Final[Schema] = {}
+ROUTES: Final = (
+    Route("GET", "/openapi.json", OPEN, openapi),
+    Route("GET", "/docs", OPEN, docs),
+    Route("GET", "/docs/{asset}", OPEN, docs_asset),
+)

@@ -1,0 +1,115 @@
+"""What a route is. The modules of `riata.web.routes` declare routes; everything that depends on the list of routes is derived:
+the router, the scopes that keys need, the routes of the fast path, and the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
+from riata.web.answers import Answer
+from riata.web.body import content_type, read_body
+from riata.web.document import read_json_object
+from riata.web.meters import Meters
+from riata.web.options import model_in_path, read_options
+from riata.web.responses import respond
+from riata.web.schemas import Schema
+from riata.web.service import AdminProtocol, ServiceProtocol
+from riata.web.settings import DOCUMENT_BYTES_MAX, WebSettings
+
+AT: Final = "/models/{model}"
+
+
+class Hot(Enum):
+    """The handlers of the hot routes, which `riata.web.app` builds: they are plain ASGI and are on the fast path too."""
+
+    OBSERVE = "observe"
+    PREDICT = "predict"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What handlers may use. `document` is the OpenAPI document."""
+
+    service: ServiceProtocol
+    admin: AdminProtocol
+    settings: WebSettings
+    meters: Meters
+    document: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path.
+
+    path      : `{name}` stands for a part of the path. The gate checks access to a model only under `/models/{model}`
+    scopes    : a key needs one of them; `OPEN` requires no key
+    handler   : raises errors of `riata.base.errors`
+    summary   : in the OpenAPI document; a route without one is not in the document
+    answers   : by status of success, the media types and their schemas
+    problems  : statuses of errors; those of the gate and of reading a body, 421 and 500 are added
+    parameters: OpenAPI parameters other than `{model}`; `Call.options` refuses other query parameters
+    body      : the OpenAPI request body
+    writes    : whether a GET writes to the store: pages of other sites may not make a browser send it
+    creates   : whether the model in the path need not exist
+    """
+
+    method: str
+    path: str
+    scopes: tuple[str, ...]
+    handler: Handler | Hot
+    summary: str = ""
+    answers: dict[int, Schema] = field(default_factory=dict)
+    problems: tuple[int, ...] = ()
+    parameters: tuple[Schema, ...] = ()
+    body: Schema | None = None
+    writes: bool = False
+    creates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to a route that is not hot."""
+
+    parts: Parts
+    route: Route
+    request: Request
+
+    def options(self) -> dict[str, str]:
+        """Read the query. Raises `BadInput` for options that the route does not declare."""
+        known = [parameter["name"] for parameter in self.route.parameters if parameter["in"] == "query"]
+        return read_options(self.request.scope["query_string"], known)
+
+    def asked(self) -> tuple[str, dict[str, str]]:
+        """Return the model name and the options. Raises `NotFound` for names that no model can have, and as `options`."""
+        options = self.options()
+        return model_in_path(self.request.path_params), options
+
+    async def body(self, bytes_max: int) -> bytes:
+        """Read the body. Raises as `read_body`."""
+        return await read_body(self.request.scope, self.request.receive, bytes_max, self.parts.settings.body_deadline_s)
+
+    async def json(self) -> dict[str, Any]:
+        """Read the body as a JSON object."""
+        return read_json_object(await self.body(DOCUMENT_BYTES_MAX), content_type(self.request.scope))
+
+
+Handler = Callable[[Call], Awaitable[Answer]]
+
+
+def add_routes(app: FastAPI, routes: Iterable[Route], parts: Parts) -> None:
+    """Add the routes that are not hot to an application."""
+    for route in routes:
+        if not isinstance(route.handler, Hot):
+            app.add_api_route(route.path, _endpoint(route, route.handler, parts), methods=[route.method], include_in_schema=False)
+
+
+def _endpoint(route: Route, handler: Handler, parts: Parts) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return respond(await handler(Call(parts, route, request)))
+
+    return endpoint

@@ -1,0 +1,218 @@
+"""Routes of models: create, list, describe, drop, metrics and weights."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from dataclasses import asdict
+from typing import Any, Final
+
+from riata.base.document import write_document
+from riata.base.errors import BadInput
+from riata.predict.explain import top_weights
+from riata.run.config import ModelConfig, read_config
+from riata.run.creating import Compiling
+from riata.run.damage import ModelDamaged
+from riata.run.published import Published
+from riata.web.answers import Answer, json_answer
+from riata.web.keys import visible
+from riata.web.options import SEQ_MAX, new_model_name, whole
+from riata.web.route import AT, Call, Route
+from riata.web.schema_of import schema_of
+from riata.web.schemas import (
+    COUNT,
+    FIGURE,
+    NAME_PATTERN,
+    NUMBER,
+    SEQ,
+    TEXT,
+    TIME,
+    YES_OR_NO,
+    Schema,
+    answer,
+    array,
+    json_body,
+    query,
+    record,
+    ref,
+)
+from riata.web.scopes import ADMIN, ANY, PREDICT, WATCH
+from riata.web.service import ServiceProtocol
+from riata.web.settings import WEIGHTS_SHOWN_MAX
+
+TOP_DEFAULT: Final = 50
+
+
+async def list_models(call: Call) -> Answer:
+    """List the models, each with its learner, its counts and its served version."""
+    call.options()
+    shown = [line for line in call.parts.service.models() if visible(call.request.scope, line["name"])]
+    return json_answer({"models": shown})
+
+
+async def put_model(call: Call) -> Answer:
+    """Create a model from a configuration document, or change its changeable settings. 201 if it was created; 202 if it will be,
+    once the kernels of its learner are compiled."""
+    name = new_model_name(call.request.path_params["model"])
+    call.options()
+    body = await call.json()
+    location = (b"location", f"/models/{name}".encode())
+    try:
+        created, config = await call.parts.admin.put_model(name, body, patient=False)
+    except Compiling as waiting:
+        again = (b"retry-after", str(math.ceil(waiting.retry_after_s)).encode())
+        document = {"name": name, "created": False, "state": "compiling", "config": write_document(read_config(body))}
+        return json_answer(document, 202, (location, again))
+    document = {"name": name, "created": created, "state": "ready", "config": write_document(config)}
+    return json_answer(document, 201 if created else 200, (location,) if created else ())
+
+
+async def describe_model(call: Call) -> Answer:
+    """Configuration, counters, served version, progressive metrics and memory by part."""
+    model, _ = call.asked()
+    return json_answer(call.parts.service.describe(model))
+
+
+async def drop_model(call: Call) -> Answer:
+    """Drop a model, damaged or not, with its log and checkpoints. `confirm` repeats the name."""
+    model, options = call.asked()
+    require_there(call.parts.service, model)
+    if options.get("confirm") != model:
+        raise BadInput("confirm: repeat the name of the model; dropping it deletes all its data", "confirm_needed")
+    await call.parts.admin.drop_model(model)
+    return json_answer({"name": model, "dropped": True})
+
+
+async def model_metrics(call: Call) -> Answer:
+    """Test-then-train figures; with `since` also the points of the learning curve after that event."""
+    model, options = call.asked()
+    since = whole(options, "since", None, 0, SEQ_MAX)
+    return json_answer(metrics_document(call.parts.service.published(model), since))
+
+
+async def model_weights(call: Call) -> Answer:
+    """The largest weights, with slots and every name seen in the slot."""
+    model, options = call.asked()
+    top = whole(options, "top", TOP_DEFAULT, 1, WEIGHTS_SHOWN_MAX) or TOP_DEFAULT
+    published, book = call.parts.service.published(model), call.parts.service.names(model)
+    loop = asyncio.get_running_loop()
+    found = await loop.run_in_executor(None, top_weights, published.model, top, options.get("prefix", ""), book)
+    document = {
+        "model": source(published),
+        "intercept": published.model.weights.intercept,
+        "bits": published.model.weights.bits,
+        "non_zeros": published.model.non_zeros,
+        "weights": [asdict(weight) for weight in found],
+    }
+    return json_answer(document)
+
+
+def require_there(service: ServiceProtocol, model: str) -> None:
+    """Raise as `published` does unless the model exists, damaged or not."""
+    with contextlib.suppress(ModelDamaged):
+        service.published(model)
+
+
+def source(published: Published) -> dict[str, Any]:
+    """Return name, version and seq of the model that an answer comes from."""
+    return {"name": published.model.name, "version": published.version, "seq": published.model.seq}
+
+
+def metrics_document(published: Published, since: int | None) -> dict[str, Any]:
+    """Return the metrics of a model; `since` adds the points of its learning curve after that event."""
+    document = {"model": source(published), **published.figures, "non_zeros": published.model.non_zeros}
+    if since is not None:
+        document["history"] = [point for point in published.history if point["seq"] > since]
+    return document
+
+
+def _figures() -> Schema:
+    names = ("log_loss", "base_log_loss", "normalised_entropy", "auc", "accuracy", "base_rate", "calibration_ratio")
+    figures = {
+        "type": "object",
+        "description": "test-then-train; null if undefined",
+        "properties": dict.fromkeys(names, FIGURE),
+        "additionalProperties": FIGURE,
+    }
+    metrics = {
+        "model": ref("Source"),
+        "cumulative": ref("Figures"),
+        "faded": ref("Figures"),
+        "window": ref("Figures"),
+        "calibration": array({"type": "object", "additionalProperties": FIGURE}),
+        "non_zeros": COUNT,
+        "history": array(
+            {"type": "object", "additionalProperties": FIGURE},
+            description="with since: points of the learning curve; those learnt in another log have the seq of their import",
+        ),
+    }
+    return {"Figures": figures, "Metrics": record(metrics, optional=("history",))}
+
+
+def _models() -> Schema:
+    served = record({"version": COUNT, "seq": COUNT, "generation": COUNT, "published": TIME, "age_s": NUMBER}, closed=False)
+    line = {
+        "name": {"type": "string", "pattern": NAME_PATTERN},
+        "learner": TEXT,
+        "mode": {"type": ["string", "null"], "description": "mode of the learner, if it has several"},
+        "examples": COUNT,
+        "non_zeros": COUNT,
+        "served": served,
+    }
+    put = {
+        "name": TEXT,
+        "created": YES_OR_NO,
+        "config": {"type": "object"},
+        "state": {"type": "string", "enum": ["ready", "compiling"]},
+    }
+    error = {
+        **FIGURE,
+        "minimum": 0,
+        "description": "approximate standard error of the weight, as in a prediction; null if unknown",
+    }
+    slot = {**COUNT, "description": "hash >> (32 - bits)"}
+    weight = {"feature": {"type": ["string", "null"]}, "slot": slot, "weight": NUMBER, "names": array(TEXT), "std_error": error}
+    bits = {"type": "integer", "minimum": 1, "maximum": 32}
+    weights = {"model": ref("Source"), "intercept": NUMBER, "bits": bits, "non_zeros": COUNT, "weights": array(record(weight))}
+    damaged = {**TEXT, "description": "what is damaged, and the command that repairs it"}
+    return {
+        "ModelConfig": schema_of(ModelConfig),
+        "ModelLine": record(line, closed=False),
+        "DamagedModel": record({"name": line["name"], "damaged": damaged}),
+        "ModelList": record({"models": array({"anyOf": [ref("ModelLine"), ref("DamagedModel")]})}),
+        "Model": record({**line, "config": {"type": "object"}, "memory_bytes": {"type": "object"}}, closed=False),
+        "ModelPut": record(put),
+        "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),
+        "Weights": record(weights),
+    }
+
+
+TAG: Final = "models"
+SCHEMAS: Final = {**_figures(), **_models()}
+_SEEN: Final = (PREDICT, WATCH)
+_READ: Final = (404, 422, 503)
+_CONFIRM: Final = {**query("confirm", {"type": "string"}, "the name of the model again, to confirm"), "required": True}
+_SINCE: Final = query("since", SEQ, "add the points of the learning curve after this event")
+_TOP: Final = query(
+    "top", {"type": "integer", "minimum": 1, "maximum": WEIGHTS_SHOWN_MAX, "default": TOP_DEFAULT}, "number of weights"
+)
+_PREFIX: Final = query("prefix", {"type": "string"}, "only weights whose name begins with this prefix")
+ROUTES: Final = (
+    Route("GET", "/models", ANY, list_models, "List all models.", answer("ModelList"), (422, 503)),
+    Route(
+        "PUT",
+        AT,
+        (ADMIN,),
+        put_model,
+        "Create a model, or change the changeable settings of an existing one.",
+        answer("ModelPut", 200, 201, 202),
+        (409, 503, 507),
+        body=json_body("ModelConfig"),
+        creates=True,
+    ),
+    Route("GET", AT, ANY, describe_model, "Show one model.", answer("Model"), _READ),
+    Route("DELETE", AT, (ADMIN,), drop_model, "Drop a model.", answer("ModelDropped"), (*_READ, 409), (_CONFIRM,)),
+    Route("GET", f"{AT}/metrics", _SEEN, model_metrics, "Test-then-train figures.", answer("Metrics"), _READ, (_SINCE,)),
+    Route("GET", f"{AT}/weights", _SEEN, model_weights, "The largest weights.", answer("Weights"), _READ, (_TOP, _PREFIX)),
+)

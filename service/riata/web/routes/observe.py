@@ -1,0 +1,56 @@
+"""The contract of the routes that take labelled rows. Their handler is `riata.web.observe`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from riata.base.limits import ERRORS_SHOWN_MAX
+from riata.web.route import AT, Hot, Route
+from riata.web.schemas import COUNT, FLAG, YES_OR_NO, Schema, answer, array, query, record, ref, rows_body
+from riata.web.scopes import OBSERVE
+
+TAG: Final = "observe"
+SCHEMAS: Final = {
+    "Observed": record(
+        {
+            "accepted": COUNT,
+            "duplicate": COUNT,
+            "rejected": COUNT,
+            "seq": {**COUNT, "description": "log position of the last accepted row"},
+            "outcome": {"enum": ["accepted", "duplicate"]},
+            "durability": {"enum": ["fsync", "memory"]},
+            "errors": array(ref("RowError"), maxItems=ERRORS_SHOWN_MAX),
+            "applied": {**YES_OR_NO, "description": "only with wait=applied: the served model includes these rows"},
+        },
+        optional=("applied",),
+    )
+}
+OPTIONS: Final[tuple[Schema, ...]] = (
+    query("wait", {"type": "string", "enum": ["applied"]}, "answer 200 once the served model includes the rows"),
+    query("atomic", FLAG, "refuse all rows if any row is refused"),
+    {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": False,
+        "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+        "description": "rows without an event_id get the id key/index, with the index counted from 0; a retry is then safe",
+    },
+)
+
+
+def _observe(path: str) -> Route:
+    return Route(
+        "POST",
+        path,
+        (OBSERVE,),
+        Hot.OBSERVE,
+        "Send labelled rows, or labels of predictions made with remember=true. 202: the rows are durable. 200: they are durable "
+        "and the served model includes them (wait=applied).",
+        answer("Observed", 202, 200),
+        (404, 429, 503, 507),
+        OPTIONS,
+        rows_body("Observation", "Observations"),
+    )
+
+
+ROUTES: Final = (_observe("/observe"), _observe(f"{AT}/observe"))

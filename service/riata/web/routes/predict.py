@@ -1,0 +1,123 @@
+"""The contract of the routes that predict. Their handler is `riata.web.predict`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from riata.web.route import AT, Hot, Route
+from riata.web.schemas import (
+    COUNT,
+    FIGURE,
+    FLAG,
+    NUMBER,
+    PREDICTION_ID,
+    SEQ,
+    SERVED,
+    TEXT,
+    Schema,
+    answer,
+    array,
+    query,
+    record,
+    ref,
+    rows_body,
+)
+from riata.web.scopes import PREDICT
+
+_AGE: Final = {"type": "number", "minimum": 0, "description": "seconds since this version was published"}
+_STALE: Final = {
+    "type": "number",
+    "minimum": 0,
+    "description": "seconds since this version was last known to be the newest; 0 in the process that learns",
+}
+TAG: Final = "predict"
+SCHEMAS: Final = {
+    "Contribution": record(
+        {"feature": TEXT, "value": NUMBER, "weight": NUMBER, "contribution": NUMBER, "shares_slot_with": array(TEXT)}
+    ),
+    "Prediction": record(
+        {
+            "probability": {
+                "type": ["number", "null"],
+                "minimum": 0,
+                "maximum": 1,
+                "description": "null if the model gives no probabilities",
+            },
+            "margin": NUMBER,
+            "label": NUMBER,
+            "std_error": {
+                **FIGURE,
+                "minimum": 0,
+                "description": "approximate standard error of the margin, from the curvature of the non-zero weights, which may "
+                "be some seconds old; features without a weight add nothing. null if the learner keeps no curvature, or too much "
+                "to invert",
+            },
+            "known_features": COUNT,
+            "unknown_features": COUNT,
+            "model": record({**SERVED, "age_s": _AGE, "stale_s": _STALE}),
+            "prediction_id": PREDICTION_ID,
+            "bias": NUMBER,
+            "contributions": array(
+                ref("Contribution"),
+                description="with explain: bias plus these contributions, added in this order, equals the margin to the last bit",
+            ),
+        },
+        optional=("prediction_id", "bias", "contributions"),
+    ),
+}
+_EXPLAIN: Final = "add bias and contributions, which add up to the margin"
+_MIN_SEQ: Final = "wait until the served model includes this log position"
+_REMEMBER: Final = "keep the features until the label arrives; the answer has the prediction_id to send it with"
+QUERY_OPTIONS: Final[tuple[Schema, ...]] = (
+    query("_explain", FLAG, _EXPLAIN),
+    query("_min_seq", SEQ, _MIN_SEQ),
+    {
+        **query("features", {"type": "object", "additionalProperties": {"type": "string"}}, ""),
+        "style": "form",
+        "explode": True,
+        "description": "every other parameter is a feature: numeric if its value is a number, otherwise an indicator",
+    },
+)
+BODY_OPTIONS: Final = (query("explain", FLAG, _EXPLAIN), query("min_seq", SEQ, _MIN_SEQ), query("remember", FLAG, _REMEMBER))
+PREDICTIONS: Final = {
+    "application/json": {"schema": {"anyOf": [ref("Prediction"), array(ref("Prediction"))]}},
+    "application/x-ndjson": {"schema": {"type": "string"}},
+    "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
+}
+
+
+def _predict_query(path: str) -> Route:
+    return Route(
+        "GET",
+        path,
+        (PREDICT,),
+        Hot.PREDICT,
+        "Predict the one row of the query.",
+        answer("Prediction"),
+        (400, 404, 409, 414, 422, 503),
+        QUERY_OPTIONS,
+    )
+
+
+def _predict_body(path: str) -> Route:
+    return Route(
+        "POST",
+        path,
+        (PREDICT,),
+        Hot.PREDICT,
+        "Predict rows. One JSON object is answered by an object, every other body by an array. With Accept: application/x-ndjson "
+        "the answer has one line per row; with application/vnd.apache.arrow.stream it is columns, and the metadata of the schema "
+        "name the model.",
+        {200: PREDICTIONS},
+        (404, 409, 503, 507),
+        BODY_OPTIONS,
+        rows_body("UnlabelledExample", "UnlabelledExamples"),
+    )
+
+
+ROUTES: Final = (
+    _predict_query("/predict"),
+    _predict_body("/predict"),
+    _predict_query(f"{AT}/predict"),
+    _predict_body(f"{AT}/predict"),
+)

@@ -1,0 +1,174 @@
+"""Routes of snapshots: list, save, restore, export and import."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from riata.base.document import write_document
+from riata.base.errors import BadInput, Corrupt, Malformed, nearest
+from riata.predict.name_book import NameBook
+from riata.run.published import Published
+from riata.web.answers import Answer, json_answer
+from riata.web.body import content_type
+from riata.web.document import check_type
+from riata.web.options import SEQ_MAX, new_model_name
+from riata.web.route import AT, Call, Route
+from riata.web.routes.models import source
+from riata.web.schemas import COUNT, TEXT, TIME, YES_OR_NO, answer, array, json_body, json_content, query, record, ref
+from riata.web.scopes import ADMIN, WATCH
+
+BINARY: Final = "application/octet-stream"
+EXPORT_FORMATS: Final = ("binary", "json")
+
+
+async def list_snapshots(call: Call) -> Answer:
+    """The retained generations."""
+    model, _ = call.asked()
+    return json_answer({"snapshots": await call.parts.admin.snapshots(model)})
+
+
+async def snapshot_now(call: Call) -> Answer:
+    """Save a snapshot; answers once it is durable. Takes no body."""
+    model, _ = call.asked()
+    return json_answer(await call.parts.admin.snapshot_now(model), 201)
+
+
+async def restore(call: Call) -> Answer:
+    """Restore the content of a generation. The log continues; the restore is an event in it."""
+    model, _ = call.asked()
+    call.parts.service.published(model)
+    generation = read_generation(await call.json())
+    return json_answer(await call.parts.admin.restore(model, generation))
+
+
+async def export(call: Call) -> Answer:
+    """Export a checkpoint as a self-describing binary, or with `format=json` the served model in readable form."""
+    model, options = call.asked()
+    kind = options.get("format", "binary")
+    if kind not in EXPORT_FORMATS:
+        raise BadInput(f"format: {nearest(kind[:64], EXPORT_FORMATS)}", "bad_option")
+    published = call.parts.service.published(model)
+    if kind == "json":
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, readable, published, call.parts.service.names(model))
+    disposition = f'attachment; filename="{model}.riata"'.encode()
+    content = await call.parts.admin.export(model)
+    return Answer(200, content, BINARY.encode(), ((b"content-disposition", disposition),))
+
+
+async def import_model(call: Call) -> Answer:
+    """Import an exported checkpoint; the model is created if it does not exist."""
+    name = new_model_name(call.request.path_params["model"])
+    call.options()
+    check_type(content_type(call.request.scope), BINARY)
+    settings = call.parts.settings
+    bytes_max = min(settings.import_bytes_max, settings.bodies_bytes_max)  # otherwise refused with 503 every time
+    content = await call.body(bytes_max)
+    try:
+        return json_answer(await call.parts.admin.import_model(name, content, patient=False))
+    except Corrupt as error:  # the client's bytes, not ours
+        raise Malformed(f"the body is not an export of a model: {error.detail}", "not_an_export") from error
+
+
+def read_generation(document: dict[str, Any]) -> int:
+    """Read the body of a restore. Raises `BadInput`, which names the key."""
+    for key in document:
+        if key != "generation":
+            raise BadInput(f"{key}: unknown key; did you mean 'generation'?", "unknown_key")
+    generation = document.get("generation")
+    if type(generation) is not int or not 1 <= generation <= SEQ_MAX:
+        raise BadInput("generation: expected the number of a retained generation", "wrong_type")
+    return generation
+
+
+def readable(published: Published, names: NameBook) -> Answer:
+    """Return the served model as JSON: configuration, figures, and each weight with the names seen in its slot."""
+    weights = published.model.weights
+    document = {
+        "model": source(published),
+        "config": write_document(published.config),
+        "link": weights.link,
+        "bits": weights.bits,
+        "intercept": weights.intercept,
+        "non_zeros": published.model.non_zeros,
+        "weights": [
+            {"slot": slot, "weight": beta, "names": names.in_slot(slot, weights.bits)}
+            for slot, beta in zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)
+        ],
+        "figures": published.figures,
+    }
+    return json_answer(document)
+
+
+TAG: Final = "snapshots"
+SCHEMAS: Final = {
+    "Snapshot": record(
+        {
+            "generation": COUNT,
+            "seq": COUNT,
+            "created": TIME,
+            "bytes": COUNT,
+            "state_digest": TEXT,
+            "cause": {"type": "string", "enum": ["schedule", "request"]},
+            "metrics": {"type": "object"},
+        },
+        closed=False,
+    ),
+    "SnapshotList": record({"snapshots": array(ref("Snapshot"))}),
+    "Restore": record({"generation": {"type": "integer", "minimum": 1}}),
+    "Restored": record({"generation": COUNT, "seq": COUNT}),
+    "Imported": record({"name": TEXT, "created": YES_OR_NO, "seq": COUNT}, closed=False),
+    "Export": record({"model": ref("Source"), "config": {"type": "object"}, "weights": array({"type": "object"})}, closed=False),
+}
+_BINARY: Final = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
+_FORMAT: Final = query(
+    "format",
+    {"type": "string", "enum": list(EXPORT_FORMATS), "default": "binary"},
+    "binary can be imported; json is for reading",
+)
+_READ: Final = (404, 422, 503)
+ROUTES: Final = (
+    Route("GET", f"{AT}/snapshots", (ADMIN, WATCH), list_snapshots, "Retained generations.", answer("SnapshotList"), _READ),
+    Route(
+        "POST",
+        f"{AT}/snapshots",
+        (ADMIN,),
+        snapshot_now,
+        "Write a checkpoint now; answers when it is durable.",
+        answer("Snapshot", 201),
+        (*_READ, 409, 507),
+    ),
+    Route(
+        "POST",
+        f"{AT}/restore",
+        (ADMIN,),
+        restore,
+        "Go back to a generation.",
+        answer("Restored"),
+        (404, 409, 503, 507),
+        body=json_body("Restore"),
+    ),
+    Route(
+        "GET",
+        f"{AT}/export",
+        (ADMIN,),
+        export,
+        "Export a model.",
+        {200: {**_BINARY, **json_content("Export")}},
+        (*_READ, 409, 507),
+        (_FORMAT,),
+        writes=True,
+    ),
+    Route(
+        "POST",
+        f"{AT}/import",
+        (ADMIN,),
+        import_model,
+        "Import a model.",
+        answer("Imported"),
+        (404, 409, 503, 507),
+        body={"required": True, "content": _BINARY},
+        creates=True,
+    ),
+)
