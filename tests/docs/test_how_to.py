@@ -92,7 +92,7 @@ def test_a_route_is_added_by_its_module_and_its_name(tmp_path: Path) -> None:
             client.post("/observe?wait=applied", json=rows, headers=bearer(observing)).raise_for_status()
 
             size = client.get(SIZE, headers=bearer(watching)).json()
-            assert (size["model"]["seq"], size["non_zeros"], size["counted"]) == (41, 2, 2)  # the first event is the configuration
+            assert (size["model"]["seq"], size["non_zeros"], size["counted"]) == (41, 2, 2)  # event 1: the configuration
             assert client.get(f"{SIZE}?least=1e6", headers=bearer(watching)).json()["counted"] == 0
             refused = {
                 client.get(SIZE): (401, "unauthenticated"),
