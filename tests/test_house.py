@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from riata.wire.readers import READERS
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "service" / "riata"
 TWINS = ROOT / "tests" / "twins"
@@ -129,6 +131,41 @@ def test_the_check_of_numba_sees_an_import_of_its_inside() -> None:
     tree = ast.parse("import numba\nfrom numba.core import types")
     assert inside_of_numba("maths", imported(tree), "x.py") == ["x.py imports numba.core"]
     assert inside_of_numba("jit", imported(tree), "x.py") == []
+
+
+READER_IMPORTS = {  # those who may import a reader
+    "predict/one_row.py",  # compiles the reader of a single row together with its prediction
+    "cli/demo_stream.py",  # generates rows, as JSON
+}
+WRITERS = {"web/answers.py", "web/predictions.py", "web/routes/predict.py", "client/calls.py"}  # they name what they write
+
+
+def names_a_reader(inside: str, tree: ast.Module) -> list[str]:
+    """Imports of a reader, and its names and media types as literals; application/json is that of every document."""
+    if inside.startswith("wire/readers/"):
+        return []
+    prefix = "riata.wire.readers."
+    wrong = [f"{inside} imports {name}" for name in imported(tree) if name.startswith(prefix) and inside not in READER_IMPORTS]
+    media = {media.name for reader in READERS for media in reader.media_types} - {"application/json"}
+    words = {*media, *(reader.name for reader in READERS)}
+    literals = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    named = [text.decode("latin-1") if isinstance(text, bytes) else text for text in literals if isinstance(text, bytes | str)]
+    return wrong + [f"{inside} names {word}" for word in named if word in words and inside not in WRITERS]
+
+
+def test_nothing_outside_its_folder_names_a_reader() -> None:
+    assert [w for _, path, tree in modules() for w in names_a_reader(path.relative_to(PACKAGE).as_posix(), tree)] == []
+
+
+def test_the_check_of_readers_sees_a_reader_named() -> None:
+    tree = ast.parse('from riata.wire.readers.vw.body import read_vw\nx = ("vw", b"text/x-vw", "view")')
+    found = names_a_reader("cli/source.py", tree)
+    assert found == [
+        "cli/source.py imports riata.wire.readers.vw.body",
+        "cli/source.py names vw",
+        "cli/source.py names text/x-vw",
+    ]
+    assert names_a_reader("wire/readers/vw/reader.py", tree) == []
 
 
 def test_files_and_functions_stay_short() -> None:

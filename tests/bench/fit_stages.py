@@ -5,6 +5,7 @@ The two stages that are a kernel's are timed around the kernel: what is left is 
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import time
 from collections import defaultdict
@@ -17,7 +18,7 @@ from unittest.mock import patch
 
 from riata.cli.blocks import BLOCK_BYTES, blocks, head_of
 from riata.cli.fit_setup import fit_config, recognised
-from riata.cli.source import CONTENT_TYPES, open_source
+from riata.cli.source import line_type, open_source
 from riata.learn.truncated_gradient import learner as truncated_gradient
 from riata.learn.truncated_gradient.step import learn_batches
 from riata.run.fit import Fit
@@ -83,13 +84,19 @@ def stages(path: Path, bits: int) -> tuple[dict[str, float], Fit]:
     with ExitStack() as stack:
         source = stack.enter_context(open_source(str(path)))
         head = head_of(source)
-        known, rows = recognised(head, path.name, "auto")
-        kind = CONTENT_TYPES[known]
-        fit = Fit(fit_config(rows, known, "auto", None, None, [f"encoder.bits={bits}"]), kind)
+        beginning = recognised(head, path.name, "auto")
+        kind = line_type(beginning.form)
+        fit = Fit(fit_config(beginning, "auto", None, None, [f"encoder.bits={bits}"]), kind)
         reader, learnt = FORMATS[kind], fit.state
+        read = reader.functions
+        assert read is not None
         if reader is None or not isinstance(learnt.learner, truncated_gradient.TruncatedGradient):
             raise TypeError("another reader or learner: its kernel is not the one that is timed")
-        stack.enter_context(patch.dict(FORMATS, {kind: reader._replace(read=clock.call("parsing", reader.read))}))
+        stack.enter_context(
+            patch.dict(
+                FORMATS, {kind: reader._replace(functions=dataclasses.replace(read, lines=clock.call("parsing", read.lines)))}
+            )
+        )
         learn = clock.call(LEARNING, learn_batches)
         stack.enter_context(patch.object(truncated_gradient, "learn_batches", learn))
         watched: Any = learnt

@@ -43,7 +43,7 @@ from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
-from riata.wire.parse import ARROW, Context, parse_examples
+from riata.wire.parse import Context, parse_examples
 from tests.arrow_stream import examples, stream
 from tests.bench import contest
 from tests.bench.bulk_rows import FEATURES, NDJSON, ROWS, VW_TEXT, Rows, make_rows
@@ -60,6 +60,7 @@ GROUP: Final = 4  # records of a group in the comparison with the disk
 LOSS_DIFFERENCE_MAX: Final = 0.05  # both learn the same rows, each by its own rule: their losses are near, not equal
 FIRST, AGAIN = "riata, NDJSON", "riata, NDJSON, again"
 VW_FIRST, VW_AGAIN = "riata, VW text", "riata, VW text, again"
+ARROW: Final = "application/vnd.apache.arrow.stream"
 ARROW_FIRST, ARROW_AGAIN = "riata, Arrow", "riata, Arrow, again"
 MEMORY, FILE, DAEMON = "riata, no log, again", "vw from a file", "vw daemon, pipelined"
 SMALL, SMALL_FILE = "riata, NDJSON, again, 2^18 slots", "vw from a file, 2^18 slots"

@@ -27,15 +27,15 @@ from riata.base.arrays import F64, I64, U8, U32, U64
 from riata.jit.kernel import kernel
 from riata.jit.raw.unowned import borrow
 from riata.maths.hashing import NUMBER, hash_name
-from riata.wire.delimiters import FRONT, PADDING, Text, take_in
-from riata.wire.delimiters import VW as VW_FORM
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, Labels, parse_examples
+from riata.wire.readers.vw.features import BAR
 from riata.wire.rows import RecordScratch, borrow_row
-from riata.wire.tokens import hash_tokens, mark_tokens, token_values
-from riata.wire.vw_tokens import BAR
+from riata.wire.scan.delimiters import FRONT, PADDING, Text, take_in
+from riata.wire.scan.delimiters import VW as VW_FORM
+from riata.wire.scan.tokens import hash_tokens, mark_tokens, token_values
 from riata.wire.workspace import make_workspace
 from tests.bench.contest import Claim, Measure, Side, arguments, contenders, contest, report_page, times_faster
 from tests.bench.rivals.vw import vw_run
@@ -157,7 +157,7 @@ def words_alone(text: Text, row: RecordScratch, key: np.uint64, fingerprints: U6
     """Find the words of lines `label | words`, hash their names and read their numbers, one behind another: how many; -1 where
     one is no such word.
 
-    Source    what `wire.vw_text.read_vw` and `wire.tokens.vw_tokens` begin with
+    Source    what `wire.readers.vw.body.read_vw` and `wire.scan.tokens.vw_tokens` begin with
     """
     data, ends, row = borrow(text.data), borrow(text.ends), borrow_row(row)
     done, k, known, taken = 0, 0, 0, 0
@@ -218,7 +218,7 @@ def vowpal(lines: Sequence[bytes], folder: Path, features: int) -> Side:
 def hash_and_sort(text: U8, ends: I64, rows: I64, values: F64, hashes: U32, sums: F64, keys: U64) -> None:
     """Hash names that lie one behind another, and sort every row by hash.
 
-    Source    what `wire.assemble` does for rows without equal hashes, by the sort of the standard library
+    Source    what `wire.scan.assemble` does for rows without equal hashes, by the sort of the standard library
     """
     for r in range(len(rows) - 1):
         first, last = rows[r], rows[r + 1]

@@ -8,7 +8,6 @@ import pytest
 
 from riata.cli.curl_hint import observe_line, predict_line
 from riata.cli.labels import without_label
-from riata.cli.source import Format
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples, parse_query
 
@@ -42,7 +41,7 @@ def test_a_generated_row_is_asked_as_a_query() -> None:
         (b"1 3:1 17:0.25", "svmlight"),
     ],
 )
-def test_the_query_means_the_same_as_the_row(row: bytes, form: Format) -> None:
+def test_the_query_means_the_same_as_the_row(row: bytes, form: str) -> None:
     """The parsed features of the printed query and of the row's body are equal to the last bit."""
     pairs = parse_qsl(urlsplit(words(predict_line(URL, "m", row, form))[1]).query, keep_blank_values=True)
     asked = parse_query(pairs, context()).batch
@@ -61,7 +60,7 @@ def test_the_query_means_the_same_as_the_row(row: bytes, form: Format) -> None:
         (b"1 2.0 'it's |a b:2 c", "vw", "text/x-vw", "|a b:2 c"),
     ],
 )
-def test_a_row_that_a_query_cannot_say_is_sent_as_a_body(row: bytes, form: Format, kind: str, body: str) -> None:
+def test_a_row_that_a_query_cannot_say_is_sent_as_a_body(row: bytes, form: str, kind: str, body: str) -> None:
     line = words(predict_line(URL, "m", row, form))
     assert line == ["curl", "http://127.0.0.1:8080/models/m/predict", "-H", f"content-type: {kind}", "--data-binary", body]
 
@@ -74,7 +73,7 @@ def test_a_long_row_is_sent_as_a_body() -> None:
 @pytest.mark.parametrize(
     ("row", "form"), [(b'{"features":{"it\'s":1},"label":1}', "ndjson"), (b"1 'tag|a b", "vw"), (b"1 3:1", "svmlight")]
 )
-def test_the_row_to_observe_is_the_row_itself(row: bytes, form: Format) -> None:
+def test_the_row_to_observe_is_the_row_itself(row: bytes, form: str) -> None:
     line = words(observe_line(URL, "m", row, form))
     assert line[1] == "http://127.0.0.1:8080/models/m/observe"
     assert line[-1].encode() == row
@@ -90,6 +89,6 @@ def test_the_row_to_observe_is_the_row_itself(row: bytes, form: Format) -> None:
         (b"-1", "svmlight"),
     ],
 )
-def test_a_row_without_its_label_is_still_one_row(row: bytes, form: Format) -> None:
+def test_a_row_without_its_label_is_still_one_row(row: bytes, form: str) -> None:
     parsed = parse_examples(without_label(row, form), CONTENT[form], context(), labelled=False)
     assert (parsed.rows, parsed.batch.n, parsed.errors) == (1, 1, [])

@@ -20,7 +20,7 @@ import pytest
 from riata.base.errors import Malformed
 from riata.cli import fit
 from riata.cli.blocks import BLOCK_BYTES, HEAD_BYTES, blocks, head_of
-from riata.cli.fit_setup import fit_config
+from riata.cli.fit_setup import Beginning, fit_config
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig
 from riata.run.exports import read_export
 from riata.run.fit import Fit
@@ -118,17 +118,17 @@ def test_the_configuration_comes_from_a_file_and_single_settings_over_it(tmp_pat
     toml, plain = tmp_path / "m.toml", tmp_path / "m.json"
     toml.write_text('labels = "-1/+1"\n[learner]\nkind = "ftrl_proximal"\n[encoder]\nngrams = 2\n')
     plain.write_text('{"publish_every_ms": 7}')
-    rows = [b"1 | a", b"-1 | b"]
-    config = fit_config(rows, "vw", "auto", toml, None, ["encoder.bits=9", "publish_every_ms=5"])
+    start = Beginning("vw", [b"1 | a", b"-1 | b"], b"", 0, b"")
+    config = fit_config(start, "auto", toml, None, ["encoder.bits=9", "publish_every_ms=5"])
     assert (config.learner.kind, config.encoder.ngrams, config.encoder.bits, config.publish_every_ms) == (
         "ftrl_proximal",
         2,
         9,
         5,
     )
-    assert fit_config(rows, "vw", "auto", toml, "taylor_sketch", []).learner.kind == "taylor_sketch"
-    assert fit_config(rows, "vw", "auto", plain, None, []).publish_every_ms == 7
-    assert fit_config(rows, "vw", "real", None, None, ["eta=0.1"]).learner == TruncatedGradientConfig(loss="squared", eta=0.1)
+    assert fit_config(start, "auto", toml, "taylor_sketch", []).learner.kind == "taylor_sketch"
+    assert fit_config(start, "auto", plain, None, []).publish_every_ms == 7
+    assert fit_config(start, "real", None, None, ["eta=0.1"]).learner == TruncatedGradientConfig(loss="squared", eta=0.1)
 
 
 @pytest.mark.parametrize(

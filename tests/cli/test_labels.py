@@ -4,8 +4,8 @@ import pytest
 
 from riata.base.errors import BadInput, Malformed
 from riata.cli.labels import label_of, sniff_labels, without_label
-from riata.cli.model_setup import model_document, text_fields
-from riata.cli.source import Format
+from riata.cli.model_setup import model_document
+from riata.wire.readers.json.file import text_fields
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from riata.cli.source import Format
         ([b"+1 1:1"], "svmlight", "0/1"),
     ],
 )
-def test_labels_are_detected_from_the_rows(lines: list[bytes], form: Format, labels: str) -> None:
+def test_labels_are_detected_from_the_rows(lines: list[bytes], form: str, labels: str) -> None:
     assert sniff_labels(lines, form) == labels
 
 
@@ -60,7 +60,7 @@ def test_a_label_that_cannot_be_read_is_none() -> None:
         (b"1", "vw", b"|"),
     ],
 )
-def test_a_row_to_predict_keeps_its_features_alone(line: bytes, form: Format, left: bytes) -> None:
+def test_a_row_to_predict_keeps_its_features_alone(line: bytes, form: str, left: bytes) -> None:
     assert without_label(line, form) == left
 
 

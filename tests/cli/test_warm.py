@@ -11,6 +11,7 @@ from riata.cli.app import app
 from riata.cli.warm import warm
 from riata.learn.registry import LearnerConfig, machine_code, one_of_each
 from riata.run.compilers import Compilers
+from riata.wire.readers import READERS
 
 
 def test_warm_makes_every_learner_ready() -> None:
@@ -18,7 +19,7 @@ def test_warm_makes_every_learner_ready() -> None:
     assert result.exit_code == 0
     said = [line.split(":")[0] for line in result.stdout.splitlines() if ": ready after" in line]
     learners = {machine_code(config) for config in one_of_each()}
-    assert sorted(said) == sorted({"JSON", "VW text, svmlight", "Arrow", "figures"} | learners)
+    assert sorted(said) == sorted({"figures", *(reader.name for reader in READERS)} | learners)
     assert {line.split()[0] for line in learners} == {kind().kind for kind in get_args(LearnerConfig)}
 
 

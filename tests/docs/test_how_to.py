@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import httpx
+import pytest
 
 from riata.learn import kinds
 from riata.web.keys import entry_text
 from riata.web.routes import table
 from riata.web.scopes import OBSERVE, WATCH
+from riata.wire import readers
 from tests.running import ROOT, Running
 from tests.web.attack.test_keys import bearer, made
 
@@ -20,6 +27,8 @@ FILE = re.compile(r"^`service/riata/(?P<path>[\w/]+\.py)`.*?```python\n(?P<text>
 KINDS = re.compile(r"^KINDS: Final = .*$", re.MULTILINE)
 RESOURCES = re.compile(r"^RESOURCES: Final = .*$", re.MULTILINE)
 SIZE = "/models/default/size"
+FOLDERS = re.compile(r"^FOLDERS: Final = .*$", re.MULTILINE)
+CSV = {"content-type": "text/csv"}
 
 
 def added_files(page: str, folder: Path) -> list[str]:
@@ -120,3 +129,75 @@ def test_without_its_name_the_route_is_not_known(tmp_path: Path) -> None:
         missing = httpx.get(f"{running.url}{SIZE}")
         assert (missing.status_code, missing.json()["code"]) == (404, "no_such_route")
         assert "/models/{model}/size" not in httpx.get(f"{running.url}/openapi.json").json()["paths"]
+
+
+@pytest.fixture
+def csv_overlay(tmp_path: Path) -> Path:
+    """A folder with what `add-a-reader.md` adds."""
+    page = (PAGES / "add-a-reader.md").read_text(encoding="utf-8")
+    overlay = tmp_path / "overlay"
+    assert len(added_files(page, overlay)) == 3
+    with_line(page, FOLDERS, readers, overlay / "wire" / "readers")
+    return overlay
+
+
+def riata(overlay: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the service with the overlay."""
+    environment = {**os.environ, "OVERLAY": str(overlay), "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
+    command = [sys.executable, "-m", "tests.docs.overlay", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
+
+
+def fitted(overlay: Path, path: Path) -> dict[str, Any]:
+    """The report of `riata fit`."""
+    result = riata(overlay, "fit", "--online", str(path), "--json", "--out", f"{path}.riata", "--set", "encoder.bits=12")
+    assert result.stdout, result.stderr
+    report: dict[str, Any] = json.loads(result.stdout)
+    return report
+
+
+def test_a_reader_is_added_by_its_folder_and_its_name(tmp_path: Path, csv_overlay: Path) -> None:
+    lines = ["label,word,size"] + [f"{i % 2},{'free' if i % 2 else 'meeting'},{i / 8}" for i in range(40)]
+    path = tmp_path / "mails.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with Running(tmp_path / "data", {"OVERLAY": str(csv_overlay)}, module="tests.docs.overlay") as running:
+        running.start()
+        with httpx.Client(base_url=running.url, timeout=60) as client:
+            assert client.put("/models/mails", json={}).status_code == 201
+            first = client.post("/models/mails/observe?wait=applied", content="label,word\n1,free\n0,meeting\n", headers=CSV)
+            assert first.json()["accepted"] == 2
+            wrong = client.post("/models/mails/observe", content="label,word\n1,free\n0\n,a\n", headers=CSV).json()
+            assert [(row["index"], row["code"]) for row in wrong["errors"]] == [(1, "lengths_differ"), (2, "missing_label")]
+            refused = client.post("/models/mails/observe", content="label,label\n1,1\n", headers=CSV)
+            assert (refused.status_code, refused.json()["code"]) == (400, "bad_header")
+            assert (
+                "text/csv"
+                in client.get("/openapi.json").json()["paths"]["/models/{model}/observe"]["post"]["requestBody"]["content"]
+            )
+        observed = riata(csv_overlay, "observe", str(path), "--url", running.url, "--model", "mails", "--rows-per-request", "7")
+        assert observed.stdout == "40 accepted, 0 duplicate, 0 rejected\n", observed.stderr
+        told = riata(csv_overlay, "predict", str(path), "--url", running.url, "--model", "mails", "--rows-per-request", "7")
+        assert [json.loads(line)["label"] for line in told.stdout.splitlines()] == [i % 2 for i in range(40)]
+
+
+def test_a_file_of_the_added_format_is_learnt_as_the_same_rows_in_another(tmp_path: Path, csv_overlay: Path) -> None:
+    rows = [(i % 2, "free" if i % 3 else "meeting", i % 16 / 8) for i in range(20_000)]  # of several blocks
+    table, lines = tmp_path / "rows.csv", tmp_path / "rows.ndjson"
+    table.write_text("label,word,size\n" + "".join(f"{label},{word},{size}\n" for label, word, size in rows), encoding="utf-8")
+    shown = [json.dumps({"features": {"word": word, "size": size}, "label": label}) for label, word, size in rows]
+    lines.write_text("\n".join(shown), encoding="utf-8")
+    found = fitted(csv_overlay, table)
+    assert found["learnt"] == 20_000
+    assert found["out"]["state"] == fitted(csv_overlay, lines)["out"]["state"]
+    with table.open("a", encoding="utf-8") as file:
+        file.write("1,free\n")
+    assert [(row["line"], row["code"]) for row in fitted(csv_overlay, table)["problems"]] == [(20_002, "lengths_differ")]
+
+
+def test_without_its_name_the_format_is_not_known(tmp_path: Path, csv_overlay: Path) -> None:
+    (csv_overlay / "wire" / "readers" / "__init__.py").unlink()
+    path = tmp_path / "mails.csv"
+    path.write_text("label,word\n1,free\n", encoding="utf-8")
+    result = riata(csv_overlay, "fit", "--online", str(path))
+    assert result.returncode != 0
+    assert "unknown format" in result.stderr

@@ -16,7 +16,7 @@ from riata.run.outcome import RowsRefused
 from riata.run.replay import replay
 from riata.store.memory import MemoryStore
 from riata.store.store import PendingPrediction
-from riata.wire.joins import make_key
+from riata.wire.prediction_key import make_key
 from tests.run.node import events
 from tests.run.remembering_node import LabelHouse, labels, logged, run_house
 

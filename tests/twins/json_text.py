@@ -1,4 +1,4 @@
-"""JSON bodies the slow way: `wire.reference_json` reads, `tests.twins.rows` finishes."""
+"""JSON bodies the slow way: `wire.readers.json.reference` reads, `tests.twins.rows` finishes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from typing import NamedTuple
 
 from riata.wire.codes import OK
-from riata.wire.json_members import EXAMPLE_KEYS
-from riata.wire.reference_json import Pairs, Record, Refused, decode, example_row, feature_records, reference_json
+from riata.wire.readers.json.members import EXAMPLE_KEYS
+from riata.wire.readers.json.reference import Pairs, decode, example_row, reference_json
 from riata.wire.rows import Refusal, Rules, SlowRow
+from riata.wire.scan.reference import Record, Refused, feature_records
 from tests.twins import rows as twin_rows
 
 

@@ -11,8 +11,8 @@ from riata.predict.one_row import RowAnswer
 from riata.predict.scoring import score
 from riata.wire.parse import Context, parse_examples, parse_query
 from riata.wire.parsed import Parsed
-from riata.wire.reference_json import Record, feature_records
 from riata.wire.rows import Rules
+from riata.wire.scan.reference import Record, feature_records
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 

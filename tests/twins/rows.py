@@ -84,17 +84,9 @@ def finish_row(records: list[Record], l2: bool) -> tuple[int, list[int], list[fl
     return code, hashes, values
 
 
-def fill_buckets(fingerprints: list[int], shift: int, buckets: int, room: int) -> tuple[list[list[int]], list[int]] | None:
-    """The keys of each bucket, in the order they came, and how many keys are below each; None where one has too many."""
-    keys = [fingerprint >> 32 for fingerprint in fingerprints]
-    held = [[key for key in keys if key >> shift == bucket] for bucket in range(buckets)]
-    below = [sum(key >> shift < bucket for key in keys) for bucket in range(buckets)]
-    return None if any(len(bucket) > room for bucket in held) else (held, below)
-
-
 def place_row(records: list[Record]) -> tuple[list[int], list[float]] | None:
-    """As `sum_row` where all hashes differ and all values are within bounds, else None."""
-    if len({fingerprint >> 32 for fingerprint, _, _ in records}) < len(records):
+    """As `sum_row` if all hashes differ in their first 16 bits and all values are within bounds, else None."""
+    if len({fingerprint >> 48 for fingerprint, _, _ in records}) < len(records):
         return None
     code, hashes, values = sum_row(records)
     return (hashes, values) if code == OK else None

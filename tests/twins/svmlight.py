@@ -1,4 +1,4 @@
-"""SVMlight text line by line: `riata.wire.reference_lines` reads the lines, dictionaries sum them."""
+"""SVMlight text line by line: `riata.wire.readers.vw.reference` reads the lines, dictionaries sum them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 
 from riata.base.arrays import U8
 from riata.wire.codes import BAD_INDEX, BAD_NUMBER, OK, QID_NOT_SUPPORTED, SYNTAX
-from riata.wire.reference_lines import decimal, reference_svmlight
+from riata.wire.readers.svmlight.reference import reference_svmlight
 from riata.wire.rows import Refusal, Rules, SlowRow
+from riata.wire.scan.reference import decimal
 from tests.twins.transpose import text_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from riata.wire.text_words import reference_words
+from riata.wire.scan.reference import reference_words
 
 
 def read_text(string: bytes, ngrams: int) -> list[bytes]:

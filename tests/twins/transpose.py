@@ -6,9 +6,8 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.wire.codes import BAD_LABEL, OK
-from riata.wire.reference_json import Refused
-from riata.wire.reference_lines import checked_label
 from riata.wire.rows import BatchBuilder, RecordScratch, Refusal, Rules, SlowRow
+from riata.wire.scan.reference import Refused, checked_label
 
 
 def text_of(data: U8, start: int, stop: int) -> str:

@@ -1,8 +1,8 @@
-"""VW text line by line: `riata.wire.reference_lines` reads the lines, dictionaries sum them."""
+"""VW text line by line: `riata.wire.readers.vw.reference` reads the lines, dictionaries sum them."""
 
 from __future__ import annotations
 
-from riata.wire.reference_lines import reference_vw
+from riata.wire.readers.vw.reference import reference_vw
 from riata.wire.rows import Refusal, Rules, SlowRow
 
 
@@ -20,3 +20,14 @@ def read_front(line: bytes, rules: Rules) -> SlowRow | Refusal:
 def read_namespaces(line: bytes, rules: Rules) -> SlowRow | Refusal:
     """A line with nothing in front."""
     return reference_vw(line, rules._replace(labelled=0))
+
+
+def read_any(line: bytes, rules: Rules) -> list[tuple[int, float, bytes]] | None:
+    """Fingerprint, value and shown name of every record of a line; None if it is refused."""
+    row = reference_vw(line, rules)
+    return [(fingerprint, value, name) for fingerprint, value, _, name in row.records] if isinstance(row, SlowRow) else None
+
+
+def fast_vw(line: bytes, rules: Rules) -> list[tuple[int, float, bytes]] | None:
+    """As `read_any`."""
+    return read_any(line, rules)

@@ -10,7 +10,6 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.wire.codes import DUPLICATE_INDEX, HANDOVER, OK, OUT_OF_RANGE
-from riata.wire.delimiters import FRONT, PADDING, Text
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import EVERY_NAME, NO_NAMES
 from riata.wire.parse import Context, Labels, make_rules
@@ -28,6 +27,7 @@ from riata.wire.rows import (
     make_sink,
     row_capacity,
 )
+from riata.wire.scan.delimiters import FRONT, PADDING, Text
 from tests.twins.transpose import summed
 
 Reader = Callable[[Text, RecordScratch, BatchBuilder, Rules], int]

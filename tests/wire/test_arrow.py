@@ -12,14 +12,14 @@ import pytest
 
 from riata.base.arrays import read_only
 from riata.base.errors import BadInput, Malformed, TooLarge
-from riata.wire.arrow_columns import place_offsets
-from riata.wire.arrow_names import name_code, write_digits
 from riata.wire.batch import Batch
 from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
-from riata.wire.parse import ARROW, Context, Labels, explain_rows, parse_examples
+from riata.wire.parse import Context, Labels, explain_rows, parse_examples
 from riata.wire.parsed import Parsed
+from riata.wire.readers.arrow.columns import place_offsets
+from riata.wire.readers.arrow.names import name_code, write_digits
 from tests.arrow_stream import (
     END,
     MARK,
@@ -38,6 +38,7 @@ from tests.twins import arrow_columns as twin_of_columns
 from tests.twins import arrow_rows as twin
 
 NAMES: Sequence[Sequence[str]] = [["a", "bb"], ["c"], []]
+ARROW = "application/vnd.apache.arrow.stream"
 VALUES = [[1.0, 2.5], [3.0], []]
 PLAIN = Context(EncoderConfig())
 

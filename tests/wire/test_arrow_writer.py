@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from riata.wire.arrow_message import read_stream
 from riata.wire.arrow_writer import Column, floats, integers, texts, write_stream
+from riata.wire.readers.arrow.message import read_stream
 from tests import arrow_stream as twin
 
 HOLES = np.array([0.5, np.nan, -1e300, np.nan, 5e-324, 0.0, 1.0, 2.0, 3.0, np.nan])

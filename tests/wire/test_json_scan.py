@@ -8,10 +8,10 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.wire.codes import HANDOVER, OK, SYNTAX, TOO_DEEP
-from riata.wire.json_features import read_scalar
-from riata.wire.json_members import digits_at, is_time, known_key
-from riata.wire.json_scan import literal_end, scan_escape, scan_hex, scan_string, skip_key, skip_scalar, skip_value
-from riata.wire.text_words import MARKS
+from riata.wire.readers.json.features import read_scalar
+from riata.wire.readers.json.grammar import literal_end, scan_escape, scan_hex, scan_string, skip_key, skip_scalar, skip_value
+from riata.wire.readers.json.members import digits_at, is_time, known_key
+from riata.wire.readers.json.texts import MARKS
 from tests.twins import json_scan as twin
 from tests.twins import json_text as twin_text
 from tests.wire.json_bodies import NUMBERS, STRINGS, TIMES, make_line, mutate

@@ -11,13 +11,13 @@ import pytest
 from riata.base.errors import Malformed
 from riata.base.limits import BODY_BYTES_MAX
 from riata.wire.codes import BY_PREDICTION, HANDOVER, INVALID_UTF8, OK, SLUGS, SYNTAX, TOO_DEEP
-from riata.wire.delimiters import FRONT, Text
 from riata.wire.encoder import EncoderConfig
-from riata.wire.json_text import read_ndjson
 from riata.wire.names import NO_NAMES
 from riata.wire.parse import Context, Labels, make_rules, parse_examples
 from riata.wire.parsed import Parsed
+from riata.wire.readers.json.body import read_ndjson
 from riata.wire.rows import ROWS, make_row, make_sink, row_capacity
+from riata.wire.scan.delimiters import FRONT, Text
 from tests.twins import json_text as twin
 from tests.wire.json_bodies import make_line
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from riata.wire import lines
 from riata.wire.codes import BAD_NAME, HANDOVER, OK
 from riata.wire.parse import Labels
 from riata.wire.rows import FIELD_START, FIELD_STOP, make_row, make_sink
+from riata.wire.scan import lines
 from tests.twins import transpose as twin
 from tests.wire.lane import bytes_of, rules_of
 

@@ -10,7 +10,7 @@ import numpy as np
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.new_names import first_found, names_found, shown_lengths, write_shown
-from riata.wire.parse import NDJSON, Context, make_rules, read_body
+from riata.wire.parse import FORMATS, Context, make_rules, read_body
 from riata.wire.parsed import new_names
 from riata.wire.rows import FOUND, KEY, SHADOWED, make_sink
 from tests.twins import new_names as twin
@@ -72,6 +72,6 @@ def test_a_body_that_repeats_its_names_lists_few_of_them_again_and_the_next_body
     names = list(dict.fromkeys(f"n{name}".encode() for row in rows for name in dict.fromkeys(row)))
     rules = make_rules(Context(EncoderConfig()), True, NamesSeen().table())
     for _ in range(2):
-        reading = read_body("\n".join(lines).encode(), NDJSON, rules)
+        reading = read_body("\n".join(lines).encode(), FORMATS["application/x-ndjson"], rules)
         assert [name for _, name in new_names(reading)] == names
         assert len(names) <= reading.sink.count[FOUND] < sum(map(len, rows)) // 2

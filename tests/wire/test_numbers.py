@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import F64, I64, U8
-from riata.wire import numbers
-from riata.wire.numbers import EXACT, HAND_OVER, NOT_A_NUMBER, parse_number
+from riata.wire.scan import numbers
+from riata.wire.scan.numbers import EXACT, HAND_OVER, NOT_A_NUMBER, parse_number
 from tests.twins import numbers as twin
 
 Make = Callable[[random.Random], str]

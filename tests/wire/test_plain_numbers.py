@@ -8,8 +8,8 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.jit.kernel import kernel
-from riata.wire.numbers import parse_prefix
-from riata.wire.simple_numbers import SIMPLE_NUMBER_REACH, fast_number, simple_number
+from riata.wire.scan.numbers import parse_prefix
+from riata.wire.scan.simple_numbers import SIMPLE_NUMBER_REACH, fast_number, simple_number
 from tests.wire.json_bodies import NUMBERS, mutate
 
 

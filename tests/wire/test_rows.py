@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from riata.base.limits import FEATURES_PER_ROW_MAX
-from riata.wire.assemble import finish_row, repeated_key, sum_row
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.names import EVERY_NAME, NO_NAMES
-from riata.wire.normalise import normalise_l2
 from riata.wire.rows import (  # fmt: skip
     EQUALS,
     FEATURES,
@@ -25,7 +23,9 @@ from riata.wire.rows import (  # fmt: skip
     make_row,
     make_sink,
 )
-from riata.wire.sorting import heap_sort, insert_sort, sort_keys, sort_range
+from riata.wire.scan.assemble import finish_row, repeated_key, sum_row
+from riata.wire.scan.normalise import normalise_l2
+from riata.wire.scan.sorting import heap_sort, insert_sort, sort_keys, sort_range
 from tests.twins import rows as twin
 
 Record = tuple[int, float, int]

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from riata.maths.hashing import NUMBER
-from riata.wire import codes, svmlight
+from riata.wire import codes
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, Labels, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.reference_json import hash_of
+from riata.wire.readers.svmlight import body as svmlight
+from riata.wire.readers.svmlight.body import read_svmlight
 from riata.wire.rows import Refusal, make_row, make_sink
-from riata.wire.svmlight import read_svmlight
+from riata.wire.scan.reference import hash_of
 from tests.twins import svmlight as twin
 from tests.wire.lane import bytes_of, compare, mutate, rules_of, run
 

@@ -10,7 +10,7 @@ from riata.base.errors import BadInput
 from riata.base.limits import TEXT_BYTES_MAX
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, explain_rows, parse_examples
-from riata.wire.text_words import reference_words
+from riata.wire.scan.reference import reference_words
 from tests.twins import text_words as twin
 
 

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from riata.base.arrays import U8
 from riata.jit.simd.rank import RANK_KEYS
-from riata.wire.assemble import PREFETCHED_FROM, place_row
-from riata.wire.delimiters import FRONT, JSON, PADDING, SVMLIGHT, TAKEN, VW, Text, mark_row, take_in
 from riata.wire.encoder import EncoderConfig
-from riata.wire.fast_lines import LEFT, fast_svmlight, fast_vw
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, parse_examples
-from riata.wire.rows import PLAIN, RecordScratch, make_row, make_sink
-from riata.wire.simple_numbers import any_number
-from riata.wire.sorting import BUCKET_KEYS, BUCKETED_MAX, BUCKETS_MAX, fill_buckets
-from riata.wire.tokens import settle, svmlight_tokens, vw_tokens
-from riata.wire.vw_text import read_any
+from riata.wire.readers.svmlight.reference import reference_svmlight
+from riata.wire.readers.vw.body import read_any
+from riata.wire.readers.vw.fast import LEFT, fast_vw
+from riata.wire.readers.vw.reference import reference_vw
+from riata.wire.rows import EQUALS, PLAIN, RecordScratch, Refusal, Rules, SlowRow, make_row, make_sink
+from riata.wire.scan.assemble import PREFETCHED_FROM, place_row
+from riata.wire.scan.delimiters import FRONT, JSON, PADDING, SVMLIGHT, TAKEN, VW, Text, mark_row, take_in
+from riata.wire.scan.simple_numbers import any_number
+from riata.wire.scan.tokens import settle, svmlight_tokens, vw_tokens
 from tests.twins import delimiters as marks_twin
-from tests.twins import fast_lines as twin
 from tests.twins import numbers as numbers_twin
 from tests.twins import rows as rows_twin
 from tests.twins.hashing import hash_name
+from tests.twins.vw_text import fast_vw as fast_vw_twin
+from tests.twins.vw_text import read_any as read_any_twin
 from tests.wire.lane import rules_of
 
 _PIECES = (
@@ -55,11 +57,12 @@ def padded(body: bytes) -> U8:
 
 
 def shown(body: bytes, row: RecordScratch, n: int) -> list[tuple[int, float, bytes]]:
-    """Records with their names as they are shown, but for the namespace of VW text."""
+    """Records with their names as they are shown."""
     found = []
     for i in range(n):
         a, b, c, d = row.span[i].tolist()
-        name = body[c:d] if row.kind[i] & 3 == PLAIN else body[a:b] + b"^" + body[c:d]
+        between = b"=" if row.kind[i] & 3 == EQUALS else b"^"
+        name = body[c:d] if row.kind[i] & 3 == PLAIN else body[a:b] + between + body[c:d]
         found.append((int(row.fingerprint[i]), float(row.value[i]), name))
     return found
 
@@ -120,22 +123,32 @@ def test_a_body_that_is_read_where_it_lies_is_not_written_to() -> None:
         assert memory.tobytes() == body + b"|"
 
 
-def test_lines_of_vw_text_that_are_taken_come_out_the_same() -> None:
-    rng, rules, taken, left = random.Random(2), rules_of(labelled=False), 0, 0
+def reference(
+    line: bytes, rules: Rules, read: Callable[[bytes, Rules], SlowRow | Refusal]
+) -> list[tuple[int, float, bytes]] | None:
+    """Records of a line by its reference reader, or None if it is refused."""
+    row = read(line, rules)
+    return [(fingerprint, value, name) for fingerprint, value, _, name in row.records] if isinstance(row, SlowRow) else None
+
+
+def test_lines_of_vw_text_of_any_kind_come_out_the_same() -> None:
+    rng, rules, read, left = random.Random(2), rules_of(labelled=False), 0, 0
     row = make_row(400)
     for _ in range(3000):
         line = some_line(rng)
         data, bar = padded(line), line.index(b"|")
+        n = read_any(data, 0, bar, len(line), row, make_sink(1000, 1, 1), rules, 0)
+        if n >= 0:
+            read += 1
+            assert shown(line, row, n) == read_any_twin(line, rules)
         assert mark_row(data, 0, len(line), VW, row.position) > 0
-        n = fast_vw(data, bar, len(line), row, rules)
-        if n == LEFT:
+        fast = fast_vw(data, bar, len(line), row, rules)
+        if fast == LEFT:
             left += 1
             continue
-        taken += 1
-        assert shown(line, row, n) == twin.fast_vw(line, rules)
-        assert read_any(data, 0, bar, len(line), row, make_sink(1000, 1, 1), rules, 0) == n
-        assert shown(line, row, n) == twin.read_any(line, rules)
-    assert taken > 1000
+        assert fast == n
+        assert shown(line, row, n) == fast_vw_twin(line, rules)
+    assert read > 1500
     assert left > 500
 
 
@@ -168,32 +181,13 @@ def test_lines_of_words_that_are_taken_eight_at_a_time_come_out_the_same() -> No
             continue
         taken += 1
         settle(row)
-        assert shown(line, row, n) == twin.fast_vw(line, rules), line
+        assert shown(line, row, n) == reference(line, rules, reference_vw), line
         assert n == 0 or row.span[n - 1, 3] <= len(line)
     assert taken > 1500
     assert left > 1000
     line = b"1 |" + b" a" * 395
     assert vw_tokens(padded(bytes(FRONT) + line)[FRONT:], 2, len(line), row, VW, rules.key) == -1, "no room for eight more"
     assert vw_tokens(padded(line)[: -PADDING + 60], 2, len(line), row, VW, rules.key) == -1, "no padding"
-
-
-def test_lines_of_svmlight_that_are_taken_come_out_the_same() -> None:
-    rng, rules, taken, left = random.Random(3), rules_of(labelled=False), 0, 0
-    row = make_row(400)
-    for _ in range(3000):
-        line = some_line(rng).partition(b"|")[2].strip(b" ")
-        if not line:
-            continue
-        data = padded(line)
-        assert mark_row(data, 0, len(line), SVMLIGHT, row.position) > 0
-        n = fast_svmlight(data, 0, len(line), row, 0, rules)
-        if n == LEFT:
-            left += 1
-            continue
-        taken += 1
-        assert shown(line, row, n) == twin.fast_svmlight(line, rules)
-    assert taken > 1000
-    assert left > 500
 
 
 def some_pairs(rng: random.Random) -> bytes:
@@ -238,7 +232,7 @@ def test_pairs_that_are_taken_eight_at_a_time_come_out_the_same() -> None:
             continue
         taken += 1
         settle(row)
-        assert shown(line, row, n) == twin.fast_svmlight(line, rules), line
+        assert shown(line, row, n) == reference(line, rules, reference_svmlight), line
     assert taken > 2000
     assert left > 500
     line = b"1" + b" 2:1" * 395
@@ -273,28 +267,6 @@ def test_numbers_of_any_length_are_those_of_the_language(json: bool) -> None:
             assert parsed.batch.value.tolist() == [wanted]
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 15, 16, 17, 21, 22, 75, 85, 86, 170, 171, BUCKETED_MAX])
-def test_keys_are_put_into_buckets(n: int) -> None:
-    rng, buckets, left = random.Random(n), 1 if n <= BUCKET_KEYS else 4, 0
-    while buckets > 1 and buckets * BUCKET_KEYS < 3 * n:
-        buckets *= 2
-    for bits in (32, 64, 64, 64):
-        fingerprints = [rng.getrandbits(bits) for _ in range(n)]
-        keys, starts = np.zeros(BUCKETS_MAX * BUCKET_KEYS, np.uint32), np.zeros(BUCKETS_MAX, np.uint32)
-        shift = fill_buckets(np.array([*fingerprints, 0], np.uint64), n, keys, starts)
-        wanted = rows_twin.fill_buckets(fingerprints, 33 - buckets.bit_length(), buckets, BUCKET_KEYS)
-        assert (wanted is None) == (shift < 0)
-        if wanted is None:
-            left += 1
-            continue
-        assert 2 ** (32 - shift) == buckets
-        held, below = wanted
-        filled = keys.reshape(-1, BUCKET_KEYS)[:buckets].tolist()
-        assert filled == [bucket + [2**32 - 1] * (BUCKET_KEYS - len(bucket)) for bucket in held]
-        assert starts[:buckets].tolist() == below
-    assert left == (n > BUCKET_KEYS), "keys that do not spread are left, others are not"
-
-
 def test_short_rows_are_placed_or_left() -> None:
     rng, placed = random.Random(6), 0
     for _ in range(500):
@@ -305,7 +277,7 @@ def test_short_rows_are_placed_or_left() -> None:
         row, hashes, sums = make_row(2 * RANK_KEYS), np.zeros(2 * RANK_KEYS, np.uint32), np.zeros(2 * RANK_KEYS)
         for i, (fingerprint, value, _) in enumerate(records):
             row.fingerprint[i], row.value[i] = fingerprint, value
-        n = place_row(row.fingerprint, row.value, (row.keys, row.starts), len(records), hashes, sums, 2)
+        n = place_row(row.fingerprint, row.value, (row.keys, row.ranks), len(records), hashes, sums, 2)
         wanted = rows_twin.place_row(records)
         assert (wanted is None) == (n < 0)
         if wanted is not None:

@@ -13,15 +13,16 @@ from riata.base.arrays import U8
 from riata.base.limits import NAME_BYTES_MAX
 from riata.jit.kernel import kernel
 from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, NUMBER
-from riata.wire import codes, vw_text
+from riata.wire import codes
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, Labels, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.reference_json import hash_of
-from riata.wire.reference_lines import reference_vw
+from riata.wire.readers.vw import body as vw_text
+from riata.wire.readers.vw.body import read_vw
+from riata.wire.readers.vw.reference import reference_vw
 from riata.wire.rows import BatchBuilder, Refusal, Rules, SlowRow, make_row, make_sink
-from riata.wire.vw_text import read_vw
+from riata.wire.scan.reference import hash_of
 from tests.twins import vw_text as twin
 from tests.wire.lane import bytes_of, compare, mutate, rules_of, run
 

@@ -4,7 +4,8 @@ import random
 
 import numpy as np
 
-from riata.wire import codes, vw_tokens
+from riata.wire import codes
+from riata.wire.readers.vw import features as vw_tokens
 from tests.twins import vw_tokens as twin
 from tests.wire.lane import bytes_of
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput
+from riata.cli.source import either
 from riata.learn.kinds import KINDS
+from riata.wire.readers import FILE_READERS
 
 if TYPE_CHECKING:
     from riata.client import Observed, Riata
@@ -22,8 +24,12 @@ PROBLEMS_SHOWN: Final = 10
 
 UrlOption = Annotated[str, typer.Option(envvar="RIATA_URL", help="URL of the service.")]
 ModelOption = Annotated[str, typer.Option(help="Name of the model.")]
+FORMATS: Final = either([reader.title for reader in FILE_READERS.values()])
 FormatOption = Annotated[
-    str, typer.Option("--format", help="Format of the file: auto, ndjson, vw or svmlight; auto detects it from the first lines.")
+    str,
+    typer.Option(
+        "--format", help=f"Format of the file: {either(['auto', *FILE_READERS])}; auto detects it from the first lines."
+    ),
 ]
 LearnerOption = Annotated[
     str | None,
@@ -85,7 +91,6 @@ def observed_of(error: ApiError) -> Observed:
 def require_format(form: str) -> None:
     """Raise `BadInput` if the option --format is none of its choices."""
     from riata.base.errors import nearest
-    from riata.cli.source import CONTENT_TYPES
 
-    if form != "auto" and form not in CONTENT_TYPES:
-        raise BadInput(f"--format {form}: {nearest(form, ['auto', *CONTENT_TYPES])}", "bad_option")
+    if form != "auto" and form not in FILE_READERS:
+        raise BadInput(f"--format {form}: {nearest(form, ['auto', *FILE_READERS])}", "bad_option")

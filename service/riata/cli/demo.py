@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from riata.cli.connect import DEFAULT_URL, LearnerOption, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, FORMATS, LearnerOption, UrlOption, connected
 
 DEFAULT_ROWS: Final = 400_000  # some 15 to 30 s, and enough to see the change halfway
 EXAMPLE: Final = """Examples:
@@ -18,9 +18,7 @@ EXAMPLE: Final = """Examples:
 def demo(
     file: Annotated[
         str | None,
-        typer.Argument(
-            help="Labelled rows: NDJSON, VW text or svmlight; may be gzipped; - is stdin. [default: synthetic clicks]"
-        ),
+        typer.Argument(help=f"Labelled rows: {FORMATS}; may be gzipped; - is stdin. [default: synthetic clicks]"),
     ] = None,
     url: UrlOption = DEFAULT_URL,
     model: Annotated[str, typer.Option(help="Name of the model to create.")] = "demo",

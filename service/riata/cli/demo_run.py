@@ -17,7 +17,7 @@ from riata.cli.demo_stream import Stream
 from riata.cli.demo_view import View
 from riata.cli.labels import without_label
 from riata.cli.metrics_view import Moment, Reading, read_metrics
-from riata.cli.source import CONTENT_TYPES, Chunk, chunks
+from riata.cli.source import Chunk, body_of, chunks, line_type
 from riata.cli.weights_table import read_weights
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Demo:
     def stream(self, view: View) -> None:
         """Send every row and show the progress. On return all rows are learnt and the last metrics are read."""
         started = read_at = self._clock.monotonic_ms()
-        for chunk in chunks(self.rows.lines, ROWS_PER_REQUEST):
+        for chunk in chunks(self.rows.lines, ROWS_PER_REQUEST, self.rows.header):
             answer = self._send(chunk)
             self.refusals.add(answer.rejected, answer.errors, chunk.numbers)
             self._sent += len(chunk.numbers)
@@ -84,20 +84,21 @@ class Demo:
         from riata.client import ApiRefused
 
         try:
-            return self._riata.observe(chunk.body, model=self._model, content_type=CONTENT_TYPES[self.rows.form])
+            return self._riata.observe(chunk.body, model=self._model, content_type=line_type(self.rows.form))
         except ApiRefused as error:
             return observed_of(error)
 
     def _keep_example(self, chunk: Chunk) -> None:
         """Keep a row of the latest request for the `curl` commands at the end: the first quartile by length."""
-        rows = sorted(chunk.body.split(b"\n")[:-1], key=len)
+        rows = sorted(chunk.body.split(b"\n")[1 if self.rows.header else 0 : -1], key=len)
         self.example = rows[len(rows) // 4]
 
     def _wait_until_learnt(self) -> None:
         """Wait for a prediction with `min_seq` of the last row. The service answers after learning it, or asks for a retry."""
         if self._seq:
-            row = without_label(self.example, self.rows.form)
-            self._riata.predict(row, model=self._model, content_type=CONTENT_TYPES[self.rows.form], min_seq=self._seq)
+            row = without_label(self.example, self.rows.form, self.rows.header)
+            body = body_of(row, self.rows.header)
+            self._riata.predict(body, model=self._model, content_type=line_type(self.rows.form), min_seq=self._seq)
 
     def _read(self) -> None:
         reading = read_metrics(self._riata.metrics(self._model))
@@ -118,5 +119,6 @@ def show_end(console: Console, riata: Riata, model: str, url: str, run: Demo) ->
         table.add_row(name, f"{weight:+.4f}")
     console.print(table)
     console.print("try:", highlight=False)
-    for line in (predict_line(url, model, run.example, run.rows.form), observe_line(url, model, run.example, run.rows.form)):
+    row = run.example, run.rows.form, run.rows.header
+    for line in (predict_line(url, model, *row), observe_line(url, model, *row)):
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)

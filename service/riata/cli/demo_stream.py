@@ -10,24 +10,27 @@ from itertools import islice
 
 from riata.cli.click_stream import click_stream
 from riata.cli.labels import sniff_labels
-from riata.cli.model_setup import text_fields
-from riata.cli.source import Format, open_source, read_rows
+from riata.cli.source import open_source, read_rows
+from riata.wire.readers import reader_named
+from riata.wire.readers.json.reader import READER as JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """Rows to stream. total: how many, None if only known at the end of the file; text: fields that hold prose.
 
-    best : the log loss of the generator's own probabilities so far, None if there is no generator
+    best : the log loss of the generator's own probabilities so far, None if there is no generator; header: of the file, if its
+    format has one
     """
 
     name: str
-    form: Format
+    form: str
     labels: str
     total: int | None
     lines: Iterator[tuple[int, bytes]]
     text: list[str] = field(default_factory=list)
     best: Best | None = None
+    header: bytes = b""
 
 
 @dataclass(slots=True)
@@ -52,7 +55,7 @@ class Best:
 def generated_stream(rows: int, seed: int) -> Iterator[Stream]:
     """Yield the stream of generated clicks."""
     best = Best()
-    yield Stream(f"{rows:,} synthetic clicks (seed {seed})", "ndjson", "0/1", rows, _click_lines(rows, seed, best), best=best)
+    yield Stream(f"{rows:,} synthetic clicks (seed {seed})", JSON.name, "0/1", rows, _click_lines(rows, seed, best), best=best)
 
 
 @contextmanager
@@ -60,9 +63,9 @@ def file_stream(name: str, rows: int | None) -> Iterator[Stream]:
     """Yield the stream of the rows of a file, only the first `rows` if that is given."""
     with open_source(name) as source:
         found = read_rows(source, name)
-        labels = sniff_labels(found.head, found.form)
-        text = text_fields(found.head) if found.form == "ndjson" else []
-        yield Stream(name, found.form, labels, None, islice(found.lines, rows), text)
+        labels = sniff_labels(found.head, found.form, found.header)
+        text = reader_named(found.form)[1].texts(found.head)
+        yield Stream(name, found.form, labels, None, islice(found.lines, rows), text, header=found.header)
 
 
 def _click_lines(rows: int, seed: int, best: Best) -> Iterator[tuple[int, bytes]]:

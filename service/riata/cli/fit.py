@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.cli.connect import FormatOption, require_format
+from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.serve import BLAS_THREADS
 from riata.learn.kinds import KINDS
 
@@ -34,7 +34,7 @@ EXAMPLE: Final = """Examples:
 
 
 def fit(
-    file: Annotated[str, typer.Argument(help="Labelled rows: NDJSON, VW text or svmlight; may be gzipped; - is stdin.")],
+    file: Annotated[str, typer.Argument(help=f"Labelled rows: {FORMATS}; may be gzipped; - is stdin.")],
     online: Annotated[
         bool, typer.Option("--online", help="Learn in one pass and predict each row before it is learnt. Required.")
     ] = False,
@@ -72,7 +72,7 @@ def fit(
     from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_report import document, show
     from riata.cli.fit_setup import fit_config, recognised
-    from riata.cli.source import CONTENT_TYPES, open_source
+    from riata.cli.source import line_type, open_source
     from riata.run.fit import Fit
 
     gc.freeze()
@@ -81,14 +81,15 @@ def fit(
     started = time.perf_counter()
     with open_source(file) as source:
         head = head_of(source)
-        known, rows = recognised(head, file, form)
+        start = recognised(head, file, form)
         settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
-        run = Fit(fit_config(rows, known, labels, model_file, learner, settings), CONTENT_TYPES[known])
+        run = Fit(fit_config(start, labels, model_file, learner, settings), line_type(start.form))
+        run.begin_after(start.header, start.lines)
         is_long = os.path.isfile(file) and os.path.getsize(file) >= LONG_FILE
         if is_long:
             run.expect_many()
         with _interruptible() as may_go_on, _progress(file, run) as advance:
-            lines = blocks(source, run.scratch, head, is_long=is_long)
+            lines = blocks(source, run.scratch, start.rest, is_long=is_long)
             run.run(lines, threads, lambda position: _judge(run, strict) and advance(position) and may_go_on())
     seconds = time.perf_counter() - started
     content = None if out is None else run.export()

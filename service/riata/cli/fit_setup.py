@@ -7,34 +7,45 @@ import json
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from riata.base.errors import BadInput, Malformed
 from riata.cli.labels import sniff_labels
 from riata.cli.model_setup import learner_document, model_document
-from riata.cli.source import CONTENT_TYPES, SNIFF_LINES, Format, numbered_lines, recognise
+from riata.cli.source import SNIFF_LINES, cut_header, numbered_lines, recognise
 from riata.learn.kinds import KINDS
 from riata.run.config import ModelConfig, read_config
+from riata.wire.readers import FILE_READERS
 
 AUTO: Final = "auto"
 SECTIONS: Final = ("learner", "encoder")
 
 
-def recognised(head: bytes, name: str, form: str) -> tuple[Format, list[bytes]]:
-    """Return the format and the first rows of a file, from its beginning.
+class Beginning(NamedTuple):
+    """The beginning of a file: its format, its first rows, its header and how many lines that takes, and what follows."""
 
-    Raises `Malformed` if there are no rows, or if the format is not known.
-    """
+    form: str
+    rows: list[bytes]
+    header: bytes
+    lines: int
+    rest: bytes
+
+
+def recognised(head: bytes, name: str, form: str) -> Beginning:
+    """Recognise a file by its beginning. Raises `Malformed` if there are no rows, or if the format is not known."""
     whole = head[: head.rfind(b"\n") + 1] or head
     lines = [line for _, line in islice(numbered_lines(whole.splitlines()), SNIFF_LINES)]
     if not lines:
         raise Malformed(f"{name}: contains no rows", "empty_body")
-    known = next((known for known in CONTENT_TYPES if known == form), None)
-    return known or recognise(lines, name), lines
+    known = form if form in FILE_READERS else recognise(lines, name)
+    if FILE_READERS[known].has_header:
+        header, rest, cut = cut_header(head)
+        return Beginning(known, lines[1:], header, cut, rest)
+    return Beginning(known, lines, b"", 0, head)
 
 
 def fit_config(
-    rows: list[bytes], form: Format, labels: str, model_file: Path | None, learner: str | None, settings: Iterable[str]
+    start: Beginning, labels: str, model_file: Path | None, learner: str | None, settings: Iterable[str]
 ) -> ModelConfig:
     """Build the configuration: from the model file, then the learner, then single settings `key=value`.
 
@@ -42,7 +53,7 @@ def fit_config(
     """
     given = {} if model_file is None else _read_document(model_file)
     if labels == AUTO:
-        labels = given["labels"] if "labels" in given else sniff_labels(rows, form)
+        labels = given["labels"] if "labels" in given else sniff_labels(start.rows, start.form, start.header)
     document = {**model_document(labels), **given, "labels": labels}
     if learner is not None:
         document["learner"] = learner_document(learner)

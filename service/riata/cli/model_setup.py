@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from riata.client import Riata
 
 LABELS: Final = ("0/1", "-1/+1", "real")
-TEXT_CHARACTERS: Final = 100  # a longer string is text to be split into words, not the name of a category
 
 
 def model_document(labels: str, text: Iterable[str] = (), learner: str | None = None) -> dict[str, Any]:
@@ -51,20 +50,6 @@ def learner_document(text: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BadInput(f'--learner {text}: expected an object, as {{"kind": "taylor_sketch", "gamma": 0.3}}', "bad_option")
     return document
-
-
-def text_fields(lines: Iterable[bytes]) -> list[str]:
-    """Return the names of the features that are text (longer than `TEXT_CHARACTERS`) in any of these NDJSON rows."""
-    found: set[str] = set()
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        features = row.get("features") if isinstance(row, dict) else None
-        if isinstance(features, dict):
-            found |= {name for name, value in features.items() if isinstance(value, str) and len(value) > TEXT_CHARACTERS}
-    return sorted(found)
 
 
 def ensure_model(riata: Riata, model: str, labels: str, learner: str | None = None) -> bool:

@@ -9,6 +9,7 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.connect import (
     DEFAULT_URL,
+    FORMATS,
     FormatOption,
     LearnerOption,
     ModelOption,
@@ -31,7 +32,7 @@ EXAMPLE: Final = """Examples:
 
 
 def observe(
-    file: Annotated[str, typer.Argument(help="Labelled rows: NDJSON, VW text or svmlight; may be gzipped; - is stdin.")],
+    file: Annotated[str, typer.Argument(help=f"Labelled rows: {FORMATS}; may be gzipped; - is stdin.")],
     url: UrlOption = DEFAULT_URL,
     model: ModelOption = "default",
     form: FormatOption = "auto",
@@ -47,7 +48,7 @@ def observe(
     """
     from riata.cli.model_setup import ensure_model
     from riata.cli.progress import row_progress
-    from riata.cli.source import CONTENT_TYPES, chunks, open_source, read_rows
+    from riata.cli.source import chunks, line_type, open_source, read_rows
 
     require_format(form)
     if learner is not None and labels is None:
@@ -58,8 +59,8 @@ def observe(
         if labels is not None and ensure_model(riata, model, labels, learner):
             typer.echo(f"created model {model!r} with labels {labels}", err=True)
         with row_progress("observed") as advance:
-            for chunk in chunks(rows.lines, rows_per_request):
-                answer = _send(riata, chunk, model, CONTENT_TYPES[rows.form])
+            for chunk in chunks(rows.lines, rows_per_request, rows.header):
+                answer = _send(riata, chunk, model, line_type(rows.form))
                 refusals.add(answer.rejected, answer.errors, chunk.numbers)
                 accepted, duplicate = accepted + answer.accepted, duplicate + answer.duplicate
                 advance(len(chunk.numbers))

@@ -9,6 +9,7 @@ import typer
 
 from riata.cli.connect import (
     DEFAULT_URL,
+    FORMATS,
     FormatOption,
     ModelOption,
     Refusals,
@@ -27,7 +28,7 @@ EXAMPLE: Final = "Example: `riata predict clicks.ndjson --model clicks --explain
 
 
 def predict(
-    file: Annotated[str, typer.Argument(help="Rows: NDJSON, VW text or svmlight; may be gzipped; - is stdin.")],
+    file: Annotated[str, typer.Argument(help=f"Rows: {FORMATS}; may be gzipped; - is stdin.")],
     url: UrlOption = DEFAULT_URL,
     model: ModelOption = "default",
     form: FormatOption = "auto",
@@ -43,17 +44,17 @@ def predict(
     each prediction has a prediction_id; `riata observe` later accepts lines such as {"prediction_id": "…", "label": 1}.
     """
     from riata.cli.progress import row_progress
-    from riata.cli.source import CONTENT_TYPES, chunks, open_source, read_rows
+    from riata.cli.source import chunks, line_type, open_source, read_rows
     from riata.client import ApiRefused
 
     require_format(form)
     with open_source(file) as source, connected(url) as riata:
         rows = read_rows(source, file, form)
         with row_progress("predicted") as advance:
-            for chunk in chunks(_unlabelled(rows), rows_per_request):
+            for chunk in chunks(_unlabelled(rows), rows_per_request, rows.header):
                 try:
                     answers = riata.predict(
-                        chunk.body, model=model, content_type=CONTENT_TYPES[rows.form], explain=explain, remember=remember
+                        chunk.body, model=model, content_type=line_type(rows.form), explain=explain, remember=remember
                     )
                 except ApiRefused as error:
                     Refusals().add(len(error.errors), error.errors, chunk.numbers)
@@ -65,4 +66,4 @@ def predict(
 def _unlabelled(rows: Rows) -> Iterator[tuple[int, bytes]]:
     from riata.cli.labels import without_label
 
-    return ((number, without_label(line, rows.form)) for number, line in rows.lines)
+    return ((number, without_label(line, rows.form, rows.header)) for number, line in rows.lines)

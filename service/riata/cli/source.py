@@ -8,22 +8,18 @@ from __future__ import annotations
 import gzip
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader, RawIOBase
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Final, Literal, cast
+from typing import IO, Final, cast
 
 from riata.base.errors import BadInput, Malformed
+from riata.wire.readers import FILE_READERS, reader_named
 
-Format = Literal["ndjson", "vw", "svmlight"]
-CONTENT_TYPES: Final[dict[Format, str]] = {
-    "ndjson": "application/x-ndjson",
-    "vw": "text/x-vw",
-    "svmlight": "text/x-svmlight",
-}
+_BEFORE_A_ROW: Final = b"\xef\xbb\xbf \t"
 GZIP_MAGIC: Final = b"\x1f\x8b"
 SNIFF_LINES: Final = 50
 BODY_BYTES: Final = 4 * 2**20  # a request ends at this size, even with fewer rows than allowed; a quarter of the service's limit
@@ -71,11 +67,17 @@ def numbered_lines(source: Iterable[bytes], start: int = 1) -> Iterator[tuple[in
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A file being read. head: its first lines, which `lines` also yields."""
+    """A file being read.
 
-    form: Format
+    form   : name of its format, in `FILE_READERS`
+    head   : its first rows, which `lines` also yields
+    header : its first line, if the format has a header; `lines` does not yield it
+    """
+
+    form: str
     head: list[bytes]
     lines: Iterator[tuple[int, bytes]]
+    header: bytes = b""
 
 
 def read_rows(source: Iterable[bytes], name: str, form: str = "auto") -> Rows:
@@ -83,57 +85,77 @@ def read_rows(source: Iterable[bytes], name: str, form: str = "auto") -> Rows:
     lines = numbered_lines(source)
     head = list(islice(lines, SNIFF_LINES))
     first = [line for _, line in head]
-    known = next((known for known in CONTENT_TYPES if known == form), None)
-    return Rows(known or recognise(first, name), first, chain(head, lines))
+    known = form if form in FILE_READERS else recognise(first, name)
+    if head and FILE_READERS[known].has_header:
+        return Rows(known, first[1:], chain(head[1:], lines), first[0])
+    return Rows(known, first, chain(head, lines))
 
 
-def recognise(lines: Iterable[bytes], name: str) -> Format:
-    """Detect the format from the first lines of a file. Raises `Malformed` if a line has no known format or they differ."""
-    found = {_format_of(line, name) for line in lines}
-    if len(found) == 1:
-        return found.pop()
-    if not found:
+def recognise(lines: Sequence[bytes], name: str) -> str:
+    """Detect the format from the first lines of a file, and from its name if a line has no known format.
+
+    Raises `Malformed` if no format is found, or more than one.
+    """
+    if not lines:
         raise Malformed(f"{name}: contains no rows", "empty_body")
-    raise Malformed(f"{name}: the first lines mix {' and '.join(sorted(found))}")
+    headed = [form for form, reader in FILE_READERS.items() if reader.has_header and _sniff(form, lines[0], name)]
+    found = set(headed) or {_format_of(line, name) for line in lines}
+    if len(found) > 1:
+        raise Malformed(f"{name}: the first lines mix {' and '.join(sorted(found))}")
+    return found.pop()
 
 
-def chunks(lines: Iterable[tuple[int, bytes]], rows: int) -> Iterator[Chunk]:
-    """Split lines into requests of at most `rows` rows and about `BODY_BYTES` bytes."""
+def line_type(form: str) -> str:
+    """Return the media type under which lines of this format are sent."""
+    return FILE_READERS[form].line_type
+
+
+def cut_header(head: bytes) -> tuple[bytes, bytes, int]:
+    """Cut the header off the beginning of a file: the header, what follows it, and how many lines were cut off."""
+    for number, line in numbered_lines(head.split(b"\n")):
+        return line, b"\n".join(head.split(b"\n")[number:]), number
+    return b"", head, 0
+
+
+def body_of(rows: bytes, header: bytes) -> bytes:
+    """Return the body with these rows: the header before them, if there is one."""
+    return header + b"\n" + rows if header else rows
+
+
+def chunks(lines: Iterable[tuple[int, bytes]], rows: int, header: bytes = b"") -> Iterator[Chunk]:
+    """Split lines into requests of at most `rows` rows and about `BODY_BYTES` bytes, each with the header if there is one."""
     held: list[bytes] = []
     numbers: list[int] = []
     size = 0
     for number, line in lines:
         if held and (len(held) == rows or size + len(line) > BODY_BYTES):
-            yield Chunk(b"\n".join(held) + b"\n", numbers)
+            yield Chunk(body_of(b"\n".join(held) + b"\n", header), numbers)
             held, numbers, size = [], [], 0
         held.append(line)
         numbers.append(number)
         size += len(line) + 1
     if held:
-        yield Chunk(b"\n".join(held) + b"\n", numbers)
+        yield Chunk(body_of(b"\n".join(held) + b"\n", header), numbers)
 
 
-def _format_of(line: bytes, name: str) -> Format:
-    text = line.lstrip(b"\xef\xbb\xbf \t")
-    if text.startswith(b"["):
-        raise Malformed(f"{name}: contains a JSON array; write one object per line")
-    if text.startswith(b"{"):
-        return "ndjson"
-    if b"|" in text:
-        return "vw"
-    if _is_svmlight(text.split(b"#")[0].split()):
-        return "svmlight"
-    raise Malformed(f"{name}: unknown format; expected JSON objects, VW text (label | features) or svmlight (label index:value)")
+def _format_of(line: bytes, name: str) -> str:
+    for form, reader in FILE_READERS.items():
+        if not reader.has_header and _sniff(form, line, name):
+            return form
+    for form, reader in FILE_READERS.items():
+        if name.removesuffix(".gz").endswith(reader.suffixes):
+            return form
+    raise Malformed(f"{name}: unknown format; expected {either([reader.shape for reader in FILE_READERS.values()])}")
 
 
-def _is_svmlight(words: list[bytes]) -> bool:
-    pairs = [word.partition(b":") for word in words[1:] if not word.startswith(b"qid:")]
-    return bool(words) and _is_number(words[0]) and all(index.isdigit() and _is_number(value) for index, _, value in pairs)
-
-
-def _is_number(word: bytes) -> bool:
+def _sniff(form: str, line: bytes, name: str) -> bool:
     try:
-        float(word)
-    except ValueError:
-        return False
-    return True
+        return reader_named(form)[1].sniff(line.lstrip(_BEFORE_A_ROW))
+    except Malformed as error:
+        raise Malformed(f"{name}: {error}") from None
+
+
+def either(names: Sequence[str]) -> str:
+    """Join names as "a, b or c"."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last

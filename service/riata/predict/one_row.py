@@ -23,17 +23,17 @@ from riata.base.arrays import I64, U8
 from riata.base.limits import NAME_BYTES_MAX
 from riata.jit.kernel import inline_kernel, kernel, quick_kernel
 from riata.jit.raw.address import array_at
+from riata.jit.simd.rank import RANKED_MAX
 from riata.maths.dot import margins
 from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
 from riata.maths.links import answers
 from riata.predict.model import Model, Origin, empty_model
-from riata.wire.assemble import finish_row
 from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
-from riata.wire.json_scan import OPEN_OBJECT, skip_space
-from riata.wire.json_text import read_json
-from riata.wire.numbers import EXACT, NOT_A_NUMBER, parse_number
 from riata.wire.parse import Context, make_rules
+from riata.wire.readers.json.body import read_json
+from riata.wire.readers.json.grammar import OPEN_OBJECT, skip_space
+from riata.wire.readers.json.reader import READER
 from riata.wire.rows import (
     EQUALS,
     FEATURES,
@@ -45,19 +45,20 @@ from riata.wire.rows import (
     PLAIN,
     ROWS,
     SHADOWED,
-    STARTS_MAX,
     BatchBuilder,
     RecordScratch,
     Rules,
 )  # fmt: skip
-from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
+from riata.wire.scan.assemble import finish_row
+from riata.wire.scan.numbers import EXACT, NOT_A_NUMBER, parse_number
 
+ROW_READER: Final = READER  # the format of a single row
 BYTES_MAX: Final = 16 * 2**10  # of the row; for longer rows the overhead of the general path is relatively small
 NGRAMS_MAX: Final = 3
 RECORDS: Final = NGRAMS_MAX * (BYTES_MAX // 2) + 4  # `row_capacity` of such a row
-POSITIONS: Final = BYTES_MAX + 128  # delimiters of such a row, and the spare entries that wire.delimiters needs after them
+POSITIONS: Final = BYTES_MAX + 128  # delimiters of such a row, and the spare entries that wire.scan.delimiters needs after them
 FRONT: Final = 64  # bytes before the block, since the reader needs some; a cache line
-DATA_BYTES: Final = 2 * (BYTES_MAX + 64)  # the row, its newline, and then the side area of `wire.json_text`
+DATA_BYTES: Final = 2 * (BYTES_MAX + 64)  # the row, its newline, and then the side area of `wire.readers.json.body`
 RowAnswer = tuple[float, float, float, int, int]  # margin, probability, label, known and unknown features
 LEFT: Final = (0.0, 0.0, 0.0, -1, 0)
 # Words of a `Plan`; after them the hashes of the text fields.
@@ -72,12 +73,12 @@ _HASH_SIGN, _PERCENT, _AMPERSAND, _PLUS, _EQUALS, _UNDERSCORE, _FIRST, _LAST = 0
 _SIZES: Final = (
     DATA_BYTES,
     *(8 * RECORDS, 8 * RECORDS, RECORDS, 32 * RECORDS, 8 * RECORDS, 8 * RECORDS, 8 * MARKS_MAX),  # RecordScratch
-    *(8 * 2, 4 * POSITIONS, 8 * OWED, 4 * BUCKETS_MAX * BUCKET_KEYS, 4 * STARTS_MAX),  # the rest of RecordScratch
+    *(8 * 2, 4 * POSITIONS, 8 * OWED, 4 * (RANKED_MAX // 2), 4 * RANKED_MAX),  # the rest of RecordScratch
     *(4 * RECORDS, 8 * RECORDS, 8 * 3, 8 * 1, 8 * PLACES, 8 * 1, 8 * 1),  # BatchBuilder, without the names found: unused
     *(8 * 2, 8 * 2, 8 * 1, 8 * 1, 8 * 1, 8 * 1),  # ends, row pointers, margin, known, probability, label
 )
 _AT: Final = tuple(sum(-(-size // 64) * 64 for size in _SIZES[:i]) for i in range(len(_SIZES) + 1))
-(_DATA, _FINGERPRINT, _VALUE, _KIND, _SPAN, _ORDER, _BUCKET, _MARK, _PAIR, _POSITION, _OWED, _KEYS, _STARTS,
+(_DATA, _FINGERPRINT, _VALUE, _KIND, _SPAN, _ORDER, _BUCKET, _MARK, _PAIR, _POSITION, _OWED, _KEYS, _RANKS,
  _HASH, _SUM, _COUNT, _CODE, _PLACE, _LABEL, _WEIGHT,
  _ENDS, _POINTERS, _MARGIN, _KNOWN, _PROBABILITY, _ANSWER, BLOCK_BYTES) = _AT  # fmt: skip
 
@@ -97,8 +98,8 @@ def row_in(block_at: int) -> RecordScratch:
         array_at(block_at + _POSITION, (POSITIONS,), np.uint32),
         array_at(block_at, (0,), np.uint32),
         array_at(block_at + _OWED, (OWED,), np.int64),
-        array_at(block_at + _KEYS, (BUCKETS_MAX * BUCKET_KEYS,), np.uint32),
-        array_at(block_at + _STARTS, (STARTS_MAX,), np.uint32),
+        array_at(block_at + _KEYS, (RANKED_MAX // 2,), np.uint32),
+        array_at(block_at + _RANKS, (RANKED_MAX,), np.uint32),
     )
 
 
@@ -154,7 +155,7 @@ def query_records(data: U8, stop: int, row: RecordScratch, rules: Rules) -> int:
                        is empty or begins with `_`, text fields and a value that is not a number, an empty value, a long name
                        or value, a number next to a tie
     Cost               two passes over the bytes, one hash for each value
-    Source             the HTTP contract; wire.reference_json, `feature_records`
+    Source             the HTTP contract; wire.readers.json.reference, `feature_records`
     """
     fingerprints, values, kinds = row.fingerprint, row.value, row.kind
     n, p = 0, 0

@@ -92,11 +92,16 @@ class Fit:
         self.problems: list[Problem] = []
         self.interrupted = False
         self._line = 1  # number of the first line of the block to be learnt next
+        self._header = b""
         self._content_type = content_type
         self._context = Context(config.encoder, config.labels, self.names.seen)
         self.scratch = Workspaces(config.encoder.ngrams)
         self._ids: dict[bytes, int] = {}
         self.state.apply(self._record("config", 1, config_payload(config, after=0)))
+
+    def begin_after(self, header: bytes, lines: int) -> None:
+        """Read every block with this header, which is in none of them; `lines` lines of the file come before the first block."""
+        self._header, self._line = header, 1 + lines
 
     def expect_many(self) -> None:
         """Prepare for many features all over the learner's table: use large pages for it from the beginning."""
@@ -144,7 +149,7 @@ class Fit:
         """
         scratch = block.scratch or self.scratch.lend(len(block.body))
         try:
-            parsed = parse_examples(block.body, self._content_type, self._context, True, scratch)
+            parsed = parse_examples(block.body, self._content_type, self._context, True, scratch, self._header)
         except TooLarge:
             body = bytes(block.body)
             self.scratch.give(scratch)

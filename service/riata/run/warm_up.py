@@ -24,6 +24,7 @@ from riata.learn.registry import LearnerConfig, default_learner, machine_code, o
 from riata.maths import numerics
 from riata.predict import heard, one_row, scoring
 from riata.predict.model import Model, Origin
+from riata.predict.one_row import ROW_READER
 from riata.predict.path import regularisation_path
 from riata.predict.uncertainty import Covariance, look_up
 from riata.run.compilers import Compilers
@@ -36,9 +37,9 @@ from riata.wire.encoder import EncoderConfig
 LOADING: Final = "loading kernels; the first start compiles them, which takes about a minute"
 
 
-def _warm_up_json() -> None:
-    """Parsing JSON and queries, and the fast path of predictions, which parses them with the same kernels."""
-    parse.WARM_UPS["JSON"]()
+def _warm_up_rows() -> None:
+    """The reader of single rows, queries, and the fast path of predictions, which reads both with the same kernels."""
+    parse.WARM_UPS[ROW_READER.name]()
     parse.parse_query([("a", "1"), ("b", "c")], parse.Context(EncoderConfig()))
     one_row.warm_up()
     heard.warm_up()
@@ -51,7 +52,7 @@ def _warm_up_figures() -> None:
 
 
 # What every model needs, whatever its learner; the slowest to compile comes first.
-_COMMON: Final[dict[str, Callable[[], None]]] = {**parse.WARM_UPS, "JSON": _warm_up_json, "figures": _warm_up_figures}
+_COMMON: Final[dict[str, Callable[[], None]]] = {**parse.WARM_UPS, ROW_READER.name: _warm_up_rows, "figures": _warm_up_figures}
 
 
 def _two_events() -> Batch:

@@ -17,6 +17,7 @@ from riata.base.limits import (
     WEIGHT_MAX,
 )
 from riata.web.options import MODEL_NAME, SEQ_MAX
+from riata.wire.readers import READERS
 
 Schema = dict[str, Any]
 
@@ -42,12 +43,7 @@ MODEL: Final[Schema] = {
 FLAG: Final[Schema] = {"type": "string", "enum": ["true", "false"], "default": "false"}
 SEQ: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": SEQ_MAX}
 SERVED: Final[Schema] = {"name": TEXT, "version": COUNT, "seq": COUNT}
-TEXT_TYPES: Final = {
-    "application/x-ndjson": "One object per line.",
-    "text/x-vw": "The text format of Vowpal Wabbit.",
-    "text/x-svmlight": "label index:value … # comment",
-    "application/vnd.apache.arrow.stream": "One record batch: names or indices, values, label, weight, event_id; not compressed.",
-}
+TEXT_TYPES: Final = {media.name: media.about for reader in READERS for media in reader.media_types if media.about}
 FEATURE_NAME_PATTERN: Final = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 
 

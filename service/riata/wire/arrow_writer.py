@@ -1,4 +1,4 @@
-"""Writes columns as an Arrow stream: a schema, one record batch, the end marker. The inverse of `wire/arrow_message.py`.
+"""Writes columns as an Arrow stream: a schema, one record batch, the end marker. The inverse of `wire/readers/arrow/message.py`.
 
 Theory of operation
     Metadata is a FlatBuffer, written front to back: a table, then what its fields point to, so that every offset is positive, as

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.wire.delimiters import FRONT, PADDING
+from riata.wire.scan.delimiters import FRONT, PADDING
 
 _NEWLINE_BYTES: Final = 1
 

@@ -7,8 +7,7 @@ over to the reference reader, and collects the results. `parse_query` does the s
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, cast
@@ -19,8 +18,6 @@ from riata.base.arrays import U8
 from riata.base.errors import Malformed, TooLarge, Unsupported
 from riata.base.limits import BODY_BYTES_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.maths.hashing import NUMBER
-from riata.wire.arrow_rows import read_arrow, warm_up_arrow
-from riata.wire.assemble import finish_row
 from riata.wire.codes import (
     DUPLICATE_KEY,
     INVALID_UTF8,
@@ -28,15 +25,12 @@ from riata.wire.codes import (
     TOO_MANY_FEATURES,
     TOO_MANY_IN_ROW,
 )  # fmt: skip
-from riata.wire.delimiters import FRONT, NEWLINE, PADDING, Text
 from riata.wire.encoder import EncoderConfig
-from riata.wire.joins import read_joins
-from riata.wire.json_text import read_json, read_ndjson
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
-from riata.wire.numbers import NOT_A_NUMBER, parse_number
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
-from riata.wire.reference_json import Record, Refused, feature_records, hash_of, reference_json
+from riata.wire.reader import Functions, Reader, Split
+from riata.wire.readers import READERS
 from riata.wire.refusals import check_utf8, raise_for
 from riata.wire.rows import (  # fmt: skip
     FOUND,
@@ -45,7 +39,6 @@ from riata.wire.rows import (  # fmt: skip
     ROW_START,
     ROW_STOP,
     ROWS,
-    BatchBuilder,
     RecordScratch,
     Refusal,
     Rules,
@@ -54,14 +47,16 @@ from riata.wire.rows import (  # fmt: skip
     make_sink,
     row_capacity,
 )
-from riata.wire.svmlight import read_svmlight, reference_svmlight
-from riata.wire.vw_text import read_vw, reference_vw
+from riata.wire.scan.assemble import finish_row
+from riata.wire.scan.delimiters import FRONT, NEWLINE, PADDING, Text
+from riata.wire.scan.left_lines import leave_lines
+from riata.wire.scan.numbers import NOT_A_NUMBER, parse_number
+from riata.wire.scan.reference import Record, Refused, feature_records, hash_of
 from riata.wire.workspace import Workspace, workspace
 
 Labels = Literal["0/1", "-1/+1", "real"]
 _LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_JSON_SPACE: Final = re.compile(rb"[ \t\r\n]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +69,20 @@ class Context:
 
 
 class Format(NamedTuple):
-    """One content type: a kernel for the body, a reference reader for single rows, and whether newlines separate the rows."""
+    """One media type: its reader, and how a body splits into rows. `functions` is None if they depend on the body's header."""
 
-    read: Callable[[Text, RecordScratch, BatchBuilder, Rules], int]
-    slow: Callable[[bytes, Rules], SlowRow | Refusal]
-    by_line: bool
-
-
-def _read_document(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
-    """Read JSON, which must be complete in memory."""
-    text.ends[0], text.ends[1] = 0, text.size + 1
-    return read_json(text.data, text.ends, row, sink, rules)
+    reader: Reader
+    split: Split
+    functions: Functions | None
 
 
-ARROW: Final = "application/vnd.apache.arrow.stream"
-_JSON: Final = Format(_read_document, reference_json, by_line=False)
-NDJSON: Final = Format(read_ndjson, reference_json, by_line=True)
-_VW: Final = Format(read_vw, reference_vw, by_line=True)
-_SVMLIGHT: Final = Format(read_svmlight, reference_svmlight, by_line=True)
-FORMATS: Final[dict[str, Format | None]] = {  # None: Arrow, whose rows are columns
-    "application/json": _JSON,
-    "application/x-ndjson": NDJSON,
-    "application/ndjson": NDJSON,
-    "application/jsonl": NDJSON,
-    "text/x-vw": _VW,
-    "text/x-svmlight": _SVMLIGHT,
-    "text/x-libsvm": _SVMLIGHT,
-    ARROW: None,
-}
+def _formats() -> Iterator[tuple[str, Format]]:
+    for reader in READERS:
+        functions = None if reader.has_header else reader.load(b"")
+        yield from ((media.name, Format(reader, media.split, functions)) for media in reader.media_types)
+
+
+FORMATS: Final[dict[str, Format]] = dict(_formats())
 
 
 def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[np.uint64]] = NO_NAMES) -> Rules:
@@ -118,7 +99,7 @@ def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[
     )
 
 
-def format_of(content_type: str) -> Format | None:
+def format_of(content_type: str) -> Format:
     """Find the reader of a Content-Type header. Raises `Unsupported`."""
     kind, *parameters = (part.strip() for part in content_type.split(";"))
     for parameter in parameters:
@@ -131,19 +112,25 @@ def format_of(content_type: str) -> Format | None:
 
 
 def parse_examples(
-    body: bytes | PaddedBuffer | U8, content_type: str, context: Context, labelled: bool, scratch: Workspace | None = None
+    body: bytes | PaddedBuffer | U8,
+    content_type: str,
+    context: Context,
+    labelled: bool,
+    scratch: Workspace | None = None,
+    header: bytes = b"",
 ) -> Parsed:
     """Read a body of examples. Rows at fault become row errors, the others a `Batch`.
 
     body    : the bytes received; or, for formats read by lines, `scratch.room`, written
     scratch : with room for the body; the batch may use its memory, and is then valid until the scratch is used again
+    header  : of a format that has one, if the body does not begin with it, as a block of a file
     Raises `Unsupported` for an unknown content type, `TooLarge` beyond a limit of the request, and `Malformed` if there is
-    no row at all or, in JSON, if the body is not a document.
+    no row at all, if a document is not well-formed, or if a header is not one.
     """
     seen = NO_NAMES if context.names is None else context.names.table()
     form = format_of(content_type)
-    reading = read_body(body, form, make_rules(context, labelled, seen), scratch)
-    return _parsed(reading, form is _JSON and bytes(body)[_space_end(bytes(body)) :].startswith(b"{"))
+    reading = read_body(body, form, make_rules(context, labelled, seen), scratch, header)
+    return _parsed(reading, form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body)))
 
 
 def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[tuple[int, float, str]]]:
@@ -169,72 +156,84 @@ def explain_query(pairs: list[tuple[str, str]], context: Context) -> list[list[t
     return _explained(_read_query(pairs, make_rules(context, False, EVERY_NAME)))
 
 
-def _warm_up(*bodies: tuple[str, bytes]) -> None:
-    """Read bodies of these content types, with every option of the readers in use."""
-    context = Context(EncoderConfig(text=("t",), ngrams=2, normalise="l2"), names=NamesSeen(1))
-    for content_type, body in bodies:
-        parse_examples(body, content_type, context, labelled=True)
-    if context.names is not None:
-        context.names.add([1])
+def _warm_up(reader: Reader) -> None:
+    """Compile what reading calls, or load it from the cache: read the examples with every option of the readers in use."""
+    functions = None if reader.has_header else reader.load(b"")
+    if functions is not None and functions.warm_up is not None:
+        functions.warm_up(make_rules(Context(EncoderConfig()), labelled=True, seen=EVERY_NAME))
+    names = NamesSeen(1)
+    context = Context(EncoderConfig(text=("t",), ngrams=2, normalise="l2"), names=names)
+    for content_type, bodies in reader.examples.items():
+        for body in bodies:
+            parse_examples(body, content_type, context, labelled=True)
+            names.add([1])
 
 
-_EXAMPLE: Final = b'{"features":{"a":1.5,"b":"c","t":"two words","d":[true]},"label":1,"ts":"2026-11-20T11:14:00Z"}'
-_LINES: Final = _EXAMPLE + b'\n{"features":{"a":1,"s":"x","t":"a b"},"label":0}'
-# Each compiles kernels, or loads them from the cache. They share few kernels; together they cover all that reading can call.
-WARM_UPS: Final[dict[str, Callable[[], None]]] = {
-    "JSON": partial(_warm_up, ("application/json", _EXAMPLE), ("application/x-ndjson", _LINES)),
-    "VW text, svmlight": partial(_warm_up, ("text/x-vw", b"1 1.0 'tag|n:2 a:1.5 b\n"), ("text/x-svmlight", b"1 1:1.5 2:2\n")),
-    "Arrow": lambda: warm_up_arrow(make_rules(Context(EncoderConfig()), labelled=True, seen=EVERY_NAME)),
-}
+# The readers share few kernels; together they cover all that reading can call.
+WARM_UPS: Final[dict[str, Callable[[], None]]] = {reader.name: partial(_warm_up, reader) for reader in READERS}
 
 
-def _space_end(body: bytes) -> int:
-    found = _JSON_SPACE.match(body)
-    return found.end() if found else 0
-
-
-def read_body(body: bytes | PaddedBuffer | U8, form: Format | None, rules: Rules, scratch: Workspace | None = None) -> Reading:
+def read_body(
+    body: bytes | PaddedBuffer | U8, form: Format, rules: Rules, scratch: Workspace | None = None, header: bytes = b""
+) -> Reading:
     """Read the whole body with the readers of `form`; every row then has its code. Raises as `parse_examples` does."""
-    if form is None:
-        reading, row, slow = read_arrow(memoryview(cast(Any, body.bytes if isinstance(body, PaddedBuffer) else body)), rules)
+    if len(body) > BODY_BYTES_MAX:
+        raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
+    functions = form.functions
+    if functions is None:
+        if not header:
+            _check_mark(body)
+            header, _, body = bytes(body).partition(b"\n")
+        functions = form.reader.load(header.removesuffix(b"\r"))
+    if functions.columns is not None:
+        columns = memoryview(cast(Any, body.bytes if isinstance(body, PaddedBuffer) else body))
+        reading, row, slow = functions.columns(columns, rules)
     else:
-        reading, row, slow = _read_text(body, form, rules, scratch)
+        reading, row, slow = _read_text(body, (form.split, functions), rules, scratch)
+    reading.joins = functions.joins
     for number in reading.left():
         row = _take_slow(reading, row, number, slow(number))
     return reading
 
 
-def _read_text(
-    body: bytes | PaddedBuffer | U8, form: Format, rules: Rules, scratch: Workspace | None
-) -> tuple[Reading, RecordScratch, Callable[[int], SlowRow | Refusal]]:
-    if len(body) > BODY_BYTES_MAX:
-        raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
+def _check_mark(body: bytes | PaddedBuffer | U8) -> None:
     given = body.bytes if isinstance(body, PaddedBuffer) else np.frombuffer(cast(Any, body), np.uint8)
     if given[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK:
         raise Malformed("the body begins with a byte order mark; send UTF-8 without one", "byte_order_mark")
-    if form is _JSON and not (whole := bytes(body)).isascii():
+
+
+def _read_text(
+    body: bytes | PaddedBuffer | U8, how: tuple[Split, Functions], rules: Rules, scratch: Workspace | None
+) -> tuple[Reading, RecordScratch, Callable[[int], SlowRow | Refusal]]:
+    by_line, functions = how[0] == "lines", how[1]
+    read, reference = (functions.lines or leave_lines) if by_line else functions.document, functions.reference
+    if read is None or reference is None:
+        raise Unsupported(f"a body of {how[0]} has no reader")
+    _check_mark(body)
+    given = body.bytes if isinstance(body, PaddedBuffer) else np.frombuffer(cast(Any, body), np.uint8)
+    if not by_line and not (whole := bytes(body)).isascii():
         check_utf8(whole)
     work = scratch or workspace(len(body), rules.ngrams)
     # The side area receives the lower-case words of texts; they are never longer than their source.
     side = len(body) + 1 if len(rules.text) else 0
     data, row = work.data[FRONT : FRONT + len(body) + 1 + side + PADDING], work.row
-    if isinstance(body, PaddedBuffer) and form.by_line and scratch is None and not side:
+    if isinstance(body, PaddedBuffer) and by_line and scratch is None and not side:
         data = body.room
     text = Text(given.ctypes.data, len(body), data, work.ends)
-    if form.by_line:
+    if by_line:
         sink = work.emptied()
     else:
         data[: len(body)], data[len(body)] = given, NEWLINE
         sink = work.cleared(min(len(body) // 2 + 1, ROWS_PER_REQUEST_MAX))
     reading = Reading(data, sink, rules, is_passing=scratch is None)
-    raise_for(form.read(text, row, sink, rules), reading)
-    reading.lines = work.ends.item(-1) if form.by_line else 0
+    raise_for(read(text, row, sink, rules), reading)
+    reading.lines = work.ends.item(-1) if by_line else 0
     if reading.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")
 
     def slow(number: int) -> SlowRow | Refusal:
         start, stop = reading.sink.place[number, ROW_START], reading.sink.place[number, ROW_STOP]
-        return form.slow(data[start:stop].tobytes(), rules)
+        return reference(data[start:stop].tobytes(), rules)
 
     return reading, row, slow
 
@@ -275,7 +274,7 @@ def _take_slow(reading: Reading, row: RecordScratch, number: int, result: SlowRo
 def _parsed(reading: Reading, single: bool) -> Parsed:
     batch, rows = make_batch(reading)
     errors: list[RowError] = row_errors(reading) if len(rows) < reading.rows else []
-    joins, errors = read_joins(reading, errors) if errors else (NO_JOINS, errors)
+    joins, errors = reading.joins(reading, errors) if errors and reading.joins is not None else (NO_JOINS, errors)
     return Parsed(batch, rows, errors, reading.rows, new_names(reading), single, joins, reading.lines)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from riata.wire.rows import (
     Rules,
 )  # fmt: skip
 from riata.wire.workspace import leave_features
+
+if TYPE_CHECKING:
+    from riata.wire.reader import ReadJoins
 
 ID_BYTES: Final = 16
 LEFT_FROM: Final = 2**12  # features; fewer are copied faster than free memory is found
@@ -114,6 +117,7 @@ class Reading:
     identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, if a reference reader accepted it
     slow_names: list[bytes] = field(default_factory=list)  # shown names of found records whose span starts with -1
     is_passing: bool = True  # the sink is scratch that the next body reuses, so results are copied out
+    joins: ReadJoins | None = None  # of the reader, if its rows may label a prediction
 
     @property
     def rows(self) -> int:

@@ -22,7 +22,7 @@ Theory of operation
         reference_FORMAT(line: bytes, rules: Rules) -> SlowRow | Refusal
             reads the same line in plain Python, for rows whose code the kernel left at HANDOVER.
 
-    Sort keys are (hash << 32 | position): all different, so the sort need not be stable (`wire.sorting`).
+    Sort keys are (hash << 32 | position): all different, so the sort need not be stable (`wire.scan.sorting`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ from riata.base.limits import FEATURES_PER_REQUEST_MAX, FEATURES_PER_ROW_MAX
 from riata.jit.kernel import inline_kernel
 from riata.jit.raw.unowned import borrow
 from riata.jit.simd.rank import RANKED_MAX
-from riata.wire.sorting import BUCKET_KEYS, BUCKETS_MAX
 
-STARTS_MAX: Final = max(BUCKETS_MAX, RANKED_MAX)
 RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words of a text repeat
 
 LISTED_PLACES: Final = 2**14  # small enough for the L2 cache, and enough for the names that repeat
@@ -90,11 +88,11 @@ class RecordScratch(NamedTuple):
     bucket: U64  # u64[m] scratch
     mark: I64  # i64[MARKS_MAX] small scratch of the reader; its module names the places
     pair: F64  # f64[2] label and weight of the row being read
-    position: U32  # u32[...] delimiters of the row (wire.delimiters)
-    named: U32  # u32[...] as long as `position`: where the names of words end (wire.tokens)
+    position: U32  # u32[...] delimiters of the row (wire.scan.delimiters)
+    named: U32  # u32[...] as long as `position`: where the names of words end (wire.scan.tokens)
     owed: I64  # i64[OWED] records whose spans tokens.settle still has to write, and their prefix
-    keys: U32  # u32[BUCKETS_MAX * BUCKET_KEYS] keys of a short row, two in each; hashes of a longer one, in buckets
-    starts: U32  # u32[STARTS_MAX] their ranks; or the size of each bucket, and then where it begins
+    keys: U32  # u32[RANKED_MAX / 2] keys of a short row, two in each
+    ranks: U32  # u32[RANKED_MAX] how many keys are smaller
 
 
 class BatchBuilder(NamedTuple):
@@ -151,8 +149,8 @@ def make_row(capacity: int) -> RecordScratch:
         position=_in_page(2, positions, np.uint32),
         named=_in_page(3, positions, np.uint32),
         owed=np.zeros(OWED, np.int64),
-        keys=_on_lines(BUCKETS_MAX * BUCKET_KEYS),
-        starts=_on_lines(STARTS_MAX),
+        keys=_on_lines(RANKED_MAX // 2),
+        ranks=_on_lines(RANKED_MAX),
     )
 
 
@@ -210,7 +208,7 @@ def borrow_row(row: RecordScratch) -> RecordScratch:
         borrow(row.named),
         borrow(row.owed),
         borrow(row.keys),
-        borrow(row.starts),
+        borrow(row.ranks),
     )
 
 

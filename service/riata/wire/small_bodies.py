@@ -1,8 +1,8 @@
 """Reads the small bodies of several requests with one call.
 
-If newlines separate rows, concatenated bodies are again a body, and a body of one JSON object is a line of NDJSON. The kernel,
-its arrays and the copies of results cost about as much for a hundred short rows as for one. So requests that wait for the same
-sync are read together. Only requests whose rows are all accepted are taken from there. A request with any other row is left to
+If newlines separate rows, concatenated bodies are again a body, and a document of one row may be a line, too. The kernel, its
+arrays and the copies of results cost about as much for a hundred short rows as for one. So requests that wait for the same sync
+are read together. Only requests whose rows are all accepted are taken from there. A request with any other row is left to
 `parse_examples`, which reports the error with the row numbers of that request.
 """
 
@@ -24,14 +24,12 @@ from riata.wire.batch import Batch, select_rows
 from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NO_NAMES, Names
-from riata.wire.parse import NDJSON, Context, Format, Labels, format_of, make_rules, read_body
+from riata.wire.parse import FORMATS, Context, Format, Labels, format_of, make_rules, read_body
 from riata.wire.parsed import ID_BYTES, Reading, make_batch, new_names
 from riata.wire.rows import BEGIN, END, ID_START, ID_STOP, ROW_START, Rules
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_SPACE: Final = b" \t\r\n"
 _TYPES_KEPT: Final = 64  # ways to write a Content-Type, and to read a body
-_OBJECT: Final = 0x7B  # {
 _ONE: Final = np.ones(1, np.int64)
 
 
@@ -55,14 +53,12 @@ def lines_of(body: bytes, content_type: str) -> tuple[Format, bytes] | None:
     """The format and the lines, without a newline after the last, with which `body` can be read together with others; None
     if it must be read alone."""
     form = _format(content_type)
-    if form is None or body.startswith(_BYTE_ORDER_MARK):
-        return None
-    if form.by_line:
+    if form is None or form.functions is None or body.startswith(_BYTE_ORDER_MARK):
+        return None  # bodies with a header: each has its own
+    if form.split == "lines":
         return form, body.removesuffix(b"\n")
-    text = body.strip(_SPACE)
-    if not text or text[0] != _OBJECT or b"\n" in text or not (text.isascii() or _is_utf8(text)):
-        return None
-    return NDJSON, text
+    line = form.functions.as_line(body)
+    return None if line is None else (FORMATS[form.reader.line_type], line)
 
 
 def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> JoinedBodies:
@@ -147,11 +143,3 @@ def _format(content_type: str) -> Format | None:
         return format_of(content_type)
     except Unsupported:
         return None
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -20,8 +20,8 @@ import numpy as np
 from riata.base.arrays import F64, I64, U8, U32
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.jit.kernel import quick_kernel
-from riata.wire.delimiters import FRONT, PADDING
 from riata.wire.rows import PLACES, BatchBuilder, RecordScratch, make_row, make_sink, row_capacity
+from riata.wire.scan.delimiters import FRONT, PADDING
 
 KEPT_BYTES_MAX: Final = 4 * 2**20
 _BYTES_MIN: Final = 2**14

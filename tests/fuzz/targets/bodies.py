@@ -8,11 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.errors import BadInput, Malformed
+from riata.base.errors import BadInput
 from riata.store.payload import decode_batch, encode_batch
 from riata.wire.encoder import EncoderConfig
-from riata.wire.parse import ARROW, FORMATS, Context, explain_rows, make_rules, parse_examples
+from riata.wire.parse import Context, explain_rows, make_rules, parse_examples
 from riata.wire.parsed import Parsed
+from riata.wire.readers import READERS
 from tests.twins import json_text as json_twin
 
 CONTEXTS: Final = (
@@ -22,8 +23,10 @@ CONTEXTS: Final = (
     (Context(EncoderConfig(bits=12, text=("a",), normalise="l2")), False),
 )
 MARK: Final = b"\xef\xbb\xbf"  # of byte order, which no body may begin with
-KINDS: Final = ("application/json", "application/x-ndjson", "text/x-vw", "text/x-svmlight")
-ARROW_FROM: Final = 0xF0  # first bytes from here on pick Arrow streams
+_SPLITS: Final = {media.name: media.split for reader in READERS for media in reader.media_types}
+KINDS: Final = tuple(name for reader in READERS for name in reader.examples)  # a first byte picks one, and a context
+COLUMNS: Final = tuple(name for name, split in _SPLITS.items() if split == "columns")
+COLUMNS_FROM: Final = 0xF0  # first bytes from here on pick bodies of columns
 TOKENS: Final = (
     b'{"features":{', b'"label":', b'"weight":', b'"event_id":"', b'"ts":"2026-11-20T11:14:00Z"', b"true", b"null", b"1e999",
     b"5e-324", b"\\u0000", b"\\ud800", b"\\ud83d\\ude00", b"NaN", b"[[[[[[[[[", b'"t":"a b"', b"\xef\xbb\xbf", b"\r\n",
@@ -34,8 +37,8 @@ TOKENS: Final = (
 def one_input(data: bytes) -> None:
     """Row errors or a sound batch; the whole refused as `BadInput`; both lanes of JSON of one mind; nothing else."""
     head, body = (data[0] if data else 0), data[1:]
-    kind, (context, labelled) = KINDS[head % 4], CONTEXTS[head // 4 % 4]
-    kind = ARROW if head >= ARROW_FROM else kind
+    kind, (context, labelled) = KINDS[head % len(KINDS)], CONTEXTS[head // len(KINDS) % len(CONTEXTS)]
+    kind = COLUMNS[head % len(COLUMNS)] if head >= COLUMNS_FROM else kind
     try:
         parsed = parse_examples(body, kind, context, labelled)
     except BadInput:
@@ -87,15 +90,13 @@ def check_twin(parsed: Parsed, body: bytes, context: Context, labelled: bool) ->
 
 
 def starts() -> list[bytes]:
-    """Ordinary bodies, and a few that are not."""
-    features = b'{"a":1.5,"b":"c","t":"two words","d":["x"],"e":true}'
-    example = b'{"features":' + features + b',"label":1,"weight":2,"event_id":"i","ts":"2026-11-20T11:14:00Z"}'
-    bodies = {
-        "application/json": [example, b"[" + example + b', {"features":{},"label":0}]', b"[]", b"{"],
-        "application/x-ndjson": [example + b"\n" + b'{"features":{"a":-1e-3},"label":0}\n', b'{"features":{"\\u0061":1}}'],
-        "text/x-vw": [b"1 2.0 'tag|n:2 a:1.5 b\n-1 |f c d:3 |g e", b"|a b"],
-        "text/x-svmlight": [b"1 1:1.5 2:2 # c\n-1 7:1e5\n", b"0.5 0:1"],
-    }
-    if set(bodies) - set(FORMATS):
-        raise Malformed("a format that is not read any more")
-    return [bytes([KINDS.index(kind) + 4 * c]) + body for kind, found in bodies.items() for body in found for c in range(4)]
+    """The examples of every reader, and two documents that are none."""
+    bodies = {name: list(found) for reader in READERS for name, found in reader.examples.items()}
+    for kind in KINDS:
+        bodies[kind] += [b"[]", b"{"] if _SPLITS[kind] == "document" else []
+    return [
+        bytes([KINDS.index(kind) + len(KINDS) * c]) + body
+        for kind, found in bodies.items()
+        for body in found
+        for c in range(len(CONTEXTS))
+    ]

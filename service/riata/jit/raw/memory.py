@@ -53,10 +53,6 @@ def _slow_spill(positions: U32, at: int, base: int, mask: np.uint64) -> np.uint6
     return np.uint64(rest)
 
 
-def _slow_below_16(keys: U32, at: int, key: np.uint32) -> int:
-    return int((keys[at : at + LINE_KEYS] < key).sum())
-
-
 def _slow_in_line(table: U64, at: int, word: np.uint64) -> bool:
     return bool((table[at : at + LINE_WORDS] == word).any())
 
@@ -166,14 +162,6 @@ def _compared(builder: Any, context: Any, sign: str, count: int, operands: tuple
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _below_16(_typing_context: Any, keys: Any, _at: Any, _key: Any) -> Any:
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.zext(builder.ctpop(_compared(builder, context, "<", LINE_KEYS, (keys, *args))), cgutils.ir.IntType(64))
-
-    return types.int64(keys, types.int64, types.uint32), codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
 def _in_line(_typing_context: Any, table: Any, _at: Any, _word: Any) -> Any:
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         found = _compared(builder, context, "==", LINE_WORDS, (table, *args))
@@ -226,9 +214,7 @@ ones = _slow_ones if _PLAIN else _ones
 # spill(positions, at, base, mask): writes base + each of the lowest SPILLED set bits into positions[at:]. It must have space for
 # all SPILLED even if fewer are set; entries after the last are undefined. Returns the mask without the bits written.
 spill = _slow_spill if _PLAIN else _spill
-# below_16(keys, at, key): how many of keys[at:at + 16] are below `key`. in_line(table, at, word): whether table[at:at + 8] has
-# `word`. Neither checks bounds.
-below_16 = _slow_below_16 if _PLAIN else _below_16
+# in_line(table, at, word): whether table[at:at + 8] has `word`; nothing checks bounds.
 in_line = _slow_in_line if _PLAIN else _in_line
 # Masks of the block that begins at `at`; all of its bytes must exist.
 newline_marks = (

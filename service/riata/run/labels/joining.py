@@ -16,9 +16,9 @@ from riata.base.errors import Corrupt
 from riata.run.labels.pending_rows import Labelled, Waiting, decode_row
 from riata.store.store import PendingPrediction, Store
 from riata.wire.batch import join_batches, take_rows
-from riata.wire.joins import KEY_BYTES, due_of
 from riata.wire.names import Names, NamesSeen
 from riata.wire.parsed import NO_JOINS, Parsed, RowError
+from riata.wire.prediction_key import KEY_BYTES, due_of
 
 log = logging.getLogger("riata.run")
 

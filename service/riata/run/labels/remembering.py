@@ -31,8 +31,8 @@ from riata.run.labels.joining import CONFLICT, DAMAGED, LATE, UNKNOWN, Joined, j
 from riata.run.labels.pending_rows import Labelled, encode_labelled
 from riata.run.outcome import Observed, RowsRefused
 from riata.store.store import PendingPrediction
-from riata.wire.joins import make_key
 from riata.wire.parsed import Parsed, RowError
+from riata.wire.prediction_key import make_key
 
 log = logging.getLogger("riata.run")
 

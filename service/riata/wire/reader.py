@@ -1,0 +1,118 @@
+"""The contract of a wire format: each folder of `riata.wire.readers` has one `Reader`.
+
+Code outside the folder uses the `Reader` and never names the format. This module, and every module that makes a `Reader`, imports
+nothing that needs the compiler: the command line lists the formats in its help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from riata.wire.parsed import Joins, Reading, RowError
+    from riata.wire.rows import BatchBuilder, RecordScratch, Refusal, Rules, SlowRow
+    from riata.wire.scan.delimiters import Text
+
+    Read = Callable[[Text, RecordScratch, BatchBuilder, Rules], int]
+    Reference = Callable[[bytes, Rules], SlowRow | Refusal]
+    ReadColumns = Callable[[memoryview, Rules], tuple[Reading, RecordScratch, Callable[[int], SlowRow | Refusal]]]
+    ReadJoins = Callable[[Reading, list[RowError]], tuple[Joins, list[RowError]]]
+
+Split = Literal["lines", "document", "columns"]
+
+
+class MediaType(NamedTuple):
+    """A media type of bodies, and how a body splits into rows: at newlines, by its grammar (`document`), or not (`columns`).
+
+    about : its description in OpenAPI; empty for a synonym, which is read and not published
+    """
+
+    name: str
+    split: Split
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Functions:
+    """The functions that read bodies of one format.
+
+    reference : reads one row in plain Python: every row whose code is HANDOVER after the compiled reader
+    lines     : reads a body whose rows are lines, as `wire.rows` describes; None: every line is read by `reference`
+    document  : the same for a body that is split by its grammar
+    columns   : reads a body of columns; returns the reading, the scratch, and the reference reader by row number. Raises
+                `Malformed` and `TooLarge`
+    joins     : picks the rows that label a prediction from the refused rows; None if the format has none
+    is_single : whether a document is one row, answered by one object and not by an array
+    as_line   : a document of one row as a line of this format; None if it is not that
+    warm_up   : compiles what `lines`, `document` and `columns` call; None: the reader's examples are read
+    """
+
+    reference: Reference | None = None
+    lines: Read | None = None
+    document: Read | None = None
+    columns: ReadColumns | None = None
+    joins: ReadJoins | None = None
+    is_single: Callable[[bytes], bool] = lambda _body: False
+    as_line: Callable[[bytes], bytes | None] = lambda _body: None
+    warm_up: Callable[[Rules], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FileRows:
+    """Rows as lines of a file, for the command line. A line comes without its line end, a header too (empty if there is none).
+
+    Nothing here refuses a row: the readers do. A line that cannot be read has no label, and is returned unchanged.
+
+    sniff         : whether a line looks like a row; of a format with a header, whether the first line looks like one
+    label         : the label of (line, header), None if it has no readable one
+    without_label : (line, header) for a request to predict: without label, weight and event id
+    query         : (line, header) as parameters of a query; None if a query cannot express the row
+    texts         : names of the features that hold prose in any of these lines
+    hint          : an example of a row with a label, for an error message
+    """
+
+    sniff: Callable[[bytes], bool]
+    label: Callable[[bytes, bytes], float | None]
+    without_label: Callable[[bytes, bytes], bytes]
+    query: Callable[[bytes, bytes], list[tuple[str, str]] | None] = lambda _line, _header: None
+    texts: Callable[[Iterable[bytes]], list[str]] = lambda _lines: []
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Reader:
+    """One wire format: the `READER` of `riata.wire.readers.<folder>.reader`.
+
+    name        : what `--format` accepts
+    title       : its name in help texts, as "VW text"
+    shape       : what its rows look like, for the error "unknown format"
+    media_types : media types of its bodies; the command line sends the first one that splits at newlines
+    suffixes    : of files, as ".vw"; consulted if the first lines of a file are not recognised
+    load        : its functions. Imports them inside the function: they need the compiler. The argument is the header of the
+                  body, empty if `has_header` is false; raises `Malformed` if the header is not one
+    has_header  : whether the first line of a body or file is a header: it is no row, and every row is read with it
+    file        : its rows as lines of a file; None if the command line cannot send such files
+    examples    : bodies by media type, with labels; read at start to compile, and the first inputs of the fuzzer
+    """
+
+    name: str
+    title: str
+    shape: str
+    media_types: tuple[MediaType, ...]
+    suffixes: tuple[str, ...] = ()
+    load: Callable[[bytes], Functions]
+    has_header: bool = False
+    file: FileRows | None = None
+    examples: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+
+    @property
+    def line_type(self) -> str:
+        """The media type of bodies whose rows are lines. Raises `StopIteration` if there is none."""
+        return next(media.name for media in self.media_types if media.split == "lines")
+
+    @property
+    def row_type(self) -> str:
+        """The media type under which a single row is shown: a document if there is one, otherwise lines."""
+        return next((media.name for media in self.media_types if media.split == "document"), None) or self.line_type

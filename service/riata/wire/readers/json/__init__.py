@@ -1,0 +1,1 @@
+"""The reader of JSON: one example a line, one example, or an array of them."""

@@ -1,0 +1,41 @@
+"""Documents of JSON: one example, or an array of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from riata.wire.readers.json.body import read_json
+from riata.wire.rows import BatchBuilder, RecordScratch, Rules
+from riata.wire.scan.delimiters import Text
+
+_SPACE: Final = b" \t\r\n"
+_SPACES: Final = re.compile(rb"[ \t\r\n]*")
+
+
+def read_document(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
+    """Read a document, which must be complete in memory."""
+    text.ends[0], text.ends[1] = 0, text.size + 1
+    return read_json(text.data, text.ends, row, sink, rules)
+
+
+def is_single(body: bytes) -> bool:
+    """Tell whether a document is one example, not an array."""
+    found = _SPACES.match(body)
+    return body.startswith(b"{", found.end() if found else 0)
+
+
+def as_line(body: bytes) -> bytes | None:
+    """Return one example as a line of NDJSON; None if it has line ends inside, or is not UTF-8."""
+    text = body.strip(_SPACE)
+    if not text.startswith(b"{") or b"\n" in text or not (text.isascii() or _is_utf8(text)):
+        return None
+    return text
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,228 @@
+"""Reads the object of features in JSON: numbers, indicators and texts become records.
+
+Positions, codes and `mark` are as in `wire.readers.json.body`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from riata.base.arrays import I64, U8
+from riata.base.limits import NAME_BYTES_MAX
+from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.raw.unowned import borrow
+from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
+from riata.wire.codes import BAD_FEATURE, BAD_NAME, HANDOVER, MISSING_FEATURES, NAME_TOO_LONG, OK, SYNTAX, TOO_MANY_IN_ROW
+from riata.wire.readers.json.grammar import (
+    CLOSE_LIST,
+    CLOSE_OBJECT,
+    COLON,
+    COMMA,
+    HAS_DELETE,
+    LEFT_TO_SLOW_LANE,
+    LETTER_F,
+    LETTER_N,
+    LETTER_T,
+    MINUS,
+    NINE,
+    OPEN_LIST,
+    OPEN_OBJECT,
+    QUOTE,
+    ZERO,
+    literal_end,
+    number_end,
+    scan_string,
+    short_number,
+    simple_end,
+    skip_space,
+)
+from riata.wire.readers.json.texts import BLAME_INSIDE, BLAME_START, BLAME_STOP, COUNT, fail, read_text
+from riata.wire.rows import EQUALS, KEY, PLAIN, SHADOWED, RecordScratch, Rules, borrow_row
+from riata.wire.scan.numbers import EXACT, HAND_OVER, parse_number
+
+
+@inline_kernel
+def name_fault(start: int, stop: int, holds: int) -> int:
+    """Why the string start:stop cannot be part of a name, or OK. Source: NAME_BYTES_MAX and the rule of names."""
+    if holds & LEFT_TO_SLOW_LANE:
+        return HANDOVER
+    if holds & HAS_DELETE:
+        return BAD_NAME
+    return NAME_TOO_LONG if stop - start > NAME_BYTES_MAX else OK
+
+
+@inline_kernel
+def put_record(row: RecordScratch, mark: I64, fingerprint: np.uint64, value: float, kind: int, at: tuple[int, int]) -> bool:
+    """Append one record of the field mark[BLAME_START:BLAME_STOP]; false if there is no room.
+
+    `at` is the span of the second part of the name; it is not used if the name is plain. Source: wire.rows.
+    """
+    n = mark[COUNT]
+    if n >= len(row.value):
+        return False
+    plain = kind & 3 == PLAIN
+    row.fingerprint[n] = fingerprint
+    row.value[n] = value
+    row.kind[n] = kind
+    row.span[n, 0] = mark[BLAME_START]
+    row.span[n, 1] = mark[BLAME_START] if plain else mark[BLAME_STOP]
+    row.span[n, 2] = mark[BLAME_START] if plain else at[0]
+    row.span[n, 3] = mark[BLAME_STOP] if plain else at[1]
+    mark[COUNT] = n + 1
+    return True
+
+
+@kernel
+def read_words(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, mark: I64) -> int:
+    """Read a string, or a list of strings, as indicators or as words of a text.
+
+    Parameters
+    ----------
+    data : u8[...]
+    p, stop : int      the opening quote or bracket; end of what may be read
+    row : RecordScratch  records are added
+    rules : Rules
+    mark : i64[MARKS]  BLAME_START:BLAME_STOP is the field
+
+    Returns            position after it, or minus a code
+    Cost               one read of each byte, one hash for each value
+    Source             the HTTP contract
+    """
+    field = hash_name(data, mark[BLAME_START], mark[BLAME_STOP], rules.key, NUMBER)
+    split = False
+    for known in rules.text:
+        split = split or known == field
+    if not put_record(row, mark, field, 0.0, PLAIN | KEY | SHADOWED, (0, 0)):
+        return -TOO_MANY_IN_ROW
+    listed = data[p] == OPEN_LIST
+    if listed:
+        p = skip_space(data, p + 1, stop)
+        if p < stop and data[p] == CLOSE_LIST:
+            return p + 1
+    prefix = hash_name(data, mark[BLAME_START], mark[BLAME_STOP], rules.key, FIELD_EQUALS)
+    while True:
+        if p >= stop or data[p] != QUOTE:
+            return fail(mark, BAD_FEATURE if p < stop else SYNTAX, p)
+        if split:
+            p = read_text(data, p + 1, stop, row, rules, mark)
+            if p < 0:
+                return p
+        else:
+            start = p + 1
+            p, holds = scan_string(data, start, stop)
+            if p < 0:
+                return fail(mark, SYNTAX, -1 - p)
+            fault = name_fault(start, p, holds)
+            if fault != OK:
+                return -fault
+            if not put_record(row, mark, hash_name(data, start, p, prefix, NUMBER), 1.0, EQUALS, (start, p)):
+                return -TOO_MANY_IN_ROW
+            p += 1
+        if not listed:
+            return p
+        p = skip_space(data, p, stop)
+        if p < stop and data[p] == CLOSE_LIST:
+            return p + 1
+        if p >= stop or data[p] != COMMA:
+            return fail(mark, SYNTAX, p)
+        p = skip_space(data, p + 1, stop)
+
+
+@kernel
+def read_scalar(data: U8, p: int, stop: int, mark: I64) -> tuple[int, float, int]:
+    """Read a number, true, false or null.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    p, stop : int      first byte of it; end of what may be read, p < stop
+    mark : i64[MARKS]  says where reading stopped
+
+    Returns            (position after it, value, kind of the record); otherwise the position is minus a code
+    Cost               one read of each byte
+    Source             the HTTP contract
+    """
+    c = data[p]
+    if c == MINUS or ZERO <= c <= NINE:
+        negative = c == MINUS
+        end, value = short_number(data, p + int(negative), stop)
+        value = -value if negative else value
+        if end < 0:
+            end = number_end(data, p, stop)
+            value, status = parse_number(data, p, end, True)
+            if status != EXACT:
+                return fail(mark, HANDOVER if status == HAND_OVER else SYNTAX, p), 0.0, 0
+        return end, value, PLAIN | KEY
+    if c in (LETTER_T, LETTER_F, LETTER_N):
+        end = literal_end(data, p, stop)
+        if end < 0:
+            return fail(mark, SYNTAX, p), 0.0, 0
+        return end, 1.0 if c == LETTER_T else 0.0, PLAIN | KEY | (SHADOWED if c == LETTER_N else 0)
+    return fail(mark, BAD_FEATURE if c == OPEN_OBJECT else SYNTAX, p), 0.0, 0
+
+
+@kernel
+def read_features(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, mark: I64) -> int:
+    """Read the object of features.
+
+    Parameters
+    ----------
+    data : u8[...]
+    p, stop : int      where the opening brace should be; end of what may be read
+    row : RecordScratch  records are written
+    rules : Rules
+    mark : i64[MARKS]
+
+    Returns            position after the closing brace, or minus a code
+    Cost               one read of each byte, one hash for each value
+    Source             the HTTP contract
+    """
+    if data[p] != OPEN_OBJECT:
+        return fail(mark, MISSING_FEATURES, p)
+    # Borrowed again: inlined here, the compiler then sees that there are no references to count, and drops the checks.
+    data, row, mark = borrow(data), borrow_row(row), borrow(mark)
+    fingerprints, values, kinds, spans, key = row.fingerprint, row.value, row.kind, row.span, rules.key
+    p = skip_space(data, p + 1, stop)
+    if p < stop and data[p] == CLOSE_OBJECT:
+        return p + 1
+    mark[BLAME_INSIDE] = 1
+    while True:
+        if p >= stop or data[p] != QUOTE:
+            return fail(mark, SYNTAX, p)
+        start = p + 1
+        p, holds = simple_end(data, start, stop), 0
+        if p >= stop or data[p] != QUOTE:
+            p, holds = scan_string(data, p, stop)
+        if p < 0:
+            return fail(mark, SYNTAX, -1 - p)
+        mark[BLAME_START], mark[BLAME_STOP] = start, p
+        fault = BAD_NAME if p == start else name_fault(start, p, holds)
+        if fault != OK:
+            return -fault
+        p = skip_space(data, p + 1, stop)
+        if p >= stop or data[p] != COLON:
+            return fail(mark, SYNTAX, p)
+        p = skip_space(data, p + 1, stop)
+        if p >= stop:
+            return fail(mark, SYNTAX, p)
+        if data[p] == QUOTE or data[p] == OPEN_LIST:
+            p = read_words(data, p, stop, row, rules, mark)
+        else:
+            p, value, kind = read_scalar(data, p, stop, mark)
+            n = mark[COUNT]
+            if p >= 0 and n >= len(values):
+                return -TOO_MANY_IN_ROW
+            if p >= 0:
+                name = mark[BLAME_START], mark[BLAME_STOP]
+                fingerprints[n], values[n], kinds[n] = hash_name(data, name[0], name[1], key, NUMBER), value, kind
+                spans[n, 0], spans[n, 1], spans[n, 2], spans[n, 3] = name[0], name[0], name[0], name[1]
+                mark[COUNT] = n + 1
+        if p < 0:
+            return p
+        p = skip_space(data, p, stop)
+        if p < stop and data[p] == CLOSE_OBJECT:
+            mark[BLAME_INSIDE] = 0
+            return p + 1
+        if p >= stop or data[p] != COMMA:
+            return fail(mark, SYNTAX, p)
+        p = skip_space(data, p + 1, stop)

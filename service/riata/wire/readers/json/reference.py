@@ -1,0 +1,167 @@
+"""The reference reader of JSON: msgspec decides what is well-formed, plain Python what it means.
+
+It reads the rows that the compiled reader hands over. The tests also compare the two: for every row both accept the same
+numbers or both refuse. msgspec keeps the last of two equal keys and rejects large integers. So the standard library decodes
+again, reading every number with `float` and keeping every object as its pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import msgspec
+
+from riata.base.limits import (
+    EVENT_ID_BYTES_MAX,
+    JSON_DEPTH_MAX,
+    LABEL_ABS_MAX,
+    WEIGHT_MAX,
+)  # fmt: skip
+from riata.wire.codes import (
+    BAD_EVENT_ID,
+    BAD_LABEL,
+    BAD_TS,
+    BAD_WEIGHT,
+    BY_PREDICTION,
+    DUPLICATE_KEY,
+    INVALID_UTF8,
+    LABEL_NOT_ALLOWED,
+    MISSING_FEATURES,
+    MISSING_LABEL,
+    NOT_OBJECT,
+    SYNTAX,
+    TOO_DEEP,
+    TOO_MANY_IN_ROW,
+    UNKNOWN_KEY,
+)  # fmt: skip
+from riata.wire.readers.json.members import EXAMPLE_KEYS
+from riata.wire.rows import RECORDS_PER_ROW_MAX, Refusal, Rules, SlowRow
+from riata.wire.scan.reference import Record, Refused, feature_records
+
+_TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+
+
+class Pairs(list[tuple[str, Any]]):
+    """A JSON object as its key-value pairs, so that equal keys stay visible."""
+
+
+def reference_json(line: bytes, rules: Rules) -> SlowRow | Refusal:
+    """Read one example from its bytes; white space around it is allowed."""
+    try:
+        return example_row(decode(line), rules)
+    except Refused as refused:
+        return refused.refusal
+
+
+def decode(text: bytes) -> Any:
+    """Decode strictly: objects become `Pairs`, numbers float (infinite if too large). Raises `Refused`."""
+    read_to_the_end = True
+    try:
+        msgspec.json.Decoder(float_hook=float).decode(text)
+    except msgspec.ValidationError:
+        read_to_the_end = False  # an integer of thousands of digits is well-formed, but msgspec stops there
+    except UnicodeDecodeError:
+        raise Refused(INVALID_UTF8) from None
+    except msgspec.DecodeError:
+        raise Refused(SYNTAX) from None
+    except RecursionError:
+        raise Refused(TOO_DEEP) from None
+    try:
+        value = json.loads(
+            text.decode(), object_pairs_hook=Pairs, parse_float=float, parse_int=float, parse_constant=_no_constant
+        )
+        if not read_to_the_end:
+            json.dumps(value, ensure_ascii=False).encode()  # the standard library accepts lone surrogates
+    except UnicodeDecodeError:
+        raise Refused(INVALID_UTF8) from None
+    except ValueError:
+        raise Refused(SYNTAX) from None
+    except RecursionError:
+        raise Refused(TOO_DEEP) from None
+    if _depth(value) > JSON_DEPTH_MAX:
+        raise Refused(TOO_DEEP)
+    return value
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(word)
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, Pairs):
+        return 1 + max((_depth(item) for _, item in value), default=0)
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float)  # true and false stay bool
+
+
+def example_row(value: Any, rules: Rules) -> SlowRow:
+    """Read one decoded example. Raises `Refused`."""
+    if not isinstance(value, Pairs):
+        raise Refused(NOT_OBJECT)
+    seen: set[str] = set()
+    given: dict[str, Any] = {}
+    for key, item in value:
+        if key not in EXAMPLE_KEYS:
+            raise Refused(UNKNOWN_KEY, key)
+        if key in seen:
+            raise Refused(DUPLICATE_KEY, key)
+        seen.add(key)
+        if item is not None:
+            given[key] = member(key, item, rules)
+    if "features" not in given:
+        raise Refused(MISSING_FEATURES)
+    if rules.labelled and "label" not in given:
+        raise Refused(MISSING_LABEL)
+    return SlowRow(given["features"], given.get("label", float("nan")), given.get("weight", 1.0), given.get("event_id", b""))
+
+
+def member(key: str, item: Any, rules: Rules) -> Any:
+    """Read the value of one key of an example. Raises `Refused`."""
+    if key == "features":
+        return _features(item, rules)
+    if key == "label":
+        return _label(item, rules)
+    if key == "weight":
+        if not _is_number(item) or not 0.0 < item <= WEIGHT_MAX:
+            raise Refused(BAD_WEIGHT, key)
+        return item
+    if key == "event_id":
+        if not isinstance(item, str) or not 1 <= len(item.encode()) <= EVENT_ID_BYTES_MAX or "\0" in item:
+            raise Refused(BAD_EVENT_ID, key)
+        return item.encode()
+    if key == "ts":
+        if not isinstance(item, str) or _TIME.fullmatch(item) is None:
+            raise Refused(BAD_TS, key)
+        return item
+    raise Refused(BY_PREDICTION, key)
+
+
+def _label(item: Any, rules: Rules) -> float:
+    if not rules.labelled:
+        raise Refused(LABEL_NOT_ALLOWED, "label")
+    if isinstance(item, bool) and rules.labels == 0:
+        return float(item)
+    if _is_number(item):
+        if rules.labels == 0 and item in (0.0, 1.0):
+            return abs(float(item))
+        if rules.labels == 1 and item in (-1.0, 1.0):
+            return float(item > 0.0)
+        if rules.labels == 2 and abs(item) <= LABEL_ABS_MAX:
+            return float(item) + 0.0
+    raise Refused(BAD_LABEL, "label")
+
+
+def _features(item: Any, rules: Rules) -> list[Record]:
+    if not isinstance(item, Pairs):
+        raise Refused(MISSING_FEATURES, "features")
+    records: list[Record] = []
+    for name, value in item:
+        records.extend(feature_records(name, value, rules))
+        if len(records) > RECORDS_PER_ROW_MAX:
+            raise Refused(TOO_MANY_IN_ROW, f"features.{name}")
+    return records

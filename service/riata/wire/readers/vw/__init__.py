@@ -1,0 +1,1 @@
+"""The reader of the text format of Vowpal Wabbit."""

@@ -1,0 +1,1 @@
+"""Shared by the readers: delimiters, numbers, words, sorting, and the assembly of rows."""
