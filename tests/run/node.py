@@ -17,9 +17,9 @@ from riata.run.checkpointer import Retention
 from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
-from riata.store.memory import MemoryStore
 from riata.wire.parse import parse_examples
 from riata.wire.parsed import Parsed
+from tests.doubles.memory_store import MemoryStore
 
 SMALL: dict[str, Any] = {"encoder": {"bits": 12}, "publish_every_ms": 1}
 

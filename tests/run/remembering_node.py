@@ -22,10 +22,10 @@ from riata.run.labels.pending_rows import encode_waiting
 from riata.run.labels.remembering import RememberedTally
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.service import Service
-from riata.store.memory import MemoryStore
 from riata.store.payload import decode_batch
 from riata.wire.batch import Batch
 from riata.wire.parse import parse_examples
+from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node
 
 WAIT_S = 900.0
@@ -110,7 +110,7 @@ def run_house(
             await work(node)
         finally:
             await node.service.stop()
-            store._failed = False  # it was closed; now the test looks at what it holds
+            store._closed = False  # it was closed; now the test looks at what it holds
             assert node.fatal == []
 
     with patch.object(expiry, "EVERY_S", sweeps_every_s):

@@ -18,9 +18,9 @@ from riata.run.checkpointer import Retention
 from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings, Role
 from riata.run.service import Service
-from riata.store.memory_shared import SharedMemoryStore
 from riata.wire.parse import parse_examples
 from riata.wire.parsed import Parsed
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL
 
 WAIT_S = 900.0

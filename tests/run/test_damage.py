@@ -27,11 +27,11 @@ from riata.run.scrubbing import LogScrub
 from riata.run.served_model import Catalogue
 from riata.run.service import Service
 from riata.store import records
-from riata.store.memory_shared import SharedMemoryStore
 from riata.store.records import coded_digest
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Record
 from tests import damaging
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL, Node, events
 from tests.run.roles import run, running, until, with_model
 

@@ -6,15 +6,16 @@ import threading
 
 import pytest
 
-from riata.base.clock import ManualClock, SystemClock
+from riata.base.clock import SystemClock
 from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, Unavailable
 from riata.run.checkpointer import Retention
 from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings
 from riata.run.outcome import RowsRefused
 from riata.run.service import Service
-from riata.store.memory import Faults, MemoryStore
 from riata.store.store import Store
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import SMALL, Node, build, events, run_with
 
 

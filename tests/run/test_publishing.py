@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from riata.base.clock import ManualClock
 from riata.learn.learner import Sketch
 from riata.predict.one_row import Plan
 from riata.predict.scoring import score
 from riata.predict.uncertainty import Covariance, look_up
 from riata.run.model_state import ModelState
 from riata.run.publishing import REST, Curvature
-from riata.store.memory import MemoryStore
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.memory_store import MemoryStore
 from tests.predict.sketches import random_sketch
 from tests.run.node import SMALL, Node, events, run_with
 
