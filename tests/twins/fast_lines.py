@@ -5,6 +5,8 @@ from __future__ import annotations
 from riata.wire.reference_lines import reference_svmlight, reference_vw
 from riata.wire.rows import Rules, SlowRow
 
+TWINS_OF = ("wire/fast_lines", "wire/vw_text")
+
 Found = list[tuple[int, float, bytes]] | None  # fingerprint, value, shown name
 
 

@@ -11,6 +11,8 @@ from riata.wire.reference_json import Pairs, Record, Refused, decode, example_ro
 from riata.wire.rows import Refusal, Rules, SlowRow
 from tests.twins import rows as twin_rows
 
+TWINS_OF = ("wire/json_features", "wire/json_members", "wire/json_text")
+
 
 class Outcome(NamedTuple):
     """What became of a row."""

@@ -6,6 +6,8 @@ import re
 
 from tests.twins.hashing import hash_name
 
+TWINS_OF = ("wire/simple_strings",)
+
 _PLAIN = rb"[ !#-\[\]-~]"
 _MEMBER = re.compile(
     rb'"(%b{1,256})": ?(?:(-?(?:0|[1-9][0-9]{0,6})(?:\.[0-9]+)?)|"(%b{0,256})")(?=[,}])' % (_PLAIN, _PLAIN), re.DOTALL

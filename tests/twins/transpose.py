@@ -10,6 +10,8 @@ from riata.wire.reference_json import Refused
 from riata.wire.reference_lines import checked_label
 from riata.wire.rows import BatchBuilder, RecordScratch, Refusal, Rules, SlowRow
 
+TWINS_OF = ("wire/lines",)
+
 
 def text_of(data: U8, start: int, stop: int) -> str:
     """The bytes start:stop, one character each."""

@@ -14,6 +14,8 @@ from riata.wire.reference_json import hash_of
 from riata.wire.reference_lines import decimal
 from tests.twins.transpose import text_of
 
+TWINS_OF = ("wire/vw_tokens",)
+
 
 def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
     """By a regular expression."""
