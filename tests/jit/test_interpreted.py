@@ -1,0 +1,46 @@
+"""Kernels give the same results without the compiler: their tests run once more as plain Python, in smaller sizes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TESTS = [
+    *(f"tests/jit/test_{name}.py" for name in ("address", "bytes8", "f64x8", "fma", "rank", "u64x8")),
+    *(
+        f"tests/maths/test_{name}.py"
+        for name in ("auc", "dot", "hashing", "links", "losses", "rank_update", "slots", "taylor", "truncation")
+    ),
+    *(f"tests/learn/test_{name}.py" for name in ("sketch_best", "sketch_row", "slot_list", "slot_map", "truncated_row")),
+    "tests/predict/test_uncertainty.py",
+    "tests/watch/test_score_event.py",
+]
+SOME = [  # of files whose other tests would take minutes
+    "tests/learn/test_ftrl_proximal.py::test_learner_equals_its_twin",
+    "tests/learn/test_taylor_twin.py::test_learner_is_its_slow_twin",
+    "tests/learn/test_truncated_step.py",
+]
+
+
+def test_kernels_pass_their_tests_without_the_compiler() -> None:
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    environment.pop("PYTEST_ADDOPTS", None)
+    quiet = "ignore::RuntimeWarning"  # numpy's numbers say when they overflow, and compiled code does not
+    options = [
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "--hypothesis-profile=interpreted",
+        "-W",
+        quiet,
+        "-k",
+        "not many_blocks",
+    ]
+    command = [sys.executable, "-m", "pytest", *options, *TESTS, *SOME]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stdout + done.stderr
