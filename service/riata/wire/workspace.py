@@ -96,7 +96,7 @@ class _Kept(threading.local):
 
 
 class FeaturePool:
-    """Memory for the features of long bodies, of `size` features each. It is lent to arrays, and comes back when the last is gone."""
+    """Memory for `size` features of a long body each, lent to arrays. It comes back when the last of them is gone."""
 
     def __init__(self, size: int) -> None:
         self._size = size
