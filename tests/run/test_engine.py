@@ -9,7 +9,7 @@ import pytest
 from riata.base.clock import SystemClock
 from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, Unavailable
 from riata.run.checkpointer import Retention
-from riata.run.engine import Engine
+from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.outcome import RowsRefused
 from riata.run.service import Service
@@ -323,7 +323,7 @@ def test_a_store_that_cannot_be_opened_keeps_the_service_from_starting() -> None
     def broken() -> Store:
         raise Conflict("in use", "directory_locked")
 
-    engine = Engine(broken, EngineSettings("test", Retention(3, 0), "memory"), SystemClock(), bytes, lambda _reason: None)
+    engine = AloneEngine(broken, EngineSettings("test", Retention(3, 0), "memory"), SystemClock(), bytes, lambda _reason: None)
     with pytest.raises(Conflict, match="in use"):
         asyncio.run(Service(engine).start())
 
