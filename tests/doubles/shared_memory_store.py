@@ -119,7 +119,6 @@ class SharedMemoryStore(MemoryStore):
     def create(self, model: str, lineage: bytes) -> Head:
         with self._changed:
             head = super().create(model, lineage)
-            self._kept.models[model] = _SharedModel(head, head.chain)
             self._kept.changes += 1
             return head
 
@@ -172,8 +171,10 @@ class SharedMemoryStore(MemoryStore):
         return self._kept
 
     def _model(self, model: str) -> _SharedModel:
-        super()._model(model)
-        return self._kept.models[model]
+        return cast(_SharedModel, super()._model(model))
+
+    def _new(self, head: Head) -> _SharedModel:
+        return _SharedModel(head, head.chain)
 
     def _write(self, plan: Planned) -> None:
         super()._write(plan)

@@ -92,7 +92,7 @@ class MemoryStore:
         if len(models) >= MODELS_MAX:
             raise Conflict(f"there are {MODELS_MAX} models, the most there can be", "too_many_models")
         head = new_head(lineage)
-        models[model] = _Model(head, head.chain)
+        models[model] = self._new(head)
         return head
 
     def drop(self, owner: Owner, model: str) -> None:
@@ -265,6 +265,9 @@ class MemoryStore:
     def _require(self, owner: Owner) -> None:
         if not self._owns(owner):
             raise Conflict("somebody else owns the store", "fenced")
+
+    def _new(self, head: Head) -> _Model:
+        return _Model(head, head.chain)
 
     def _model(self, model: str) -> _Model:
         try:
