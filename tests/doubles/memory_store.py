@@ -70,4 +70,4 @@ class MemoryStore(memory.MemoryStore):
 
     def _fail(self) -> None:
         self.close()
-        raise StoreFailed("the outcome of the write is not known; start again")
+        raise StoreFailed("the outcome of the write is unknown; restart the process")

@@ -282,13 +282,13 @@ def test_a_damaged_checkpoint_is_noticed_and_written_again() -> None:
     async def work(node: Node) -> None:
         await node.observe(events(5))
         await node.admin.snapshot_now("m")
-        assert await node.engine.scrub() == []
+        assert await node.engine.led("scrubbing").scrub() == []
         chunks = node.store._kept.models["m"].chunks
         epoch, digest, content = chunks[1, 0]
         chunks[1, 0] = (epoch, digest, content[:-1] + bytes([content[-1] ^ 1]))
-        assert await node.engine.scrub() == ["m"]
+        assert await node.engine.led("scrubbing").scrub() == ["m"]
         assert [snapshot["generation"] for snapshot in await node.admin.snapshots("m")] == [2, 1]
-        assert await node.engine.scrub() == []
+        assert await node.engine.led("scrubbing").scrub() == []
 
     run_with(MemoryStore(), work)
 

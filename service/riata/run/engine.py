@@ -31,7 +31,6 @@ from riata.run.outcome import not_in_time
 from riata.run.published import Published
 from riata.run.roles import require_role
 from riata.run.served_model import ServedModel
-from riata.run.sketch_copy import SketchCopy
 from riata.run.warm_up import LOADING, warm_up
 from riata.run.writer_queue import PublishNow
 from riata.store.store import Append, Appended, Record, Store
@@ -123,7 +122,7 @@ class Engine(ABC):
         try:
             await self._start()
         except Stopped:
-            log.warning("told to stop before the start was done: nothing was lost, the next start begins anew")
+            log.warning("stop signal before the start was complete: nothing is lost, the next start begins again")
 
     def give_up_start(self) -> None:
         """Make an unfinished start end soon, without an error. Only `stop` may follow."""
@@ -205,7 +204,7 @@ class Engine(ABC):
             return self.not_started()
         most = self.settings.inbox_requests_max
         if self._log_thread.waiting() >= most:
-            return Busy(f"{most} requests wait for the log already, as many as inbox_requests_max allows", "queue_full")
+            return Busy(f"{most} requests already wait for the log, the limit set by inbox_requests_max", "queue_full")
         return None
 
     def lag_refusal(self, served_model: ServedModel) -> RiataError | None:
@@ -213,7 +212,9 @@ class Engine(ABC):
         lag = served_model.logged - (served_model.published or self.published(served_model.name)).applied
         most = self.settings.lag_events_max
         if lag > most:
-            return Busy(f"{lag} events are logged but not learnt yet, and lag_events_max allows {most}", "lag", retry_after_s=2)
+            return Busy(
+                f"{lag} events are logged but not learnt yet; the setting lag_events_max is {most}", "lag", retry_after_s=2
+            )
         return None
 
     def require_accepting(self, served_model: ServedModel) -> None:
@@ -291,14 +292,6 @@ class Engine(ABC):
         """Checkpoint the present state; returns when durable. Raises `Unavailable` if the store has no room; as `led` does."""
         return await self.led("a checkpoint").save(name, if_ahead, requested)
 
-    async def look(self, name: str) -> SketchCopy:
-        """Return copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`; as `led` does."""
-        return await self.led("the path").look(name)
-
-    async def scrub(self) -> list[str]:
-        """Verify the retained generations of every model; see `Learning.scrub`."""
-        return await self.led("scrubbing").scrub()
-
     async def warm(self, config: LearnerConfig) -> None:
         """Make the kernels for this kind of learner ready, once, in a thread: they may need compiling. Raises `Stopped`."""
         if not self.context.is_warm(config):
@@ -317,12 +310,8 @@ class Engine(ABC):
             payload = config_payload(config, after=0)
             record = (await self.append(Append(name, "config", self.clock.unix_ms(), payload=payload))).record
             if record is None:
-                raise Unavailable("the configuration could not be logged", "store_failed")
+                raise Unavailable("the configuration could not be written to the log", "store_failed")
         return await self._served(name, lineage, record)
-
-    async def drop(self, name: str) -> None:
-        """Delete a model and everything stored for it. Raises as `led` does."""
-        await self.led("dropping a model").drop(name)
 
     # -- called by other threads -----------------------------------------------------------------------------------
 

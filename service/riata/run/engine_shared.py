@@ -57,7 +57,7 @@ class SharedEngine(Engine):
                 raise Conflict("; ".join(refusals), "store_refuses")
         except (TimeoutError, Unavailable) as error:
             detail = error.detail if isinstance(error, RiataError) else f"no answer for {ANSWER_S:.0f} s"
-            log.warning("the store takes no events yet; it is asked again and again: %s", detail)
+            log.warning("the store accepts no events yet, retrying: %s", detail)
         await self._warm_up()
         self.watch.start()
         self.context.ledger.start()
@@ -96,16 +96,16 @@ class SharedEngine(Engine):
         return Unavailable(follower.strange, follower.strange_code) if follower.strange else None
 
     def not_started(self) -> RiataError:
-        return self.strange or Busy("the model has not come from the store yet; try again", "not_ready")
+        return self.strange or Busy("the model has not been loaded from the store yet; try again", "not_ready")
 
     def store_refusal(self) -> RiataError | None:
         return super().store_refusal() or self.strange
 
     def why_not_led(self, what: str) -> RiataError:
         if self.contender is not None and self.contender.lead.owner is not None:
-            return Busy("this process has just become the writer and replays the log; try again", "not_ready")
+            return Busy("this process has just become the writer and is replaying the log; try again", "not_ready")
         holder = self.following.holder
-        who = f"that is {holder.host}" if holder else "there is none now: start one with --role writer"
+        who = f"send it to {holder.host}" if holder else "no process learns now: start one with --role writer"
         return Conflict(f"{what} needs the process that learns; {who}", "other_role")
 
     def may_come(self, name: str) -> bool:
@@ -124,7 +124,7 @@ class SharedEngine(Engine):
         deadline = loop.time() + self.settings.observe_timeout_ms / 1000
         while (served_model := self.served_models.get(name)) is None or served_model.published is None:
             if loop.time() > deadline:
-                raise Busy(f"model {name} is in the log, and the process that learns has not taken it up yet", "not_yet")
+                raise Busy(f"model {name} is in the log, but the process that learns does not serve it yet", "not_yet")
             self.following.kick()
             await asyncio.sleep(APPEARS_EVERY_S)
         return record is not None and record.first == 1
@@ -148,6 +148,6 @@ class SharedEngine(Engine):
                 try:
                     await self.create(DEFAULT_MODEL, ModelConfig())
                 except RiataError as error:
-                    log.error("the default model could not be made, which is tried again: %s", error.detail)
+                    log.error("the default model could not be created, retrying: %s", error.detail)
                     await asyncio.sleep(AGAIN_S)
         await scrub_while_running(self.context, lambda: self.learning)

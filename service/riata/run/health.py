@@ -163,12 +163,13 @@ def _not_serving(engine: SharedEngine) -> list[str]:
     if not served:
         if engine.strange is not None:
             return [engine.strange.detail]
-        return ["no model has been published yet; the process that learns does that"]
+        return ["no model has been published yet by the process that learns"]
     bound = engine.settings.max_staleness_s
     least = min(stale_for_s(engine, served_model) for served_model in served)
     if least > bound:
         why = engine.following.unreachable()
-        return [f"what is served is {least:.0f} s behind the store, and {bound:.0f} s are allowed; {why or 'nobody publishes'}"]
+        why = why or "no process publishes"
+        return [f"the served models are {least:.0f} s behind the store, and max_staleness_s is {bound:.0f}; {why}"]
     return []
 
 
@@ -181,13 +182,13 @@ def _not_writing(engine: SharedEngine) -> list[str]:
     if engine.strange is not None:
         return [engine.strange.detail]
     if contender.leads:
-        return [] if contender.held() else ["the lease is not renewed"]
+        return [] if contender.held() else ["the lease cannot be renewed"]
     if contender.lead.owner is not None:
         return [f"replaying the log: {engine.tally.replayed} of {engine.tally.to_replay} events"]
     if another := contender.lead.another_version():
         return [f"standing by; {another}"]
     holder = contender.lead.holder
-    return [f"standing by; {holder.host} owns the store" if holder else "standing by; nobody owns the store yet"]
+    return [f"standing by; {holder.host} owns the store" if holder else "standing by; no process owns the store yet"]
 
 
 def _code(engine: SharedEngine) -> str:
@@ -202,7 +203,7 @@ def _warnings(engine: Engine, refused: RiataError | None) -> list[str]:
     found += [damage.sentence() for _, damage in sorted(engine.context.catalogue.damaged.items())]
     found += [log_sentence(damage) for name, damage in sorted(engine.tally.log_damaged.items()) if name in engine.served_models]
     if refused is not None:
-        found.append(f"no events are accepted: {refused.detail}")
+        found.append(f"events are refused: {refused.detail}")
     return found
 
 
@@ -214,9 +215,9 @@ def _warnings_shared(engine: SharedEngine) -> list[str]:
     if engine.strange is not None:
         found.append(engine.strange.detail)
     if why := engine.following.unreachable():
-        found.append(f"what is served is not renewed: {why}")
+        found.append(f"the served models are not updated: {why}")
     if engine.following.copies is not None and engine.following.copies.failed:
-        found.append(f"copies cannot be written: {engine.following.copies.failed}")
+        found.append(f"local copies of the models cannot be written: {engine.following.copies.failed}")
     return found + [f"model {served.name}: {served.another}" for served in engine.served_models.values() if served.another]
 
 

@@ -214,7 +214,7 @@ class Service:
         `no_sketch`) if its learner keeps no curvature."""
         figures = self.published(model).figures
         async with self._solving:
-            looked = await self._engine.look(model)
+            looked = await self._engine.led("the path").look(model)
             return await asyncio.get_running_loop().run_in_executor(None, path_answer, model, looked, question, figures)
 
     def stale_s(self, model: str) -> float:

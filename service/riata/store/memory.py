@@ -51,7 +51,7 @@ class MemoryStore:
         self._closed = False
 
     def warnings(self) -> list[str]:
-        return ["the store is kept in memory: nothing survives the end of the process"]
+        return ["the store is in memory: its data is lost when the process ends"]
 
     def refusals(self) -> list[str]:
         return []
@@ -88,9 +88,9 @@ class MemoryStore:
     def create(self, model: str, lineage: bytes) -> Head:
         models = self._open().models
         if model in models:
-            raise Conflict(f"model {model!r} exists", "model_exists")
+            raise Conflict(f"model {model!r} already exists", "model_exists")
         if len(models) >= MODELS_MAX:
-            raise Conflict(f"there are {MODELS_MAX} models, the most there can be", "too_many_models")
+            raise Conflict(f"the store already has {MODELS_MAX} models, the maximum", "too_many_models")
         head = new_head(lineage)
         models[model] = self._new(head)
         return head
@@ -132,12 +132,12 @@ class MemoryStore:
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
         if len(chunk) > CHUNK_BYTES_MAX:
-            raise TooLarge(f"chunk of {len(chunk)} bytes, the most is {CHUNK_BYTES_MAX}")
+            raise TooLarge(f"chunk of {len(chunk)} bytes; the maximum is {CHUNK_BYTES_MAX}")
         entry = self._model(model)
         if not self._owns(owner):
             return False
         if any(generation.gen == gen for generation in entry.generations):
-            raise Conflict(f"generation {gen} of {model!r} is committed", "generation_exists")
+            raise Conflict(f"generation {gen} of {model!r} is already committed", "generation_exists")
         entry.chunks[gen, index] = (owner.epoch, hashlib.blake2b(chunk, digest_size=32).digest(), bytes(chunk))
         return True
 
@@ -166,11 +166,11 @@ class MemoryStore:
         for i in range(generation.chunks):
             _, digest, chunk = entry.chunks.get((gen, i), (0, b"", b""))
             if hashlib.blake2b(chunk, digest_size=32).digest() != digest:
-                raise Corrupt(f"generation {gen} of {model!r}: chunk {i} is not what was written", "ckpt_corrupt")
+                raise Corrupt(f"generation {gen} of {model!r}: the digest of chunk {i} does not match", "ckpt_corrupt")
             parts.append(chunk)
         whole = b"".join(parts)
         if len(whole) != generation.bytes or hashlib.blake2b(whole, digest_size=32).digest() != generation.digest:
-            raise Corrupt(f"generation {gen} of {model!r}: the whole is not what was written", "ckpt_corrupt")
+            raise Corrupt(f"generation {gen} of {model!r}: the digest of the whole does not match", "ckpt_corrupt")
         return whole
 
     def mark_verified(self, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
@@ -255,7 +255,7 @@ class MemoryStore:
 
     def _open(self) -> _Kept:
         if self._closed:
-            raise StoreFailed("the store was closed; start again")
+            raise StoreFailed("the store was closed; restart the process")
         return self._kept
 
     def _owns(self, owner: Owner) -> bool:
@@ -264,7 +264,7 @@ class MemoryStore:
 
     def _require(self, owner: Owner) -> None:
         if not self._owns(owner):
-            raise Conflict("somebody else owns the store", "fenced")
+            raise Conflict("another process owns the store", "fenced")
 
     def _new(self, head: Head) -> _Model:
         return _Model(head, head.chain)
