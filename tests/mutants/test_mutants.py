@@ -31,6 +31,7 @@ def run(package: Path, tests: Iterable[str], interpreted: bool) -> subprocess.Co
     environment.pop("PYTEST_ADDOPTS", None)
     environment |= {"NUMBA_DISABLE_JIT": "1"} if interpreted else {}
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-o", f"pythonpath={package} {ROOT}", "--hypothesis-seed=0"]
+    options += ["-W", "ignore::RuntimeWarning"]  # numpy's numbers say when they overflow, and compiled code does not
     command = [sys.executable, "-m", "pytest", *options, *tests]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
 
@@ -54,14 +55,14 @@ def name_of(mutant: Mutant) -> str:
 @pytest.mark.parametrize("mutant", QUICK, ids=name_of)
 def test_a_mutant_is_noticed(copied: Path, mutant: Mutant) -> None:
     done = noticed(copied, mutant)
-    assert done.returncode == FAILED, done.stdout + done.stderr
+    assert (done.returncode, "1 failed" in done.stdout) == (FAILED, True), done.stdout + done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", [one for one in (*KERNELS, *FRONT) if one not in QUICK], ids=name_of)
 def test_each_other_mutant_is_noticed(copied: Path, mutant: Mutant) -> None:
     done = noticed(copied, mutant)
-    assert done.returncode == FAILED, done.stdout + done.stderr
+    assert (done.returncode, "1 failed" in done.stdout) == (FAILED, True), done.stdout + done.stderr
 
 
 @pytest.mark.slow
