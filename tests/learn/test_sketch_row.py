@@ -39,7 +39,7 @@ def test_a_row_is_gathered_and_moved_as_by_its_twins(name: str, seed: int, r: fl
     setting, state = learner._state.settings, learner._state.arrays
     block, line, scale = state.members.block, state.outside.line, float(state.scalars[SCALE])
     table = setting.outside != NOTHING
-    known = sparse_events(1, seed=21, spread=0.7)[0].features + sparse_events(100, seed=21, spread=0.7)[seed % 100].features
+    known = sparse_events(100, seed=21, spread=0.7)[seed % 100].features
     names = sorted({h for h, _ in known} | set(np.random.default_rng(seed).integers(0, 2**32, 6).tolist()))
     values = np.random.default_rng(seed).normal(0.0, 1.0, len(names)).tolist()
     rows_of = to_batch([Event(list(zip(names, values, strict=True)), 1.0, 1.0)])

@@ -32,7 +32,7 @@ SITES: Final = ("tests/web/attack/test_sites.py",)
 BODY: Final = ("tests/web/test_body.py",)
 
 KERNELS: Final = (
-    Mutant("maths/hashing.py", "while at + 8 <= stop:", "while at + 8 < stop:", HASHING),
+    Mutant("maths/hashing.py", "while at + 8 <= stop:", "while at + 7 <= stop:", HASHING),
     Mutant("maths/hashing.py", "^ (tag * M2)\n    at = start", "^ (tag + M2)\n    at = start", HASHING),
     Mutant("maths/truncation.py", "pull if pull > -limit else -limit", "pull if pull > limit else -limit", TRUNCATION),
     Mutant("maths/truncation.py", "return beta if size > ceiling else 0.0", "return beta if size < ceiling else 0.0", TRUNCATION),

@@ -56,7 +56,7 @@ class Dies(Direct):
 
 
 def logged_of(store: Store) -> list[Any]:
-    return logged(store)  # type: ignore[arg-type]
+    return logged(store)
 
 
 def waiting_store(n: int = 5, due_ms: int = DUE_MS) -> tuple[MemoryStore, list[bytes]]:
