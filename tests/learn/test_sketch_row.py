@@ -40,7 +40,9 @@ def test_a_row_is_gathered_and_moved_as_by_its_twins(name: str, seed: int, r: fl
     block, line, scale = state.members.block, state.outside.line, float(state.scalars[SCALE])
     table = setting.outside != NOTHING
     known = sparse_events(100, seed=21, spread=0.7)[seed % 100].features
-    names = sorted({h for h, _ in known} | set(np.random.default_rng(seed).integers(0, 2**32, 6).tolist()))
+    names = sorted(
+        {other for h, _ in known for other in (h, h ^ 1)} | set(np.random.default_rng(seed).integers(0, 2**32, 6).tolist())
+    )
     values = np.random.default_rng(seed).normal(0.0, 1.0, len(names)).tolist()
     rows_of = to_batch([Event(list(zip(names, values, strict=True)), 1.0, 1.0)])
     rows = Rows(rows_of.indptr, rows_of.hash, rows_of.value, rows_of.label, rows_of.weight, np.zeros(1, np.bool_))
