@@ -52,7 +52,7 @@ KERNELS: Final = (
         "curvature = s.curvature[j] - h * square",
         SKETCH_ROW,
     ),
-    Mutant("learn/taylor_sketch/row.py", "_FRESH if fresh < room else", "_FRESH if fresh <= room else", SKETCH_ROW),
+    Mutant("learn/taylor_sketch/row.py", "margin += beta * value", "margin -= beta * value", SKETCH_ROW),
     Mutant("learn/taylor_sketch/slot_map.py", "& _POSITION) - 1", "& _POSITION) + 1", ("tests/learn/test_slot_map.py",)),
     Mutant("learn/taylor_sketch/best.py", "2 * at + 1, 2 * at + 2", "2 * at, 2 * at + 1", ("tests/learn/test_sketch_best.py",)),
     Mutant("watch/accumulate.py", "1.0 - sign * margin)", "1.0 + sign * margin)", ("tests/watch/test_score_event.py",)),
