@@ -65,6 +65,6 @@ FRONT: Final = (
     Mutant("web/keys.py", "if key is None or not same:", "if key is None:", KEYS, interpreted=False),
     Mutant("web/buckets.py", "if tokens < 1.0:", "if tokens < 0.0:", KEYS, interpreted=False),
     Mutant("base/hosts.py", 'removesuffix(".") in self.names', 'removesuffix(".") not in self.names', SITES, interpreted=False),
-    Mutant("web/scopes.py", '("DELETE", _AT): (ADMIN,)', '("DELETE", _AT): (WATCH,)', KEYS, interpreted=False),
+    Mutant("web/routes/models.py", '"DELETE", AT, (ADMIN,)', '"DELETE", AT, (WATCH,)', KEYS, interpreted=False),
 )
 QUICK: Final = (KERNELS[2], KERNELS[7], KERNELS[16], FRONT[1])  # in every run of the suite

@@ -12,7 +12,7 @@ from riata.maths.shooting import Quadratic
 from tests.twins.rank_update import exact_fma
 from tests.twins.shooting import shoot
 
-TWINS_OF = ("maths/block", "maths/block_lazy")
+TWINS_OF = ("maths/block",)
 
 
 @dataclass(slots=True)
