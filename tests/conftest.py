@@ -12,6 +12,7 @@ from tests.lacking import summary
 
 # No example has to be done within some time: the first may wait for the compiler, and any for a core.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("interpreted", settings.get_profile("unhurried"), max_examples=15)  # kernels without the compiler
 settings.load_profile("unhurried")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -51,6 +52,8 @@ FILE_LINES_MAX = 350
 ARGUMENTS_MAX = 6
 KERNEL_ARGUMENTS_MAX = 10
 KERNELS = {"kernel", "quick_kernel", "inline_kernel"}
+INLINE_LINES_MAX = 30  # of an inline kernel without a twin of its own; shorter ones are compared through their callers
+THROUGH_CALLERS = {"fast_example", "fast_features"}  # longer ones that are compared through their callers too
 ADR_HEADINGS = ["Status", "Context", "Decision", "Consequences", "Evidence"]
 TOP_LEVEL = {
     "pyproject.toml", "service", "tests", "docker", "deploy", "README.md", "docker-compose.yml", "Makefile", "CHANGELOG.md",
@@ -58,11 +61,15 @@ TOP_LEVEL = {
 }  # fmt: skip
 
 
-def modules() -> Iterator[tuple[str, Path, ast.Module]]:
+@functools.cache
+def modules() -> list[tuple[str, Path, ast.Module]]:
+    """Package, file and syntax tree of each module."""
+    found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         inside = path.relative_to(PACKAGE)
         room = inside.parts[0] if len(inside.parts) > 1 else inside.stem
-        yield room, path, ast.parse(path.read_text(encoding="utf-8"))
+        found.append((room, path, ast.parse(path.read_text(encoding="utf-8"))))
+    return found
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -119,18 +126,122 @@ def test_third_party_imports_are_on_the_list() -> None:
     assert wrong == []
 
 
-def inside_of_numba(room: str, names: Iterator[str], place: str) -> list[str]:
-    return [f"{place} imports {name}" for name in names if name.startswith("numba.core") and room != "jit"]
+# Who may have which effect: packages, and single files of others.
+EFFECTS = {
+    "numba.core": {"jit"},
+    "socket": {"web", "store", "client", "cli", "wiring", "maths/sockets.py"},
+    "ssl": {"web", "store", "client"},
+    "http": {"web", "client", "cli"},
+    "urllib.request": {"client"},
+    "select": {"web", "run/loop_yield.py", "maths/sockets.py"},  # the writer yields when the event loop has something to read
+    "selectors": {"web"},
+}
+HTTP_WORDS = re.compile(r"HTTP/\d|Content-Length|Transfer-Encoding|Keep-Alive|\bepoll\b", re.IGNORECASE)
+SPEAK_HTTP = {"web", "client", "cli", "run/loop_yield.py", "maths/sockets.py", "predict/heard.py"}
 
 
-def test_only_jit_imports_the_inside_of_numba() -> None:
-    assert [w for room, path, tree in modules() for w in inside_of_numba(room, imported(tree), path.name)] == []
+def effects(room: str, inside: str, tree: ast.Module) -> list[str]:
+    """Imports and words of a file that are not its package's business."""
+    found = []
+    for name in imported(tree):
+        for effect, allowed in EFFECTS.items():
+            if (name == effect or name.startswith(effect + ".")) and not {room, inside} & allowed:
+                found.append(f"{inside} imports {name}")
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in docs:
+            text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+            words = HTTP_WORDS.findall(text)
+        elif isinstance(node, ast.Name | ast.arg | ast.Attribute):
+            words = (
+                ["epoll"]
+                if "epoll"
+                in (node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") or getattr(node, "arg", ""))
+                else []
+            )
+        else:
+            continue
+        if not {room, inside} & SPEAK_HTTP:
+            found += [f"{inside}:{node.lineno} says {word}" for word in words]
+    return found
 
 
-def test_the_check_of_numba_sees_an_import_of_its_inside() -> None:
-    tree = ast.parse("import numba\nfrom numba.core import types")
-    assert inside_of_numba("maths", imported(tree), "x.py") == ["x.py imports numba.core"]
-    assert inside_of_numba("jit", imported(tree), "x.py") == []
+def test_each_effect_is_in_its_package_only() -> None:
+    assert [w for room, path, tree in modules() for w in effects(room, path.relative_to(PACKAGE).as_posix(), tree)] == []
+
+
+def test_every_exception_names_a_file_that_exists() -> None:
+    files = {name for allowed in [*EFFECTS.values(), SPEAK_HTTP] for name in allowed if name.endswith(".py")}
+    assert {name for name in files if not (PACKAGE / name).is_file()} == set()
+
+
+def test_the_check_of_effects_sees_imports_and_words() -> None:
+    tree = ast.parse('''"""Of HTTP/1.1 and epoll."""
+import numba
+import socket, select
+from numba.core import types
+from http import HTTPStatus
+def f(epoll: int) -> bytes:
+    return b"HTTP/1.1 200 OK" + str(epoll)
+''')
+    assert effects("predict", "predict/x.py", tree) == [
+        "predict/x.py imports socket", "predict/x.py imports select", "predict/x.py imports numba.core",
+        "predict/x.py imports http", "predict/x.py:6 says epoll", "predict/x.py:7 says HTTP/1", "predict/x.py:7 says epoll",
+    ]  # fmt: skip
+    assert effects("web", "web/x.py", tree) == ["web/x.py imports numba.core"]
+    assert effects("jit", "jit/x.py", ast.parse("from numba.core import types")) == []
+    assert effects("run", "run/loop_yield.py", ast.parse("import select")) == []
+    assert effects("run", "run/x.py", ast.parse("import select")) == ["run/x.py imports select"]
+
+
+def named(path: Path) -> str:
+    return ".".join(("riata", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def cycles(imports: dict[str, set[str]]) -> list[list[str]]:
+    """The sets of modules that import each other, directly or through others."""
+    reached: dict[str, set[str]] = {}
+    for start in imports:
+        found, waiting = set[str](), [start]
+        while waiting:
+            new = imports.get(waiting.pop(), set()) - found
+            found |= new
+            waiting += new
+        reached[start] = found
+    groups = {
+        tuple(sorted(other for other in found if start in reached[other])) for start, found in reached.items() if start in found
+    }
+    return [list(group) for group in sorted(groups)]
+
+
+def module_imports(name: str, tree: ast.Module, known: set[str]) -> set[str]:
+    """The modules among `known` that a module imports anywhere, also only for its annotations."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= whole & known or {node.module}
+    return found & known - {name}
+
+
+def test_no_files_import_each_other() -> None:
+    trees = {named(path): tree for _, path, tree in modules()}
+    assert cycles({name: module_imports(name, tree, set(trees)) for name, tree in trees.items()}) == []
+
+
+def test_the_check_of_cycles_sees_one_of_annotations() -> None:
+    texts = {
+        "riata.a": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from riata.c import C",
+        "riata.b": "from riata import a\nfrom riata.a import A",
+        "riata.c": "def f():\n    import riata.b",
+        "riata.d": "from riata.a import A",
+    }
+    imports = {name: module_imports(name, ast.parse(text), set(texts)) for name, text in texts.items()}
+    assert imports["riata.b"] == {"riata.a"}
+    assert cycles(imports) == [["riata.a", "riata.b", "riata.c"]]
+    assert cycles({**imports, "riata.c": set()}) == []
 
 
 READER_IMPORTS = {  # those who may import a reader
@@ -175,8 +286,7 @@ def test_files_and_functions_stay_short() -> None:
         if lines > FILE_LINES_MAX:
             wrong.append(f"{path.relative_to(PACKAGE)} has {lines} lines")
         for function in functions(tree):
-            doc = ast.get_docstring(function, clean=False)
-            length = (function.end_lineno or 0) - function.lineno + 1 - (len(doc.splitlines()) if doc else 0)
+            length = code_lines(function)
             if length > FUNCTION_LINES_MAX:
                 wrong.append(f"{path.relative_to(PACKAGE)}: {function.name} has {length} lines")
     assert wrong == []
@@ -240,17 +350,62 @@ def test_the_check_of_the_protocol_sees_a_clock_and_a_die() -> None:
     assert own_will(tree) == ["time.time", "random.random", "random"]
 
 
-def test_every_kernel_names_its_source_and_has_a_slow_twin() -> None:
-    twins = {function.name for path in TWINS.rglob("*.py") for function in functions(ast.parse(path.read_text(encoding="utf-8")))}
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines of a function without its docstring."""
+    doc = ast.get_docstring(function, clean=False)
+    return (function.end_lineno or 0) - function.lineno + 1 - (len(doc.splitlines()) if doc else 0)
+
+
+def twins_of(trees: Iterator[ast.Module]) -> dict[str, set[str]]:
+    """The functions that have a twin, by module: each file of twins lists the modules that it is for as TWINS_OF."""
+    found: dict[str, set[str]] = {}
+    for tree in trees:
+        names = {function.name for function in functions(tree)}
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and [target.id for target in node.targets if isinstance(target, ast.Name)] == [
+                "TWINS_OF"
+            ]:
+                for module in ast.literal_eval(node.value):
+                    found.setdefault(module, set()).update(names)
+    return found
+
+
+def lacking(module: str, tree: ast.Module, twins: dict[str, set[str]]) -> list[str]:
+    """The kernels of a module that name no source, and those that have to have a twin and have none."""
     wrong = []
-    for _, path, tree in modules():
-        for function in functions(tree):
-            if decorators(function) & KERNELS:
-                if "Source" not in (ast.get_docstring(function) or ""):
-                    wrong.append(f"{path.relative_to(PACKAGE)}: {function.name} names no Source")
-                if decorators(function) & {"kernel", "quick_kernel"} and function.name not in twins:
-                    wrong.append(f"{path.relative_to(PACKAGE)}: {function.name} has no twin in tests/twins")
-    assert wrong == []
+    for function in functions(tree):
+        kinds = decorators(function) & KERNELS
+        if kinds and "Source" not in (ast.get_docstring(function) or ""):
+            wrong.append(f"{module}: {function.name} names no Source")
+        must = kinds - {"inline_kernel"} or (
+            code_lines(function) > INLINE_LINES_MAX and kinds and function.name not in THROUGH_CALLERS
+        )
+        if must and function.name not in twins.get(module, set()):
+            wrong.append(f"{module}: {function.name} has no twin in a file of tests/twins with this module in TWINS_OF")
+    return wrong
+
+
+def test_every_kernel_names_its_source_and_has_a_slow_twin() -> None:
+    twins = twins_of(ast.parse(path.read_text(encoding="utf-8")) for path in TWINS.rglob("*.py"))
+    trees = {path.relative_to(PACKAGE).with_suffix("").as_posix(): tree for _, path, tree in modules()}
+    assert [w for module, tree in trees.items() for w in lacking(module, tree, twins)] == []
+    assert twins.keys() - trees.keys() == set()
+
+
+def test_the_check_of_twins_asks_for_one_of_the_same_module() -> None:
+    kernel = '@{}\ndef {}(x):\n    """Twice. Source: here"""\n{}    return x\n'
+    tree = ast.parse(
+        kernel.format("kernel", "f", "") + kernel.format("inline_kernel", "short", "")
+        + kernel.format("inline_kernel", "long", "    x += 1\n" * INLINE_LINES_MAX)
+        + "@quick_kernel\ndef g(x):\n    return x\n"
+    )  # fmt: skip
+    of_another = twins_of(iter([ast.parse('TWINS_OF = ("maths/y",)\ndef f(): ...\ndef long(): ...\ndef g(): ...')]))
+    said = "{} has no twin in a file of tests/twins with this module in TWINS_OF"
+    assert lacking("maths/x", tree, of_another) == [
+        f"maths/x: {said.format('f')}", f"maths/x: {said.format('long')}",
+        "maths/x: g names no Source", f"maths/x: {said.format('g')}",
+    ]  # fmt: skip
+    assert lacking("maths/y", tree, of_another) == ["maths/y: g names no Source"]
 
 
 def test_public_functions_and_classes_say_what_they_are() -> None:

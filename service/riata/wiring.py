@@ -21,7 +21,9 @@ from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
 from riata.run.engine import Engine
+from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
+from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
 from riata.store.memory import MemoryStore
 from riata.store.redis.url import read_url
@@ -72,7 +74,8 @@ def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: C
         note=settings.data / NOTE if shared else None,
         lost_events_max=settings.lost_events_max,
     )
-    return Engine(lambda: open_store(settings), engine_settings, SystemClock(), secrets.token_bytes, on_fatal, on_lost)
+    kind = SharedEngine if shared else AloneEngine
+    return kind(lambda: open_store(settings), engine_settings, SystemClock(), secrets.token_bytes, on_fatal, on_lost)
 
 
 def open_store(settings: Settings) -> Store:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from riata.base.clock import ManualClock, SystemClock, rfc3339
+from riata.base.clock import SystemClock, rfc3339
+from tests.doubles.manual_clock import ManualClock
 
 
 def test_a_manual_clock_moves_only_when_moved() -> None:

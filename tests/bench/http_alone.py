@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from riata.base.clock import ManualClock, SystemClock
+from riata.base.clock import SystemClock
 from riata.web.bounds import ListenerState
 from riata.web.buckets import Buckets
 from riata.web.gate import Gate, KeysFile
@@ -27,6 +27,7 @@ from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
 from riata.web.protocol import BoundedProtocol
 from tests.bench import report
 from tests.bench.http_predict import HEADERS
+from tests.doubles.manual_clock import ManualClock
 from tests.web.fake_service import FakeService
 
 REQUESTS: Final = 3000

@@ -40,12 +40,13 @@ def serve(kind: str, keys_file: str) -> None:
 
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    from riata.base.clock import ManualClock, SystemClock
+    from riata.base.clock import SystemClock
     from riata.web.app import create_app
     from riata.web.buckets import Buckets
     from riata.web.gate import Gate, KeysFile
     from riata.web.server import build_server, listen, run
     from riata.web.settings import WebSettings
+    from tests.doubles.manual_clock import ManualClock
     from tests.web.fake_service import FakeService
 
     service = FakeService(ManualClock(10_000))

@@ -18,7 +18,7 @@ from pathlib import Path
 from riata.base.clock import SystemClock
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
-from riata.run.engine import Engine
+from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
@@ -32,7 +32,7 @@ async def fill(directory: Path) -> None:
     """Fifty events that bring a point of the curve at position 51, and one more that comes to stand at 42."""
     numbers = itertools.count(1)
     settings = SqliteSettings(ballast_bytes=2**16, reserve_bytes=0, long_bytes=2**26)
-    engine = Engine(
+    engine = AloneEngine(
         lambda: open_sqlite(directory, settings),
         EngineSettings("golden", Retention(2, 0), "fsync"),
         SystemClock(),

@@ -4,13 +4,18 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from riata.learn.huge_pages import zero_table
+from riata.learn.table_rows import room_for
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
-from riata.learn.truncated_gradient.rate import Settings
-from riata.learn.truncated_gradient.row import COUNTS, SCALARS, Table, collect
+from riata.learn.truncated_gradient.rate import Scratch, Settings
+from riata.learn.truncated_gradient.row import CLOCK, COUNTS, INTERCEPT, SCALARS, Table, collect, gather_row, lay_out_row
+from riata.maths.rows import Rows
 from tests.learn.streams import sparse_events, to_batch
 from tests.twins import truncated_row as twin
+from tests.twins.truncated_step import Event
 
 
 def _settings(gravity: float) -> Settings:
@@ -81,3 +86,41 @@ def test_collisions_inside_a_row_add_up_and_do_not_overwrite() -> None:
     learner = TruncatedGradient(TruncatedGradientConfig(rate="constant", normalised=False, gravity=0.0), bits=1)
     learner.step(to_batch(sparse_events(200, seed=2, spread=0.0)))
     assert learner.weights().slot.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+@given(seed=st.integers(0, 2**32), n=st.integers(1, 40))
+@settings(max_examples=60)
+def test_gather_row_is_its_twin(normalised: bool, seed: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    setting = _settings(gravity=0.125)._replace(
+        adaptive=True if normalised else None, normalised=True if normalised else None, counting=not normalised, accumulator=0.25
+    )
+    width = 4 if normalised else 2
+    line = zero_table(33, width)
+    line[:16, 0] = np.round(rng.normal(0.0, 1.0, 16), 1) * (rng.random(16) < 0.8)
+    line[:16, 1] = rng.integers(0, 5, 16)
+    if normalised:
+        line[:16, 2:] = rng.uniform(0.1, 3.0, (16, 2)) * (rng.random((16, 1)) < 0.8)
+        line[:16, 0] *= line[:16, 3] > 0.0  # without a scale there is no weight
+    names = np.sort(rng.choice(2**32, n, replace=False)).astype(np.uint32)
+    batch = to_batch([Event([(int(h), float(v)) for h, v in zip(names, rng.normal(0.0, 2.0, n), strict=True)], 1.0, 1.0)])
+    rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, np.zeros(1, np.bool_))
+    room = room_for(64, len(Scratch._fields) - 1)
+    scratch = Scratch(room.start[0], *room.columns)
+    nothing = np.zeros(0, np.uint32)
+    table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), np.zeros(SCALARS))
+    table.scalars[CLOCK], table.scalars[INTERCEPT] = 4.0, 0.5
+    k = lay_out_row(table, setting, rows, 0, scratch.start, scratch.x)
+    values = scratch.x[:k].copy()
+    _, margin, length, _ = gather_row(table, setting, rows, (0, k), scratch)
+    pairs = [(int(h) >> 28, float(v)) for h, v in zip(batch.hash, batch.value, strict=True)]
+    lines = {slot: twin.Line(*line[slot].tolist()) for slot, _ in pairs}
+    event = 1.0 if normalised else 0.125
+    expected, squares, parts = twin.gather_row(pairs, lines, 4.0, event, 0.25 if normalised else None, setting.reach)
+    assert margin == pytest.approx(0.5 + expected, rel=1e-12, abs=1e-12)
+    assert length == pytest.approx(squares, rel=1e-12, abs=1e-12)
+    assert (scratch.start[:k] // width).tolist() == list(parts)
+    assert scratch.beta[:k] == pytest.approx([beta for beta, _ in parts.values()], rel=1e-12, abs=1e-12)
+    x = scratch.x[:k] / scratch.scale[:k] if normalised else values
+    assert x == pytest.approx([value for _, value in parts.values()], rel=1e-12, abs=1e-12)

@@ -20,7 +20,7 @@ from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
 from riata.run.config import may_change, read_config
-from riata.run.engine import Engine
+from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.fit import Block, Fit
 from riata.run.replay import replay
@@ -53,7 +53,7 @@ SMALL: Final = SqliteSettings(ballast_bytes=2**14, reserve_bytes=0, wal_bytes_ma
 def house_on(directory: Path) -> Node:
     """A service on a directory, which keeps no more of the log than its checkpoints need."""
     fatal: list[str] = []
-    engine = Engine(
+    engine = AloneEngine(
         lambda: open_sqlite(directory, SMALL),
         EngineSettings("journey", Retention(2, 0), "fsync", observe_timeout_ms=120_000),
         SystemClock(),

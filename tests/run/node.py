@@ -15,11 +15,12 @@ from riata.base.clock import SystemClock
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
 from riata.run.engine import Engine
+from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
-from riata.store.memory import MemoryStore
 from riata.wire.parse import parse_examples
 from riata.wire.parsed import Parsed
+from tests.doubles.memory_store import MemoryStore
 
 SMALL: dict[str, Any] = {"encoder": {"bits": 12}, "publish_every_ms": 1}
 
@@ -45,7 +46,7 @@ class Node:
 def build(store: MemoryStore, **settings: Any) -> Node:
     fatal: list[str] = []
     numbers = itertools.count(1)
-    engine = Engine(
+    engine = AloneEngine(
         lambda: store,
         EngineSettings("test", Retention(3, 10**6), "memory", **settings),
         SystemClock(),

@@ -15,17 +15,18 @@ import pytest
 from riata.base.clock import SystemClock
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
-from riata.run.engine import Engine
+from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.labels import expiry
 from riata.run.labels.pending_rows import encode_waiting
 from riata.run.labels.remembering import RememberedTally
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.service import Service
-from riata.store.memory import MemoryStore
 from riata.store.payload import decode_batch
+from riata.store.store import Store
 from riata.wire.batch import Batch
 from riata.wire.parse import parse_examples
+from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node
 
 WAIT_S = 900.0
@@ -81,7 +82,7 @@ class LabelHouse(Node):
 def build(store: MemoryStore, **settings: Any) -> LabelHouse:
     fatal: list[str] = []
     numbers = itertools.count(1)
-    engine = Engine(
+    engine = AloneEngine(
         lambda: store,
         EngineSettings("test", Retention(3, 10**6), "memory", **settings),
         MovedClock(),
@@ -110,18 +111,18 @@ def run_house(
             await work(node)
         finally:
             await node.service.stop()
-            store._failed = False  # it was closed; now the test looks at what it holds
+            store._closed = False  # it was closed; now the test looks at what it holds
             assert node.fatal == []
 
     with patch.object(expiry, "EVERY_S", sweeps_every_s):
         asyncio.run(whole())
 
 
-def logged(store: MemoryStore, model: str = "m") -> list[Batch]:
+def logged(store: Store, model: str = "m") -> list[Batch]:
     """The observe records of a log."""
     return [decode_batch(record.payload) for record in store.read(model, 0, 2**30) if record.kind == "observe"]
 
 
-def labels(store: MemoryStore, model: str = "m") -> list[float]:
+def labels(store: Store, model: str = "m") -> list[float]:
     """The labels of all events in a log, in its order."""
     return [label for batch in logged(store, model) for label in batch.label.tolist()]

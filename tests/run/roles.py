@@ -15,12 +15,12 @@ from typing import Any
 from riata.base.clock import SystemClock
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
-from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings, Role
+from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
-from riata.store.memory_shared import SharedMemoryStore
 from riata.wire.parse import parse_examples
 from riata.wire.parsed import Parsed
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL
 
 WAIT_S = 900.0
@@ -31,7 +31,7 @@ _nonces = itertools.count(1)
 class Process:
     """One role. `gone` cuts all its store objects off, and mends them with an empty sentence."""
 
-    engine: Engine
+    engine: SharedEngine
     service: Service
     admin: Admin
     objects: list[SharedMemoryStore]
@@ -80,7 +80,7 @@ def build(store: SharedMemoryStore, role: Role, copies: Path | None = None, **se
 
     fatal: list[str] = []
     lost: list[str] = []
-    engine = Engine(
+    engine = SharedEngine(
         open_store,
         EngineSettings(
             f"host-{number}",

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from riata.cli.app import app
 from riata.run.replay import replay
 from riata.store import layout
-from riata.store.memory import MemoryStore
 from riata.store.sqlite.store import read_sqlite
+from tests.doubles.memory_store import MemoryStore
 from tests.run.journeys import house_on
 from tests.run.node import Node, events, run_with
 

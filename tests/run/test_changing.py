@@ -14,7 +14,7 @@ from riata.run.config import read_config
 from riata.run.model_state import ModelState
 from riata.run.replay import replay
 from riata.run.sketch_copy import PathQuestion
-from riata.store.memory import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, events, run_with
 
 EXACT: dict[str, Any] = {"kind": "taylor_sketch", "mode": "exact", "gamma": 0.5, "block": 10, "features_max": 32}

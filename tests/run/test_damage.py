@@ -19,7 +19,7 @@ from riata.run import recovery
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
 from riata.run.damage import Damage, ModelDamaged
-from riata.run.engine import Engine
+from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.health import Health
 from riata.run.learning import Learning
@@ -27,11 +27,11 @@ from riata.run.scrubbing import LogScrub
 from riata.run.served_model import Catalogue
 from riata.run.service import Service
 from riata.store import records
-from riata.store.memory_shared import SharedMemoryStore
 from riata.store.records import coded_digest
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Record
 from tests import damaging
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL, Node, events
 from tests.run.roles import run, running, until, with_model
 
@@ -47,7 +47,7 @@ def serve(directory: Path, work: Callable[[Node], Awaitable[None]], **settings: 
     async def whole() -> None:
         fatal: list[str] = []
         told = EngineSettings("test", Retention(3, settings.pop("keep_events", 10**6)), "fsync", **settings)
-        engine = Engine(lambda: open_sqlite(directory, SETTINGS), told, SystemClock(), os.urandom, fatal.append)
+        engine = AloneEngine(lambda: open_sqlite(directory, SETTINGS), told, SystemClock(), os.urandom, fatal.append)
         node = Node(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]
         await node.service.start()
         try:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from riata.base import limits
 from riata.base.arrays import Arrays
-from riata.base.clock import ManualClock
 from riata.base.errors import Corrupt
 from riata.predict.scoring import score
 from riata.predict.uncertainty import Covariance
@@ -22,7 +21,8 @@ from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.run.publishing import publish
 from riata.store import layout
-from riata.store.memory import MemoryStore
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch
 
 EXACT: dict[str, Any] = {"kind": "taylor_sketch", "mode": "exact", "block": 25}

@@ -6,15 +6,16 @@ import threading
 
 import pytest
 
-from riata.base.clock import ManualClock, SystemClock
+from riata.base.clock import SystemClock
 from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, Unavailable
 from riata.run.checkpointer import Retention
-from riata.run.engine import Engine
+from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.outcome import RowsRefused
 from riata.run.service import Service
-from riata.store.memory import Faults, MemoryStore
 from riata.store.store import Store
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import SMALL, Node, build, events, run_with
 
 
@@ -281,13 +282,13 @@ def test_a_damaged_checkpoint_is_noticed_and_written_again() -> None:
     async def work(node: Node) -> None:
         await node.observe(events(5))
         await node.admin.snapshot_now("m")
-        assert await node.engine.scrub() == []
+        assert await node.engine.led("scrubbing").scrub() == []
         chunks = node.store._kept.models["m"].chunks
         epoch, digest, content = chunks[1, 0]
         chunks[1, 0] = (epoch, digest, content[:-1] + bytes([content[-1] ^ 1]))
-        assert await node.engine.scrub() == ["m"]
+        assert await node.engine.led("scrubbing").scrub() == ["m"]
         assert [snapshot["generation"] for snapshot in await node.admin.snapshots("m")] == [2, 1]
-        assert await node.engine.scrub() == []
+        assert await node.engine.led("scrubbing").scrub() == []
 
     run_with(MemoryStore(), work)
 
@@ -322,7 +323,7 @@ def test_a_store_that_cannot_be_opened_keeps_the_service_from_starting() -> None
     def broken() -> Store:
         raise Conflict("in use", "directory_locked")
 
-    engine = Engine(broken, EngineSettings("test", Retention(3, 0), "memory"), SystemClock(), bytes, lambda _reason: None)
+    engine = AloneEngine(broken, EngineSettings("test", Retention(3, 0), "memory"), SystemClock(), bytes, lambda _reason: None)
     with pytest.raises(Conflict, match="in use"):
         asyncio.run(Service(engine).start())
 

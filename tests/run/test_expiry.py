@@ -16,11 +16,11 @@ from riata.run.labels.expiry import SLICE_ROWS, Swept, Terms, sweep
 from riata.run.labels.joining import event_id, labelled
 from riata.run.labels.pending_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
 from riata.run.replay import replay
-from riata.store.memory import MemoryStore
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Append, Appended, PendingPrediction, Store
 from riata.wire.batch import take_rows
 from riata.wire.names import NOTHING_NAMED, NamesSeen
+from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, random_batch
 from tests.run.node import events
 from tests.run.remembering_node import LabelHouse, labels, logged, run_house
@@ -56,7 +56,7 @@ class Dies(Direct):
 
 
 def logged_of(store: Store) -> list[Any]:
-    return logged(store)  # type: ignore[arg-type]
+    return logged(store)
 
 
 def waiting_store(n: int = 5, due_ms: int = DUE_MS) -> tuple[MemoryStore, list[bytes]]:

@@ -17,7 +17,7 @@ from riata.learn import huge_pages
 from riata.run.config import read_config
 from riata.run.exports import read_export
 from riata.run.fit import Block, Fit
-from riata.store.memory import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, run_with
 
 NDJSON = "application/x-ndjson"

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.base.errors import Conflict, LogFork, Unavailable
 from riata.run.cluster.copies import Copies, read_copy
 from riata.run.cluster.follower import FETCHING_MS, Fetched, Follower
@@ -19,9 +18,10 @@ from riata.run.config import config_payload
 from riata.run.model_state import ModelState
 from riata.run.publishing import publish
 from riata.run.served_model import Catalogue, ServedModel
-from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import Append, Owner
 from riata.wire.names import Names
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.events import CONFIG, random_batch
 
 

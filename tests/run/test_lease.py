@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.base.errors import Conflict, LogFork, LogGap, NotFound, Unavailable
 from riata.run.cluster.lease import Lease, WriterPosition, require_same
 from riata.run.cluster.tail import Tail
-from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import SharedStore
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.events import create_model, log_batch, random_batch
 from tests.upgrades.another import VERSION, being
 

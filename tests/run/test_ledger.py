@@ -18,9 +18,9 @@ from riata.run.cluster.ledger import LATELY, MARKS_MAX, Judgement, Ledger, Missi
 from riata.run.cluster.store_identity import KnownLog, Mark, Noted, StoreIdentityFile, decode, encode
 from riata.run.config import ModelConfig, config_payload
 from riata.run.model_state import ModelState
-from riata.store.memory_shared import SharedMemoryStore
 from riata.store.records import decode_document, encode_document
 from riata.store.store import Append
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.events import CONFIG, random_batch
 
 _draws = itertools.count(1)

@@ -9,8 +9,8 @@ import pytest
 
 from riata.base.errors import NotFound, RiataError, StoreFailed
 from riata.run.log_thread import GROUP_REQUESTS_MAX, LogThread
-from riata.store.memory import Faults, MemoryStore
 from riata.store.store import Append, Appended
+from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.events import create_model, random_batch
 
 

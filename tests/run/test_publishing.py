@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from riata.base.clock import ManualClock
 from riata.learn.learner import Sketch
 from riata.predict.one_row import Plan
 from riata.predict.scoring import score
 from riata.predict.uncertainty import Covariance, look_up
 from riata.run.model_state import ModelState
 from riata.run.publishing import REST, Curvature
-from riata.store.memory import MemoryStore
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.memory_store import MemoryStore
 from tests.predict.sketches import random_sketch
 from tests.run.node import SMALL, Node, events, run_with
 
@@ -124,7 +124,7 @@ def test_after_a_stream_has_ended_its_last_events_get_their_standard_errors_too(
     async def work(node: Node) -> None:
         for seed in range(12):
             await node.observe(events(10, seed=seed))
-        looked = await node.engine.look("m")
+        looked = await node.engine.led("the path").look("m")
         assert looked.sketch is not None
         expected = Covariance.of(looked.sketch)
         batch = node.parse(events(20, seed=99)).batch
@@ -148,7 +148,7 @@ def test_a_restore_does_not_keep_the_curvature_of_what_was_before() -> None:
         saved = await node.admin.snapshot_now("m")
         await node.observe(events(50, seed=1))
         await node.admin.restore("m", saved["generation"])
-        looked = await node.engine.look("m")
+        looked = await node.engine.led("the path").look("m")
         model = node.service.published("m").model
         assert looked.sketch is not None
         assert model.uncertainty is not None

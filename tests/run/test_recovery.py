@@ -12,10 +12,10 @@ from riata.run.checkpointer import Checkpointer, Retention
 from riata.run.model_state import ModelState
 from riata.run.recovery import DEATHS_MAX, Recovered, Recovery
 from riata.store import records
-from riata.store.memory import MemoryStore
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Owner, Record, Store, Verdict
 from riata.wire.batch import Batch
+from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here, log_batch, random_batch
 
 

@@ -14,9 +14,9 @@ import pytest
 from riata.base.errors import Busy, Corrupt, Unavailable
 from riata.run.outcome import RowsRefused
 from riata.run.replay import replay
-from riata.store.memory import MemoryStore
 from riata.store.store import PendingPrediction
 from riata.wire.prediction_key import make_key
+from tests.doubles.memory_store import MemoryStore
 from tests.run.node import events
 from tests.run.remembering_node import LabelHouse, labels, logged, run_house
 

@@ -9,9 +9,9 @@ import pytest
 
 from riata.base.errors import Conflict
 from riata.run.labels.pending_rows import encode_waiting
-from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import Store
 from riata.wire.parse import parse_examples
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL
 from tests.run.remembering_node import labels
 from tests.run.roles import Process, running, until

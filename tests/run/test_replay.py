@@ -12,10 +12,10 @@ from riata.run.model_state import ModelState
 from riata.run.recovery import Recovery
 from riata.run.replay import replay
 from riata.store import records
-from riata.store.memory import MemoryStore
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Owner
 from riata.wire.batch import slice_rows
+from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here, log_batch, random_batch
 
 WILD = read_config(

@@ -12,7 +12,7 @@ import pytest
 from riata.base.errors import Busy, Conflict, NotFound, Unavailable
 from riata.run.replay import replay
 from riata.run.sketch_copy import PathQuestion
-from riata.store.memory_shared import SharedMemoryStore
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import events
 from tests.run.roles import run, running, until, with_model
 from tests.upgrades.another import VERSION, being

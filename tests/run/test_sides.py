@@ -19,9 +19,9 @@ from riata.run.config import config_payload, read_config
 from riata.run.log_thread import LogThread
 from riata.run.model_state import CHANGES_KEPT, ModelState, config_in
 from riata.store import layout, records
-from riata.store.memory import MemoryStore
-from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import Append, Store
+from tests.doubles.memory_store import MemoryStore
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.events import CONFIG, create_model, random_batch
 from tests.run.node import events
 from tests.run.roles import run, running, until, with_model

@@ -14,11 +14,11 @@ import pytest
 from riata.base.errors import Busy, Conflict, NotFound, RiataError, Unavailable
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.small_body_batcher import BODY_BYTES_MAX
-from riata.store.memory import Faults, MemoryStore
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Appended
 from riata.web.observe import parse_with_ids
 from riata.wire.batch import Batch, slice_rows
+from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import Node, run_with
 
 JSON = "application/json"

@@ -16,9 +16,9 @@ from riata.run.model_state import ModelState
 from riata.run.turn_size import ROWS_TOGETHER, TURN_MS, TURN_ROWS_MAX, Turn, runs
 from riata.run.writer_queue import Logged, PublishNow, WriterQueue
 from riata.store import records
-from riata.store.memory import MemoryStore
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Record
+from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch
 
 LEARNERS: list[dict[str, Any]] = [

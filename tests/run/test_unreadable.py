@@ -15,10 +15,10 @@ from riata.run import checkpointer
 from riata.run.checkpointer import Retention
 from riata.run.model_state import Frozen, ModelState
 from riata.store import layout
-from riata.store.memory import MemoryStore
 from riata.store.store import Generation
 from riata.watch.curves import Curve
 from riata.watch.progressive import Progressive
+from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, events, run_with
 
 _thaw = Progressive.thaw

@@ -11,12 +11,12 @@ import pytest
 from riata.run.outcome import RowsRefused
 from riata.run.vocabulary import within
 from riata.store import records
-from riata.store.memory import MemoryStore
-from riata.store.memory_shared import SharedMemoryStore
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
+from tests.doubles.memory_store import MemoryStore
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL, Node, run_with
 from tests.run.roles import running, until
 

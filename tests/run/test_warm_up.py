@@ -22,7 +22,7 @@ from riata.run.warm_up import warm_up, warm_up_learner
 from riata.learn.registry import LearnerConfig
 from riata.run.config import read_config
 from riata.run.sketch_copy import PathQuestion
-from riata.store.memory import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, events, run_with
 
 LEARNERS = {

@@ -9,15 +9,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.config import config_payload, read_config
 from riata.run.model_state import Frozen, ModelState
 from riata.run.published import Published
 from riata.run.writer import Writer, WriterHooks
 from riata.run.writer_queue import AddModel, Logged
-from riata.store.memory import MemoryStore
 from riata.store.store import Append, Verdict
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch
 
 EVERY_MS = 100

@@ -11,8 +11,8 @@ from riata.base.errors import RiataError
 from riata.learn.registry import machine_code
 from riata.run.checkpointer import Retention
 from riata.run.config import config_payload, read_config
-from riata.run.engine import Engine
 from riata.run.engine_settings import EngineSettings, Role
+from riata.run.engine_shared import SharedEngine
 from riata.run.provenance import Provenance
 from riata.run.served_model import ServedModel
 from riata.store.store import Append, SharedStore
@@ -55,7 +55,7 @@ class SimulatedNode:
         )  # fmt: skip
         self._settings = settings
         self._open_store = open_store(self.process)
-        self.engine: Engine | None = None
+        self.engine: SharedEngine | None = None
         self.process.spawn(self._live)
 
     @property
@@ -129,14 +129,12 @@ class SimulatedNode:
 
     def _live(self) -> None:
         world = self.world
-        engine = Engine(self._open_store, self._settings, Clock(), world.rng.randbytes, self._end, self._end)
-        engine._make_sides()
+        engine = SharedEngine(self._open_store, self._settings, Clock(), world.rng.randbytes, self._end, self._end)
         engine.context.warm_kinds.add(machine_code(CONFIG.learner))
         engine.context.wake = self._serves
         self.engine = engine
         engine.context.log_thread.start()
         following, contender = engine.following, engine.contender
-        assert following is not None
         engine.context.ledger.start()
         following.start()
         if contender is not None:

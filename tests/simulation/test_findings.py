@@ -6,13 +6,13 @@ import copy
 
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.run.cluster.follower import Follower
 from riata.run.config import config_payload, read_config
 from riata.run.served_model import Catalogue, ServedModel
-from riata.store.memory_shared import SharedMemoryStore
 from riata.store.store import Append, Appended
 from riata.wire.encoder import EncoderConfig
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.store.batches import observe, one_row
 
 MODEL = "default"

@@ -13,7 +13,6 @@ import pytest
 
 from riata.base.errors import RiataError
 from riata.store.layout import split_chunks
-from riata.store.memory import MemoryStore
 from riata.store.records import encode_document, encode_skip
 from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.retention import BY_REQUEST, CAUSE
@@ -21,6 +20,7 @@ from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Append, Appended, Generation, Owner, PendingPrediction, Record, Store
 from riata.wire.batch import Batch
 from riata.wire.names import Names
+from tests.doubles.memory_store import MemoryStore
 from tests.redis_server import RedisServer
 from tests.store.batches import generation, observe, one_row, random_batch
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from riata.base.errors import RiataError, Unavailable
-from riata.store.memory import Faults, MemoryStore
+from tests.doubles.memory_store import Faults, MemoryStore
 from tests.store.batches import LINEAGE, observe, one_row
 
 

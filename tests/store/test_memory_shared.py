@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.base.errors import Conflict, Corrupt, Unavailable
-from riata.store.memory_shared import SharedMemoryStore
 from riata.store.records import first_chain
 from riata.store.store import Edition, Owner, Verdict
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.store.batches import LINEAGE, observe, one_row, save
 
 TTL_MS = 1000

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from riata.base.errors import NotFound, StoreFailed, Unavailable
-from riata.store.memory import MemoryStore
 from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import PendingPrediction, Store
+from tests.doubles.memory_store import MemoryStore
 from tests.redis_server import RedisServer
 from tests.store.pending_prediction_steps import Step, remembered_dump, remembered_step
 

@@ -13,7 +13,6 @@ import pytest
 from riata.base.errors import Conflict, Unavailable
 from riata.base.limits import RESTORE_BYTES_MAX_SHARED
 from riata.store.layout import checkpoint_digest, split_chunks
-from riata.store.memory import MemoryStore
 from riata.store.payload import decode_batch
 from riata.store.records import encode_restore
 from riata.store.redis.conditions import ATTESTED
@@ -22,6 +21,7 @@ from riata.store.redis.store import RedisSettings, RedisStore, open_redis
 from riata.store.redis.url import read_url
 from riata.store.store import Append, Edition, Owner, Verdict
 from tests.chaos.proxy import Proxy
+from tests.doubles.memory_store import MemoryStore
 from tests.redis_server import AclRedis, RedisServer, redis_version
 from tests.store.batches import batch_of, generation, observe, one_row, random_batch, save
 from tests.store.test_contract import Stores, Walk

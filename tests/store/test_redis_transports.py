@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from riata.base.errors import BadInput, Unavailable
-from riata.store.memory import MemoryStore
 from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.redis.url import read_url
+from tests.doubles.memory_store import MemoryStore
 from tests.redis_server import (
     AclRedis,
     RedisCluster,

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.base.errors import Conflict, RiataError
 from riata.store.layout import checkpoint_digest
-from riata.store.memory_shared import SharedMemoryStore
 from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.store import Edition, Holder, Owner, SharedStore, Standing, Verdict
+from tests.doubles.manual_clock import ManualClock
+from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.redis_server import RedisServer, until
 from tests.store.batches import observe, one_row, random_batch, save
 from tests.store.test_contract import answer_of, kind_of, plain, server

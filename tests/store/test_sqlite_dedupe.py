@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt, Unavailable
-from riata.store.memory import MemoryStore
 from riata.store.sqlite import dedupe as sqlite_dedupe
 from riata.store.sqlite import directory
 from riata.store.sqlite import log as sqlite_log
@@ -17,6 +16,7 @@ from riata.store.sqlite.dedupe import SLICES
 from riata.store.sqlite.schema import DATABASE_NAME
 from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite
 from riata.store.store import Append, Store
+from tests.doubles.memory_store import MemoryStore
 from tests.store.batches import LINEAGE, batch_of, observe
 from tests.store.test_sqlite import edit
 

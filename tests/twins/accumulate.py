@@ -9,6 +9,8 @@ from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
 from tests.twins.links import normal_cdf, sigma
 from tests.twins.taylor import log_likelihood
 
+TWINS_OF = ("watch/accumulate",)
+
 NAMES = ("weight", "log_loss", "base_log_loss", "correct", "predicted", "observed", "loss", "base_loss")
 
 
@@ -70,6 +72,12 @@ def quantities(event: Event, link: int) -> dict[str, float]:
     else:
         found |= {"loss": (m - y) ** 2, "base_loss": (base - y) ** 2}
     return found
+
+
+def score_event(link: int, margin: float, label: float, base: float) -> tuple[float, ...]:
+    """Probability, log loss, log loss of `base`, 1 if correct, own loss, own loss of `base`."""
+    found = quantities(Event(margin, label, 1.0, base), link)
+    return tuple(found[name] for name in ("predicted", "log_loss", "base_log_loss", "correct", "loss", "base_loss"))
 
 
 def accumulate_rows(events: list[Event], link: int, half_life: float) -> dict[str, float]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+TWINS_OF = ("wire/arrow_columns",)
+
 
 def place_offsets(offsets: Sequence[int], by: int, most: int) -> tuple[bool, list[int]]:
     """Whether they increase from 0 or above to `most` or below, and each of them, `by` more."""

@@ -6,6 +6,8 @@ import math
 
 from riata.base.arrays import F64
 
+TWINS_OF = ("maths/auc",)
+
 
 def ranked_auc(score: F64, label: F64, weight: F64) -> float:
     """Share of the weight of all pairs of unlike labels in which the positive scores higher; ties count half."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+TWINS_OF = ("wire/delimiters",)
+
 
 def _is_mark(c: int, form: int) -> bool:
     if form == 0:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 from riata.predict.one_row import BYTES_MAX, LEFT, RowAnswer
 
+TWINS_OF = ("predict/heard",)
+
 
 def hear_rows(heard: bytes, before: bytes, behind: bytes, is_query: bool, size_max: int) -> bytes | None:
     """The row of a request; None where it has another head."""

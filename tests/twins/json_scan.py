@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+TWINS_OF = ("wire/json_scan",)
+
 _HEX = re.compile(rb"[0-9a-fA-F]{4}")
 _UNIT = rb"u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|' + _UNIT + rb")")

@@ -12,6 +12,8 @@ from riata.wire.rows import Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Record, Refused, feature_records
 from tests.twins import rows as twin_rows
 
+TWINS_OF = ("wire/json_features", "wire/json_members", "wire/json_text")
+
 
 class Outcome(NamedTuple):
     """What became of a row."""

@@ -9,6 +9,8 @@ import mpmath
 from riata.base.arrays import F64
 from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
 
+TWINS_OF = ("maths/links",)
+
 
 def sigma(margin: float) -> float:
     """1 / (1 + exp(-margin)), overflow answered by its limit."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mpmath
 
+TWINS_OF = ("maths/losses",)
+
 LOGISTIC, SQUARED, HINGE = 0, 1, 2
 _DIGITS = 50
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+TWINS_OF = ("predict/name_book",)
+
 
 def names_with_prefix(names: list[bytes], prefix: bytes) -> list[bool]:
     """Of each name whether it begins with `prefix`."""

@@ -10,6 +10,8 @@ import numpy as np
 
 from riata.base.arrays import U8
 
+TWINS_OF = ("wire/numbers", "wire/simple_numbers")
+
 _JSON = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _C = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
 _LOOKS = re.compile(r"[+-]?[0-9]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]*)?")

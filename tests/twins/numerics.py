@@ -8,6 +8,8 @@ import mpmath
 
 from riata.base.arrays import F64
 
+TWINS_OF = ("maths/numerics",)
+
 
 def leaves(x: F64, power: F64, rest: F64, out: F64) -> None:
     """Each function with 60 digits, rounded once."""

@@ -14,6 +14,8 @@ from riata.wire.parsed import Parsed
 from riata.wire.rows import Rules
 from riata.wire.scan.reference import Record, feature_records
 
+TWINS_OF = ("predict/one_row",)
+
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 

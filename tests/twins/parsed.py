@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from riata.wire.codes import HANDOVER
 
+TWINS_OF = ("wire/parsed",)
+
 
 def list_rows(
     code: Sequence[int], spans: Sequence[tuple[int, int]], with_id: Sequence[bool]

@@ -10,6 +10,8 @@ from riata.base.arrays import F64
 from riata.jit.simd.fma import TILE_COLUMNS, TILE_ROWS
 from riata.maths.rank_update import GAP, Rows
 
+TWINS_OF = ("maths/rank_update",)
+
 Features = dict[int, float]
 
 

@@ -7,6 +7,8 @@ import math
 
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_IN_ROW
 
+TWINS_OF = ("wire/assemble", "wire/normalise", "wire/sorting", "wire/tokens")
+
 Record = tuple[int, float, int]  # fingerprint, value, kind
 KEY = 4
 SMALLEST_NORMAL = 2.0**-1022

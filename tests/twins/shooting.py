@@ -9,6 +9,8 @@ import numpy as np
 from riata.base.arrays import F64
 from riata.maths.shooting import FLAT, LEAST, Quadratic
 
+TWINS_OF = ("maths/shooting",)
+
 
 def printed_sweeps(psi: F64, theta: F64, gamma: F64, sweeps: int) -> list[F64]:
     """Weights after each sweep of algorithm 1 from zero: Omega = 2 Psi' beta + theta, where Psi' has no diagonal.

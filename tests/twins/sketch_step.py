@@ -13,6 +13,14 @@ from riata.maths.taylor import log_likelihood, taylor  # which have twins of the
 from tests.twins.sketch_best import sort_best
 from tests.twins.truncated_step import Event
 
+TWINS_OF = (
+    "learn/taylor_sketch/block_end",
+    "learn/taylor_sketch/relinearise",
+    "learn/taylor_sketch/round",
+    "learn/taylor_sketch/shadow",
+    "learn/taylor_sketch/step",
+)
+
 INTERCEPT = -1  # its key
 SHARPNESS = 1e-13  # of a solve, relative to the penalty or the largest gradient
 FADE = 2.0 ** (-1.0 / 10_000.0)

@@ -11,6 +11,8 @@ from riata.wire.rows import Refusal, Rules, SlowRow
 from riata.wire.scan.reference import decimal
 from tests.twins.transpose import text_of
 
+TWINS_OF = ("wire/svmlight",)
+
 
 def read_svmlight(body: bytes, rules: Rules) -> list[SlowRow | Refusal]:
     """Every line that is neither blank nor all comment, through the slow lane."""

@@ -6,6 +6,8 @@ import json
 
 from riata.wire.scan.reference import reference_words
 
+TWINS_OF = ("wire/text_words",)
+
 
 def read_text(string: bytes, ngrams: int) -> list[bytes]:
     """Every gram of a quoted JSON string."""

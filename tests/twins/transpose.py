@@ -9,6 +9,8 @@ from riata.wire.codes import BAD_LABEL, OK
 from riata.wire.rows import BatchBuilder, RecordScratch, Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Refused, checked_label
 
+TWINS_OF = ("wire/lines",)
+
 
 def text_of(data: U8, start: int, stop: int) -> str:
     """The bytes start:stop, one character each."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
 from tests.twins import losses, truncation
 
+TWINS_OF = ("learn/truncated_gradient/step",)
+
 LOSSES = {"logistic": losses.LOGISTIC, "squared": losses.SQUARED, "hinge": losses.HINGE}
 GRID = 2.0**-40
 

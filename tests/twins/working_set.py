@@ -8,6 +8,8 @@ from riata.base.arrays import F64, I64
 from riata.maths.shooting import Quadratic
 from tests.twins.shooting import shoot
 
+TWINS_OF = ("maths/working_set",)
+
 
 def pull(cross: F64, at: I64, step: F64, gradient: F64) -> None:
     """All gradients follow the moves of the weights at `at`."""

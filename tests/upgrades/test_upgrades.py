@@ -17,8 +17,8 @@ from riata.run.recovery import Recovered, Recovery
 from riata.run.replay import Span, replay
 from riata.run.upgrades import append_upgrade
 from riata.store import records
-from riata.store.memory import MemoryStore
 from riata.store.store import Append, Appended, Owner, Record
+from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here, log_batch, random_batch
 from tests.upgrades.another import VERSION, being
 

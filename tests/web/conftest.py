@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.web.app import create_app
 from riata.web.settings import WebSettings
+from tests.doubles.manual_clock import ManualClock
 from tests.web.asking import Client, asking
 from tests.web.fake_service import FakeService
 

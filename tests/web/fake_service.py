@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from riata.base.clock import ManualClock, rfc3339
+from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, Malformed, NotFound, RiataError, Unavailable
 from riata.learn.learner import Shadow, Sketch, Weights
@@ -30,6 +30,7 @@ from riata.wire.encoder import fingerprint
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed, RowError
+from tests.doubles.manual_clock import ManualClock
 
 EXPORT_MAGIC = b"fake export of "
 STEP = 0.25

@@ -21,7 +21,6 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
-from riata.base.clock import ManualClock
 from riata.run.outcome import Observed
 from riata.run.pending_reply import Told
 from riata.run.published import Published
@@ -35,6 +34,7 @@ from riata.web.fast_protocol import FastProtocol
 from riata.web.gate import Gate, KeysFile
 from riata.web.keys import Key, KeyEntry, digest_of, new_token, ring_of
 from riata.web.settings import WebSettings
+from tests.doubles.manual_clock import ManualClock
 from tests.web.fake_service import FakeService
 
 NOW_MS = 1_800_000_000_000

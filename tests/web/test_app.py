@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.base.errors import Conflict
 from riata.web.app import create_app
 from riata.web.settings import WebSettings
+from tests.doubles.manual_clock import ManualClock
 from tests.web.asking import asking
 from tests.web.fake_service import FakeService
 

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message
 
 from riata.base.errors import BadInput, Malformed, TooLarge
-from riata.web.body import ClientGone, header, idempotency_key, read_body
+from riata.web.body import SMALL_BYTES, Bodies, ClientGone, counted_bytes, header, idempotency_key, read_body
 from tests.web.asking import Client, hear, post_scope
 from tests.web.conftest import BODY_BYTES_MAX
 from tests.web.fake_service import FakeService
@@ -97,3 +97,16 @@ def test_a_header_that_comes_twice_is_malformed() -> None:
 def test_the_longest_idempotency_key_is_taken() -> None:
     assert idempotency_key(b"~" * 200) == "~" * 200
     assert idempotency_key(None) is None
+
+
+def test_bytes_are_counted_until_they_are_given_back() -> None:
+    bodies = Bodies(bytes_max=10)
+    assert bodies.take_bytes(6)
+    assert not bodies.take_bytes(5)
+    assert bodies.held == 6
+    bodies.give_bytes(6)
+    assert bodies.held == 0
+    assert bodies.take_bytes(10)
+    assert bodies.most_since() == 10
+    assert counted_bytes(SMALL_BYTES) == 0
+    assert counted_bytes(SMALL_BYTES + 1) == SMALL_BYTES + 1

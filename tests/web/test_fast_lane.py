@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.base.errors import BadInput
 from riata.web.again import Reply
 from riata.web.answers import Answer, json_answer
@@ -23,6 +22,7 @@ from riata.web.fast_lane import LATER, NOT_HERE, FastLane, FastRequest, HotLine,
 from riata.web.meters import Meters
 from riata.web.server import Server, build_server, run
 from riata.web.settings import WebSettings
+from tests.doubles.manual_clock import ManualClock
 from tests.web.attack.raw import Reply as Heard
 from tests.web.attack.raw import listen_to, read_replies
 from tests.web.fake_service import FakeService

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.base.errors import Busy
 from riata.run.config import ModelConfig, read_config
 from riata.run.published import Published
@@ -27,6 +26,7 @@ from riata.web.gate import Gate, KeysFile
 from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
 from riata.web.meters import Meters
 from riata.web.settings import WebSettings
+from tests.doubles.manual_clock import ManualClock
 from tests.predict.sketches import random_sketch
 from tests.web.fake_service import FakeModel, FakeService
 from tests.web.serving import serving

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.base.cores import cores
 from riata.predict.heard import AT_ONCE
 from riata.run.warm_up import warm_up
 from riata.web.app import create_app
 from riata.web.fast_protocol import FastProtocol
 from riata.web.settings import WebSettings
+from tests.doubles.manual_clock import ManualClock
 from tests.web.serving import serving
 from tests.web.test_again import LEARNT, NOW_MS, A, B, Taking, get, post, to_learn
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from starlette.routing import Route
 
-from riata.base.clock import ManualClock
 from riata.web.app import create_app
 from riata.web.openapi import openapi_document
 from riata.web.routes import docs
 from riata.web.routes.docs import ASSETS, asset_bytes, golden_text
 from riata.web.routes.table import ROUTES
 from riata.web.settings import WebSettings
+from tests.doubles.manual_clock import ManualClock
 from tests.web.asking import Client
 from tests.web.fake_service import FakeService
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.base.settings import Settings
 from riata.web.app import create_app
 from riata.web.bounds import Bounds
 from riata.web.server import build_server
 from riata.web.settings import WebSettings
 from riata.wiring import connection_bounds
+from tests.doubles.manual_clock import ManualClock
 from tests.web.fake_service import FakeService
 from tests.web.serving import serving
 

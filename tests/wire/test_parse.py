@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from riata.wire.names import NamesSeen
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, Labels, explain_rows, parse_examples
 from riata.wire.parsed import LEFT_FROM, Parsed
+from riata.wire.workspace import FeaturePool
 from tests.twins.hashing import hash_name
 
 NDJSON = "application/x-ndjson"
@@ -456,3 +458,32 @@ def test_features_of_a_long_body_stay_where_they_are_until_nobody_has_them() -> 
     again = {parse_examples(body, "text/x-vw", context, True).batch.hash.ctypes.data for body in bodies}
     assert len(again) <= 3, "one after another, in two by turns"
     assert again & places
+
+
+def test_memory_of_features_is_lent_again_only_after_the_last_view_of_it_is_gone() -> None:
+    pool = FeaturePool(8)
+    lent = [pool.lend() for _ in range(4)]
+    assert pool.lend() is None, "four sets of memory are the most"
+    first, second = lent[0], lent[1]
+    assert first is not None
+    assert second is not None
+    hashes, values = first
+    assert (len(hashes), len(values)) == (8, 8)
+    hashes[:], values[:] = np.arange(8), np.arange(8) / 3
+    view = values[2:5].reshape(3, 1)
+    lent[0] = first = None
+    del hashes, values
+    assert pool.lend() is None, "a view of a view still has it"
+    assert view.ravel().tolist() == [2 / 3, 1.0, 4 / 3]
+    dropped = view[1:]
+    del view
+    assert pool.lend() is None
+    place = dropped.ctypes.data
+    thread = Thread(target=lambda held: held.clear(), args=([dropped],))
+    del dropped
+    thread.start()
+    thread.join()
+    del thread
+    again = pool.lend()
+    assert again is not None
+    assert again[1].ctypes.data == place - 3 * 8

@@ -36,22 +36,6 @@ class SystemClock:
         return time.thread_time_ns() // 1_000_000
 
 
-class ManualClock:
-    """A clock that changes only when `now_ms` is set, for tests."""
-
-    def __init__(self, now_ms: int = 0) -> None:
-        self.now_ms = now_ms
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def unix_ms(self) -> int:
-        return self.now_ms
-
-    def thread_ms(self) -> int:
-        return self.now_ms
-
-
 def rfc3339(unix_ms: int) -> str:
     """Write milliseconds since 1970 as RFC 3339 in UTC, with milliseconds."""
     return datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -28,7 +28,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.runtime.nrt import rtsys
 
-from riata.jit.numba_import import take_place
+from riata.jit.numba_import import PATCHED, take_place
 
 _DIGEST_BYTES: Final = 8
 
@@ -65,7 +65,8 @@ def _environment(module: str, constants: tuple[Any, ...], name: str) -> Any:
     return found
 
 
-take_place(environment, "_rebuild_env", _environment)  # the files on the disk call it by this name
+if PATCHED:
+    take_place(environment, "_rebuild_env", _environment)  # the files on the disk call it by this name
 
 
 class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types

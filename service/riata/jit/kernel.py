@@ -12,6 +12,7 @@ import numba
 
 from riata.jit.cache_folder import name_cache_folder
 from riata.jit.disk_cache import MachineCode
+from riata.jit.numba_import import PATCHED
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,8 +21,8 @@ name_cache_folder()
 
 def _compiled(function: F, inline: str, nogil: bool = True) -> F:
     """Compile. The cast keeps the function's own type, so that callers are type-checked."""
-    made = numba.njit(nogil=nogil, fastmath=False, inline=inline)(function)
-    if not numba.config.DISABLE_JIT:
+    made = numba.njit(nogil=nogil, fastmath=False, inline=inline, cache=not PATCHED)(function)
+    if PATCHED and not numba.config.DISABLE_JIT:
         made._cache = MachineCode(made.py_func)  # in place of numba's class for cache=True; without it, each start compiles
     return cast(F, made)
 

@@ -6,16 +6,21 @@ one. Together these take a sixth of its import time.
 
 If numba was imported before, it stays as it is. A version that looks for extensions elsewhere would still look for them. A
 version without `typeof_impl` or `map_layout` cannot be imported here.
+
+With RIATA_NUMBA_PATCHES=0 in the environment nothing of numba is replaced, here or in the other modules of this package: starting
+and compiling take longer, and the machine code of kernels is the same.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType
 from typing import Any, Final, cast
 
 import numpy as np
 
+PATCHED: Final = os.environ.get("RIATA_NUMBA_PATCHES") != "0"
 UNWANTED: Final = ("yaml", "scipy")
 EXTENSIONS: Final = "numba.core.entrypoints"
 
@@ -64,5 +69,5 @@ def _type_plain_arrays() -> None:
     typeof_impl.register(np.ndarray)(typed)
 
 
-if "numba" not in sys.modules:
+if PATCHED and "numba" not in sys.modules:
     _import()

@@ -17,7 +17,7 @@ import numba
 from numba.core.codegen import ll
 from numba.core.runtime import nrtdynmod
 
-from riata.jit.numba_import import take_place
+from riata.jit.numba_import import PATCHED, take_place
 
 _DIGEST_BYTES: Final = 16
 _LENGTH_BYTES: Final = 8
@@ -71,4 +71,5 @@ def _write(path: str, machine_code: bytes, bitcode: bytes) -> None:
         os.replace(part, path)
 
 
-take_place(nrtdynmod, "compile_nrt_functions", _runtime)
+if PATCHED:
+    take_place(nrtdynmod, "compile_nrt_functions", _runtime)

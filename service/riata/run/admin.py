@@ -64,7 +64,7 @@ class Admin:
             raise Conflict(
                 "the default model cannot be dropped; restore an earlier generation, or use another model", "default_stays"
             )
-        await self._engine.drop(model)  # raises if another process is the writer
+        await self._engine.led("dropping a model").drop(model)
         if model == DEFAULT_MODEL:
             await self._engine.create(model, ModelConfig())
 

@@ -1,26 +1,20 @@
-"""How a model is created: an empty log, whose first event is its configuration. Any process of a shared store may create one."""
+"""Models that are being created, which may take as long as compiling the kernels of a learner."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from riata.base.errors import Busy, Conflict, Unavailable
+from riata.base.errors import Busy
 from riata.learn.registry import LearnerConfig
-from riata.run.config import ModelConfig, config_payload
-from riata.run.model_state import ModelState
-from riata.store.store import Append, Store
-
-if TYPE_CHECKING:
-    from riata.run.engine import Engine
+from riata.run.config import ModelConfig
+from riata.run.engine import Engine
+from riata.run.engine_settings import CREATING_S
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
-APPEARS_EVERY_S = 0.02
-CREATING_S = 5.0  # a caller may retry a model that is being created after this time
 LOOKED_EVERY_S = 0.05
 
 
@@ -78,59 +72,12 @@ class Creations:
         engine = self._engine
         engine.require_store()
         if not engine.settings.shared:
-            engine.owner  # noqa: B018  raises while the store is being opened
+            engine.led("creating a model")  # raises while the store is being opened
         engine.context.creating[name] = config.learner
-        return await create(engine, name, config)
+        return await engine.create(name, config)
 
     def _ended(self, name: str, task: asyncio.Task[bool]) -> None:
         del self._tasks[name]
         self._engine.context.creating.pop(name, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("model %s was not created: %s", name, error)
-
-
-async def create(engine: Engine, name: str, config: ModelConfig) -> bool:
-    """Create a model. Returns when it is served; false if another process created it meanwhile.
-
-    Raises `Busy` (code `not_yet`) if it is in the log and no process serves it in time.
-    """
-    await engine.warm(config.learner)
-    lineage = engine.draw(16)
-    record = None
-    if await engine.call(partial(_begin_log, name=name, lineage=lineage)):
-        payload = config_payload(config, after=0)
-        record = (await engine.append(Append(name, "config", engine.clock.unix_ms(), payload=payload))).record
-        if record is None:
-            raise Unavailable("the configuration could not be written to the log", "store_failed")
-    if engine.settings.shared:
-        await _appears(engine, name)
-        return record is not None and record.first == 1
-    if engine.learning is not None and record is not None:
-        state = ModelState(name, lineage)
-        state.apply(record)
-        engine.learning.begin(state)
-        await engine.learning.settle()
-    return True
-
-
-def _begin_log(store: Store, name: str, lineage: bytes) -> bool:
-    """Create an empty log; return false if one with events exists. A log without events was left by a process that crashed."""
-    try:
-        store.create(name, lineage)
-    except Conflict as error:
-        if error.code != "model_exists":
-            raise
-        return store.head(name).seq == 0
-    return True
-
-
-async def _appears(engine: Engine, name: str) -> None:
-    """Wait until the learning process, this one or another, serves the model."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + engine.settings.observe_timeout_ms / 1000
-    while (served_model := engine.served_models.get(name)) is None or served_model.published is None:
-        if loop.time() > deadline:
-            raise Busy(f"model {name} is in the log, but the process that learns does not serve it yet", "not_yet")
-        if engine.following is not None:
-            engine.following.kick()
-        await asyncio.sleep(APPEARS_EVERY_S)

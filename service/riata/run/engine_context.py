@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from riata.base.clock import Clock
-from riata.base.errors import RiataError
+from riata.base.errors import Conflict, RiataError
 from riata.learn.registry import LearnerConfig, machine_code
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.store_identity import StoreIdentityFile
@@ -132,3 +132,14 @@ def settle(future: asyncio.Future[T], answer: T | RiataError) -> None:
         future.set_exception(answer)
     else:
         future.set_result(answer)
+
+
+def begin_log(store: Store, name: str, lineage: bytes) -> bool:
+    """Create an empty log; return false if one with events exists. A log without events was left by a process that crashed."""
+    try:
+        store.create(name, lineage)
+    except Conflict as error:
+        if error.code != "model_exists":
+            raise
+        return store.head(name).seq == 0
+    return True

@@ -11,6 +11,7 @@ from riata.run.checkpointer import Retention
 from riata.run.damage import Damage
 
 DEFAULT_MODEL = "default"  # always exists and cannot be dropped
+CREATING_S = 5.0  # a caller may retry a model that is being created after this time
 RATE_EVENTS_MIN = 10_000  # replayed events needed for a meaningful rate
 Role = Literal["all", "web", "writer", "replica"]
 

@@ -115,3 +115,31 @@ class LogScrub:
 
     async def _call(self, work: Callable[[Store], T]) -> T:
         return await asyncio.wrap_future(self._context.log_thread.call(work))
+
+
+async def scrub_while_running(context: EngineContext, learning: Callable[[], Learning | None]) -> None:
+    """Verify generations and logs, repeatedly, while this process learns."""
+    await asyncio.gather(_scrub_generations(context, learning), _scrub_log(context, learning))
+
+
+async def _scrub_generations(context: EngineContext, learning: Callable[[], Learning | None]) -> None:
+    while True:
+        await asyncio.sleep(context.settings.scrub_every_s)
+        if (leader := learning()) is not None:
+            try:
+                await leader.scrub()
+            except RiataError as error:
+                log.error("scrubbing: %s", error.detail)
+
+
+async def _scrub_log(context: EngineContext, learning: Callable[[], Learning | None]) -> None:
+    """Run one pass after another, with a pause between them: a pass over a long log takes longer than the pause."""
+    scrub: LogScrub | None = None
+    while True:
+        await asyncio.sleep(context.settings.scrub_every_s)
+        if (leader := learning()) is not None:
+            scrub = scrub or LogScrub(context, leader)
+            try:
+                await scrub.scrub()
+            except RiataError as error:
+                log.error("scrubbing the log: %s", error.detail)

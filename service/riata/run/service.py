@@ -16,8 +16,7 @@ from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.predict.name_book import NameBook
 from riata.run.engine import Engine
 from riata.run.engine_context import settle
-from riata.run.health import Health
-from riata.run.health_report import health_of, stale_for_s
+from riata.run.health import Health, health_of, stale_for_s
 from riata.run.labels.expiry import Expiry
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.left_out import applied
@@ -27,7 +26,6 @@ from riata.run.published import Published
 from riata.run.served_model import ServedModel
 from riata.run.sketch_copy import PathQuestion, path_answer
 from riata.run.small_body_batcher import Settle, SmallBodyBatcher
-from riata.run.starting import give_up_start
 from riata.run.vocabulary import LARGE, within
 from riata.store.store import Append, Appended
 from riata.wire.parse import Context
@@ -54,7 +52,7 @@ class Service:
 
     def give_up_start(self) -> None:
         """Make an unfinished start end soon; `stop` has to follow."""
-        give_up_start(self._engine)
+        self._engine.give_up_start()
 
     async def stop(self) -> None:
         """Learn what is logged, save it, release the store."""
@@ -72,7 +70,7 @@ class Service:
         engine = self._engine
         served_model = engine.context.catalogue.served_models.get(model)
         published = None if served_model is None else served_model.published
-        if published is not None and engine.learning is not None and engine.contender is None:
+        if published is not None and engine.learning is not None and not engine.settings.shared:
             return published, 0.0  # the only process has the newest model; a fast path, because every prediction calls this
         return self.published(model), self.stale_s(model)
 
@@ -216,7 +214,7 @@ class Service:
         `no_sketch`) if its learner keeps no curvature."""
         figures = self.published(model).figures
         async with self._solving:
-            looked = await self._engine.look(model)
+            looked = await self._engine.led("the path").look(model)
             return await asyncio.get_running_loop().run_in_executor(None, path_answer, model, looked, question, figures)
 
     def stale_s(self, model: str) -> float:

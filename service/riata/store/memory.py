@@ -1,33 +1,21 @@
-"""In-memory implementation of `Store`, for tests, with fault injection."""
+"""In-memory implementation of `Store`: the store of the setting `memory:`."""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, TooLarge, Unavailable
+from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, TooLarge
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.owning import older_algorithm
-from riata.store.records import accepts_loss, check_read
+from riata.store.records import check_read
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, surplus, trim_bound
-from riata.store.store import Append, Appended, Edition, Generation, Head, Owner, PendingPrediction, Record, Verdict
+from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
 from riata.wire.names import Names
-
-
-@dataclass(slots=True)
-class Faults:
-    """Faults to inject. Each count falls by one when its fault occurs. `lossy`: nothing is durable before `MemoryStore.sync`."""
-
-    appends_refused: int = 0  # appends that fail because the disk is full
-    appends_lost: int = 0  # appends that fail at COMMIT and were not written; the store is dead afterwards
-    appends_written: int = 0  # appends that fail at COMMIT although they were written; the store is dead afterwards
-    stages_refused: int = 0
-    lossy: bool = False
 
 
 @dataclass(slots=True)
@@ -42,43 +30,25 @@ class _Model:
     inflight: tuple[int, int] = (0, 0)  # seq, deaths
     remembered: dict[bytes, PendingPrediction] = field(default_factory=dict)
     remembered_bytes: int = 0
-    editions: list[tuple[Edition, bytes]] = field(default_factory=list)  # newest first
-    accepted: bytes = b""  # payload of the last repair by which a loss was accepted
 
 
 @dataclass(slots=True)
 class _Kept:
     models: dict[str, _Model] = field(default_factory=dict)
-    changes: int = 0  # models created and dropped
     epoch: int = 0
     nonce: bytes = b""
     algo_version: int = 0
     host: str = ""
     acquired_ms: int = 0
-    lapses_ms: int | None = None  # end of the lease by the store's clock; None: no end
 
 
 class MemoryStore:
     """A store that lives as long as the object."""
 
-    def __init__(self, dedupe_events: int = DEDUPE_EVENTS, faults: Faults | None = None) -> None:
-        self.faults = faults or Faults()
+    def __init__(self, dedupe_events: int = DEDUPE_EVENTS) -> None:
         self.dedupe_events = dedupe_events
         self._kept = _Kept()
-        self._durable = _Kept()
-        self._failed = False
-
-    def sync(self) -> None:
-        """Make everything written so far survive `crash`, if `lossy`."""
-        self._durable = copy.deepcopy(self._kept)
-
-    def crash(self) -> MemoryStore:
-        """Return the store as a new process would find it; this object cannot be used afterwards."""
-        reborn = MemoryStore(self.dedupe_events, dataclasses.replace(self.faults))
-        reborn._kept = copy.deepcopy(self._durable if self.faults.lossy else self._kept)
-        reborn.sync()
-        self._failed = True
-        return reborn
+        self._closed = False
 
     def warnings(self) -> list[str]:
         return ["the store is in memory: its data is lost when the process ends"]
@@ -98,7 +68,7 @@ class MemoryStore:
         if algo_version < kept.algo_version:
             raise older_algorithm(algo_version, kept.algo_version)
         kept.epoch, kept.nonce, kept.algo_version = kept.epoch + 1, nonce, algo_version
-        kept.host, kept.acquired_ms, kept.lapses_ms = host, now_ms, None
+        kept.host, kept.acquired_ms = host, now_ms
         return Owner(kept.epoch, nonce)
 
     def release(self, owner: Owner) -> None:
@@ -122,34 +92,23 @@ class MemoryStore:
         if len(models) >= MODELS_MAX:
             raise Conflict(f"the store already has {MODELS_MAX} models, the maximum", "too_many_models")
         head = new_head(lineage)
-        models[model] = _Model(head, head.chain)
-        self._kept.changes += 1
+        models[model] = self._new(head)
         return head
 
     def drop(self, owner: Owner, model: str) -> None:
         self._require(owner)
         self._model(model)
         del self._kept.models[model]
-        self._kept.changes += 1
 
     def head(self, model: str) -> Head:
         return self._model(model).head
 
     def append(self, group: Sequence[Append]) -> list[Appended]:
         models = self._open().models
-        if self.faults.appends_refused:
-            self.faults.appends_refused -= 1
-            raise Unavailable("no space left for events", "disk_reserve")
         heads = {name: entry.head for name, entry in models.items()}
         planned = plan_group(group, heads, self._look_up, self.dedupe_events)
-        if self.faults.appends_lost:
-            self.faults.appends_lost -= 1
-            self._fail()
         for plan in planned:
             self._write(plan)
-        if self.faults.appends_written:
-            self.faults.appends_written -= 1
-            self._fail()
         return [plan.appended for plan in planned]
 
     def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
@@ -179,9 +138,6 @@ class MemoryStore:
             return False
         if any(generation.gen == gen for generation in entry.generations):
             raise Conflict(f"generation {gen} of {model!r} is already committed", "generation_exists")
-        if self.faults.stages_refused:
-            self.faults.stages_refused -= 1
-            raise Unavailable("no space left for a checkpoint", "disk_full")
         entry.chunks[gen, index] = (owner.epoch, hashlib.blake2b(chunk, digest_size=32).digest(), bytes(chunk))
         return True
 
@@ -289,7 +245,7 @@ class MemoryStore:
             entry.ids = {key: seen for key, seen in entry.ids.items() if seen[0] >= floor}
 
     def close(self) -> None:
-        self._failed = True
+        self._closed = True
 
     def _chain_at(self, entry: _Model, seq: int) -> bytes | None:
         """Return the chain of the log at event `seq`; None if no record ends there."""
@@ -298,13 +254,9 @@ class MemoryStore:
         return next((record.chain for record in entry.log if record.last == seq), None)
 
     def _open(self) -> _Kept:
-        if self._failed:
-            raise StoreFailed("the store failed or was closed; restart the process")
+        if self._closed:
+            raise StoreFailed("the store was closed; restart the process")
         return self._kept
-
-    def _fail(self) -> None:
-        self._failed = True
-        raise StoreFailed("the outcome of the write is unknown; restart the process")
 
     def _owns(self, owner: Owner) -> bool:
         kept = self._open()
@@ -313,6 +265,9 @@ class MemoryStore:
     def _require(self, owner: Owner) -> None:
         if not self._owns(owner):
             raise Conflict("another process owns the store", "fenced")
+
+    def _new(self, head: Head) -> _Model:
+        return _Model(head, head.chain)
 
     def _model(self, model: str) -> _Model:
         try:
@@ -337,7 +292,6 @@ class MemoryStore:
         entry = self._kept.models[record.model]
         entry.head = plan.head
         entry.log.append(record)
-        entry.accepted = record.payload if accepts_loss(record.kind, record.payload) else entry.accepted
         entry.ids.update({key: (seq, content) for key, seq, content in plan.ids})
         if plan.request.names:
             entry.names.append((record.last, Names.of(plan.request.names).to_bytes()))

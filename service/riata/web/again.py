@@ -18,14 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Any, Final, Protocol
 
 from riata.predict.heard import Asked, Ear, Head
 from riata.web.answers import Answer
 from riata.web.settings import INLINE_BYTES_MAX
 
-if TYPE_CHECKING:
-    from riata.web.fast_lane import FastRequest
+FastRequest = Any  # of `web/fast_lane.py`, which imports this module
 
 HEAD_END: Final = b"\r\n\r\n"
 _LENGTH: Final = b"\r\ncontent-length: "

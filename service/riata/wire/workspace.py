@@ -2,14 +2,13 @@
 
 Fresh memory costs more than reading: the system provides it page by page, and clears every page. Results are copied out of the
 scratch, so the next body may overwrite it. The exception are the features of a long body, which are most of its result: they stay
-in place, and the next body gets other memory for its features (`leave_features`). A thread has memory for a few bodies, in turn.
+in place, and the next body gets memory that a `FeaturePool` lends to arrays until the last of them is gone (`leave_features`).
 A body above KEPT_BYTES_MAX gets scratch of its own, which bounds what a thread keeps. A caller with many short-lived bodies at
 once lends scratch of `Workspaces` to each.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -26,7 +25,8 @@ from riata.wire.scan.delimiters import FRONT, PADDING
 KEPT_BYTES_MAX: Final = 4 * 2**20
 _BYTES_MIN: Final = 2**14
 _SPARE: Final = 8  # an eighth more than the body needs, so that the next body of about the same size fits as well
-_SETS_MAX: Final = 4  # sets of memory for features: for batches that wait to be learnt, and for the body being read
+_LOANS_MAX: Final = 4  # of a pool: for batches that wait to be learnt, and for the body being read
+_FEATURE_BYTES: Final = 12  # a hash and a value
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +92,40 @@ def make_workspace(size: int, ngrams: int) -> Workspace:
 class _Kept(threading.local):
     def __init__(self) -> None:
         self.held: Workspace | None = None
-        self.sets: list[tuple[U32, F64]] = []  # memory for features, including that of `held`
+        self.pool = FeaturePool(0)
+
+
+class FeaturePool:
+    """Memory for `size` features of a long body each, lent to arrays. It comes back when the last of them is gone."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._made = 0
+        self._free: deque[U8] = deque()  # appended to by whichever thread drops the last array
+
+    def lend(self) -> tuple[U32, F64] | None:
+        """Return arrays for hashes and values; None if all memory is lent and no more may be allocated."""
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            if self._made == _LOANS_MAX:
+                return None
+            self._made += 1
+            memory = np.empty(self._size * _FEATURE_BYTES, np.uint8)
+        lent = np.asarray(_Loan(memory, self._free))
+        values = self._size * np.dtype(np.float64).itemsize
+        return lent[values:].view(np.uint32), lent[:values].view(np.float64)
+
+
+class _Loan:
+    """The base of the arrays on `memory`: every array and view holds a reference to it. Its end gives the memory back."""
+
+    def __init__(self, memory: U8, free: deque[U8]) -> None:
+        self.__array_interface__ = memory.__array_interface__
+        self._memory, self._free = memory, free
+
+    def __del__(self) -> None:
+        self._free.append(self._memory)
 
 
 _kept = _Kept()
@@ -108,36 +141,20 @@ def workspace(size: int, ngrams: int) -> Workspace:
     if held is not None:
         size, ngrams = max(size, held.size), max(ngrams, held.ngrams)
     made = make_workspace(max(_BYTES_MIN, 1 << (size - 1).bit_length()), ngrams)
-    _kept.held, _kept.sets = made, [(made.sink.hash, made.sink.value)]
+    _kept.held, _kept.pool = made, FeaturePool(len(made.sink.hash))
     return made
 
 
 def leave_features(sink: BatchBuilder) -> bool:
     """Return whether the features in `sink` may stay in place. If so, the next body gets other memory for its features.
 
-    `sink` must be of this thread's scratch. Memory is free again when no array refers to it any more.
+    `sink` must be of this thread's scratch.
     """
     held = _kept.held
-    if held is None or held.sink.hash is not sink.hash:
+    if held is None or held.sink.hash is not sink.hash or (lent := _kept.pool.lend()) is None:
         return False
-    for memory in _kept.sets:
-        if _holders(memory) == _HOLDERS_WHERE_FREE:
-            break
-    else:
-        if len(_kept.sets) == _SETS_MAX:
-            return False
-        memory = np.empty_like(sink.hash), np.empty_like(sink.value)
-        _kept.sets.append(memory)
-    held.sink = sink._replace(hash=memory[0], value=memory[1])
+    held.sink = sink._replace(hash=lent[0], value=lent[1])
     return True
-
-
-def _holders(memory: tuple[U32, F64]) -> int:
-    """Reference count of the arrays of `memory`, the larger of the two; every view of an array holds a reference to it."""
-    return max(sys.getrefcount(memory[0]), sys.getrefcount(memory[1]))
-
-
-_HOLDERS_WHERE_FREE: Final = _holders((np.empty(0, np.uint32), np.empty(0)))
 
 
 class Workspaces:

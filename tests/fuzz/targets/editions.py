@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.arrays import Arrays
-from riata.base.clock import ManualClock
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.predict.scoring import score
@@ -17,6 +16,7 @@ from riata.run.config import read_config
 from riata.run.model_state import ModelState
 from riata.run.publishing import Curvature, publish
 from riata.store import layout
+from tests.doubles.manual_clock import ManualClock
 from tests.fuzz.draw import Draw
 from tests.fuzz.targets import state
 

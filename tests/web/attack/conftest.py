@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.run.config import ModelConfig
 from riata.web.app import create_app
 from riata.web.bounds import Bounds, ListenerState
 from riata.web.gate import Gate
 from riata.web.settings import WebSettings
 from riata.wire.parse import parse_examples
+from tests.doubles.manual_clock import ManualClock
 from tests.web.fake_service import FakeModel, FakeService
 from tests.web.serving import serving
 

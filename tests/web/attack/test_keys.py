@@ -14,7 +14,6 @@ from typing import Any
 import httpx
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.base.errors import BadInput
 from riata.client import Riata
 from riata.client.errors import ApiNotFound, ApiRefused
@@ -27,6 +26,7 @@ from riata.web.keys import KeyEntry, KeyRing, Unauthenticated, digest_of, entry_
 from riata.web.routes.table import ROUTE_AT, place
 from riata.web.scopes import ADMIN, OBSERVE, OPEN, PREDICT, SCOPES, WATCH
 from riata.web.settings import WebSettings
+from tests.doubles.manual_clock import ManualClock
 from tests.web.asking import Client, asking
 from tests.web.fake_service import FakeModel, FakeService
 

@@ -12,13 +12,13 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from riata.base.clock import ManualClock
 from riata.cli.app import app as verbs
 from riata.run.config import ModelConfig
 from riata.web.app import create_app
 from riata.web.health_listener import health_app, health_listener
 from riata.web.keys import read_keys
 from riata.web.settings import WebSettings
+from tests.doubles.manual_clock import ManualClock
 from tests.running import Running
 from tests.web.attack.raw import get, talk
 from tests.web.fake_service import FakeModel, FakeService

@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 import pytest
 
-from riata.base.clock import ManualClock
 from riata.base.errors import BadInput
 from riata.base.hosts import read_hosts
 from riata.base.settings import load_settings
@@ -29,6 +28,7 @@ from riata.web.keys import entry_text
 from riata.web.routes.table import ROUTE_AT
 from riata.web.settings import WebSettings
 from riata.wiring import hosts_of
+from tests.doubles.manual_clock import ManualClock
 from tests.running import Running
 from tests.web.attack.raw import ROW, Reply, listen_to, read_replies, talk
 from tests.web.attack.test_keys import BODIES, made

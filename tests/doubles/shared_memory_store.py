@@ -1,4 +1,4 @@
-"""In-memory implementation of `SharedStore`: several store objects in one process, for tests."""
+"""In-memory implementation of `SharedStore`: several store objects in one process."""
 
 from __future__ import annotations
 
@@ -7,18 +7,35 @@ import functools
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from riata.base.clock import Clock, SystemClock
 from riata.base.errors import Conflict, Corrupt, Unavailable
 from riata.base.limits import DEDUPE_EVENTS
+from riata.store import memory
+from riata.store.append_plan import Planned
 from riata.store.memory import MemoryStore
+from riata.store.records import accepts_loss
 from riata.store.retention import judge_edition
 from riata.store.store import DAMAGED, Append, Appended, Edition, Head, Holder, Owner, Standing, Verdict
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 EDITIONS_KEPT = 2
+
+
+@dataclass(slots=True)
+class _SharedModel(memory._Model):
+    editions: list[tuple[Edition, bytes]] = field(default_factory=list)  # newest first
+    accepted: bytes = b""  # payload of the last repair by which a loss was accepted
+
+
+@dataclass(slots=True)
+class _Shared(memory._Kept):
+    models: dict[str, _SharedModel] = field(default_factory=dict)  # type: ignore[assignment]
+    changes: int = 0  # models created and dropped
+    lapses_ms: int | None = None  # end of the lease by the store's clock; None: no end
 
 
 def _locked(call: F) -> F:
@@ -37,14 +54,14 @@ class SharedMemoryStore(MemoryStore):
         super().__init__(dedupe_events)
         self._clock = clock or SystemClock()
         self._changed = threading.Condition(threading.RLock())
-        self.gone = ""  # for tests: if not empty, every call raises `Unavailable` with this text
+        self._kept: _Shared = _Shared()
+        self.gone = ""  # if not empty, every call raises `Unavailable` with this text
 
     read = _locked(MemoryStore.read)
     stage = _locked(MemoryStore.stage)
     commit = _locked(MemoryStore.commit)
     mark_verified = _locked(MemoryStore.mark_verified)
     trim = _locked(MemoryStore.trim)
-    drop = _locked(MemoryStore.drop)
     remember = _locked(MemoryStore.remember)
     recall = _locked(MemoryStore.recall)
     remembered = _locked(MemoryStore.remembered)
@@ -65,10 +82,10 @@ class SharedMemoryStore(MemoryStore):
             if ttl_ms is not None and holder is not None:
                 if kept.nonce != nonce:
                     raise Conflict(f"{holder.host} owns the store for another {holder.remaining_ms} ms", "owned")
-                kept.lapses_ms = self._clock.monotonic_ms() + ttl_ms
+                self._kept.lapses_ms = self._clock.monotonic_ms() + ttl_ms
                 return Owner(kept.epoch, kept.nonce)
             owner = super().acquire(nonce, algo_version, host, now_ms)
-            kept.lapses_ms = None if ttl_ms is None else self._clock.monotonic_ms() + ttl_ms
+            self._kept.lapses_ms = None if ttl_ms is None else self._clock.monotonic_ms() + ttl_ms
             return owner
 
     def heartbeat(self, owner: Owner, ttl_ms: int) -> Mapping[str, Standing] | None:
@@ -84,7 +101,7 @@ class SharedMemoryStore(MemoryStore):
 
     def changes(self) -> int:
         with self._changed:
-            return self._open().changes  # type: ignore[no-any-return]  # `_open` says Any
+            return self._open().changes
 
     def chains_at(self, model: str, seqs: Sequence[int]) -> list[bytes | None]:
         with self._changed:
@@ -95,12 +112,20 @@ class SharedMemoryStore(MemoryStore):
     def holder(self) -> Holder | None:
         with self._changed:
             kept = self._open()
-            left = 2**53 if kept.lapses_ms is None else kept.lapses_ms - self._clock.monotonic_ms()
+            lapses_ms = self._kept.lapses_ms
+            left = 2**53 if lapses_ms is None else lapses_ms - self._clock.monotonic_ms()
             return Holder(kept.epoch, kept.host, left, kept.algo_version) if kept.nonce and left > 0 else None
 
     def create(self, model: str, lineage: bytes) -> Head:
         with self._changed:
-            return super().create(model, lineage)
+            head = super().create(model, lineage)
+            self._kept.changes += 1
+            return head
+
+    def drop(self, owner: Owner, model: str) -> None:
+        with self._changed:
+            super().drop(owner, model)
+            self._kept.changes += 1
 
     def append(self, group: Sequence[Append]) -> list[Appended]:
         with self._changed:
@@ -139,10 +164,23 @@ class SharedMemoryStore(MemoryStore):
                 raise Corrupt(f"the digest of edition {edition.number} of {model!r} does not match", "edition_corrupt")
             return edition, content
 
-    def _open(self) -> Any:
+    def _open(self) -> _Shared:
         if self.gone:
             raise Unavailable(self.gone, "store_unreachable")
-        return super()._open()
+        super()._open()
+        return self._kept
+
+    def _model(self, model: str) -> _SharedModel:
+        return cast(_SharedModel, super()._model(model))
+
+    def _new(self, head: Head) -> _SharedModel:
+        return _SharedModel(head, head.chain)
+
+    def _write(self, plan: Planned) -> None:
+        super()._write(plan)
+        record = plan.appended.record
+        if record is not None and accepts_loss(record.kind, record.payload):
+            self._kept.models[record.model].accepted = record.payload
 
     def _owns(self, owner: Owner) -> bool:
         return super()._owns(owner) and self.holder() is not None

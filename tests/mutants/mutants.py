@@ -1,0 +1,70 @@
+"""One-token mistakes in kernels and in the HTTP front, each with the tests that have to notice it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """In `file` of the package `old`, which is there once, becomes `new`, and one of `tests` must fail.
+
+    interpreted : the tests run without the compiler, which is faster for small kernels
+    """
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    interpreted: bool = True
+
+
+HASHING: Final = ("tests/maths/test_hashing.py",)
+TRUNCATION: Final = ("tests/maths/test_truncation.py",)
+AUC: Final = ("tests/maths/test_auc.py",)
+LOSSES: Final = ("tests/maths/test_losses.py",)
+SLOTS: Final = ("tests/maths/test_slots.py",)
+DOT: Final = ("tests/maths/test_dot.py",)
+SKETCH_ROW: Final = ("tests/learn/test_sketch_row.py",)
+KEYS: Final = ("tests/web/attack/test_keys.py",)
+SITES: Final = ("tests/web/attack/test_sites.py",)
+BODY: Final = ("tests/web/test_body.py",)
+
+KERNELS: Final = (
+    Mutant("maths/hashing.py", "while at + 8 <= stop:", "while at + 7 <= stop:", HASHING),
+    Mutant("maths/hashing.py", "^ (tag * M2)\n    at = start", "^ (tag + M2)\n    at = start", HASHING),
+    Mutant("maths/truncation.py", "pull if pull > -limit else -limit", "pull if pull > limit else -limit", TRUNCATION),
+    Mutant("maths/truncation.py", "return beta if size > ceiling else 0.0", "return beta if size < ceiling else 0.0", TRUNCATION),
+    Mutant("maths/truncation.py", "and left % 2.0 == 1.0", "and left % 2.0 == 0.0", TRUNCATION),
+    Mutant("maths/auc.py", "right += positive[b] * (below + 0.5 *", "right += positive[b] * (below - 0.5 *", AUC),
+    Mutant("maths/auc.py", "step = min(step, TAIL - 1)", "step = min(step, TAIL)", AUC),
+    Mutant("maths/losses.py", "return -s if s * margin < 1.0 else 0.0", "return -s if s * margin <= 1.0 else 0.0", LOSSES),
+    Mutant("maths/losses.py", "return s * logistic_travel(", "return -s * logistic_travel(", LOSSES),
+    Mutant("maths/slots.py", "again = p < last and slot[p + 1] == at", "again = p > 0 and slot[p - 1] != at", SLOTS),
+    Mutant("maths/slots.py", "is_old = old > new", "is_old = old < new", SLOTS),
+    Mutant("maths/dot.py", "low = middle + 1", "low = middle + 2", DOT),
+    Mutant("maths/dot.py", "        before += bucket[i]\n", "        before = bucket[i]\n", DOT),
+    Mutant("learn/taylor_sketch/row.py", "s.x[k - 1] += value", "s.x[k - 1] = value", SKETCH_ROW),
+    Mutant(
+        "learn/taylor_sketch/row.py",
+        "curvature = s.curvature[j] + h * square",
+        "curvature = s.curvature[j] - h * square",
+        SKETCH_ROW,
+    ),
+    Mutant("learn/taylor_sketch/row.py", "margin += beta * value", "margin -= beta * value", SKETCH_ROW),
+    Mutant("learn/taylor_sketch/slot_map.py", "& _POSITION) - 1", "& _POSITION) + 1", ("tests/learn/test_slot_map.py",)),
+    Mutant("learn/taylor_sketch/best.py", "2 * at + 1, 2 * at + 2", "2 * at, 2 * at + 1", ("tests/learn/test_sketch_best.py",)),
+    Mutant("watch/accumulate.py", "1.0 - sign * margin)", "1.0 + sign * margin)", ("tests/watch/test_score_event.py",)),
+)
+FRONT: Final = (
+    Mutant("web/body.py", "return size if size > SMALL_BYTES else 0", "return size if size >= 0 else 0", BODY),
+    Mutant("web/body.py", "self.held -= size", "self.held += size", BODY),
+    Mutant("web/body.py", 'or int(digits or b"0") > bytes_max', 'or int(digits or b"0") < bytes_max', BODY, interpreted=False),
+    Mutant("web/keys.py", "now_ms >= key.expires_ms", "now_ms > key.expires_ms", KEYS, interpreted=False),
+    Mutant("web/keys.py", "if key is None or not same:", "if key is None:", KEYS, interpreted=False),
+    Mutant("web/buckets.py", "if tokens < 1.0:", "if tokens < 0.0:", KEYS, interpreted=False),
+    Mutant("base/hosts.py", 'removesuffix(".") in self.names', 'removesuffix(".") not in self.names', SITES, interpreted=False),
+    Mutant("web/routes/models.py", '"DELETE", AT, (ADMIN,)', '"DELETE", AT, (WATCH,)', KEYS, interpreted=False),
+)
+QUICK: Final = (KERNELS[2], KERNELS[7], KERNELS[16], FRONT[1])  # in every run of the suite
