@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-TWINS_OF = ("wire/arrow_columns",)
+TWINS_OF = ("wire/readers/arrow/columns",)
 
 
 def place_offsets(offsets: Sequence[int], by: int, most: int) -> tuple[bool, list[int]]:

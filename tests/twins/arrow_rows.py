@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from riata.wire.codes import BAD_NAME, DUPLICATE_KEY, HANDOVER, LENGTHS_DIFFER, NAME_TOO_LONG, OK, OUT_OF_RANGE
 from tests.twins.hashing import hash_name
 
-TWINS_OF = ("wire/arrow_names", "wire/arrow_rows")
+TWINS_OF = ("wire/readers/arrow/names", "wire/readers/arrow/rows")
 
 
 def write_digits(indices: Sequence[int]) -> bytes:

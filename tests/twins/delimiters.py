@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TWINS_OF = ("wire/delimiters",)
+TWINS_OF = ("wire/scan/delimiters",)
 
 
 def _is_mark(c: int, form: int) -> bool:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-TWINS_OF = ("wire/json_scan",)
+TWINS_OF = ("wire/readers/json/grammar",)
 
 _HEX = re.compile(rb"[0-9a-fA-F]{4}")
 _UNIT = rb"u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"

@@ -12,7 +12,7 @@ from riata.wire.rows import Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Record, Refused, feature_records
 from tests.twins import rows as twin_rows
 
-TWINS_OF = ("wire/json_features", "wire/json_members", "wire/json_text")
+TWINS_OF = ("wire/readers/json/features", "wire/readers/json/members", "wire/readers/json/body")
 
 
 class Outcome(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from riata.base.arrays import U8
 
-TWINS_OF = ("wire/numbers", "wire/simple_numbers")
+TWINS_OF = ("wire/scan/numbers", "wire/scan/simple_numbers")
 
 _JSON = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _C = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")

@@ -7,7 +7,7 @@ import math
 
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_IN_ROW
 
-TWINS_OF = ("wire/assemble", "wire/normalise", "wire/sorting", "wire/tokens")
+TWINS_OF = ("wire/scan/assemble", "wire/scan/normalise", "wire/scan/sorting", "wire/scan/tokens")
 
 Record = tuple[int, float, int]  # fingerprint, value, kind
 KEY = 4

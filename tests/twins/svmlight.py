@@ -11,7 +11,7 @@ from riata.wire.rows import Refusal, Rules, SlowRow
 from riata.wire.scan.reference import decimal
 from tests.twins.transpose import text_of
 
-TWINS_OF = ("wire/svmlight",)
+TWINS_OF = ("wire/readers/svmlight/body",)
 
 
 def read_svmlight(body: bytes, rules: Rules) -> list[SlowRow | Refusal]:

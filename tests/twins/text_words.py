@@ -6,7 +6,7 @@ import json
 
 from riata.wire.scan.reference import reference_words
 
-TWINS_OF = ("wire/text_words",)
+TWINS_OF = ("wire/readers/json/texts",)
 
 
 def read_text(string: bytes, ngrams: int) -> list[bytes]:

@@ -9,7 +9,7 @@ from riata.wire.codes import BAD_LABEL, OK
 from riata.wire.rows import BatchBuilder, RecordScratch, Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Refused, checked_label
 
-TWINS_OF = ("wire/lines",)
+TWINS_OF = ("wire/scan/lines",)
 
 
 def text_of(data: U8, start: int, stop: int) -> str:

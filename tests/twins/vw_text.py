@@ -5,7 +5,7 @@ from __future__ import annotations
 from riata.wire.readers.vw.reference import reference_vw
 from riata.wire.rows import Refusal, Rules, SlowRow
 
-TWINS_OF = ("wire/vw_text",)
+TWINS_OF = ("wire/readers/vw/body", "wire/readers/vw/fast")
 
 
 def read_vw(body: bytes, rules: Rules) -> list[SlowRow | Refusal]:

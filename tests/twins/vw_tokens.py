@@ -13,7 +13,7 @@ from riata.wire.codes import BAD_NAME, BAD_NUMBER, NAME_TOO_LONG, OK, OUT_OF_RAN
 from riata.wire.scan.reference import decimal, hash_of
 from tests.twins.transpose import text_of
 
-TWINS_OF = ("wire/vw_tokens",)
+TWINS_OF = ("wire/readers/vw/features",)
 
 
 def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -33,9 +33,6 @@ from riata.wire.rows import (
     Rules,
 )  # fmt: skip
 from riata.wire.workspace import leave_features
-
-if TYPE_CHECKING:
-    from riata.wire.reader import ReadJoins
 
 ID_BYTES: Final = 16
 LEFT_FROM: Final = 2**12  # features; fewer are copied faster than free memory is found
@@ -117,7 +114,8 @@ class Reading:
     identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, if a reference reader accepted it
     slow_names: list[bytes] = field(default_factory=list)  # shown names of found records whose span starts with -1
     is_passing: bool = True  # the sink is scratch that the next body reuses, so results are copied out
-    joins: ReadJoins | None = None  # of the reader, if its rows may label a prediction
+    # Of the reader, if its rows may label a prediction.
+    joins: Callable[[Reading, list[RowError]], tuple[Joins, list[RowError]]] | None = None
 
     @property
     def rows(self) -> int:
