@@ -150,6 +150,17 @@ def request_line(head: U8, size: int, found: I64) -> int:
     return p + len(_VERSION)
 
 
+@inline_kernel
+def is_framed_once(found: I64, in_chunks: int) -> bool:
+    """Whether a head announces its body in one way, or none; sets LENGTH. A GET has no body. Source: RFC 9112, 6.3."""
+    if in_chunks:
+        once = found[LENGTH] < 0
+        found[LENGTH] = IN_CHUNKS
+    else:
+        once = True
+    return once and (found[IS_POST] != 0 or (found[LENGTH] <= 0 and not in_chunks))
+
+
 @quick_kernel
 def parse_head(head_at: int, size: int, found_at: int) -> int:
     """Parse a plain request head. Arrays are passed by address (`jit.raw.address`).
@@ -217,12 +228,7 @@ def parse_head(head_at: int, size: int, found_at: int) -> int:
         p += 2
     if peek(head, p + 1) != _LF or found[HOST] < 0:
         return NOT_PLAIN
-    in_chunks = seen >> CODING & 1
-    if in_chunks and found[LENGTH] < 0:
-        found[LENGTH] = IN_CHUNKS
-    elif in_chunks:
-        return NOT_PLAIN
-    if found[IS_POST] == 0 and (found[LENGTH] > 0 or in_chunks):
+    if not is_framed_once(found, seen >> CODING & 1):
         return NOT_PLAIN
     found[LINES_BYTES] = p - lines_start
     return p + 2
