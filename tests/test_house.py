@@ -129,15 +129,15 @@ def test_third_party_imports_are_on_the_list() -> None:
 # Who may have which effect: packages, and single files of others.
 EFFECTS = {
     "numba.core": {"jit"},
-    "socket": {"web", "store", "client", "cli", "wiring", "maths/sockets.py"},
+    "socket": {"web", "store", "client", "cli", "wiring"},
     "ssl": {"web", "store", "client"},
     "http": {"web", "client", "cli"},
     "urllib.request": {"client"},
-    "select": {"web", "run/loop_yield.py", "maths/sockets.py"},  # the writer yields when the event loop has something to read
+    "select": {"web", "run/loop_yield.py"},  # the writer yields when the event loop has something to read
     "selectors": {"web"},
 }
 HTTP_WORDS = re.compile(r"HTTP/\d|Content-Length|Transfer-Encoding|Keep-Alive|\bepoll\b", re.IGNORECASE)
-SPEAK_HTTP = {"web", "client", "cli", "run/loop_yield.py", "maths/sockets.py", "predict/heard.py"}
+SPEAK_HTTP = {"web", "client", "cli", "run/loop_yield.py"}
 
 
 def effects(room: str, inside: str, tree: ast.Module) -> list[str]:

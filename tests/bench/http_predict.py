@@ -2,7 +2,7 @@
 
 A server in a process of its own answers GET /predict with a model of a few weights, so that the HTTP side is most of the work.
 Four contenders take turns: the bounds of the service; the same with keys asked for; with keys and rates; and uvicorn's own
-protocol, which has none of it. All take the ASGI way: what the fast lane gives is for `predict_speed` to say. One process sends
+protocol, which has none of it. All take the ASGI way: what the fast path gives is for `predict_speed` to say. One process sends
 `--pipelined` requests at a time over each of `--connections` connections and reads the answers. The figures are the CPU time
 of the server for one request; the least of the repeats is what other work on the machine disturbs least, and what is compared.
 """
@@ -57,7 +57,7 @@ def serve(kind: str, keys_file: str) -> None:
         file = KeysFile(Path(keys_file))
         file.load()
         gate = Gate(SystemClock(), file, Buckets(1e6, 1e6) if kind == "rates" else Buckets())
-    server = build_server(create_app(service, service, WebSettings(fast_lane=False), SystemClock(), gate=gate), "127.0.0.1", 0, 1)
+    server = build_server(create_app(service, service, WebSettings(fast_path=False), SystemClock(), gate=gate), "127.0.0.1", 0, 1)
     if kind == "uvicorn":
         server.config.http = HttpToolsProtocol
     listener = listen("127.0.0.1", 0)

@@ -7,9 +7,8 @@ has arrived, and every round trip is timed; with 64 every connection always has 
 so that the server always has work. The limits are an ASGI application with a fixed answer, and an event loop that hardly reads
 the request. The event loop is also measured when it stays awake after an answer for as long as the service does, which decides
 a round trip on a machine whose cores sleep, and when it also waits 3 or 6 µs before it answers: work may cost a round trip more
-than the time that it takes. These are limits of an event loop; for connections that repeat the same request the service reads
-the sockets directly, without the loop. The service runs twice: without keys, and with keys required and rates counted. Limits
-and metrics are active in both.
+than the time that it takes. The service runs twice: without keys, and with keys required and rates counted. Limits and metrics
+are active in both.
 
 Before anything is timed: the service answers a request by itself as it answers the same rows as one body of lines, to the last
 digit, with and without keys; and the mean log loss of all contenders over rows that none has learnt is compared.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import Callable
 from typing import cast
 
@@ -86,42 +85,6 @@ def test_what_is_waited_for_in_another_thread_ends_it(loop: Loop) -> None:
     poll.rest()
     loop.round()
     assert not loop.soon
-
-
-class Ears:
-    """Somebody who is asked to listen."""
-
-    listened = 0
-
-    def listen(self) -> None:
-        self.listened += 1
-
-
-def test_who_was_answered_last_is_listened_to_once_a_round(loop: Loop) -> None:
-    poll, ears = BusyPoll(100), Ears()
-    poll.stay(cast(asyncio.AbstractEventLoop, loop), ears.listen)
-    assert ears.listened == 0
-    for rounds in range(1, 4):
-        loop.round()
-        assert ears.listened == rounds
-    loop.answer(poll)
-    loop.round()
-    assert ears.listened == 3, "another was answered since"
-    poll.stay(cast(asyncio.AbstractEventLoop, loop), ears.listen)
-    loop.round()
-    assert ears.listened == 4
-
-
-def test_nobody_listens_once_the_time_is_over_and_nobody_is_kept(loop: Loop) -> None:
-    poll, ears = BusyPoll(100), Ears()
-    gone = weakref.ref(ears)
-    poll.stay(cast(asyncio.AbstractEventLoop, loop), ears.listen)
-    loop.now_s += 1.0
-    loop.round()
-    assert ears.listened == 0
-    assert not loop.soon
-    del ears
-    assert gone() is None
 
 
 def test_zero_sleeps_at_once(loop: Loop) -> None:

@@ -18,10 +18,10 @@ from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.engine import Engine
 from riata.run.service import Service
-from riata.web import fast_protocol, long_body
+from riata.web import connection, long_body
 from riata.web.app import create_app
 from riata.web.body import SMALL_BYTES
-from riata.web.fast_protocol import FastProtocol
+from riata.web.connection import Connection
 from riata.web.settings import WebSettings
 from riata.wiring import build_engine
 from tests.web.serving import serving
@@ -44,12 +44,12 @@ def built(fast: bool) -> tuple[FastAPI, Engine]:
         raise AssertionError(reason)
 
     engine = build_engine(Settings(store="memory:"), fatal)
-    return create_app(Service(engine), Admin(engine), WebSettings(fast_lane=fast), engine.clock), engine
+    return create_app(Service(engine), Admin(engine), WebSettings(fast_path=fast), engine.clock), engine
 
 
 @pytest.fixture(scope="module")
 def houses() -> Iterator[tuple[Node, Node]]:
-    """One with the fast lane, one without."""
+    """One with the fast path, one without."""
     (fast, of_fast), (slow, of_slow) = built(True), built(False)
     with serving(fast) as one, serving(slow) as other:
         for port in (one, other):
@@ -176,7 +176,7 @@ def bodies_under_way(node: Node) -> int:
     return held
 
 
-def test_a_long_body_in_pieces_is_taken_by_the_fast_lane_and_counted_until_it_is_answered(
+def test_a_long_body_in_pieces_is_taken_by_the_fast_path_and_counted_until_it_is_answered(
     houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_body, "AT_ONCE_BYTES", 1)  # the event loop hears of every piece
@@ -201,14 +201,14 @@ def read_past(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     became: list[str] = []
 
     def noted(what: str, was: Callable[..., None]) -> Callable[..., None]:
-        def note(self: FastProtocol, body: bytes) -> None:
+        def note(self: Connection, body: bytes) -> None:
             became.append(f"{what} {len(body)}")
             was(self, body)
 
         return note
 
     for what in ("whole", "parted"):
-        monkeypatch.setattr(FastProtocol, what, noted(what, getattr(FastProtocol, what)))
+        monkeypatch.setattr(Connection, what, noted(what, getattr(Connection, what)))
     return became
 
 
@@ -250,7 +250,7 @@ def test_a_long_body_that_was_read_past_the_parser_can_still_go_the_other_way(
 def test_a_long_body_that_stops_for_a_while_is_parsed_on_and_comes_to_its_end(
     houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fast_protocol, "BODY_WAIT_S", 0.1)
+    monkeypatch.setattr(connection, "BODY_WAIT_S", 0.1)
     became, asked, body = read_past(monkeypatch), request(long(27_000) * 3, NDJSON), len(long(27_000) * 3)
     for node in houses:
         with socket.create_connection(("127.0.0.1", node.port), 10) as link:
@@ -310,7 +310,7 @@ def test_a_long_body_that_breaks_off_is_not_counted_any_more(houses: tuple[Node,
 
 
 def test_a_long_body_that_is_late_goes_the_other_way(houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_protocol, "BODY_WAIT_S", 0.0)
+    monkeypatch.setattr(connection, "BODY_WAIT_S", 0.0)
     asked = request(long(23_000), NDJSON)
     for node in houses:
         with socket.create_connection(("127.0.0.1", node.port), 10) as link:

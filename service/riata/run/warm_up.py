@@ -22,7 +22,7 @@ from riata.jit.disk_cache import NotCompiled, only_from_disk
 from riata.learn import registry
 from riata.learn.registry import LearnerConfig, default_learner, machine_code, one_of_each, spec_of
 from riata.maths import numerics
-from riata.predict import heard, one_row, scoring
+from riata.predict import one_row, scoring
 from riata.predict.model import Model, Origin
 from riata.predict.one_row import ROW_READER
 from riata.predict.path import regularisation_path
@@ -42,7 +42,6 @@ def _warm_up_rows() -> None:
     parse.WARM_UPS[ROW_READER.name]()
     parse.parse_query([("a", "1"), ("b", "c")], parse.Context(EncoderConfig()))
     one_row.warm_up()
-    heard.warm_up()
 
 
 def _warm_up_figures() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -16,10 +16,10 @@ from starlette.routing import Route as StarletteRoute
 import riata
 from riata.base.clock import Clock
 from riata.base.errors import RiataError
+from riata.web.asgi_adapter import GONE_KEY, HotApp, template
 from riata.web.body import Bodies, ClientGone
-from riata.web.fast_lane import FastLane, HotLine
+from riata.web.fast_path import FastPath
 from riata.web.gate import Gate
-from riata.web.hot import GONE_KEY, Handler, HotRoute, Lane, Tools, template
 from riata.web.idle_memory import IdleMemory, RenewedPool
 from riata.web.meters import Meters
 from riata.web.observe import Observe
@@ -27,13 +27,15 @@ from riata.web.openapi import openapi_document
 from riata.web.pending_predictions import RememberedCollector
 from riata.web.predict import Predict
 from riata.web.problems import Problem, answer_error, internal
+from riata.web.request import HotRoute, Router
 from riata.web.responses import respond
 from riata.web.route import Hot, Parts, add_routes
 from riata.web.routes import docs
 from riata.web.routes.table import ROUTES
 from riata.web.service import AdminProtocol, ServiceProtocol
-from riata.web.settings import WebSettings
-from riata.web.shell import Shell
+from riata.web.settings import INLINE_BYTES_MAX, WebSettings
+from riata.web.shell import HotApps, Shell
+from riata.web.tools import Tools
 
 log = logging.getLogger("riata.web")
 OnStartFailed = Callable[[BaseException], None]
@@ -53,7 +55,7 @@ def create_app(
     The service starts in the background, so that the probes answer while a long log is replayed. If it fails,
     `on_start_failed` is called, once. `gate` requires keys and limits rates; without one every request is allowed.
     The application returned has `state.parts`, what the handlers use; `state.meters`, its metrics; `state.bodies`, the
-    accounting of bodies; and `state.fast_lane`, its fast path, or None if the settings disable it.
+    accounting of bodies; and `state.fast_path`, its fast path, or None if the settings disable it.
     """
     meters = Meters(service)
     meters.registry.register(RememberedCollector(service))
@@ -85,10 +87,11 @@ def create_app(
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    predict = Predict(tools)
-    observe = Observe(tools, meters)
-    hot = hot_routes({Hot.OBSERVE: observe, Hot.PREDICT: predict})
-    app.router.routes.extend(hot)
+    hot = hot_routes(Observe(tools, meters), Predict(tools), settings)
+    router, apps = Router(hot), {route.key: HotApp(route, settings) for route in hot}
+    app.router.routes.extend(
+        StarletteRoute(route.template, apps[route.key], methods=[route.method], include_in_schema=False) for route in hot
+    )
     parts = Parts(service, admin, settings, meters, openapi_document())
     add_routes(app, [route for route in ROUTES if settings.docs or route not in docs.ROUTES], parts)
     app.add_exception_handler(RiataError, _on_riata_error)
@@ -96,33 +99,23 @@ def create_app(
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(Exception, _on_fault)
     acting = gate if gate and gate.acts else None
-    app.add_middleware(Shell, meters=meters, lane=Lane(hot), service=service, gate=acting, bodies=bodies)
+    app.add_middleware(Shell, meters=meters, hot=HotApps(router, apps), service=service, gate=acting, bodies=bodies)
     app.state.parts = parts
     app.state.meters = meters
     app.state.bodies = bodies
-    hot_ones = hot_lines(observe, predict, settings)
-    fast = FastLane(hot_ones, meters, service, acting, bodies, settings.busy_poll_us) if settings.fast_lane else None
-    app.state.fast_lane = fast
+    fast = FastPath(router, meters, service, acting, bodies, settings.busy_poll_us) if settings.fast_path else None
+    app.state.fast_path = fast
     return app
 
 
-def hot_routes(handlers: Mapping[Hot, Handler]) -> list[StarletteRoute]:
+def hot_routes(observe: Observe, predict: Predict, settings: WebSettings) -> list[HotRoute]:
     """Build the routes that bypass FastAPI."""
-    return [
-        StarletteRoute(route.path, HotRoute(route.path, handlers[route.handler]), methods=[route.method], include_in_schema=False)
-        for route in ROUTES
-        if isinstance(route.handler, Hot)
-    ]
-
-
-def hot_lines(observe: Observe, predict: Predict, settings: WebSettings) -> list[HotLine]:
-    """Build the lines of the fast path. Each is a hot route too, which handles the requests that the line does not take."""
-    found = []
+    inline_bytes_max, found = min(INLINE_BYTES_MAX, settings.body_bytes_max), []
     for route in ROUTES:
         if route.handler is Hot.OBSERVE:
-            found.append(HotLine(route.method, route.path, observe.soon, settings.body_bytes_max, observe.quick))
+            found.append(HotRoute(route.method, route.path, observe.handle, observe.check_head, settings.body_bytes_max))
         elif route.handler is Hot.PREDICT:
-            found.append(HotLine(route.method, route.path, predict.at_once, quick=predict.quick))
+            found.append(HotRoute(route.method, route.path, predict.handle, predict.check_head, inline_bytes_max))
     return found
 
 

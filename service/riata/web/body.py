@@ -49,6 +49,10 @@ class Bodies:
         self._most = max(self._most, self.held)
         return True
 
+    def has_room(self, size: int) -> bool:
+        """Return whether `size` more bytes can be counted."""
+        return self.held + size <= self.bytes_max
+
     def most_since(self) -> int:
         """Return the peak of the bytes held since the last call."""
         most, self._most = self._most, self.held

@@ -56,15 +56,6 @@ class Buckets:
             wait_s = self._all.take(now_ms)
         return wait_s
 
-    def spare(self, key: str | None, per_s: float | None) -> bool:
-        """Return whether the next `take` certainly finds tokens: some were left after the last one. Takes none."""
-        bound = self.per_key if per_s is None else per_s
-        if key is not None and bound > 0.0:
-            bucket = self._of.get(key)
-            if bucket is None or bucket.per_s != bound or bucket.tokens < 1.0:
-                return False
-        return self.together <= 0.0 or (self._all is not None and self._all.tokens >= 1.0)
-
     def forget(self, known: set[str]) -> None:
         """Drop the buckets of keys that are no longer in the file."""
         self._of = {key: bucket for key, bucket in self._of.items() if key in known}

@@ -3,16 +3,12 @@
 Waking a sleeping core when a request arrives takes some 20 to 50 µs in a virtual machine: longer than a prediction. A client
 that sends one request after another is mostly back within that time. So after each answer the event loop polls its sockets
 without blocking for a short time. It releases the interpreter's lock at each poll, so that other threads can run.
-
-If the last answers went to connections of the `Audience` (`web/audience.py`), its sockets are polled too, between two turns of
-the loop, for some µs. That is faster than going through the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 from riata.base.cores import cores
 
@@ -25,14 +21,11 @@ class BusyPoll:
         self._seconds = micros / 1e6 if cores() > 1 else 0.0
         self._until = 0.0
         self._looking = False
-        self._hear: Callable[[], object] | None = None
 
-    def stay(self, loop: asyncio.AbstractEventLoop, hear: Callable[[], object] | None = None) -> None:
-        """Restart the polling period; called in `loop`, which is always the same. `hear` polls the sockets of the `Audience`, if
-        the last answers went to these."""
+    def stay(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Restart the polling period; called in `loop`, which is always the same."""
         if self._seconds:
             self._until = time.perf_counter() + self._seconds
-            self._hear = hear
             if not self._looking:
                 self._looking = True
                 loop.call_soon(self._look, loop)
@@ -45,8 +38,5 @@ class BusyPoll:
         """Schedule this again after the loop has polled its sockets, until the period is over."""
         if time.perf_counter() < self._until:
             loop.call_soon(self._look, loop)
-            if self._hear is not None:
-                self._hear()
         else:
             self._looking = False
-            self._hear = None

@@ -117,23 +117,6 @@ class Gate:
         except RiataError as error:
             return refused(error), None
 
-    def stands(self, caller: Caller, key: Key | None) -> bool:
-        """Return whether the key with which a connection was last admitted is still in force and has not expired."""
-        if self.file is None:
-            return True
-        if key is None or caller.key is not key or caller.ring is not self.file.ring:
-            return False
-        return key.expires_ms is None or self.clock.unix_ms() < key.expires_ms
-
-    def rate(self, key: Key | None) -> Answer | None:
-        """Count one more request of an admitted key. Returns the refusal if the rate limit is exceeded."""
-        wait_s = self._wait_s(key)
-        return None if wait_s == 0.0 else refused(_too_many(wait_s))
-
-    def spares(self, key: Key | None) -> bool:
-        """Return whether `rate` will certainly admit the next request of a key; `rate` still has to count it."""
-        return self.buckets.spare(None, None) if key is None else self.buckets.spare(key.id, key.requests_per_s)
-
     async def watch(self) -> None:
         """Reload the file when it changes, until cancelled."""
         while self.file is not None:
@@ -152,7 +135,7 @@ class Gate:
                 scope[ANONYMOUS] = True
                 return
         else:
-            key = self._admit((method, template), model, self._key(self._said(scope)), service)
+            key = self._admit((method, template), model, self._key_again(self._said(scope), Caller()), service)
         if key is not None:
             scope[KEY] = key
 

@@ -9,21 +9,18 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from starlette.types import Receive, Scope
 
 from riata.base.errors import BadInput, RiataError
-from riata.predict.heard import Asked, Ear
 from riata.run.outcome import Observed, RowsRefused
 from riata.store.records import write_ahead
-from riata.web.again import Quick, Reply
 from riata.web.answers import Answer, json_answer
-from riata.web.body import content_type, header, idempotency_key, read_body
-from riata.web.fast_lane import LATER, NOT_HERE, FastRequest, Verdict
-from riata.web.hot import Tools
+from riata.web.body import idempotency_key
 from riata.web.meters import Meters
-from riata.web.options import flag, model_in_path, read_options
+from riata.web.options import flag, model_named, read_options
 from riata.web.problems import answer_error, counts, internal, shown
+from riata.web.request import DEFERRED, Aside, Handled, Reply, Request
 from riata.web.settings import INLINE_BYTES_MAX
+from riata.web.tools import Tools
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
@@ -37,84 +34,79 @@ _USUAL: Final = (  # what `answer_document` gives if every row was accepted
 
 
 @dataclass(frozen=True, slots=True)
+class Choices:
+    """The options of a request to observe; `wait`: answered once the rows are applied; `key`: its Idempotency-Key."""
+
+    wait: bool
+    atomic: bool
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Observe:
-    """The handler of the observe routes."""
+    """The handler of the observe routes. Its methods belong to the event loop's thread."""
 
     tools: Tools
     meters: Meters
-    under_way: set[asyncio.Task[None]] = field(default_factory=set)  # requests of the fast path that are not batched
+    under_way: set[asyncio.Task[None]] = field(default_factory=set)  # requests that could not be batched after all
 
-    async def __call__(self, scope: Scope, receive: Receive) -> Answer:
-        """Parse and append rows; answer once they are durable. Raises errors of `riata.base.errors`."""
-        service, settings = self.tools.service, self.tools.settings
-        model = model_in_path(scope["path_params"])
-        options = read_options(scope["query_string"], OPTIONS)
-        wait_applied = wants_applied(options)
-        atomic = flag(options, "atomic")
-        key = idempotency_key(header(scope, b"idempotency-key"))
+    def check_head(self, request: Request) -> None:
+        """Refuse what can be refused before the body is read. Raises errors of `riata.base.errors`."""
+        model = model_named(request.model)
+        read_choices(request)
+        self.tools.service.context(model, labelled=True)
+
+    def handle(self, request: Request, reply: Reply) -> Handled:
+        """Have the rows logged; the answer comes once they are durable. Small bodies are batched. Raises errors of
+        `riata.base.errors`."""
+        model, choices = request.model, read_choices(request)
+        service, body, kind = self.tools.service, request.body, request.kind
+        if isinstance(body, bytes) and not request.is_long and not choices.wait:
+            told = partial(self._told, model, body, kind, choices, reply)
+            if service.observe_soon(model, body, kind, choices.key, told):
+                return DEFERRED
         context = service.context(model, labelled=True)
-        body = await read_body(scope, receive, settings.body_bytes_max, settings.body_deadline_s)
-        kind = content_type(scope)
-        observed = await service.observe_small(model, body, kind, key, wait_applied=wait_applied)
+        if request.is_long and not choices.wait and not choices.atomic:
+            read = partial(parse_and_write, body, kind, context, choices.key, self.tools.clock.unix_ms())
+            awaited = service.awaited(partial(self._told, model, body, kind, choices, reply))
+            self.tools.pool.submit(service.observe_read, model, read, awaited)
+            return DEFERRED
+        return Aside(partial(self._aside, model, body, kind, choices))
+
+    async def _aside(self, model: str, body: bytes | PaddedBuffer, kind: str, choices: Choices) -> Answer:
+        """Log rows that are not batched, or that are to be applied before they are answered."""
+        service, observed = self.tools.service, None
+        if choices.wait and isinstance(body, bytes):
+            observed = await service.observe_small(model, body, kind, choices.key, wait_applied=True)
         if observed is None:
-            parsed = await self._parse(body, kind, context, key)
-            observed = await self._append(model, parsed, atomic, wait_applied)
-        return self.answer(model, observed, wait_applied)
-
-    def soon(self, request: FastRequest, reply: Reply) -> Answer | Verdict:
-        """Accept a request of the fast path, without options; it is answered once it is durable. Small bodies are batched."""
-        if request.query or len(request.whole) > self.tools.settings.body_bytes_max:
-            return NOT_HERE
-        key = idempotency_key(request.headers.get(b"idempotency-key"))
-        if not request.is_long:
-            return LATER if self.take(request, request.body, reply, key) else NOT_HERE
-        context = self.tools.service.context(request.model, labelled=True)
-        read = partial(parse_and_write, request.whole, kind_of(request), context, key, self.tools.clock.unix_ms())
-        awaited = self.tools.service.awaited(partial(self._told, request, request.whole, reply, key))
-        self.tools.pool.submit(self.tools.service.observe_read, request.model, read, awaited)
-        return LATER
-
-    def quick(self, request: FastRequest) -> Quick | None:
-        """Return how to process rows under the head of `request`. None if it carries an Idempotency-Key, which the next request
-        will not carry, or if its head does not ensure that a body is within the limit."""
-        others = request.query or request.is_long or b"idempotency-key" in request.headers
-        return None if others or self.tools.settings.body_bytes_max < INLINE_BYTES_MAX else self
-
-    def heard(self, ear: Ear, at: int, count: int) -> tuple[int, list[Asked]]:
-        """Return the rows received from index `at` on that are to be learnt, and the index where they end."""
-        return ear.rows(at, count)
-
-    def take(self, request: FastRequest, row: bytes, reply: Reply, key: str | None = None) -> bool:
-        """Have a small body logged in a batch; false if it cannot be batched. Raises as `Service.observe_soon` does."""
-        told = partial(self._told, request, row, reply, key)
-        return self.tools.service.observe_soon(request.model, row, kind_of(request), key, told)
+            parsed = await self._parse(body, kind, service.context(model, labelled=True), choices.key)
+            observed = await self._append(model, parsed, choices.atomic, choices.wait)
+        return self.answer(model, observed, choices.wait)
 
     def _told(
-        self, request: FastRequest, body: bytes | PaddedBuffer, reply: Reply, key: str | None, told: Observed | RiataError | None
-    ) -> None:
-        """Answer a request of the fast path with the outcome of its rows; None means that it could not be batched."""
+        self, model: str, body: bytes | PaddedBuffer, kind: str, choices: Choices, reply: Reply,
+        told: Observed | RiataError | None,
+    ) -> None:  # fmt: skip
+        """Answer with the outcome of the rows; None means that they could not be batched."""
         if isinstance(told, Observed):
             reply(answer_of(told, False))
-            self.meters.rows(request.model, told)
+            self.meters.rows(model, told)
         elif told is not None:
             if isinstance(told, RowsRefused):
-                self.meters.rows(request.model, told.observed)
+                self.meters.rows(model, told.observed)
             reply(answer_error(told))
         else:
-            task = asyncio.get_running_loop().create_task(self._by_itself(request, body, reply, key))
+            task = asyncio.get_running_loop().create_task(self._by_itself(model, body, kind, choices, reply))
             self.under_way.add(task)
             task.add_done_callback(self.under_way.discard)
 
-    async def _by_itself(self, request: FastRequest, body: bytes | PaddedBuffer, reply: Reply, key: str | None) -> None:
-        """Answer a request of the fast path that could not be batched."""
-        model = request.model
+    async def _by_itself(self, model: str, body: bytes | PaddedBuffer, kind: str, choices: Choices, reply: Reply) -> None:
         try:
-            parsed = await self._parse(body, kind_of(request), self.tools.service.context(model, labelled=True), key)
-            answer = self.answer(model, await self._append(model, parsed, False, False), False)
+            answer = await self._aside(model, body, kind, choices)
         except RiataError as error:
             answer = answer_error(error)
         except Exception:
-            log.exception("POST %s failed", request.line.template)
+            log.exception("rows of the model %s could not be observed", model)
             answer = internal().answer()
         reply(answer)
 
@@ -138,9 +130,10 @@ class Observe:
             raise
 
 
-def kind_of(request: FastRequest) -> str:
-    """Read the Content-Type."""
-    return request.headers.get(b"content-type", b"").decode("latin-1")
+def read_choices(request: Request) -> Choices:
+    """Read the options and the Idempotency-Key."""
+    options = read_options(request.query, OPTIONS) if request.query else {}
+    return Choices(wants_applied(options), flag(options, "atomic"), idempotency_key(request.idempotency_key))
 
 
 def wants_applied(options: dict[str, str]) -> bool:

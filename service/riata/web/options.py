@@ -84,7 +84,11 @@ def positive(options: dict[str, str], name: str) -> float | None:
 
 def model_in_path(path_params: dict[str, str]) -> str:
     """Return the model name in a path, by default `default`. Raises `NotFound` for a name that no model can have."""
-    name = path_params.get("model", "default")
+    return model_named(path_params.get("model", "default"))
+
+
+def model_named(name: str) -> str:
+    """Return a model name that stands in a path. Raises `NotFound` for a name that no model can have."""
     if not _MODEL_NAME.fullmatch(name):
         raise NotFound(f"no model can have this name; names match {MODEL_NAME}", "model_not_found")
     return name

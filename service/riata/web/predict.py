@@ -7,28 +7,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from starlette.types import Receive, Scope
-
 from riata.base.errors import BadInput, TooLarge
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.explain import explain
 from riata.predict.name_book import NameBook
-from riata.predict.one_row import BYTES_MAX, OneRow
+from riata.predict.one_row import OneRow
 from riata.predict.scoring import score
 from riata.run.labels.pending_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
-from riata.web.again import Quick, Reply
 from riata.web.answers import ARROW, JSON, Answer
-from riata.web.body import content_type, header, read_body
-from riata.web.fast_lane import NOT_HERE, FastRequest, Verdict
-from riata.web.hot import Tools
-from riata.web.keys import KEY, Forbidden, Key
-from riata.web.options import SEQ_MAX, check_options, flag, model_in_path, query_pairs, read_options, whole
+from riata.web.keys import Forbidden, Key
+from riata.web.options import SEQ_MAX, check_options, flag, model_named, query_pairs, read_options, whole
 from riata.web.plain_rows import PlainRows
 from riata.web.predictions import Predicted, SourceText, age_s, source_document, wanted_form, write_answer
 from riata.web.problems import RowsNotPredicted
+from riata.web.request import Aside, Handled, Reply, Request
 from riata.web.scopes import OBSERVE
 from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX
+from riata.web.tools import Tools
 from riata.wire.parse import Context, explain_query, explain_rows, parse_examples, parse_query
 from riata.wire.parsed import Parsed, RowError
 
@@ -37,7 +33,6 @@ QUERY_OPTIONS: Final = ("_explain", "_min_seq")
 REMEMBER_IN_QUERY: Final = "_remember"
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # encoding a row takes the event loop 50 µs, even if it is short
 PLAIN_MODELS_MAX: Final = 1024  # entries of `Predict.plain`
-JSON_TYPE: Final = JSON.decode()
 NamedRows = list[list[tuple[int, float, str]]]
 
 
@@ -73,31 +68,54 @@ class Predict:
     source: SourceText = field(default_factory=SourceText)
     plain: dict[str, PlainRows] = field(default_factory=dict)  # by model name, whether the model exists or not
 
-    async def __call__(self, scope: Scope, receive: Receive) -> Answer:
+    def check_head(self, request: Request) -> None:
+        """Refuse what can be refused before the body is read. Raises errors of `riata.base.errors`."""
+        model = model_named(request.model)
+        if request.route.method == "POST":
+            self._question(request)
+            self.tools.service.published(model)
+
+    def handle(self, request: Request, _reply: Reply) -> Handled:
         """Answer a GET from its query, a POST from its body. Raises errors of `riata.base.errors`."""
-        model = model_in_path(scope["path_params"])
-        if scope["method"] != "POST":
-            pairs = query_pairs(scope["query_string"])
-            options = [pair for pair in pairs if pair[0].startswith("_")]
-            features = [pair for pair in pairs if not pair[0].startswith("_")]
-            refuse_remembering(options)
-            question = read_question(check_options(options, QUERY_OPTIONS), "_")
-            if question == PLAIN and (document := self.one(model)(scope["query_string"], json=False)) is not None:
-                return Answer(200, document)
-            return write_answer(predict_query(features, question, await self._served(model, question)), JSON)
-        question = read_question(read_options(scope["query_string"], OPTIONS), "")
-        require_allowed(scope, question)
-        self.tools.service.published(model)  # an unknown model is refused before its body is read
-        settings = self.tools.settings
-        body = await read_body(scope, receive, settings.body_bytes_max, settings.body_deadline_s)
-        kind, form = content_type(scope), wanted_form(header(scope, b"accept"))
-        plain = question == PLAIN and kind == JSON_TYPE and form == JSON
-        if plain and (document := self.one(model)(body, json=True)) is not None:
+        if request.route.method == "GET":
+            return self._query(request.model, request.query)
+        return self._body(request.model, request)
+
+    def _query(self, model: str, query: bytes) -> Handled:
+        document = self.one(model)(query, json=False)
+        if document is not None:
             return Answer(200, document)
+        pairs = query_pairs(query)
+        options = [pair for pair in pairs if pair[0].startswith("_")]
+        features = [pair for pair in pairs if not pair[0].startswith("_")]
+        refuse_remembering(options)
+        question = read_question(check_options(options, QUERY_OPTIONS), "_")
+        if question.min_seq is None:
+            return write_answer(predict_query(features, question, self._now(model)), JSON)
+
+        async def awaited() -> Answer:
+            return write_answer(predict_query(features, question, await self._served(model, question)), JSON)
+
+        return Aside(awaited)
+
+    def _body(self, model: str, request: Request) -> Handled:
+        question = self._question(request)
+        body, form = bytes(request.body), wanted_form(request.accept)
+        if question is PLAIN:
+            document = self.one(model)(body, json=True) if request.content_type == JSON and form == JSON else None
+            if document is not None:
+                return Answer(200, document)
+            if len(body) <= INLINE_BYTES_MAX:
+                return write_answer(predict_body(body, request.kind, PLAIN, self._now(model)), form)
+        self.tools.service.published(model)  # an unknown model is refused first, however the request arrived
         if question.explain and form == ARROW:
             raise BadInput("explain: the Arrow answer cannot hold contributions; request JSON", "explained_in_columns")
-        served = await self._served(model, question)
-        arguments = (body, kind, question, served)
+        return Aside(partial(self._aside, model, (body, request.kind, question), form))
+
+    async def _aside(self, model: str, asked: tuple[bytes, str, Question], form: bytes) -> Answer:
+        """Answer a body that takes long, or has to wait for the model or for the store."""
+        body, _, question = asked
+        arguments = (*asked, await self._served(model, question))
         inline_bytes_max = REMEMBERED_INLINE_BYTES_MAX if question.remember else INLINE_BYTES_MAX
         if len(body) <= inline_bytes_max and not question.explain:
             return write_answer(await self._remembered(model, predict_body(*arguments)), form)
@@ -107,39 +125,11 @@ class Predict:
             return await aside(write_answer, predicted, form)
         return await aside(lambda: write_answer(predict_body(*arguments), form))
 
-    def at_once(self, request: FastRequest, _reply: Reply) -> Answer | Verdict:
-        """Answer on the fast path a request without `min_seq`, `remember` or `explain`."""
-        model, query, body = request.model, request.query, request.body
-        if request.line.method == "GET":
-            document = self.one(model)(query, json=False)
-            if document is not None:
-                request.is_plain = True
-                return Answer(200, document)
-            pairs = query_pairs(query)
-            if any(name.startswith("_") for name, _ in pairs):
-                return NOT_HERE
-            return write_answer(predict_query(pairs, PLAIN, self._now(model)), JSON)
-        if query or len(body) > self.tools.settings.body_bytes_max:
-            return NOT_HERE
-        kind = request.headers.get(b"content-type", b"").decode("latin-1")
-        form = wanted_form(request.headers.get(b"accept"))
-        document = self.one(model)(body, json=True) if kind == JSON_TYPE and form == JSON else None
-        if document is not None:
-            request.is_plain = True
-            return Answer(200, document)
-        return write_answer(predict_body(body, kind, PLAIN, self._now(model)), form)
-
-    def quick(self, request: FastRequest) -> Quick | None:
-        """Return how to answer rows under the head of `request`: with `one`, which takes only simple queries and bodies. None if
-        `request` itself was not answered in that way, or its head asks for another content type or form."""
-        if not request.is_plain:
-            return None
-        if request.line.method == "GET":
-            return self.one(request.model)
-        kind, form = request.headers.get(b"content-type"), wanted_form(request.headers.get(b"accept"))
-        if kind != JSON or form != JSON or request.query or self.tools.settings.body_bytes_max < BYTES_MAX:
-            return None
-        return self.one(request.model)
+    def _question(self, request: Request) -> Question:
+        """Read the options of a POST; PLAIN itself if there are none."""
+        question = read_question(read_options(request.query, OPTIONS), "") if request.query else PLAIN
+        require_allowed(request.key, question)
+        return PLAIN if question == PLAIN else question
 
     def one(self, model: str) -> PlainRows:
         """Return the object that answers simple rows of a model."""
@@ -190,10 +180,9 @@ def refuse_remembering(options: list[tuple[str, str]]) -> None:
         )
 
 
-def require_allowed(scope: Scope, question: Question) -> None:
+def require_allowed(key: Key | None, question: Question) -> None:
     """Raise `Forbidden` if predictions are to be remembered and the key lacks the scope observe: with a model's default label
     they become events."""
-    key: Key | None = scope.get(KEY)
     if question.remember and key is not None and OBSERVE not in key.scopes:
         raise Forbidden(
             f"the key {key.id} does not allow this: a remembered prediction may become an event, which needs the scope observe"

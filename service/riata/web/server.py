@@ -21,9 +21,8 @@ from starlette.types import ASGIApp
 
 from riata.base.errors import Unavailable
 from riata.web.bounds import ListenerState
-from riata.web.fast_lane import FastLane
-from riata.web.fast_protocol import FastProtocol
-from riata.web.protocol import BoundedProtocol
+from riata.web.connection import Connection
+from riata.web.fast_path import FastPath
 
 BACKLOG: Final = 2048
 UNFINISHED_SHARE: Final = 0.75  # of the shutdown time; until then clients may complete requests
@@ -62,8 +61,8 @@ class Server(uvicorn.Server):
         within = self.config.timeout_graceful_shutdown or 0
         loop = asyncio.get_running_loop()
         timers = [
-            loop.call_later(within * UNFINISHED_SHARE, self._each, BoundedProtocol.end_unfinished),
-            loop.call_later(within * CUT_SHARE, self._each, BoundedProtocol.abort),
+            loop.call_later(within * UNFINISHED_SHARE, self._each, Connection.end_unfinished),
+            loop.call_later(within * CUT_SHARE, self._each, Connection.abort),
         ]
         try:
             await super().shutdown(sockets)
@@ -82,9 +81,9 @@ class Server(uvicorn.Server):
             await asyncio.sleep(every_s)
             self._each(operator.methodcaller("sweep", loop.time()))
 
-    def _each(self, act: Callable[[BoundedProtocol], object]) -> None:
+    def _each(self, act: Callable[[Connection], object]) -> None:
         for connection in list(self.server_state.connections):
-            if isinstance(connection, BoundedProtocol):
+            if isinstance(connection, Connection):
                 act(connection)
 
 
@@ -94,8 +93,8 @@ def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int, front
     Setting its `should_exit`, from any thread, makes it shut down gracefully.
     """
     front = front or ListenerState()
-    fast: FastLane | None = getattr(getattr(app, "state", None), "fast_lane", None)
-    protocol = functools.partial(BoundedProtocol, front) if fast is None else functools.partial(FastProtocol, front, fast)
+    fast: FastPath | None = getattr(getattr(app, "state", None), "fast_path", None)
+    protocol = functools.partial(Connection, front, fast)
     config = uvicorn.Config(
         app,
         host=host,

@@ -27,7 +27,7 @@ class WebSettings:
     body_deadline_s  : seconds within which a body must have arrived
     parse_threads    : threads that parse and score large bodies, so that the event loop answers the small ones meanwhile
     docs             : whether /docs and /openapi.json are served
-    fast_lane        : whether simple requests to hot routes are answered on the fast path; the answers are the same without
+    fast_path        : whether hot requests are answered on the fast path; without it the stock server answers all, the same
     busy_poll_us     : µs for which the event loop polls instead of sleeping after an answer of the fast path
     """
 
@@ -37,5 +37,5 @@ class WebSettings:
     body_deadline_s: float = BODY_DEADLINE_S
     parse_threads: int = 2
     docs: bool = True
-    fast_lane: bool = True
+    fast_path: bool = True
     busy_poll_us: int = 0

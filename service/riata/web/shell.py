@@ -8,10 +8,11 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from riata.web.answers import STANDING_HEADERS, send_answer
+from riata.web.asgi_adapter import GONE_KEY, HotApp, template
 from riata.web.body import BODIES, Bodies
 from riata.web.gate import ADMITTED, Gate
-from riata.web.hot import GONE_KEY, Lane, template
 from riata.web.meters import Meters
+from riata.web.request import Router
 from riata.web.routes.table import TEMPLATES, place
 from riata.web.service import ServiceProtocol
 
@@ -20,14 +21,34 @@ CLIENT_GONE: Final = 499  # the client disconnected; proxies use this number in 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 
 
+class HotApps:
+    """Dispatch to the hot routes by dict lookup. All other requests, and other methods, are matched by FastAPI's router."""
+
+    def __init__(self, router: Router, apps: dict[tuple[str, str], HotApp]) -> None:
+        self._router = router
+        self._apps = apps
+
+    def find(self, scope: Scope) -> HotApp | None:
+        """Return the application for a request and set its path parameters in the scope; None if the route is not hot."""
+        method = scope["method"]
+        found = self._router.find(method == "POST", scope["path"]) if method in ("GET", "HEAD", "POST") else None
+        if found is None:
+            return None
+        route, model = found
+        app = self._apps[route.key]
+        scope["path_params"] = {"model": model}
+        scope["endpoint"] = app
+        return app
+
+
 class Shell:
     """ASGI middleware around the whole application. `gate`, if there is one, is checked before a request is handled."""
 
     def __init__(
-        self, app: ASGIApp, meters: Meters, lane: Lane, service: ServiceProtocol, gate: Gate | None, bodies: Bodies
+        self, app: ASGIApp, meters: Meters, hot: HotApps, service: ServiceProtocol, gate: Gate | None, bodies: Bodies
     ) -> None:
         self.app = app
-        self.lane = lane
+        self.hot = hot
         self.meters = meters
         self.service = service
         self.gate = gate
@@ -49,7 +70,7 @@ class Shell:
             await send(message)
 
         try:
-            app = self.lane.find(scope) or self.app
+            app = self.hot.find(scope) or self.app
             refusal = None if self.gate is None or ADMITTED in scope else self.gate.check(scope, self.service)
             if refusal is None:
                 await app(scope, receive, send_marked)

@@ -1,6 +1,6 @@
 """Requests that web pages of other sites have browsers send to a service without keys (rows 65 to 68 of the table).
 
-Over raw sockets, to a server with the fast lane and to one without, which give the same bytes. What a browser really sends is
+Over raw sockets, to a server with the fast path and to one without, which give the same bytes. What a browser really sends is
 `test_browser.py`.
 """
 
@@ -83,7 +83,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Both:
-    """The same service twice: with the fast lane, and without."""
+    """The same service twice: with the fast path, and without."""
 
     fast: Served
     slow: Served
@@ -132,7 +132,7 @@ def begin(stack: ExitStack, allowed: str | None, fast: bool) -> Served:
     service = FakeService(ManualClock(10_000))
     renew(service)
     front = ListenerState(hosts=None if allowed is None else read_hosts(allowed, "127.0.0.1"))
-    app = create_app(service, service, WebSettings(fast_lane=fast), service.clock)
+    app = create_app(service, service, WebSettings(fast_path=fast), service.clock)
     return Served(stack.enter_context(serving(app, front=front)), front, service)
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
+from riata.web.bodies import BODY_WAIT_S
 from riata.web.bounds import Bounds
-from riata.web.fast_protocol import BODY_WAIT_S
 from tests.web.attack.conftest import Start, Target, begin
 from tests.web.attack.raw import ROW, Heard, get, listen_to, post, talk
 

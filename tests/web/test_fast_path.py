@@ -1,4 +1,4 @@
-"""Hot lines that answer later, or fail: what their connection sees meanwhile."""
+"""Hot routes that answer later, or fail: what their connection sees meanwhile."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from riata.base.errors import BadInput
-from riata.web.again import Reply
 from riata.web.answers import Answer, json_answer
 from riata.web.app import create_app
 from riata.web.body import Bodies
 from riata.web.bounds import Bounds, ListenerState
-from riata.web.fast_lane import LATER, NOT_HERE, FastLane, FastRequest, HotLine, Verdict
+from riata.web.fast_path import FastPath
 from riata.web.meters import Meters
+from riata.web.request import DEFERRED, Aside, Handled, HotRoute, Reply, Request, Router
 from riata.web.server import Server, build_server, run
 from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
@@ -39,16 +39,27 @@ class Slow:
     came: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     failed: list[Exception] = field(default_factory=list)
 
-    def __call__(self, request: FastRequest, reply: Reply) -> Answer | Verdict:
+    def __call__(self, request: Request, reply: Reply) -> Handled:
         if b"fail" in request.query:
             raise RuntimeError("a fault of ours")
         if b"refuse" in request.query:
             raise BadInput("not this one")
-        if b"leave" in request.query:
-            return NOT_HERE
+        if b"aside" in request.query:
+            return Aside(self.aside)
+        if b"broken" in request.query:
+            return Aside(self.broken)
         self.waiting.append((asyncio.get_running_loop(), reply))
         self.came.release()
-        return LATER
+        return DEFERRED
+
+    async def aside(self) -> Answer:
+        """Work beside the protocol."""
+        await asyncio.sleep(0)
+        return json_answer("aside")
+
+    async def broken(self) -> Answer:
+        """Such work that fails."""
+        raise RuntimeError("a fault of ours")
 
     def wait(self) -> None:
         """Wait until a request has come."""
@@ -99,7 +110,8 @@ def target() -> Iterator[Target]:
 def begin(stack: ExitStack, bounds: Bounds | None = None, stop_s: int = 5) -> Target:
     service, slow = FakeService(ManualClock(10_000)), Slow()
     app = create_app(service, service, WebSettings(), service.clock)
-    app.state.fast_lane = FastLane([HotLine("POST", "/observe", slow)], app.state.meters, service, None, Bodies(2**20))
+    router = Router([HotRoute("POST", "/observe", slow, lambda _: None, 2**16)])
+    app.state.fast_path = FastPath(router, app.state.meters, service, None, Bodies(2**20))
     server = build_server(app, "127.0.0.1", 0, stop_s, ListenerState(bounds or Bounds()))
     listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     thread = threading.Thread(target=run, args=(server, [listening]))
@@ -163,14 +175,13 @@ def test_an_answer_may_come_later(target: Target) -> None:
 
 def test_requests_behind_it_wait_for_it_in_order(target: Target) -> None:
     with connect(target) as connection:
-        connection.sendall(observe() + LIVE + observe(b"?wait=applied") + LIVE)
+        connection.sendall(observe() + LIVE + observe(b"?aside") + LIVE)
         target.slow.wait()
         assert silent(connection)
         target.slow.answer("first")
         heard = replies(connection, 4)
     assert [reply.status for reply in heard] == [202, 200, 200, 200]
-    assert heard[0].body == b'"first"'
-    assert target.service.all["default"].seq == 2  # the second was observed the other way
+    assert [heard[0].body, heard[2].body] == [b'"first"', b'"aside"']
 
 
 def test_a_request_that_comes_while_it_waits_is_answered_after_it(target: Target) -> None:
@@ -275,14 +286,14 @@ def test_a_second_answer_is_a_fault(target: Target) -> None:
     assert len(target.slow.failed) == 1
 
 
-def test_a_refusal_is_answered_and_a_fault_goes_the_other_way(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_and_a_fault_are_answered(target: Target, caplog: pytest.LogCaptureFixture) -> None:
     with connect(target) as connection:
         connection.sendall(observe(b"?refuse"))
         assert [reply.status for reply in replies(connection, 1)] == [422]
-        for query in (b"?fail", b"?leave"):
-            connection.sendall(observe(query))  # which is no option that the other way knows
-            assert [reply.code for reply in replies(connection, 1)] == ["unknown_option"]
-    assert [record.message for record in caplog.records] == [
-        "the fast path failed; the request is answered by the application instead"
-    ]
+        for query in (b"?fail", b"?broken"):
+            connection.sendall(observe(query))
+            assert [(reply.status, reply.code) for reply in replies(connection, 1)] == [(500, "internal")]
+        connection.sendall(observe(b"?aside"))
+        assert [(reply.status, reply.body) for reply in replies(connection, 1)] == [(200, b'"aside"')]
+    assert [record.message for record in caplog.records] == ["POST /observe failed"] * 2
     assert target.slow.waiting == []

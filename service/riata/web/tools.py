@@ -1,0 +1,20 @@
+"""What the handlers of hot routes share."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from riata.base.clock import Clock
+from riata.web.service import ServiceProtocol
+from riata.web.settings import WebSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Service, settings and clock. Bodies that would block the event loop are parsed in `pool`."""
+
+    service: ServiceProtocol
+    settings: WebSettings
+    pool: Executor
+    clock: Clock
