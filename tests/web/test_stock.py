@@ -15,10 +15,10 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from riata.base.clock import ManualClock
 from riata.web.app import create_app
 from riata.web.bounds import Bounds, ListenerState
 from riata.web.settings import WebSettings
+from tests.doubles.manual_clock import ManualClock
 from tests.web.attack.raw import ROW, get, post, talk
 from tests.web.fake_service import FakeService
 from tests.web.serving import serving
