@@ -43,6 +43,11 @@ def compiling(pid: int) -> list[psutil.Process]:
     return [child for child in psutil.Process(pid).children() if PROGRAM in child.cmdline()]
 
 
+def as_on_a_terminal() -> None:
+    """A shell starts what it runs in the background with SIGINT ignored, and programs started from there inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def riata(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The command, with nothing compiled, leading a session of its own as it does on a terminal; yields once it compiles."""
@@ -50,8 +55,9 @@ def riata(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "riata", *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, env=environment, cwd=tmp_path, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    ) as process:
+        command, env=environment, cwd=tmp_path, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        preexec_fn=as_on_a_terminal,
+    ) as process:  # fmt: skip
         try:
             wait_for("nothing is compiled", lambda: process.poll() is not None or compiling(process.pid))
             assert process.poll() is None

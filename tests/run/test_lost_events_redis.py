@@ -240,4 +240,4 @@ def test_a_damaged_note_is_said_and_kept_aside_and_a_sound_store_is_served(fleet
 
 def test_accepting_needs_a_shared_store(tmp_path: Path) -> None:
     refused = accept_loss(tmp_path, "sqlite:")
-    assert (refused.returncode, "give the Redis" in refused.stderr) == (2, True)
+    assert (refused.returncode, "expected the URL of a Redis" in refused.stderr) == (2, True)

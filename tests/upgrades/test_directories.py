@@ -85,7 +85,7 @@ def assert_sound(directory: Path, alike: bool) -> str:
     assert "DIFFERENT" not in output
     differ = [line for line in output.splitlines() if "not comparable" in line]
     assert {line.partition(":")[0] for line in differ} == set(RELEARNT) or not alike
-    assert all("learnt under algorithm 2" in line for line in differ)
+    assert all("learnt with algorithm 2" in line for line in differ)
     return output
 
 
