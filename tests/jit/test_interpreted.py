@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 TESTS = [
     *(f"tests/jit/test_{name}.py" for name in ("address", "bytes8", "f64x8", "fma", "rank", "u64x8")),
@@ -29,6 +31,7 @@ LONG = [  # minutes without the compiler
 ]
 
 
+@pytest.mark.slow
 def test_kernels_pass_their_tests_without_the_compiler() -> None:
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     environment.pop("PYTEST_ADDOPTS", None)
