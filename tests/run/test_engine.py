@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+from typing import Any
 
 import pytest
 
@@ -222,6 +223,42 @@ def test_a_dropped_model_is_gone_and_the_default_stays() -> None:
         assert node.service.published("m").model.seq == 0
 
     run_with(store, work)
+
+
+def test_a_dropped_model_that_the_writer_still_holds_has_no_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(node: Node) -> None:
+        learning = node.engine.learning
+        assert learning is not None
+        await node.observe(events(5))
+        assert learning.positions().keys() == {"default", "m"}
+        put, waiting = learning.writer.put, list[Any]()
+        monkeypatch.setattr(learning.writer, "put", waiting.append)  # the writer has not come to it
+        await node.admin.drop_model("m")
+        assert learning.writer.positions().keys() == {"default", "m"}
+        assert learning.positions().keys() == {"default"}
+        monkeypatch.setattr(learning.writer, "put", put)
+        for request in waiting:
+            put(request)
+
+    run_with(MemoryStore(), work)
+
+
+def test_a_drop_that_failed_leaves_the_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(node: Node) -> None:
+        learning = node.engine.learning
+        assert learning is not None
+        await node.observe(events(5))
+
+        def refuse(*_: object) -> None:
+            raise Unavailable("the store does not answer", "store_down")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryStore, "drop", refuse)
+            with pytest.raises(Unavailable):
+                await node.admin.drop_model("m")
+        assert learning.positions().keys() == {"default", "m"}
+
+    run_with(MemoryStore(), work)
 
 
 def test_a_log_without_room_refuses_and_takes_events_again_later() -> None:

@@ -54,7 +54,7 @@ class Learning:
 
     def __init__(self, context: EngineContext, owner: Owner) -> None:
         self.owner = owner
-        self._dropping: set[str] = set()
+        self._dropped: set[bytes] = set()  # lineages of models that were dropped; the writer may still hold them for a moment
         self._context = context
         self.on_published: Callable[[], None] = lambda: None  # called whenever something new is served
         self._checkpointer = checkpointer = Checkpointer(context.log_thread.call, owner, context.settings.retention)
@@ -115,19 +115,21 @@ class Learning:
         """Drop a model from the store, then stop learning and serving it. It may be created again before this returns."""
         served_model = self._context.catalogue.served_models.get(name)
         lineage = served_model.lineage if served_model is not None else b""
-        self._dropping.add(name)
+        self._dropped.add(lineage)
         try:
             await asyncio.wrap_future(self._context.log_thread.call(lambda s: s.drop(self.owner, name)))
-            now = self._context.catalogue.served_models.get(name)
-            if now is None or now.lineage == lineage:
-                self._context.catalogue.remove(name)
-            self.writer.put(DropModel(name, lineage))
-        finally:
-            self._dropping.discard(name)
+        except BaseException:
+            self._dropped.discard(lineage)
+            raise
+        now = self._context.catalogue.served_models.get(name)
+        if now is None or now.lineage == lineage:
+            self._context.catalogue.remove(name)
+        self.writer.put(DropModel(name, lineage))
 
     def positions(self) -> dict[str, WriterPosition]:
-        """The position of every model that is not being dropped, for the renewal of the lease. Any thread may call it."""
-        return {name: position for name, position in self.writer.positions().items() if name not in self._dropping}
+        """The position of every model that was not dropped, for the renewal of the lease. Any thread may call it."""
+        positions = self.writer.positions()
+        return {name: position for name, position in positions.items() if position.lineage not in self._dropped}
 
     async def save(self, name: str, if_ahead: bool = False, requested: bool = False) -> Saved:
         """Checkpoint the present state; returns when durable. Raises `Unavailable` if the store has no room."""
