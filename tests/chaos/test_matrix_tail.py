@@ -92,12 +92,13 @@ def kills_with_damage(cluster: Cluster, tmp_path: Path, kills: int, seed: int) -
         options = ("--rows", "1500") if number % 2 else ()  # whose payloads lie beside the database
         kill_in_mid_load(cluster, member, rng.randrange(5, 60), *options)
         history = cluster.history()
-        trial = copy(member.data, tmp_path / "trial")
+        trial = copy(member.data, tmp_path / f"trial{number}")  # a name of its own: the output of its process is kept beside it
         path = rng.choice(damage.files_of(trial)) if number % 3 else trial / rng.choice([DATABASE, WAL, WITNESS])
         what = KINDS[rng.choice(list(KINDS))](path, rng)
         verdict = damage.judge(trial, history)
         check(verdict, history, f"kill {number}: {what}")
         outcomes[f"{path.name.split('.')[1]} {verdict.outcome}"] += 1
+        shutil.rmtree(trial)
     assert damage.judge(member.data, cluster.history()).outcome == "right"
     return outcomes
 
