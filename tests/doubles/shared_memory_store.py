@@ -16,9 +16,9 @@ from riata.base.limits import DEDUPE_EVENTS
 from riata.store import memory
 from riata.store.append_plan import Planned
 from riata.store.memory import MemoryStore
-from riata.store.records import accepts_loss
+from riata.store.records import ACCEPT_LOSS
 from riata.store.retention import judge_edition
-from riata.store.store import DAMAGED, Append, Appended, Edition, Head, Holder, Owner, Standing, Verdict
+from riata.store.store import DAMAGED, Append, Appended, Edition, Head, Holder, Owner, Record, Standing, Verdict
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -179,7 +179,7 @@ class SharedMemoryStore(MemoryStore):
     def _write(self, plan: Planned) -> None:
         super()._write(plan)
         record = plan.appended.record
-        if record is not None and accepts_loss(record.kind, record.payload):
+        if record is not None and _accepts_loss(record):
             self._kept.models[record.model].accepted = record.payload
 
     def _owns(self, owner: Owner) -> bool:
@@ -198,3 +198,8 @@ class SharedMemoryStore(MemoryStore):
             entry.inflight[1] if entry.inflight[0] == DAMAGED else 0,
             entry.accepted,
         )
+
+
+def _accepts_loss(record: Record) -> bool:
+    """Whether a record is a `repair` that accepts the loss of missing events, found as the Lua script finds it."""
+    return record.kind == "repair" and b'"action":"%b"' % ACCEPT_LOSS.encode() in record.payload

@@ -56,11 +56,6 @@ def decode_document(payload: bytes) -> dict[str, Any]:
     return read_json(payload[1:], "document payload")
 
 
-def accepts_loss(kind: Kind, payload: bytes) -> bool:
-    """Return whether a record is a `repair` that accepts the loss of missing events."""
-    return kind == "repair" and b'"action":"%b"' % ACCEPT_LOSS.encode() in payload
-
-
 def encode_skip(seq: int, reason: str) -> bytes:
     """Return the payload of a `skip` record: event `seq` is not learned, and the reason."""
     return _SKIP.pack(DOCUMENT_VERSION, seq) + reason.encode()
