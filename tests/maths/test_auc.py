@@ -12,7 +12,7 @@ from tests.twins import auc as twin
 
 
 def draw(seed: int, n: int, decimals: int = 12) -> tuple[F64, F64, F64]:
-    """Scores in order, with ties where they are rounded coarsely, with labels that depend on them, and weights."""
+    """Sorted scores, with ties if they are rounded coarsely, with labels that depend on them, and weights."""
     rng = np.random.default_rng(seed)
     score = np.sort(np.round(rng.normal(size=n) * 2, decimals))
     label = (rng.random(n) < 1 / (1 + np.exp(-score))).astype(np.float64)

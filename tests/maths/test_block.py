@@ -19,7 +19,7 @@ Row = tuple[U32, F64, float, float]  # positions, values, r, h
 
 
 def some_rows(size: int, n: int, seed: int, density: float = 0.5) -> list[Row]:
-    """Rows in no order of positions, with values of every magnitude."""
+    """Rows with unsorted positions and values of every magnitude."""
     rng = np.random.default_rng(seed)
     rows = []
     for _ in range(n):
@@ -30,7 +30,7 @@ def some_rows(size: int, n: int, seed: int, density: float = 0.5) -> list[Row]:
 
 
 def empty_block(size: int, cap: int) -> Block:
-    """No rows yet; the first member is free, the second has a penalty of its own."""
+    """An empty block; the first member is not penalised, the second has a penalty of its own."""
     block = fast.new_block(cap)
     block.counts[SIZE] = size
     block.gamma[:size] = 1.0
@@ -52,7 +52,7 @@ def add_to_twin(twin: slow.Plain, row: Row) -> None:
 
 
 def flushed(block: Block) -> slow.Plain:
-    """The numbers of a block, which is left alone."""
+    """The numbers of a block, which is not changed."""
     copy = fast.grown(block, len(block.beta))
     fast.flush(copy)
     return slow.plain(copy)
@@ -102,7 +102,7 @@ def test_a_row_beyond_those_that_may_wait_adds_up_all_before_it() -> None:
 
 
 def learnt(size: int, cap: int, n: int = 40, gamma: float = 40.0) -> Block:
-    """A block that has learnt, and solved after every row but the last."""
+    """A block that has learnt, and has solved after every row except the last."""
     block = fast.new_block(cap)
     block.counts[SIZE] = size
     block.gamma[:size] = 1.0
@@ -155,7 +155,7 @@ def test_a_copy_in_the_midst_of_it_goes_on_to_the_last_bit(size: int) -> None:
 
 
 def copy_into(copy: Block, block: Block) -> None:
-    """What a checkpoint keeps: vectors, the upper triangle, and rows that wait."""
+    """The content of a checkpoint: vectors, the upper triangle, and waiting rows."""
     size, pending = int(block.counts[SIZE]), int(block.counts[PENDING])
     nnz = int(block.row_start[pending])
     copy.counts[SIZE], copy.counts[PENDING] = size, pending

@@ -27,7 +27,7 @@ def test_hash_equals_the_golden_file() -> None:
         assert f"{compiled(vector['name'].encode(), key, tag):016x}" == vector["hash"]
 
 
-def test_golden_file_is_what_its_generator_writes() -> None:
+def test_golden_file_equals_the_output_of_its_generator() -> None:
     assert json.loads(twin.GOLDEN.read_text(encoding="utf-8"))["vectors"] == twin.golden_vectors()
 
 

@@ -19,7 +19,7 @@ def named_tuples() -> set[type]:
 
 
 def alike(classes: set[type]) -> list[tuple[str, tuple[str, ...]]]:
-    """Names and fields that several of these classes have."""
+    """Names and fields that several of these classes share."""
     count = Counter((each.__name__, tuple(getattr(each, "_fields", ()))) for each in classes)
     return [each for each, times in count.items() if times > 1]
 

@@ -14,7 +14,7 @@ from tests.twins import rank_update as slow
 
 
 def some_rows(size: int, n: int, density: float, seed: int) -> Rows:
-    """Rows in no order, some without features, and every third one with all features in order."""
+    """Unsorted rows, some without features, and every third one with all features in order."""
     rng = np.random.default_rng(seed)
     chosen = [rng.permutation(size)[: rng.binomial(size, density)] for _ in range(n)]
     chosen[::3] = [np.arange(size) for _ in chosen[::3]]
@@ -24,7 +24,7 @@ def some_rows(size: int, n: int, density: float, seed: int) -> Rows:
 
 
 def panels(size: int) -> tuple[F64, F64]:
-    """Room for 128 rows, with something in it."""
+    """Memory for 128 rows, not empty."""
     block = new_block(size)
     for panel in (block.panel_x, block.panel_hx):
         panel[:] = np.nan
@@ -41,7 +41,7 @@ def start_with(size: int, cap: int, seed: int) -> F64:
 
 @settings(max_examples=40)
 @given(size=st.integers(1, 30), spare=st.integers(0, 9), n=st.integers(1, 5), density=st.floats(0, 1), seed=st.integers(0, 999))
-def test_both_lanes_and_their_twin_give_the_same_bits(size: int, spare: int, n: int, density: float, seed: int) -> None:
+def test_both_paths_and_their_twin_give_the_same_bits(size: int, spare: int, n: int, density: float, seed: int) -> None:
     rows, before = some_rows(size, n, density, seed), start_with(size, size + spare, seed)
     expected, dense, sparse, both = (before.copy() for _ in range(4))
     slow.rank_update(expected, size, rows, n, mirrored=True)
@@ -73,7 +73,7 @@ def test_panels_hold_what_their_twin_says_at_every_edge_of_a_tile(size: int) -> 
 
 
 @pytest.mark.parametrize(("density", "mirrored_after"), [(1.0, False), (0.05, True)])
-def test_either_lane_adds_up_a_matrix_of_many_blocks(density: float, mirrored_after: bool) -> None:
+def test_each_path_adds_up_a_matrix_of_many_blocks(density: float, mirrored_after: bool) -> None:
     size, n = fast.LINES_AT_ONCE + 90, 40
     rng = np.random.default_rng(5)
     x = rng.standard_normal((n, size)) * (rng.random((n, size)) < density)

@@ -18,7 +18,7 @@ PROBLEMS = [pytest.param(problem, id=problem["name"]) for problem in GOLDEN["pro
 
 
 def problem_of(psi: F64, theta: F64, gamma: F64) -> Quadratic:
-    """The problem beta' Psi beta + beta' theta at weights zero. The diagonal of H, which nobody may read, is NaN."""
+    """The problem beta' Psi beta + beta' theta at weights zero. The diagonal of H, which must not be read, is NaN."""
     cross = -2.0 * psi
     np.fill_diagonal(cross, np.nan)
     return Quadratic(np.zeros(len(theta)), theta.copy(), -2.0 * np.diag(psi), gamma.copy(), cross)
@@ -31,8 +31,9 @@ def numbers(problem: dict[str, Any]) -> tuple[F64, F64, F64]:
 
 
 def random_problem(rng: np.random.Generator, d: int, rank: int, share: float, empty: int = 0) -> Quadratic:
-    """A problem of `rank` rows, of features in unlike units, some without any; penalties are none, or a share of the largest
-    gradient."""
+    """A problem of `rank` rows with features in different units, some of them without values; penalties are zero, or a share of
+    the largest gradient.
+    """
     x = rng.standard_normal((rank, d)) * 10.0 ** rng.uniform(-2, 2, d)
     x[:, rng.permutation(d)[:empty]] = 0.0
     theta = x.T @ rng.standard_normal(rank)

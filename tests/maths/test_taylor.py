@@ -47,7 +47,7 @@ def test_golden_values(link: str) -> None:
 
 
 def grid() -> list[float]:
-    """Margins where nothing saturates, both ends, and the doubles about every change of formula."""
+    """Margins without saturation, both ends, and the doubles around every change of formula."""
     rng = np.random.default_rng(8)
     seams = [s * m for m in (0.0, TAIL_FROM, FLAT_FROM, 38.6, 1e3, 1e9) for s in (-1.0, 1.0)]
     near = [math.nextafter(m, way) for m in seams for way in (-math.inf, math.inf)]
@@ -128,8 +128,8 @@ def test_the_likelier_the_label_the_smaller_the_slope(link: int) -> None:
     rising = np.linspace(-60.0, 60.0, 4001).tolist()
     slopes = [taylor(link, m, 1.0)[0] for m in rising]
     assert all(later <= earlier for earlier, later in pairwise(slopes))
-    told = [log_likelihood(link, m, 1.0) for m in rising]
-    assert all(later >= earlier for earlier, later in pairwise(told))
+    reported = [log_likelihood(link, m, 1.0) for m in rising]
+    assert all(later >= earlier for earlier, later in pairwise(reported))
 
 
 @given(margins, labels)

@@ -22,7 +22,7 @@ def upper_only(problem: Quadratic) -> Quadratic:
 
 
 def widened(psi: F64, theta: F64, gamma: F64, d: int) -> Quadratic:
-    """The problem among other coordinates, d in all, whose penalty is above every gradient that they can have."""
+    """The problem embedded in d coordinates; the penalty of the others is above every gradient that they can have."""
     rng, size = np.random.default_rng(d), len(theta)
     at = np.sort(rng.permutation(d - 1)[: size - 1]) + 1
     at = np.insert(at, 0, 0)
@@ -52,7 +52,7 @@ def test_the_optimum_of_sixty_digits_is_found_among_weights_that_stay_zero(probl
 
 
 def sparse_problem(d: int, rank: int, share: float, seed: int) -> Quadratic:
-    """Rows in which few features matter; a penalty that most gradients are below. The first weight is free."""
+    """Rows in which few features matter, and a penalty above most gradients. The first weight is not penalised."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rank, d)) + 0.3 * rng.standard_normal((rank, 1))
     x[:, 0] = 1.0

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from riata.base.arrays import F64
 from riata.jit.kernel import inline_kernel, kernel
 
+Link = Literal["logistic", "probit", "identity", "hinge"]
+Answers = Link | Literal["real"]  # what a model answers: by its link, or any number
+
 LOGISTIC: Final = 0
 IDENTITY: Final = 1
 HINGE: Final = 2
-REAL: Final = 3  # identity, for labels of any value; there is no probability
+REAL: Final = 3  # identity, for labels of any value
 PROBIT: Final = 4
+WITH_PROBABILITY: Final = (LOGISTIC, IDENTITY, PROBIT)
+
+
+class LinkFunction(NamedTuple):
+    """A link function. The formulas are in the kernels, which branch on the code: `answers` here, `score_event` of
+    `watch.accumulate`, and `maths.taylor` for the links of the Taylor sketch.
+
+    prior : the margin of a model that has learnt nothing; probability 1/2 if the link has one
+    """
+
+    code: int
+    prior: float = 0.0
+
+
+LINKS: Final[dict[Answers, LinkFunction]] = {
+    "logistic": LinkFunction(LOGISTIC),
+    "probit": LinkFunction(PROBIT),
+    "identity": LinkFunction(IDENTITY, 0.5),
+    "hinge": LinkFunction(HINGE),
+    "real": LinkFunction(REAL),
+}
 
 ROOT_HALF: Final = math.sqrt(0.5)
 

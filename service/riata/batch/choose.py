@@ -1,0 +1,46 @@
+"""Which solver suits a problem, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from riata.batch.mp import Mp
+from riata.batch.pool import Pool
+from riata.batch.problem import Problem
+from riata.batch.rmmp import TOLERANCE, K, Rmmp, memory_bytes
+from riata.batch.solution import Solution, Watch, watch_nothing
+
+SMALL: Final = 256  # features up to which a working set saves nothing: it would have room for all of them
+K_MIN: Final = 16
+
+
+class Solver(Protocol):
+    """Finds the optimum of a problem."""
+
+    def solve(self, problem: Problem, pool: Pool, watch: Watch = watch_nothing) -> Solution:
+        """See `Rmmp.solve`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A solver, its name, and a sentence that says why."""
+
+    name: str
+    solver: Solver
+    reason: str
+
+
+def auto(problem: Problem, pool: Pool, tolerance: float = TOLERANCE, memory_bytes_max: int | None = None) -> Choice:
+    """MP for few features, otherwise RMMP with the largest working set that fits, up to K."""
+    d = problem.data.features
+    if d <= SMALL and (memory_bytes_max is None or memory_bytes(problem, d, pool.workers) <= memory_bytes_max):
+        return Choice(
+            "mp", Mp(tolerance, memory_bytes_max=memory_bytes_max), f"mp: the curvature of all {d} features is affordable"
+        )
+    k = min(K, d)
+    while memory_bytes_max is not None and k > K_MIN and memory_bytes(problem, k, pool.workers) > memory_bytes_max:
+        k = max(K_MIN, k * 9 // 10)
+    rmmp = Rmmp(k, tolerance, memory_bytes_max=memory_bytes_max)
+    return Choice("rmmp", rmmp, f"rmmp: {d} features, of which a working set of up to {k} has its curvature kept")

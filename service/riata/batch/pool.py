@@ -1,0 +1,104 @@
+"""All that the solvers know about processors: a job is run over parts, and the results are summed.
+
+The sum is a binary tree over the numbers of the parts, so it has the same bits for any number of workers:
+
+    ((0 + 1) + (2 + 3)) + ((4 + 5) + 6)
+
+It is evaluated like a binary counter: a result is added to the one before it as soon as both cover equally many parts. Memory is
+that of one result for each worker, and of as many as the logarithm of the number of parts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, Protocol
+
+from riata.base.arrays import Arrays
+from riata.batch.data import Part
+from riata.batch.jobs import JOBS, Job
+
+AHEAD: Final = 1  # parts of which a worker may begin the next before the sum has taken its last
+
+
+class Pool(Protocol):
+    """Runs a job over parts. `workers`: how many at once."""
+
+    @property
+    def workers(self) -> int: ...
+
+    def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
+        """The sum of a job's results over `parts`, at least one. The same bits for any number of workers."""
+        ...
+
+
+class Serial:
+    """One part after another, in the caller's thread."""
+
+    workers: Final = 1
+
+    def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
+        """See `Pool`."""
+        return summed(JOBS[job](part.load(), given) for part in parts)
+
+
+class Threads:
+    """Threads of this process. Kernels run without the interpreter's lock. Use as a context manager."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._threads = ThreadPoolExecutor(workers, "riata-batch")
+
+    def __enter__(self) -> Threads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(cancel_futures=True)
+
+    def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
+        """See `Pool`."""
+        return summed(self._in_order(job, parts, given))
+
+    def _in_order(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        waiting: deque[Future[Arrays]] = deque()
+        try:
+            for part in parts:
+                waiting.append(self._threads.submit(_run, job, part, given))
+                if len(waiting) >= self.workers + AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def results_held(workers: int, parts: int) -> int:
+    """How many results a fold holds at most at one time."""
+    running = min(parts, workers + AHEAD if workers > 1 else 1)
+    return running + (parts - 1).bit_length()
+
+
+def summed(results: Iterable[Arrays]) -> Arrays:
+    """The sum of results, the first of which is part 0. Overwrites them."""
+    partial: list[Arrays] = []
+    for number, result in enumerate(results):
+        total, level = result, number
+        while level & 1:  # the last partial sum covers as many parts as this one
+            total, level = _add(partial.pop(), total), level >> 1
+        partial.append(total)
+    total = partial.pop()
+    while partial:
+        total = _add(partial.pop(), total)
+    return total
+
+
+def _run(job: Job, part: Part, given: Arrays) -> Arrays:
+    return JOBS[job](part.load(), given)
+
+
+def _add(left: Arrays, right: Arrays) -> Arrays:
+    for name, array in left.items():
+        array += right[name]  # type: ignore[misc]
+    return left

@@ -1,0 +1,24 @@
+"""Calls every kernel of the batch solvers once: compiles them, or loads their machine code."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from riata.base.arrays import Arrays
+from riata.batch.data import in_memory
+from riata.batch.jobs import JOBS
+from riata.batch.mp import Mp
+from riata.batch.pool import Serial
+from riata.batch.problem import Problem
+
+
+def solve_two_rows() -> None:
+    """Find the optimum of two rows, and run the jobs that this does not need."""
+    indptr, slot = np.array([0, 2, 3], np.int64), np.array([7, 7, 3], np.uint32)
+    data = in_memory(indptr, slot, np.ones(3), np.array([1.0, -1.0]), np.ones(2))
+    Mp().solve(Problem(data, "logistic", 0.1), Serial())
+    zeros, number = np.zeros(data.features), np.zeros(1)
+    given: Arrays = {"link": np.zeros(1, np.int64), "beta": zeros, "intercept": number, "position": np.empty(0, np.int32)}
+    toward: Arrays = {"toward_beta": zeros, "toward_intercept": number, "shares": number}
+    JOBS["search"](data.parts[0].load(), {**given, **toward})
+    JOBS["sides"](data.parts[0].load(), {**given, "slack": number})

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from riata.base.arrays import F64
+from riata.batch import taylor_pass as fast
+from riata.batch.data import PART_ROWS, Rows, in_memory, sort_rows
+from riata.batch.taylor_pass import SUMS, Weighted
+from riata.maths.links import LOGISTIC, PROBIT
+from tests.batch.designs import data_of, sparse_design
+from tests.twins import batch as slow
+
+
+def drawn(seed: int, d: int, density: float, n: int = 60) -> tuple[Rows, Weighted]:
+    """Rows with weights, and weights of the model with a working set."""
+    rng = np.random.default_rng(seed)
+    x, y = sparse_design(n, d, seed, density)
+    rows = data_of(x, y, rng.uniform(0.1, 3.0, n)).parts[0].load()
+    used = int(rows.rank.max(initial=0)) + 1
+    members = np.sort(rng.permutation(used)[: rng.integers(0, used + 1)])
+    position = np.full(used, -1, np.int32)
+    position[members] = np.arange(1, len(members) + 1)
+    return rows, Weighted(rng.standard_normal(used), 0.3, position)
+
+
+def sums_of(rows: Rows, link: int, at: Weighted, expand: Callable[..., None]) -> list[F64]:
+    size, d = int(at.position.max(initial=0)) + 1, len(at.beta)
+    made = [np.zeros((2, SUMS)), np.zeros((2, d, 2)), np.zeros((max(size, 1), max(size, 1)))]
+    expand(rows, link, at, *made)
+    return made
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 9999),
+    d=st.integers(1, 90),
+    density=st.sampled_from([0.02, 0.1, 1.0]),
+    link=st.sampled_from([LOGISTIC, PROBIT]),
+)
+def test_a_pass_has_the_sums_of_its_twin(seed: int, d: int, density: float, link: int) -> None:
+    rows, at = drawn(seed, d, density)
+    for found, wanted in zip(sums_of(rows, link, at, fast.expand), sums_of(rows, link, at, slow.expand), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_rows_are_added_in_several_blocks_if_they_are_many_or_long() -> None:
+    for rows, at in (drawn(1, 40, 0.1, n=9000), drawn(2, 300, 1.0, n=2000)):
+        for found, wanted in zip(sums_of(rows, LOGISTIC, at, fast.expand), sums_of(rows, LOGISTIC, at, slow.expand), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("density", [0.05, 1.0])
+@pytest.mark.parametrize("size", [2, 23, 24, 25, 70, 1100])
+def test_a_block_adds_its_pairs_by_each_path(size: int, density: float) -> None:
+    rng = np.random.default_rng(size)
+    n = 60 if size > 1000 else 600
+    held = rng.random((n, size)) < density
+    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(held.sum(axis=1))])
+    member, x, h = np.nonzero(held)[1].astype(np.uint32), rng.standard_normal(int(held.sum())), rng.random(n)
+    found, wanted = np.zeros((size, size)), np.zeros((size, size))
+    fast.add_block(found, start, member, x, h, n)
+    slow.add_block(wanted, start, member, x, h, n)
+    np.testing.assert_allclose(np.triu(found, 1), wanted, rtol=1e-10, atol=1e-10)
+
+
+def test_the_likelihood_between_two_weights_is_that_of_the_twin() -> None:
+    rows, at = drawn(5, 30, 0.2)
+    toward = Weighted(-2.0 * at.beta, 1.0, at.position)
+    for link in (LOGISTIC, PROBIT):
+        found, wanted = np.ones(3), np.ones(3)
+        for one, out in ((fast.likelihoods, found), (slow.likelihoods, wanted)):
+            one(rows, link, at, toward, np.array([0.0, 0.5, 1.0]), out)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    far = Weighted(np.full(len(at.beta), 1e308), np.inf, at.position)
+    fast.likelihoods(rows, LOGISTIC, at, far, np.array([1.0]), found[:1])
+    assert found[0] == -np.inf
+
+
+def test_sides_are_counted_like_the_twin_counts_them() -> None:
+    rows, at = drawn(6, 20, 0.2)
+    for slack in (0.0, 0.5, 100.0):
+        assert fast.sides(rows, at.beta, 0.1, slack) == slow.sides(rows, at.beta, 0.1, slack)
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(-4, 4)), max_size=12), max_size=6))
+def test_rows_are_sorted_and_what_repeats_is_summed(pairs: list[list[tuple[int, int]]]) -> None:
+    indptr = np.cumsum([0, *(len(row) for row in pairs)]).astype(np.int64)
+    rank = np.array([r for row in pairs for r, _ in row], np.uint32)
+    value = np.array([v for row in pairs for _, v in row], np.float64)
+    other = rank.copy(), value.copy()
+    left = sort_rows(indptr, rank, value)
+    assert left.tolist() == slow.sort_rows(indptr, *other).tolist()
+    for first, count in zip(indptr[:-1], left, strict=True):
+        assert rank[first : first + count].tolist() == other[0][first : first + count].tolist()
+        assert value[first : first + count].tolist() == other[1][first : first + count].tolist()
+
+
+def test_data_have_ranks_by_frequency_and_the_sum_of_slots_that_repeat() -> None:
+    indptr, slot = np.array([0, 3, 3, 5]), np.array([8, 5, 8, 8, 2], np.uint32)
+    data = in_memory(indptr, slot, np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([1.0, -1.0, 1.0]), np.ones(3), bits=4)
+    rows = data.parts[0].load()
+    assert data.slots.tolist() == [8, 2, 5]
+    assert (data.rows, data.nnz, data.features, data.bits) == (3, 4, 3, 4)
+    assert rows.indptr.tolist() == [0, 2, 2, 4]
+    assert rows.rank.tolist() == [0, 2, 0, 1]
+    assert rows.value.tolist() == [5.0, 2.0, 8.0, 16.0]
+
+
+def test_parts_are_cut_by_rows() -> None:
+    n = PART_ROWS + 3
+    data = in_memory(np.arange(n + 1), np.zeros(n, np.uint32), np.arange(n, dtype=np.float64), np.ones(n), np.ones(n))
+    first, last = (part.load() for part in data.parts)
+    assert (len(first.label), len(last.label)) == (PART_ROWS, 3)
+    assert last.indptr.tolist() == [0, 1, 2, 3]
+    assert last.value.tolist() == [PART_ROWS, PART_ROWS + 1, PART_ROWS + 2]

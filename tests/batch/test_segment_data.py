@@ -1,0 +1,182 @@
+"""Data over segments: the same rows whatever the cut, without those that do not count, and with the weights of a learner that
+forgets."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.base.errors import BadInput
+from riata.batch import segment_data
+from riata.batch.data import Data, Rows
+from riata.batch.segment_data import SegmentData, data_of
+from riata.store.control_events import Counted
+from riata.store.segment import Origin, Segment, SegmentBuilder, map_segment
+from riata.wire.batch import Batch, slice_rows
+from tests.store.batches import batch_of, random_batch
+from tests.twins import rank_map as twin
+
+ORIGIN = Origin("m", bytes(16), "")
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_data, "PART_ROWS", 10)
+
+
+def segments(folder: Path, batch: Batch, cuts: Sequence[int] = ()) -> list[Segment]:
+    """Segments of these rows, cut before these rows; the numbers of the events are the rows' from 1."""
+    found = []
+    edges = [0, *cuts, batch.n]
+    for start, stop in itertools.pairwise(edges):
+        builder = SegmentBuilder(ORIGIN, start, b"", lambda _event: None)
+        builder.add_rows(slice_rows(batch, start, stop), 0)
+        folder.mkdir(exist_ok=True, parents=True)
+        found.append(map_segment(builder.write(folder, lambda _size: None)))
+    return found
+
+
+def rows_of(data: Data) -> list[tuple[dict[int, float], float, float]]:
+    found = []
+    for part in data.parts:
+        rows = part.load()
+        for i in range(len(rows.label)):
+            inside = slice(rows.indptr[i], rows.indptr[i + 1])
+            features = dict(zip(rows.rank[inside].tolist(), rows.value[inside].tolist(), strict=True))
+            assert len(features) == rows.indptr[i + 1] - rows.indptr[i]
+            found.append((features, float(rows.label[i]), float(rows.weight[i])))
+    return found
+
+
+def expected(batch: Batch, keep: list[int], bits: int, rho: float = 1.0) -> list[tuple[dict[int, float], float, float]]:
+    mask = np.isin(np.arange(batch.n), keep)
+    ranks = twin.ranks_of(twin.count_slots(batch.indptr, batch.hash, mask, 32 - bits)[0])
+    rows = [
+        twin.rank_rows(np.array([0, stop - start]), batch.hash[start:stop], batch.value[start:stop], 32 - bits, ranks)[0]
+        for start, stop in ((batch.indptr[i], batch.indptr[i + 1]) for i in keep)
+    ]
+    ages = range(len(keep) - 1, -1, -1)
+    return [
+        (row, 2.0 * batch.label[i] - 1.0, float(np.float64(batch.weight[i]) * np.float64(rho) ** np.float64(age)))
+        for row, i, age in zip(rows, keep, ages, strict=True)
+    ]
+
+
+def counted(spans: list[tuple[int, int]], skipped: list[int] | None = None) -> Counted:
+    return Counted(np.array(spans, np.int64).reshape(-1, 2), np.array(skipped or [], np.int64))
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (10, 20, 30), (3, 4, 5, 36), (9, 19, 29)])
+@pytest.mark.parametrize("bits", [3, 32])
+def test_the_cut_into_segments_moves_no_bit(cuts: tuple[int, ...], bits: int, tmp_path: Path) -> None:
+    batch = random_batch(np.random.default_rng(1), 37)
+    data: Data = data_of(segments(tmp_path, batch, cuts), bits)
+    wanted = expected(batch, list(range(37)), bits)
+    assert rows_of(data) == wanted
+    assert (data.rows, data.nnz, data.bits) == (37, sum(len(row) for row, _, _ in wanted), bits)
+    assert data.features == len(data.slots) == len({rank for row, _, _ in wanted for rank in row})
+    assert [len(part.load().label) for part in data.parts] == [10, 10, 10, 7]
+
+
+@pytest.mark.parametrize("cuts", [(), (10, 20, 30), (3, 4, 5, 36)])
+def test_events_that_do_not_count_are_in_no_part(cuts: tuple[int, ...], tmp_path: Path) -> None:
+    batch = random_batch(np.random.default_rng(2), 40)
+    found = segments(tmp_path, batch, cuts)
+    for spans, skipped in [([(1, 40)], [1, 40]), ([(1, 4), (6, 7), (21, 40)], [7, 30, 31]), ([(5, 24)], []), ([(15, 15)], [99])]:
+        keep = [event - 1 for first, last in spans for event in range(first, last + 1) if event not in skipped]
+        data = data_of(found, 12, counted(spans, skipped))
+        assert rows_of(data) == expected(batch, keep, 12)
+        assert [len(part.load().label) for part in data.parts[:-1]] == [10] * (len(data.parts) - 1)
+        assert data.rows == len(keep)
+
+
+def test_a_row_weighs_less_for_every_row_that_counts_after_it(tmp_path: Path) -> None:
+    batch = random_batch(np.random.default_rng(3), 33)
+    batch = replace(batch, weight=np.arange(1.0, 34.0))
+    data = data_of(segments(tmp_path, batch, (7, 21)), 32, counted([(1, 20), (25, 33)], [3]), rho=0.9)
+    keep = [event - 1 for event in [*range(1, 21), *range(25, 34)] if event != 3]
+    found, wanted = rows_of(data), expected(batch, keep, 32, 0.9)
+    assert [row[:2] for row in found] == [row[:2] for row in wanted]
+    assert np.allclose([row[2] for row in found], [row[2] for row in wanted], rtol=1e-15, atol=0)
+    assert found[-1][2] == 33.0
+
+
+def test_a_weight_stays_positive_where_a_power_does_not(tmp_path: Path) -> None:
+    data = data_of(segments(tmp_path, random_batch(np.random.default_rng(3), 30)), 32, rho=1e-30)
+    weights = [row[2] for row in rows_of(data)]
+    assert min(weights) > 0.0
+    assert weights[-1] == 1.0
+
+
+def test_values_of_colliding_slots_are_summed(tmp_path: Path) -> None:
+    batch = batch_of([[(1, 0.5), (2, 0.25), (2**31, 4.0)], [(2**31 + 1, 1.0), (2**31 + 2, -1.0)]], [1.0, 0.0])
+    data = data_of(segments(tmp_path, batch), 1)
+    assert data.slots.tolist() == [1, 0]
+    assert rows_of(data) == [({1: 0.75, 0: 4.0}, 1.0, 1.0), ({0: 0.0}, -1.0, 1.0)]
+    assert data.nnz == 3
+
+
+def test_every_load_gives_the_same_bits_in_any_thread(tmp_path: Path) -> None:
+    data = data_of(segments(tmp_path, random_batch(np.random.default_rng(5), 200), (63, 150)), 6, rho=0.99)
+    wanted = [part.load() for part in data.parts]
+    different: list[int] = []
+
+    def load_all() -> None:
+        for number, part in enumerate(data.parts):
+            if not same(part.load(), wanted[number]):
+                different.append(number)
+
+    threads = [threading.Thread(target=load_all) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert different == []
+    assert all(array.flags.writeable and array.flags.c_contiguous for rows in wanted for array in rows)
+    assert [array.dtype.str for array in wanted[0]] == ["<i8", "<u4", "<f8", "<f8", "<f8"]
+
+
+def same(left: Rows, right: Rows) -> bool:
+    pairs: list[tuple[Any, Any]] = list(zip(left, right, strict=True))
+    return all(one.dtype == other.dtype and one.tobytes() == other.tobytes() for one, other in pairs)
+
+
+def test_real_labels_and_no_events_are_refused(tmp_path: Path) -> None:
+    found = segments(tmp_path / "a", batch_of([[(1, 1.0)], [(2, 1.0)]]))
+    assert data_of(found, 4).rows == 2
+    with pytest.raises(BadInput) as caught:
+        data_of(found, 4, counted([(3, 9)]))
+    assert caught.value.code == "no_events"
+    with pytest.raises(BadInput) as caught:
+        data_of([], 4)
+    assert caught.value.code == "no_events"
+    with pytest.raises(BadInput) as caught:
+        data_of(segments(tmp_path / "b", batch_of([[(1, 1.0)]], [0.5])), 4)
+    assert caught.value.code == "not_for_this_loss"
+
+
+def test_rows_without_features_are_rows(tmp_path: Path) -> None:
+    data = data_of(segments(tmp_path, batch_of([[], [(3, 1.0)], []], [1.0, 0.0, 1.0])), 8)
+    assert rows_of(data) == [({}, 1.0, 1.0), ({0: 1.0}, -1.0, 1.0), ({}, 1.0, 1.0)]
+
+
+def test_the_memory_of_the_data_does_not_grow_with_its_rows(tmp_path: Path) -> None:
+    def held(data: SegmentData) -> int:
+        ranks = data.parts[0].ranks
+        assert all(part.ranks is ranks for part in data.parts)
+        return ranks._place.nbytes + ranks.slots.nbytes
+
+    rng = np.random.default_rng(6)
+    kinds = np.unique(rng.integers(0, 2**32, 50, dtype=np.int64))
+
+    def batch(n: int) -> Batch:
+        return batch_of([[(int(h), 1.0) for h in np.sort(rng.choice(kinds, 3, replace=False))] for _ in range(n)])
+
+    assert held(data_of(segments(tmp_path / "a", batch(200)), 32)) == held(data_of(segments(tmp_path / "b", batch(2000)), 32))
