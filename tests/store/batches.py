@@ -35,7 +35,7 @@ def batch_of(
 
 
 def random_batch(rng: np.random.Generator, n: int, id_kinds: int = 0) -> Batch:
-    """Rows of up to 12 features; with `id_kinds` > 0 every second row draws its id, and its content, from that many."""
+    """Rows of up to 12 features. With `id_kinds` > 0 every second row draws its id and its content from that many."""
     rows: list[list[tuple[int, float]]] = []
     ids: list[bytes | None] = []
     exact = bool(rng.integers(0, 2))
@@ -55,7 +55,7 @@ def observe(model: str, batch: Batch, atomic: bool = False, accepted_ms: int = 7
 
 
 def one_row(key: int | None = None, value: float = 1.0) -> Batch:
-    """A batch of one event with one feature and, where `key` is given, an id."""
+    """A batch of one event with one feature and, if `key` is given, an id."""
     return batch_of([[(5, value)]], [1.0], [None if key is None else key.to_bytes(16, "little")])
 
 

@@ -16,7 +16,7 @@ WAL = DATABASE_NAME + "-wal"
 
 
 class ImageAtCommit:
-    """A connection that has the directory copied at every COMMIT, before it is done and after."""
+    """A connection that copies the directory at every COMMIT, before and after it."""
 
     def __init__(self, connection: sqlite3.Connection, directory: Path, target: Path) -> None:
         self._connection = connection
@@ -35,13 +35,13 @@ class ImageAtCommit:
 
 
 def image(directory: Path, target: Path) -> Path:
-    """Copy `directory` as it is now."""
+    """Copy the current state of `directory`."""
     shutil.rmtree(target, ignore_errors=True)
     return Path(shutil.copytree(directory, target))
 
 
 def live_store(directory: Path, models: tuple[str, ...] = ("m",)) -> SqliteStore:
-    """A store with empty models, the lineage of each its own."""
+    """A store with empty models, each with its own lineage."""
     store = open_sqlite(directory, SETTINGS)
     for number, model in enumerate(models):
         store.create(model, bytes([number]) + LINEAGE[1:])
@@ -49,7 +49,7 @@ def live_store(directory: Path, models: tuple[str, ...] = ("m",)) -> SqliteStore
 
 
 def add(store: SqliteStore, events: int, model: str = "m") -> int:
-    """Acknowledge so many events, each in a transaction of its own; return the number of the last."""
+    """Acknowledge so many events, each in its own transaction; returns the number of the last."""
     for _ in range(events):
         store.append([observe(model, one_row())])
     return store.head(model).seq

@@ -20,7 +20,7 @@ Step = Callable[[Store], Any]
 
 
 def remembered_step(rng: np.random.Generator, model: str) -> list[Step]:
-    """Draw the calls of one step; each is to be given to every store in turn."""
+    """Draw the calls of one step; each is passed to every store in turn."""
     kind = int(rng.integers(0, 6))
     if kind <= 2:
         rows = [_row(rng) for _ in range(int(rng.integers(0, 5)))]
@@ -36,7 +36,7 @@ def remembered_step(rng: np.random.Generator, model: str) -> list[Step]:
 
 
 def remembered_dump(model: str) -> list[Step]:
-    """The calls that read all that is remembered of `model`."""
+    """The calls that read everything remembered for `model`."""
     return [
         lambda store: store.remembered(model),
         lambda store: store.due(model, 2**50, 10**6),

@@ -53,7 +53,7 @@ def test_the_payload_holds_the_accepted_rows_alone() -> None:
     assert appended.batch.n == appended.record.count == 2
 
 
-def test_what_was_made_ready_is_taken_as_it_is() -> None:
+def test_a_prepared_payload_is_taken_unchanged() -> None:
     request = observe("m", batch_of([ONE, TWO]))
     assert request.batch is not None
     ready = write_ahead(request.batch, request.accepted_ms)
@@ -64,7 +64,7 @@ def test_what_was_made_ready_is_taken_as_it_is() -> None:
     assert planned.appended.record.payload is ready.payload
 
 
-def test_what_was_made_ready_of_other_rows_or_for_another_time_is_not_taken() -> None:
+def test_a_payload_prepared_from_other_rows_or_for_another_time_is_not_taken() -> None:
     request = observe("m", batch_of([ONE, ONE, TWO], [1, 1, 0], [A, A, None]))
     assert request.batch is not None
     other = batch_of([TWO, TWO, TWO], [1, 1, 0], [A, A, None])
@@ -82,7 +82,7 @@ def test_what_was_made_ready_of_other_rows_or_for_another_time_is_not_taken() ->
     assert planned.appended.record == anew.appended.record
 
 
-def test_what_ids_stand_for_is_taken_from_what_was_made_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contents_of_ids_are_taken_from_the_prepared_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     request = observe("m", batch_of([ONE, TWO, TWO, ONE], [1, 1, 0, 1], [A, None, A, A]))
     assert request.batch is not None
     ready = write_ahead(request.batch, request.accepted_ms + 1)  # the time is none of what an id stands for
@@ -96,7 +96,7 @@ def test_what_ids_stand_for_is_taken_from_what_was_made_ready(monkeypatch: pytes
     assert planned.appended.reused.tolist() == anew.appended.reused.tolist() == [False, False, True, False]
 
 
-def test_what_the_ids_of_other_rows_stand_for_is_not_taken() -> None:
+def test_contents_of_ids_of_other_rows_are_not_taken() -> None:
     request = observe("m", batch_of([ONE, TWO], [1, 1], [A, B]))
     other = write_ahead(batch_of([TWO, TWO], [1, 1], [A, B]), request.accepted_ms)
     assert plan(dataclasses.replace(request, encoded=other))[0].ids == plan(request)[0].ids
@@ -198,7 +198,7 @@ def test_the_floor_never_falls() -> None:
         (Append("m", "config", 1), "bad_payload"),
     ],
 )
-def test_a_refused_request_does_not_stop_its_neighbours(request_: Append, code: str) -> None:
+def test_a_refused_request_does_not_stop_the_others(request_: Append, code: str) -> None:
     before, refused, after = plan(observe("m", batch_of([ONE])), request_, observe("m", batch_of([TWO])))
     assert refused.appended.refused is not None
     assert refused.appended.refused.code == code

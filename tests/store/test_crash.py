@@ -1,6 +1,6 @@
 """Processes are killed, syncs fail, files are truncated: every acknowledged event is there, and none twice.
 
-Where a test has a `settings`, payloads are in the database, and, once more, in files beside it.
+A test with `settings` runs twice: with payloads in the database, and with payloads in files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def environment() -> dict[str, str]:
 
 
 def run(directory: Path, first_key: int, groups: int, *before: str, settings: SqliteSettings = SETTINGS) -> list[str]:
-    """Run the appender to its end, behind `before`; return what it said."""
+    """Run the appender to its end, prefixed by `before`; returns its output."""
     full = [*before, *command(directory, first_key, groups, settings)]
     return subprocess.run(full, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=900).stdout.splitlines()
 
@@ -59,12 +59,12 @@ def run_and_kill(directory: Path, first_key: int, after_s: float, settings: Sqli
 
 
 def acknowledged(said: list[str]) -> int:
-    """The first id that was not acknowledged, 0 where none was."""
+    """The first id that was not acknowledged, 0 if there is none."""
     return max((int(line.split()[1]) for line in said if line.startswith("ack ")), default=0)
 
 
 def stored_ids(store: Store) -> list[int]:
-    """The ids in the log, in its order; reading checks the chain."""
+    """The ids in the log, in its order. Reading checks the chain."""
     ids: list[int] = []
     at = store.head("m").first_seq - 1
     while at < store.head("m").seq:
@@ -76,7 +76,7 @@ def stored_ids(store: Store) -> list[int]:
 
 
 def check(directory: Path, durable: int, settings: SqliteSettings = SETTINGS) -> int:
-    """Check what a new process finds where all ids below `durable` were acknowledged; return the next id."""
+    """Check the content that a new process finds if all ids below `durable` were acknowledged; returns the next id."""
     store = open_sqlite(directory, settings)
     ids = stored_ids(store)
     first = store.head("m").first_seq - 1  # ids and positions are both dense here, so trimming hides a known number of ids
@@ -104,7 +104,7 @@ def kill_again_and_again(directory: Path, seed: int, kills: int, settings: Sqlit
 
 @BOTH
 def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path, settings: SqliteSettings) -> None:
-    kill_again_and_again(tmp_path, 1, 10, settings)
+    kill_again_and_again(tmp_path, 1, 4, settings)
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_hundreds_of_kills_lose_nothing(tmp_path: Path, seed: int, settings: Sql
 
 
 def traced(*injections: str) -> list[str]:
-    """A command that makes system calls of what follows fail, or skip the test where that cannot be done."""
+    """A prefix that makes system calls of the following command fail. Skips the test if that is not possible."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")
@@ -156,7 +156,7 @@ def test_a_process_killed_at_the_write_of_payloads_loses_nothing(tmp_path: Path,
 
 
 def cut_open(directory: Path, groups: int, settings: SqliteSettings = SETTINGS) -> tuple[Path, int]:
-    """A copy of a directory as a killed process leaves it, with a write-ahead log of `groups` groups; and the next id."""
+    """A copy of the directory of a killed process, with a write-ahead log of `groups` groups; and the next id."""
     store = open_sqlite(directory / "live", settings)
     store.create("m", bytes(16))
     for i in range(groups):
@@ -167,7 +167,9 @@ def cut_open(directory: Path, groups: int, settings: SqliteSettings = SETTINGS) 
 
 
 def refused_or_whole(directory: Path, next_id: int) -> bool:
-    """Whether a start refuses a damaged directory because acknowledged events are missing; else they all have to be there."""
+    """Whether a start refuses a damaged directory because acknowledged events are missing. If it does not, all of them must be
+    there.
+    """
     try:
         store = open_sqlite(directory, SETTINGS)
     except LogGap as error:
@@ -218,7 +220,7 @@ def test_a_flipped_byte_of_the_log_never_goes_unnoticed(tmp_path: Path) -> None:
     assert refused > 10
 
 
-def test_an_older_copy_of_the_database_is_found_out_by_what_was_applied(tmp_path: Path) -> None:
+def test_an_older_copy_of_the_database_is_detected_by_the_applied_events(tmp_path: Path) -> None:
     copy, next_id = cut_open(tmp_path, 3)
     live = open_sqlite(tmp_path / "live", SETTINGS)
     append(live, next_id)
@@ -241,7 +243,7 @@ def test_a_file_that_may_not_grow_ends_the_store_and_loses_nothing(tmp_path: Pat
     check(tmp_path, max(acknowledged(said), EVENTS_PER_GROUP), settings)
 
 
-def test_a_failed_store_says_so_to_every_call(tmp_path: Path) -> None:
+def test_a_failed_store_reports_it_to_every_call(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path, SETTINGS)
     store.create("m", bytes(16))
     store._session._connection.close()  # every statement fails from here on, as on a dead disk

@@ -20,8 +20,8 @@ from tests.store.test_crash import acknowledged, run_and_kill, stored_ids
 KINDS = (damage.flip, damage.cut, damage.remove)
 
 
-def lies_there(directory: Path, scratch: Path) -> list[int]:
-    """The ids of the events in the log, as far as it is sound: read by hand, not by the store. Empty if it cannot be read."""
+def intact_ids(directory: Path, scratch: Path) -> list[int]:
+    """The ids of the events in the intact part of the log, read without the store. Empty if it cannot be read."""
     scratch.mkdir(exist_ok=True)
     ids: list[int] = []
     try:
@@ -42,7 +42,7 @@ def lies_there(directory: Path, scratch: Path) -> list[int]:
 
 
 def outcome(directory: Path, acked: int, settings: SqliteSettings) -> str:
-    """What a start and a read of the whole log make of a damaged directory: refused, right, reported or silent."""
+    """The result of a start and of reading the whole log of a damaged directory: refused, right, reported or silent."""
     try:
         store = open_sqlite(directory, settings)
     except RiataError:
@@ -54,12 +54,12 @@ def outcome(directory: Path, acked: int, settings: SqliteSettings) -> str:
         return "reported"
     finally:
         store.close()
-    there = lies_there(directory, directory.with_name("scratch"))
+    there = intact_ids(directory, directory.with_name("scratch"))
     return "right" if len(found) >= acked and found == there == list(range(len(found))) else "silent"
 
 
 def trials(tmp_path: Path, count: int, seed: int, settings: SqliteSettings) -> Counter[str]:
-    """Kill the appender, damage one file of what it leaves; so many times, each from where the last sound one stood."""
+    """Kill the appender and damage one file of its directory; so many times, each from the last undamaged directory."""
     rng, live, outcomes, acked = random.Random(seed), tmp_path / "live", Counter[str](), 0
     for number in range(count):
         acked = max(acked, acknowledged(run_and_kill(live, acked, rng.uniform(0.02, 0.15), settings)))

@@ -29,7 +29,7 @@ def golden_arrays() -> Arrays:
 
 
 def signed(text: bytes, body: bytes, version: int = layout.FORMAT, total: int | None = None) -> bytes:
-    """Make a checkpoint with any header, its digest right."""
+    """Make a checkpoint with any header and a correct digest."""
     gap = bytes(-(56 + len(text)) % 8)
     length = 56 + len(text) + len(gap) + len(body)
     prefix = struct.pack("<8sIIQ", layout.MAGIC, version, len(text), length if total is None else total)
@@ -37,7 +37,7 @@ def signed(text: bytes, body: bytes, version: int = layout.FORMAT, total: int | 
 
 
 def claim(**entry: Any) -> bytes:
-    """A checkpoint of one array of 16 bytes whose entry says something else."""
+    """A checkpoint of one array of 16 bytes whose entry describes another one."""
     body = struct.pack("<dd", 1.0, 2.0)
     digest = layout.checkpoint_digest(body).hex()
     full = {"name": "a", "dtype": "<f8", "shape": [2], "digest": digest, **entry}
@@ -62,7 +62,7 @@ def test_a_checkpoint_of_nothing_comes_back() -> None:
     assert layout.decode_checkpoint(layout.encode_checkpoint({}, {})) == ({}, {})
 
 
-def test_a_checkpoint_of_format_1_is_for_ever() -> None:
+def test_a_checkpoint_of_format_1_can_be_read() -> None:
     data = layout.encode_checkpoint(HEADER, golden_arrays())
     golden = (GOLDEN / "checkpoint_v1.bin").read_bytes()
     assert data == golden
@@ -136,7 +136,7 @@ def test_a_signed_header_that_claims_the_impossible_is_refused(entry: dict[str, 
         layout.decode_checkpoint(claim(**entry))
 
 
-def test_false_claims_take_no_memory() -> None:
+def test_wrong_lengths_allocate_no_memory() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for entry in ({"shape": [2**60]}, {"shape": [2**33]}, {"shape": [0, 2**62, 2**62]}):
         with pytest.raises(Corrupt):
@@ -169,7 +169,7 @@ def test_two_arrays_of_one_name_are_refused() -> None:
         layout.decode_checkpoint(signed(canonical_json({"arrays": [entry, entry], "header": {}}), b""))
 
 
-def test_a_truth_value_of_two_is_refused() -> None:
+def test_a_boolean_of_two_is_refused() -> None:
     body = bytes([0, 2]) + bytes(6)
     entry = {"name": "a", "dtype": "|b1", "shape": [2], "digest": layout.checkpoint_digest(body[:2]).hex()}
     with pytest.raises(Corrupt, match="a boolean is neither"):
@@ -203,7 +203,7 @@ def test_an_older_format_is_migrated_step_by_step_or_refused() -> None:
         ({"a": "x" * layout.HEADER_BYTES_MAX}, {}),
     ],
 )
-def test_what_could_not_be_read_again_is_not_written(header: dict[str, Any], arrays: Arrays) -> None:
+def test_a_payload_that_could_not_be_read_is_not_written(header: dict[str, Any], arrays: Arrays) -> None:
     with pytest.raises(BadInput):
         layout.encode_checkpoint(header, arrays)
 

@@ -27,7 +27,7 @@ FRAME = 24 + 16 * 2**10
 
 
 def refusal(directory: Path) -> str:
-    """What a start and a reader say, which is the same; nothing in the directory changes by that."""
+    """The refusal of a start and of a reader, which must be equal. Neither may change the directory."""
     before = content(directory)
     said = []
     openings: list[Callable[[], SqliteStore]] = [lambda: open_sqlite(directory, SETTINGS), lambda: read_sqlite(directory)]
@@ -42,13 +42,13 @@ def refusal(directory: Path) -> str:
 
 
 def content(directory: Path) -> dict[str, str]:
-    """Digests of the files that hold anything."""
+    """Digests of the files that are not empty."""
     files = [path for path in directory.iterdir() if path.name not in ("riata.lock", "riata.ballast")]
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def opens(directory: Path) -> int:
-    """Start, and return the last event of the model."""
+    """Start; returns the last event of the model."""
     store = open_sqlite(directory, SETTINGS)
     try:
         return store.head("m").seq
@@ -57,7 +57,7 @@ def opens(directory: Path) -> int:
 
 
 def killed(tmp_path: Path, events: int = 40) -> tuple[Path, int]:
-    """The directory of a killed process, and how many events it acknowledged; ten of them are in the database already."""
+    """The directory of a killed process, and the number of events it acknowledged; ten of them are in the database already."""
     store = live_store(tmp_path / "live")
     add(store, 10)
     store.idle()
@@ -211,7 +211,7 @@ def test_trimming_is_no_loss(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("older", [0, 5, 20])
-def test_an_older_witness_as_a_power_cut_leaves_it_is_no_reason_for_anything(tmp_path: Path, older: int) -> None:
+def test_an_older_witness_as_a_power_cut_leaves_it_has_no_effect(tmp_path: Path, older: int) -> None:
     store = live_store(tmp_path / "live")
     owner = store.acquire(bytes(16), 1, "here", 0)
     add(store, older)
@@ -293,7 +293,7 @@ def test_a_generation_beyond_the_end_of_the_log_is_a_witness_too(tmp_path: Path)
 
 
 def ahead(tmp_path: Path, to: int) -> Path:
-    """A directory of 20 events with a generation at each tenth, whose log ends at event `to`."""
+    """A directory of 20 events with a generation at every tenth, whose log ends at event `to`."""
     store = live_store(tmp_path / "live")
     owner = store.acquire(bytes(16), 1, "here", 0)
     for _ in range(2):
@@ -361,7 +361,7 @@ def test_a_directory_in_use_or_missing_is_not_looked_at(tmp_path: Path) -> None:
     store.close()
 
 
-def test_the_shared_memory_file_of_the_look_is_taken_away(tmp_path: Path) -> None:
+def test_the_shared_memory_file_of_the_inspection_is_deleted(tmp_path: Path) -> None:
     copy, _ = killed(tmp_path)
     find_losses(copy)
     assert not (copy / "riata.db-shm").exists()
@@ -371,7 +371,9 @@ def test_the_shared_memory_file_of_the_look_is_taken_away(tmp_path: Path) -> Non
 
 
 def trials(tmp_path: Path) -> None:
-    """Kills at COMMIT and after the answer; the log whole, without its last event, damaged, gone. Raises `AssertionError`."""
+    """Kills at COMMIT and after the answer, with the log complete, without its last event, damaged, or deleted. Raises
+    `AssertionError`.
+    """
     store = live_store(tmp_path / "live")
     store.idle()  # the model itself is in the database
     connection = ImageAtCommit(store._session._connection, tmp_path / "live", tmp_path)
@@ -396,12 +398,12 @@ def trials(tmp_path: Path) -> None:
 
 
 def wals(before: Path, after: Path) -> Iterator[tuple[int, int]]:
-    """The bytes of the logs of two directories side by side; -1 where one has ended."""
+    """The bytes of the logs of two directories in pairs; -1 after the end of one."""
     return itertools.zip_longest((before / WAL).read_bytes(), (after / WAL).read_bytes(), fillvalue=-1)
 
 
 def require(directory: Path, at_least: int = 0, missing: int = 0, or_missing: bool = False) -> None:
-    """Assert that a start finds `at_least` so many events, or is refused because so many are missing."""
+    """Check that a start finds at least `at_least` events, or is refused because that many are missing."""
     refused: RiataError | None = None
     try:
         store = open_sqlite(image(directory, directory.with_name("start")), SETTINGS)
@@ -421,7 +423,7 @@ def mutated(monkeypatch: pytest.MonkeyPatch, mutant: str) -> None:
     append = SqliteStore.append
 
     def early(self: SqliteStore, group: Any) -> Any:
-        """The witness is written before COMMIT."""
+        """Write the witness before COMMIT."""
         transaction = Session.transaction
 
         def noting(session: Session, write: Callable[..., Any], full_is_known: bool) -> Any:

@@ -43,7 +43,7 @@ def test_a_refused_stage_says_the_disk_is_full() -> None:
     assert store.stage(owner, "m", 1, 0, b"")
 
 
-def test_a_crash_keeps_what_is_durable() -> None:
+def test_a_crash_keeps_durable_data() -> None:
     store = store_with(Faults())
     store.append([observe("m", one_row())])
     reborn = store.crash()
@@ -52,7 +52,7 @@ def test_a_crash_keeps_what_is_durable() -> None:
         store.head("m")
 
 
-def test_a_crash_of_a_lossy_store_drops_what_was_not_synced() -> None:
+def test_a_crash_of_a_lossy_store_drops_unsynced_data() -> None:
     store = store_with(Faults(lossy=True))
     store.append([observe("m", one_row())])
     store.sync()

@@ -107,7 +107,7 @@ def test_an_edition_of_another_history_is_a_fork() -> None:
     assert store.publish(owner, "m", good, b"") is Verdict.OK
 
 
-def test_an_edition_that_is_not_what_was_written_is_refused() -> None:
+def test_an_altered_edition_is_refused() -> None:
     store = store_at(ManualClock())
     owner = lease(store, b"a")
     store.publish(owner, "m", edition(store, b"right"), b"wrong")
@@ -135,7 +135,7 @@ def test_a_request_that_waits_for_the_log_is_woken_by_another() -> None:
     appending.join()
 
 
-def test_a_store_that_is_gone_says_so_until_it_is_back() -> None:
+def test_a_store_that_is_gone_reports_it_until_it_is_back() -> None:
     store = store_at(ManualClock())
     store.gone = "the server does not answer"
     with pytest.raises(Unavailable) as caught:

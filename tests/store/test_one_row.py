@@ -15,7 +15,7 @@ from tests.run.events import random_batch
 
 
 def some_rows(n: int = 50, with_ids: bool = False) -> list[Batch]:
-    """Rows of no to eight features; every other one has an id where any has."""
+    """Rows of zero to eight features; if there are ids, every other row has one."""
     batch = random_batch(np.random.default_rng(5), n, with_ids=with_ids)
     keep = np.random.default_rng(6).random(batch.nnz) < 0.8
     keep[:8] = False
@@ -33,7 +33,7 @@ def some_rows(n: int = 50, with_ids: bool = False) -> list[Batch]:
 
 
 def some_values(value: F64, i: int) -> F64:
-    """Values that are written in each of the forms of at most two bytes in turn."""
+    """Values of each form of at most two bytes in turn."""
     return [np.ones(len(value)), np.round(value) % 200, -np.round(value, 1), np.round(value, 2), -np.round(value * 100)][
         i % 5
     ] + 0.0

@@ -42,32 +42,32 @@ def test_labels_weights_and_signed_zeros_come_back_bit_for_bit() -> None:
 
 
 def plain_batch() -> Batch:
-    """Three events that need no part that may be left out."""
+    """Three events that need no optional part."""
     return batch_of([[(1, 0.25), (2, 0.1)], [], [(3, 12.0)]], [1.0, 0.0, 1.0])
 
 
 def first_version(batch: Batch, wide: bool) -> bytes:
-    """The payload of version 1 of a batch without ids, with labels 0 and 1 and weights of 1; with WIDE or without."""
+    """The payload in version 1 of a batch without ids, with labels 0 and 1 and weights of 1; with or without WIDE."""
     parts = [np.diff(batch.indptr).astype("<u4"), batch.hash, batch.value.astype("<f8" if wide else "<f4")]
     rest = b"".join(part.tobytes() for part in [*parts, np.packbits(batch.label == 1.0)])
     return struct.pack("<BBHIII", 1, layout.WIDE * wide, 0, batch.n, batch.nnz, 16 + len(rest)) + rest
 
 
-def test_a_payload_of_version_1_is_read_for_ever() -> None:
+def test_a_payload_of_version_1_can_be_read() -> None:
     assert same(decode_batch(bytes.fromhex((GOLDEN / "record_v1.hex").read_text())), golden_batch())
     assert same(decode_batch(first_version(plain_batch(), wide=True)), plain_batch())
     whole = batch_of([[(1, 2.0)], [(3, 12.5)]])
     assert same(decode_batch(first_version(whole, wide=False)), whole)
 
 
-def test_a_payload_of_version_2_is_for_ever() -> None:
+def test_a_payload_of_version_2_keeps_its_bytes() -> None:
     golden = (GOLDEN / "record_v2.hex").read_text().split()
     for batch, text in zip([golden_batch(), plain_batch()], golden, strict=True):
         assert encode_batch(batch).hex() == text
         assert same(decode_batch(bytes.fromhex(text)), batch)
 
 
-def test_a_payload_of_version_1_that_says_what_it_need_not_is_refused() -> None:
+def test_a_payload_of_version_1_with_unnecessary_parts_is_refused() -> None:
     whole = batch_of([[(1, 2.0)], [(3, 12.5)]])
     with pytest.raises(Corrupt, match="parts that say nothing"):
         decode_batch(first_version(whole, wide=True))
@@ -148,7 +148,7 @@ STORED = [
 
 
 def stored_values(value: F64) -> tuple[int, int, Stored]:
-    """Form, digits and what is stored of values, at least one."""
+    """Form, digits and stored bytes of at least one value."""
     found = np.zeros(3, np.int64)
     decimals(value, np.array(POWERS), found)
     form, digits, stored = choose(value, found)
@@ -169,7 +169,7 @@ def test_values_take_the_narrowest_form_and_come_back(form: str, digits: int, va
 
 @pytest.mark.parametrize("at", [0, 255, 256, 599])
 @pytest.mark.parametrize(("odd", "form", "digits"), [(0.5, "<u2", 1), (0.0625, "<i4", 4), (1.0 / 3.0, "<f8", 0)])
-def test_one_value_decides_wherever_it_stands(at: int, odd: float, form: str, digits: int) -> None:
+def test_one_value_decides_the_form_at_any_position(at: int, odd: float, form: str, digits: int) -> None:
     values = np.arange(1.0, 601.0)
     values[300] = 0.1 if form == "<i4" else 1.0  # so that float32 will not do
     assert FORMS[stored_values(values)[0]] == "<u2"
@@ -244,7 +244,7 @@ def test_a_payload_with_a_false_length_order_or_number_is_refused(patch: Callabl
         decode_batch(patch(encode_batch(golden_batch())))
 
 
-def test_a_payload_that_could_have_said_less_is_refused() -> None:
+def test_a_payload_with_unnecessary_parts_is_refused() -> None:
     plain = batch_of([[(1, 1.0), (2, 2.0)], [(3, 1.0)]], [1.0, 0.0])
     n, nnz = plain.n, plain.nnz
     payload = encode_batch(plain)
@@ -271,7 +271,7 @@ def test_a_payload_that_could_have_said_less_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("form", "digits"), [(8, 0), (255, 0), (3, 10), (0, 1), (1, 1), (2, 1)])
-def test_a_form_that_there_is_not_is_refused(form: int, digits: int) -> None:
+def test_an_unknown_form_is_refused(form: int, digits: int) -> None:
     payload = bytearray(encode_batch(plain_batch()))
     payload[2:4] = bytes([form, digits])
     with pytest.raises(Corrupt, match="header"):
@@ -291,7 +291,7 @@ def test_set_padding_bits_are_refused() -> None:
         decode_batch(bytes(payload))
 
 
-def test_a_false_count_takes_no_memory() -> None:
+def test_a_wrong_count_allocates_no_memory() -> None:
     payload = patched(4, "<I", 2**31)(encode_batch(golden_batch()))
     tracemalloc.start()
     with pytest.raises(Corrupt):

@@ -49,7 +49,7 @@ def short(store: SqliteStore, model: str = "m") -> Record:
 
 
 def names(directory: Path) -> list[str]:
-    """Payload files, as model.first."""
+    """Payload files as model.first."""
     found = [path.name.removeprefix("riata.payloads.") for path in directory.glob("riata.payloads.*")]
     return sorted(found, key=lambda name: [int(part) for part in name.split(".")])
 
@@ -149,7 +149,9 @@ def failing(number: int) -> Fault:
     return fail
 
 
-def test_what_is_refused_leaves_nothing_behind(store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_request_leaves_nothing_in_the_store(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(directory, "FULL_S", 0.0)  # the next write is tried at once
     records = [long(store)]
     for call in ("pwritev", "fdatasync"):
@@ -185,7 +187,7 @@ def test_after_a_failed_call_nothing_is_acknowledged_any_more(
 
 
 @pytest.mark.parametrize("most", [700, 5000, 10**9])
-def test_a_write_in_pieces_is_as_good_as_one(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_a_write_in_pieces_equals_a_single_one(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     taken: list[int] = []
 
     def some(file: int, parts: list[memoryview], at: int) -> int:
@@ -261,7 +263,7 @@ def flip(file: Path) -> None:
     ("damage", "error", "words"),
     [(Path.unlink, Corrupt, "missing"), (cut, Corrupt, "ends before"), (flip, LogFork, "changed after it was written")],
 )
-def test_a_damaged_file_is_found_out(
+def test_a_damaged_file_is_detected(
     store: SqliteStore, tmp_path: Path, damage: Callable[[Path], None], error: type[RiataError], words: str
 ) -> None:
     record = long(store)
@@ -281,11 +283,12 @@ def test_a_disk_that_cannot_be_read_ends_the_store(store: SqliteStore, monkeypat
         store.head("m")
 
 
-def test_a_database_of_format_2_is_taken_over(store: SqliteStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_database_of_an_older_format_is_converted(store: SqliteStore, tmp_path: Path, version: int) -> None:
     records = [short(store)]
     store.close()
-    dropped = [f"ALTER TABLE log DROP COLUMN {column}" for column in ("file", "at", "length")]
-    edit(tmp_path, *dropped, "PRAGMA user_version = 2")
+    dropped = [f"ALTER TABLE log DROP COLUMN {column}" for column in ("file", "at", "length")] if version == 2 else []
+    edit(tmp_path, *dropped, "DROP TABLE promotions", f"PRAGMA user_version = {version}")
     store = open_sqlite(tmp_path, LONG)
     records.append(long(store))
     assert store.read("m", 0) == records

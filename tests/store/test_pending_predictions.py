@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def opened(tmp_path: Path, server: RedisServer) -> Iterator[Callable[[str], Store]]:
-    """Opens an empty store of a kind, or the one of that kind that was opened before."""
+    """Opens an empty store of a kind, or opens the last one of that kind again."""
     server.client().flushall()
     memory = MemoryStore()
     stores: list[Store] = []
@@ -80,7 +80,7 @@ def test_stores_agree_on_what_is_remembered(opened: Callable[[str], Store], seed
 
 
 def answer_of_all(ask: Step, stores: list[Store]) -> Any:
-    """The answer of all stores, which must be one."""
+    """The answer of all stores, which must be the same."""
     answers = []
     for store in stores:
         try:
@@ -118,7 +118,7 @@ def test_the_bytes_kept_are_those_of_the_rows(opened: Callable[[str], Store], ki
         assert store.remembered("a") == (len(rows), sum(len(row.row) for row in rows))
 
 
-def test_a_disk_without_room_remembers_nothing_and_says_so(tmp_path: Path) -> None:
+def test_a_disk_without_room_remembers_nothing_and_reports_it(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path, SqliteSettings(ballast_bytes=0, reserve_bytes=2**62))
     store.create("a", bytes(16))
     with pytest.raises(Unavailable) as refused:

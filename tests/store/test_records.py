@@ -38,6 +38,29 @@ def test_a_bad_skip_is_refused(payload: bytes) -> None:
         records.decode_skip(payload)
 
 
+def test_a_promotion_says_up_to_where_its_state_has_learnt() -> None:
+    through = records.Through(2**40 + 7, bytes(range(20)))
+    payload = records.encode_restore({"refit": 3}, b"state", through)
+    assert payload == struct.pack("<B3xIQ20s", 2, 11, 2**40 + 7, bytes(range(20))) + b'{"refit":3}state'  # as in logs
+    assert records.decode_restore(payload) == ({"refit": 3}, b"state")
+    assert records.decode_through(payload) == records.decode_through(payload[:36]) == through
+    assert records.decode_through(records.encode_restore({"gen": 3}, b"state")) is None
+    with pytest.raises(Corrupt, match="malformed"):
+        records.decode_through(payload[:35])
+
+
+@pytest.mark.parametrize("payload", [b"\2" + bytes(9), b"\2" + bytes(34), b"\2\0\0\0\3\0\0\0" + bytes(28) + b"{}"])
+def test_a_bad_promotion_is_refused(payload: bytes) -> None:
+    with pytest.raises(Corrupt):
+        records.decode_restore(payload)
+
+
+def test_a_restore_of_a_newer_format_is_named() -> None:
+    with pytest.raises(Corrupt) as caught:
+        records.decode_restore(b"\3\0\0\0\2\0\0\0{}")
+    assert caught.value.code == "newer_format"
+
+
 @pytest.mark.parametrize(
     "payload", [b"", b"\1\0\0\0\xff\xff\xff\xff{}", b"\1\0\0\0\2\0\0\0[]", b"\1\1\0\0\2\0\0\0{}", b"\2" + bytes(9)]
 )
@@ -71,7 +94,7 @@ def chained(n: int) -> list[Record]:
     return [plan.appended.record for plan in planned if plan.appended.record]
 
 
-def test_the_chain_is_what_the_layout_says() -> None:
+def test_the_chain_follows_the_layout() -> None:
     first = chained(2)[0]
     said = struct.pack("<B7xQq", 1, 2, 7) + first.payload
     assert first.digest == hashlib.sha256(said).digest()

@@ -185,7 +185,7 @@ def test_a_restore_travels_in_the_log_up_to_a_bound(store: RedisStore) -> None:
 
 
 class Forgetful(Link):
-    """A link that loses answers, or requests: as often as `losing` says, in turn."""
+    """A link that loses answers or requests, in turn, as often as `losing` says."""
 
     def __init__(self, url: str, losing: Sequence[str] = (), rng: np.random.Generator | None = None) -> None:
         super().__init__(read_url(url), Credentials())
@@ -208,7 +208,7 @@ class Forgetful(Link):
 
 
 class Reached(Stores):
-    """Memory, and a Redis reached by `link`."""
+    """A store in memory, and one in Redis through `link`."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -344,7 +344,7 @@ def test_an_append_executed_after_its_sender_went_on_is_refused_as_stale(server:
 
 
 class Holding(Link):
-    """A link that keeps back the first call of script `late`, as if the network were slow, and lets its sender give up."""
+    """A link that delays the first call of script `late`, as a slow network does, until its sender gives up."""
 
     def __init__(self, url: str, late: str, action: bytes = b"") -> None:
         super().__init__(read_url(url), Credentials())
@@ -359,7 +359,7 @@ class Holding(Link):
         return super().script(name, keys, arguments, timeout_ms)
 
     def arrive(self) -> Reply:
-        """What was kept back is executed now."""
+        """Execute the delayed call now."""
         return super().script(*self.held[0], 1000)
 
 
@@ -368,7 +368,9 @@ class Holding(Link):
 def test_a_commit_that_was_given_up_takes_no_chunks_of_a_later_attempt(
     server: RedisServer, store: RedisStore, size: int, staged: int
 ) -> None:
-    """Both attempts are of as many bytes; the commit of the first arrives before the second has staged its chunks, or after."""
+    """Both attempts have the same number of bytes. The first commit arrives before or after the second attempt has staged its
+    chunks.
+    """
     link = Holding(server.url, "commit")
     other = RedisStore(link, RedisSettings(dedupe_events=1000))
     other.attach()
@@ -389,7 +391,7 @@ def test_a_commit_that_was_given_up_takes_no_chunks_of_a_later_attempt(
 
 
 def test_chunks_that_were_taken_back_with_the_end_of_the_file_are_not_committed(server: RedisServer, store: RedisStore) -> None:
-    """Those of an earlier attempt are there again, and they are of as many bytes."""
+    """The chunks of an earlier attempt are there again, and have the same number of bytes."""
     head = store.create("m", LINEAGE)
     owner = own(store)
     before: dict[str, bytes] = {}
@@ -437,7 +439,7 @@ def test_an_edition_that_was_given_up_takes_no_pieces_of_a_later_attempt(server:
     other.close()
 
 
-def test_who_is_forgotten_starts_again_but_never_sends_twice(server: RedisServer, store: RedisStore) -> None:
+def test_a_store_object_without_a_ticket_starts_again_but_never_sends_twice(server: RedisServer, store: RedisStore) -> None:
     store.create("m", LINEAGE)
     link = Forgetful(server.url)
     other = RedisStore(link, RedisSettings(dedupe_events=1000))

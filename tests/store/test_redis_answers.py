@@ -31,7 +31,7 @@ VERSION = b"$20\r\nredis_version:7.0.15\r\n"
 
 
 class Scripted:
-    """A server of a few lines: the n-th script call is answered with the n-th of `answers`, the last one for ever."""
+    """A small server: the n-th script call gets the n-th of `answers`, all later calls the last one."""
 
     def __init__(self, *answers: bytes) -> None:
         self.answers = [OPENED, *answers]
@@ -89,7 +89,7 @@ class Scripted:
 
 
 def mark(store: RedisStore) -> None:
-    """A call that changes something, with the shortest good answer: OK."""
+    """A call that changes data and has the shortest valid answer: OK."""
     store.release(Owner(1, bytes(16)))
 
 
@@ -148,7 +148,7 @@ def test_a_permanent_error_is_reported_at_once(error: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("error", ["WRONGTYPE Operation against a key", "ERR Error running script user_script:3: nil"])
-def test_a_script_that_stumbles_over_the_content_says_that_the_store_is_damaged(error: str) -> None:
+def test_a_script_that_fails_on_the_content_reports_a_damaged_store(error: str) -> None:
     with Scripted(f"-{error}\r\n".encode()) as fake:
         store = open_redis(fake.url, RedisSettings(timeout_ms=60_000))
         with pytest.raises(Corrupt) as raised:
@@ -187,8 +187,8 @@ def test_garbage_ends_the_connection_and_not_the_process(garbage: bytes) -> None
 
 
 @pytest.mark.parametrize("loss", [b"", b"$5\r\nabc", b"%1\r\n*1\r\n:1\r\n:2\r\n", b">2\r\n$1\r\na\r\n$1\r\nb\r\n", OK + OK])
-def test_a_call_is_one_attempt_on_a_connection_that_asks_for_nothing_else(loss: bytes) -> None:
-    """Whatever the session does about it: the connection itself sends nothing twice, and says no more than it must."""
+def test_a_call_is_one_attempt_on_a_connection_without_other_commands(loss: bytes) -> None:
+    """Whatever the session does, the connection itself sends nothing twice and sends no commands of its own."""
     with Scripted() as fake:
         fake.answers = [loss]
         link = Link(read_url(fake.url), Credentials())
@@ -223,7 +223,7 @@ def test_a_connection_is_kept_from_call_to_call_and_after_an_error() -> None:
 
 
 class Strange:
-    """A server that answers INFO; what it does with the next command is up to `then`, which is called until it says true."""
+    """A server that answers INFO. `then` handles the next command; it is called until it returns true."""
 
     def __init__(self, then: Callable[[socket.socket], bool]) -> None:
         self._then = then
@@ -254,7 +254,7 @@ class Strange:
 
 
 def late(link: Link, call: Callable[[Link], object]) -> float:
-    """How long a call takes until it is given up, in s."""
+    """The time after which a call is given up, in s."""
     start = time.monotonic()
     with pytest.raises(Lost, match="no answer in time"):
         call(link)
@@ -262,7 +262,7 @@ def late(link: Link, call: Callable[[Link], object]) -> float:
     return time.monotonic() - start
 
 
-def test_a_peer_that_trickles_is_given_up_when_the_call_is_over() -> None:
+def test_a_peer_that_answers_slowly_is_given_up_at_the_deadline_of_the_call() -> None:
     def trickle(connection: socket.socket) -> bool:
         connection.recv(65536)
         connection.sendall(b"*1000\r\n")
@@ -274,8 +274,8 @@ def test_a_peer_that_trickles_is_given_up_when_the_call_is_over() -> None:
         assert 0.35 < late(link, lambda link: link.command([b"GET"], 400)) < 300
 
 
-def test_a_peer_that_takes_no_request_is_given_up_when_the_call_is_over() -> None:
-    """Also where the connection was opened by a call that had more time."""
+def test_a_peer_that_reads_no_request_is_given_up_at_the_deadline_of_the_call() -> None:
+    """This also holds if the connection was opened by a call with a longer deadline."""
     answered: list[bool] = []
 
     def once(connection: socket.socket) -> bool:
@@ -306,7 +306,7 @@ def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Recorded(Link):
-    """A real link that keeps its answers; then one that gives an answer of our choice to one script."""
+    """A real link that records its answers and can then give a chosen answer to one script."""
 
     def __init__(self, url: str) -> None:
         super().__init__(read_url(url), Credentials())
@@ -406,7 +406,7 @@ def opened(recorded: Recorded, name: str, spoilt: Reply) -> RedisStore:
 
 
 def spoilt_ones(answer: Reply) -> Iterator[Reply]:
-    """Each part of a true answer left out, doubled, emptied, shortened, or of another type."""
+    """Each part of a valid answer left out, doubled, emptied, shortened, or of another type."""
     if not isinstance(answer, list):
         return
     for i, part in enumerate(answer):

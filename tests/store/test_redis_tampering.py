@@ -58,7 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 
 def fill(server: RedisServer) -> None:
-    """A store with something of everything."""
+    """A store with data of every kind."""
     store = open_redis(server.url, SETTINGS)
     rng = np.random.default_rng(1)
     owner = store.acquire(OWNER_NONCE, 1, "here", 1, 600_000)
@@ -83,7 +83,7 @@ def fill(server: RedisServer) -> None:
 
 @pytest.fixture
 def client(server: RedisServer) -> Iterator[Any]:
-    """A client on a server that is put back afterwards as it was filled."""
+    """A client on a server that is restored afterwards to its filled state."""
     with server.client() as opened:
         kept = {key: opened.dump(key) for key in opened.keys("*")}
         yield opened
@@ -96,7 +96,7 @@ def answers(store: RedisStore) -> dict[str, Any]:
     return {name: plain(answer_of(ask, store)) for name, ask in READING.items()}  # type: ignore[arg-type]
 
 
-def test_every_key_that_vanishes_is_missed(server: RedisServer, client: Any) -> None:
+def test_every_missing_key_is_detected(server: RedisServer, client: Any) -> None:
     before = open_redis(server.url, SETTINGS)
     wanted = answers(before)
     assert not [answer for answer in wanted.values() if isinstance(answer, tuple) and answer[:1] == ("Corrupt",)]
@@ -104,7 +104,7 @@ def test_every_key_that_vanishes_is_missed(server: RedisServer, client: Any) -> 
     for key in sorted(client.keys(PREFIX + "*")):
         kept = client.dump(key)
         client.unlink(key)
-        if not {**noticed(before, wanted), **noticed_anew(server, wanted)}:
+        if not {**noticed(before, wanted), **noticed_by_a_new_process(server, wanted)}:
             unmissed.add(key.decode().removeprefix(PREFIX))
         client.delete(key)
         client.restore(key, 0, kept)
@@ -117,7 +117,7 @@ def test_every_key_that_vanishes_is_missed(server: RedisServer, client: Any) -> 
 
 
 def noticed(store: RedisStore, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The calls whose answer changed; each must be a named error, or say that the lease is lost."""
+    """The calls whose answer changed. Each must be a named error, or report that the lease is lost."""
     found = {name: answer for name, answer in answers(store).items() if answer != wanted[name]}
     silent = {name: answer for name, answer in found.items() if not is_error(answer) and (name, answer) not in LOST_LEASE}
     assert silent == {}
@@ -133,8 +133,8 @@ def is_error(answer: Any) -> bool:
     )
 
 
-def noticed_anew(server: RedisServer, wanted: dict[str, Any]) -> dict[str, Any]:
-    """As `noticed`, by a process that comes later."""
+def noticed_by_a_new_process(server: RedisServer, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The same as `noticed`, for a process that starts later."""
     try:
         store = open_redis(server.url, SETTINGS)
     except Corrupt as error:
@@ -146,7 +146,7 @@ def noticed_anew(server: RedisServer, wanted: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("place", [0, 0.5, 1])
 def test_every_stored_byte_string_that_is_edited_is_noticed(server: RedisServer, client: Any, place: float) -> None:
-    """Descriptions, chunks, pieces, remembered rows, ids: one byte is another."""
+    """Descriptions, chunks, pieces, remembered rows, ids: one byte is changed."""
     store = open_redis(server.url, SETTINGS)
     wanted = answers(store)
     edited = 0
@@ -168,7 +168,7 @@ def test_every_stored_byte_string_that_is_edited_is_noticed(server: RedisServer,
     store.close()
 
 
-def test_a_remembered_row_that_rotted_is_due_and_empty_and_keeps_no_other_waiting(server: RedisServer, client: Any) -> None:
+def test_a_damaged_remembered_row_is_due_and_empty_and_does_not_delay_others(server: RedisServer, client: Any) -> None:
     store = open_redis(server.url, SETTINGS)
     whole, rotten = PendingPrediction(bytes([8] * 16), 7, b"whole"), PendingPrediction(bytes([9] * 16), 6, b"rotten")
     store.forget("m", [KEY])

@@ -33,7 +33,7 @@ QUICK = ("--appendfsync", "no")
 
 
 class Reached(Stores):
-    """Memory, and a Redis at `url`."""
+    """A store in memory, and one in a Redis at `url`."""
 
     def __init__(self, url: str, password: str = "") -> None:
         self.url = url
@@ -58,7 +58,7 @@ def unix(directory: Path, stack: ExitStack) -> Reached:
 
 
 def restricted(directory: Path, stack: ExitStack) -> Reached:
-    """The very list of commands that is deployed."""
+    """The list of commands that is deployed."""
     if redis_version() < (7,):
         pytest.skip("the deployed list is for Redis 7")
     users = (ROOT / "deploy" / "redis" / "users.acl").read_text(encoding="utf-8").replace("0" * 64, DIGEST)
@@ -71,7 +71,7 @@ def one_node(directory: Path, stack: ExitStack) -> Reached:
 
 
 def three_nodes(directory: Path, stack: ExitStack) -> Reached:
-    """The first node named is one that does not have our slot, or it is: the store finds out."""
+    """The first node in the URL has our slot or does not; the store must find the right one."""
     return Reached(stack.enter_context(RedisCluster(directory, 3, *QUICK)).url)
 
 
@@ -149,8 +149,8 @@ def test_a_foreign_certificate_is_not_trusted(tmp_path: Path, stack: ExitStack) 
     open_redis(server.url, RedisSettings()).close()
 
 
-def test_an_authority_that_is_named_is_the_only_one(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The certificate of the server is one that the system trusts, which must not count."""
+def test_a_named_authority_is_the_only_trusted_one(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's certificate is one that the system trusts. It must be refused if another authority is named."""
     if not redis_has_tls():
         pytest.skip("this redis-server was built without TLS")
     server = stack.enter_context(TlsRedis(tmp_path / "one", *QUICK))

@@ -33,7 +33,7 @@ def kept(gen: int, applied: int, verified: bool = True) -> Generation:
         (dataclasses.replace(kept(3, 40), chain=bytes(20)), 2, bytes(20), Verdict.FORK),
     ],
 )
-def test_a_commit_is_judged_by_what_is_stored(made: Generation, base: int, chain: bytes | None, verdict: Verdict) -> None:
+def test_a_commit_is_checked_against_the_stored_data(made: Generation, base: int, chain: bytes | None, verdict: Verdict) -> None:
     assert judge_commit(made, base, HEAD, [kept(2, 40), kept(1, 20)], chain) is verdict
 
 
@@ -67,6 +67,16 @@ def test_the_log_is_kept_from_the_oldest_verified_generation_on() -> None:
     assert trim_bound(HEAD, retained, -5) == 30
 
 
+def test_the_log_is_kept_from_where_a_promoted_state_stands_while_a_generation_before_the_promotion_is_kept() -> None:
+    retained = [kept(3, 48), kept(2, 40), kept(1, 30)]
+    assert trim_bound(HEAD, retained, 0, [(45, 20)]) == 20
+    assert trim_bound(HEAD, retained, 0, [(45, 20), (31, 10)]) == 10
+    assert trim_bound(HEAD, retained, 0, [(30, 20), (45, 35)]) == 30
+    assert trim_bound(HEAD, retained, 35, [(45, 20)]) == 15
+    assert trim_bound(HEAD, retained[:2], 0, [(45, 20)]) == 0
+    assert trim_bound(HEAD, [*retained[:2], kept(1, 35), kept(4, 25, False)], 0, [(28, 9)]) == 9  # one that may yet be verified
+
+
 def test_nothing_is_trimmed_before_three_generations_are_verified() -> None:
     assert trim_bound(HEAD, [kept(3, 48), kept(2, 40), kept(1, 30, False)], 0) == 0
 
@@ -75,7 +85,7 @@ def asked_for(gen: int, applied: int, verified: bool = True) -> Generation:
     return dataclasses.replace(kept(gen, applied, verified), info={CAUSE: BY_REQUEST, "non_zeros": 3})
 
 
-def test_generations_that_callers_asked_for_push_out_no_other() -> None:
+def test_requested_generations_push_out_no_other() -> None:
     retained = [*(asked_for(gen, 50) for gen in range(9, 3, -1)), kept(3, 30), kept(2, 20), kept(1, 10)]
     oldest = oldest_kept(retained, 3)
     assert oldest is not None

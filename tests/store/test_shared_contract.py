@@ -27,7 +27,7 @@ REDIS = RedisSettings(dedupe_events=60)
 
 
 class Twins:
-    """Two shared stores, each seen by two processes, that are told the same."""
+    """Two shared stores, each used by two processes, that get the same commands."""
 
     def __init__(self, server: RedisServer) -> None:
         self.clock = ManualClock(1000)
@@ -36,13 +36,13 @@ class Twins:
         self.views: list[tuple[SharedStore, SharedStore]] = [(memory, self.redis[0]), (memory.another(), self.redis[1])]
 
     def ask(self, view: int, ask: Callable[[SharedStore], Any]) -> Any:
-        """Return what process `view` is told, which must be the same by both stores."""
+        """The answer to process `view`, which must be the same from both stores."""
         memory, redis = (answer_of(ask, store) for store in self.views[view])  # type: ignore[arg-type]
         assert comparable(memory) == comparable(redis)
         return memory
 
     def lapse(self, owner: Owner) -> None:
-        """Let the lease of `owner` run out, where it owns."""
+        """Let the lease of `owner` expire, if it has one."""
         memory, redis = self.views[0]
         if memory.heartbeat(owner, 1) is None:
             assert redis.heartbeat(owner, 1) is None
@@ -58,7 +58,7 @@ class Twins:
 
 
 def comparable(answer: Any) -> Any:
-    """As `plain`; of a lease's time only whether there is much of it."""
+    """As `plain`; of the time of a lease, only whether much of it is left."""
     if isinstance(answer, Holder):
         return answer.epoch, answer.host, answer.remaining_ms > LONG_MS // 2, answer.remaining_ms == 2**53
     return plain(answer)
@@ -217,7 +217,7 @@ def test_a_waiting_follower_is_notified_of_an_append_at_once(twins: Twins, kind:
 
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_a_follower_far_behind_does_not_wait_for_what_is_trimmed(twins: Twins, kind: int) -> None:
+def test_a_follower_that_lags_far_does_not_wait_for_trimmed_records(twins: Twins, kind: int) -> None:
     store = twins.views[0][kind]
     store.create("m", bytes(16))
     owner = store.acquire(bytes(16), 1, "here", 1)

@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 
 def edit(directory: Path, *statements: str) -> None:
-    """Do to a closed store what no program of ours does."""
+    """Change a closed store in a way that no program of this project does."""
     connection = sqlite3.connect(directory / DATABASE_NAME, isolation_level=None)
     for statement in statements:
         connection.execute(statement)
@@ -48,7 +48,7 @@ def fill(directory: Path, records: int = 5) -> None:
     store.close()
 
 
-def test_what_was_appended_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_appended_records_are_there_after_a_restart(tmp_path: Path) -> None:
     fill(tmp_path)
     store = open_sqlite(tmp_path, SMALL)
     assert [record.first for record in store.read("m", 0)] == [1, 2, 3, 4, 5]
@@ -152,7 +152,7 @@ def test_a_foreign_edit_of_the_log_is_detected(tmp_path: Path, statement: str, e
     store.close()
 
 
-def test_a_log_shorter_than_what_was_applied_is_a_gap(store: SqliteStore) -> None:
+def test_a_log_shorter_than_the_applied_events_is_a_gap(store: SqliteStore) -> None:
     store.append([observe("m", one_row())])
     assert store.read("m", 1) == []
     with pytest.raises(LogGap, match="rolled back"):
@@ -241,7 +241,7 @@ def test_the_log_is_folded_before_an_append_not_after_it(tmp_path: Path) -> None
     store.close()
 
 
-def test_a_rest_folds_what_the_next_append_would_have_to_fold_soon(tmp_path: Path) -> None:
+def test_a_pause_folds_the_log_before_the_next_append_would_have_to(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path, dataclasses.replace(SMALL, wal_bytes_max=12 * 2**14))
     store.create("m", LINEAGE)
     database = tmp_path / DATABASE_NAME
@@ -389,7 +389,7 @@ def test_a_full_disk_refuses_events_lets_checkpoints_through_and_recovers(small_
 
 
 def fill_up(store: SqliteStore, rng: np.random.Generator) -> int:
-    """Append until the store refuses; return what it acknowledged last."""
+    """Append until the store refuses; returns the last acknowledged event."""
     acknowledged = 0
     code = ""
     while not code:

@@ -45,7 +45,7 @@ def random_ids(rng: np.random.Generator, count: int) -> list[bytes]:
 
 
 def counts(directory: Path) -> tuple[int, int]:
-    """Rows of fresh ids, ids in the tree, of a closed store."""
+    """Rows of fresh ids, and ids in the tree, of a closed store."""
     connection = sqlite3.connect(directory / DATABASE_NAME)
     found = [connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("fresh_ids", "dedupe")]
     connection.close()
@@ -131,7 +131,7 @@ def test_no_sweep_is_made_before_one_is_due(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_was_rolled_back_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_that_were_rolled_back_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory, "FULL_S", 0.0)  # the next write is tried at once
     store = started(tmp_path)
     ids = random_ids(np.random.default_rng(6), 10)

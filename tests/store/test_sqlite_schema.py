@@ -15,7 +15,7 @@ def pragma(connection: sqlite3.Connection, name: str) -> object:
     return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def test_the_connection_keeps_its_promises(tmp_path: Path) -> None:
+def test_the_connection_has_the_required_settings(tmp_path: Path) -> None:
     connection = connect(tmp_path / DATABASE_NAME)
     wanted = {
         "journal_mode": "wal", "synchronous": 2, "locking_mode": "exclusive", "trusted_schema": 0, "cell_size_check": 1,
@@ -81,7 +81,7 @@ def test_a_damaged_page_is_refused_or_read_as_damaged(tmp_path: Path, bound: int
         connect(path)
 
 
-def test_an_old_sqlite_is_warned_of_and_a_sound_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_sqlite_is_reported_and_a_fixed_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 2))
     assert "3.51.3" in version_warning()
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))

@@ -19,7 +19,7 @@ HEADER, FRAME = 32, 24 + PAGE
 
 
 def log_of(directory: Path, transactions: int) -> Path:
-    """A database whose log holds so many transactions of some frames each, as a killed process leaves it."""
+    """A database whose log has so many transactions of some frames each, as a killed process leaves it."""
     live = directory / "live"
     live.mkdir()
     connection = sqlite3.connect(live / "a.db", isolation_level=None)
@@ -34,7 +34,7 @@ def log_of(directory: Path, transactions: int) -> Path:
 
 
 def rows_read(wal: Path, scratch: Path) -> int:
-    """How many rows SQLite finds."""
+    """The number of rows that SQLite finds."""
     shutil.rmtree(scratch, ignore_errors=True)
     shutil.copytree(wal.parent, scratch)
     connection = sqlite3.connect(scratch / "a.db")

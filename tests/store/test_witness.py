@@ -37,7 +37,7 @@ def flip(path: Path, at: int, bit: int = 0) -> None:
     path.write_bytes(content)
 
 
-def test_what_was_noted_last_is_read_without_a_sync_or_a_close(tmp_path: Path) -> None:
+def test_the_last_mark_is_read_without_a_sync_or_a_close(tmp_path: Path) -> None:
     witness = opened(tmp_path)
     for seq in range(1, 6):
         witness.note("m", head(seq))
@@ -71,7 +71,7 @@ def test_a_flipped_bit_anywhere_in_the_newest_slot_leaves_the_one_before(tmp_pat
     assert seqs(tmp_path) == {"m": 2}
 
 
-def test_an_entry_of_which_no_slot_is_sound_is_said_to_be_damaged(tmp_path: Path) -> None:
+def test_an_entry_of_which_no_slot_is_sound_is_reported_as_damaged(tmp_path: Path) -> None:
     witness = opened(tmp_path)
     witness.note("m", head(1))
     witness.note("n", head(1, OTHER))
@@ -116,7 +116,7 @@ def test_a_dropped_model_is_forgotten_and_its_place_used_again(tmp_path: Path) -
     assert [(entry.name, entry.place) for entry in read_witness(tmp_path).entries] == [("n", 0)]
 
 
-def test_to_renew_makes_both_slots_say_what_the_log_says(tmp_path: Path) -> None:
+def test_renewal_writes_the_end_of_the_log_to_both_slots(tmp_path: Path) -> None:
     witness = opened(tmp_path)
     witness.note("m", head(9))
     witness.note("n", head(4, OTHER))
@@ -130,7 +130,7 @@ def test_to_renew_makes_both_slots_say_what_the_log_says(tmp_path: Path) -> None
         flip(tmp_path / WITNESS_NAME, at)
 
 
-def test_if_no_file_can_be_created_nothing_is_noted_and_the_reason_is_reported(
+def test_if_no_file_can_be_created_nothing_is_recorded_and_the_reason_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_path: Path) -> None:

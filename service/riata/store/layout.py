@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import mmap
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -101,6 +102,28 @@ def decode_checkpoint(data: bytes, migrations: Mapping[int, Migration] = MIGRATI
     Raises `Corrupt` for anything that `encode_checkpoint` did not write (code `newer_format` for a newer format). Lengths are
     checked before memory is allocated.
     """
+    header, arrays = view_checkpoint(data, migrations)
+    return header, {name: array.copy() for name, array in arrays.items()}
+
+
+def view_checkpoint(
+    data: bytes | mmap.mmap, migrations: Mapping[int, Migration] = MIGRATIONS, verify: bool = True
+) -> tuple[Header, Arrays]:
+    """Return the same as `decode_checkpoint`, but the arrays are read-only views of `data`.
+
+    verify : compare the arrays with their digests, for which all of `data` is read; the header always is
+    """
+    version, header, table, start = _read_header(data)
+    return _migrate(version, header, _read_arrays(data, start, table, verify), migrations)
+
+
+def checkpoint_header(data: bytes) -> Header:
+    """Return the header of a checkpoint as written; the arrays are not read. Raises `Corrupt` as `decode_checkpoint` does."""
+    return _read_header(data)[1]
+
+
+def _read_header(data: bytes | mmap.mmap) -> tuple[int, Header, list[Any], int]:
+    """Return (format, header, description of the arrays, end of the header)."""
     if len(data) < _PREFIX.size + _DIGEST_BYTES:
         raise Corrupt(f"checkpoint: {len(data)} bytes are too few")
     magic, version, header_bytes, total = _PREFIX.unpack_from(data)
@@ -118,7 +141,7 @@ def decode_checkpoint(data: bytes, migrations: Mapping[int, Migration] = MIGRATI
     header, table = document.get("header"), document.get("arrays")
     if not isinstance(header, dict) or not isinstance(table, list) or len(table) > ARRAYS_MAX:
         raise Corrupt("checkpoint header: expected an object `header` and a list `arrays`")
-    return _migrate(version, header, _read_arrays(data, start, table), migrations)
+    return version, header, table, start
 
 
 def state_digest(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
@@ -168,7 +191,7 @@ def _raw(name: str, array: NDArray[np.generic]) -> tuple[str, memoryview]:
     return dtype, np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data
 
 
-def _read_arrays(data: bytes, at: int, table: list[Any]) -> Arrays:
+def _read_arrays(data: bytes | mmap.mmap, at: int, table: list[Any], verify: bool) -> Arrays:
     if any(data[at : _aligned(at)]):
         raise Corrupt("checkpoint: padding after the header is not zero")
     at = _aligned(at)
@@ -183,12 +206,12 @@ def _read_arrays(data: bytes, at: int, table: list[Any]) -> Arrays:
         if end > len(data):
             raise Corrupt(f"checkpoint array {name!r}: {size} bytes claimed, {len(data) - at} left")
         raw = memoryview(data)[at:end]
-        if _digest(raw).hex() != digest or any(data[end : _aligned(end)]):
+        if verify and (_digest(raw).hex() != digest or any(data[end : _aligned(end)])):
             raise Corrupt(f"checkpoint array {name!r}: the bytes differ from what was written")
-        if dtype == "|b1" and bool((np.frombuffer(raw, np.uint8) > 1).any()):
+        if verify and dtype == "|b1" and bool((np.frombuffer(raw, np.uint8) > 1).any()):
             raise Corrupt(f"checkpoint array {name!r}: a boolean is neither 0 nor 1")
         try:
-            arrays[name] = np.frombuffer(raw, dtype).reshape(shape).copy()
+            arrays[name] = np.frombuffer(raw, dtype).reshape(shape)
         except ValueError:
             raise Corrupt(f"checkpoint array {name!r}: invalid shape {shape}") from None
         at, last = _aligned(end), name

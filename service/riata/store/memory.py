@@ -12,7 +12,7 @@ from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, TooLarge
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.owning import older_algorithm
-from riata.store.records import check_read
+from riata.store.records import check_read, decode_through
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, surplus, trim_bound
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
 from riata.wire.names import Names
@@ -186,7 +186,9 @@ class MemoryStore:
         first = oldest.gen if oldest else 0
         entry.generations = [g for g in entry.generations if g.gen >= first and g.gen not in more]
         entry.chunks = {at: chunk for at, chunk in entry.chunks.items() if at[0] >= first and at[0] not in more}
-        bound = trim_bound(entry.head, entry.generations, keep_events)
+        restored = [(one.first, decode_through(one.payload)) for one in entry.log if one.kind == "restore"]
+        promotions = [(event, through.seq) for event, through in restored if through is not None]
+        bound = trim_bound(entry.head, entry.generations, keep_events, promotions)
         gone = [record for record in entry.log[:TRIM_RECORDS_MAX] if record.last <= bound]
         if gone:
             entry.log = entry.log[len(gone) :]

@@ -4,7 +4,8 @@ Theory of operation
     A record is one accepted request. The payload of `observe` is described in `payload.py`. The others are, little endian:
     `config` and `repair` version u8 and canonical JSON; `skip` version u8, three zero bytes, the
     skipped sequence number u64 and a reason in UTF-8; `restore` and `upgrade` version u8, three zero bytes, length u32 of
-    a JSON description of the source, that description, and a checkpoint (`layout.py`).
+    a JSON description of the source, that description, and a checkpoint (`layout.py`). Version 2 of `restore` has, after the
+    length, the event u64 up to which the state in the checkpoint has learnt this log, and the chain after it, 20 bytes.
 
     Records are linked:  digest = SHA-256(kind u8, 7 zero bytes, count u64, accepted_ms i64, payload)
                          chain  = SHA-1(chain of the record before, digest)
@@ -22,7 +23,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from riata.store.store import Head, Kind, Record
 from riata.wire.batch import Batch, Encoded
 
 DOCUMENT_VERSION: Final = 1  # of every payload other than `observe`
+PROMOTION_VERSION: Final = 2  # of a `restore` that carries a state of the same log
 KIND_CODES: Final[Mapping[Kind, int]] = {"observe": 1, "config": 2, "skip": 3, "restore": 4, "upgrade": 5, "repair": 6}
 KINDS: Final[Mapping[int, Kind]] = {code: kind for kind, code in KIND_CODES.items()}
 
@@ -40,9 +42,21 @@ ACCEPT_LOSS: Final = "accept_loss"  # the action of a `repair` record by which m
 
 _SKIP = struct.Struct("<B3xQ")
 _RESTORE = struct.Struct("<B3xI")
+_PROMOTION = struct.Struct("<B3xIQ20s")
 _DIGESTED = struct.Struct("<B7xQq")
 _ROW = struct.Struct("<Idd")
 _FLAGS_AT: Final = 1  # in a payload of `observe`
+
+
+class Through(NamedTuple):
+    """Up to where the state in a `restore` record has learnt the log that the record is in.
+
+    seq   : the last event that the state includes
+    chain : the chain of the log after it
+    """
+
+    seq: int
+    chain: bytes
 
 
 def encode_document(document: Mapping[str, Any]) -> bytes:
@@ -73,9 +87,14 @@ def decode_skip(payload: bytes) -> tuple[int, str]:
         raise Corrupt("skip payload: the reason is not UTF-8") from None
 
 
-def encode_restore(source: Mapping[str, Any], checkpoint: bytes) -> bytes:
-    """Return the payload of a `restore` or `upgrade` record: the source of the state, and the state."""
+def encode_restore(source: Mapping[str, Any], checkpoint: bytes, through: Through | None = None) -> bytes:
+    """Return the payload of a `restore` or `upgrade` record: the source of the state, and the state.
+
+    through : what the state includes of the log that the record is for; the events after it will be learnt again
+    """
     described = canonical_json(source)
+    if through is not None:
+        return _PROMOTION.pack(PROMOTION_VERSION, len(described), *through) + described + checkpoint
     return _RESTORE.pack(DOCUMENT_VERSION, len(described)) + described + checkpoint
 
 
@@ -84,11 +103,21 @@ def decode_restore(payload: bytes) -> tuple[dict[str, Any], bytes]:
     if len(payload) < _RESTORE.size or any(payload[1:4]):
         raise Corrupt(f"restore payload: malformed, {len(payload)} bytes")
     version, length = _RESTORE.unpack_from(payload)
-    _require_version(version, "restore")
-    end = _RESTORE.size + length
-    if end > len(payload):
+    _require_version(version, "restore", PROMOTION_VERSION)
+    start = _PROMOTION.size if version == PROMOTION_VERSION else _RESTORE.size
+    if start + length > len(payload):
         raise Corrupt(f"restore payload: a description of {length} bytes does not fit in {len(payload)}")
-    return read_json(payload[_RESTORE.size : end], "restore payload"), payload[end:]
+    return read_json(payload[start : start + length], "restore payload"), payload[start + length :]
+
+
+def decode_through(payload: bytes) -> Through | None:
+    """Return what the state in a `restore` payload includes of its log; None for a state of another place, which replaces all
+    events before the record. The beginning of the payload is enough. Raises `Corrupt`."""
+    if not payload or payload[0] != PROMOTION_VERSION:
+        return None
+    if len(payload) < _PROMOTION.size:
+        raise Corrupt(f"restore payload: malformed, {len(payload)} bytes")
+    return Through(*_PROMOTION.unpack_from(payload)[2:])
 
 
 def canonical_json(document: Mapping[str, Any]) -> bytes:
@@ -209,10 +238,10 @@ def check_read(head: Head, start: tuple[int, bytes], after_seq: int, records: Se
         raise LogFork(f"the last record of the log is not the one that was written last, at event {head.seq}", event=head.seq + 1)
 
 
-def _require_version(version: int, what: str) -> None:
-    if version != DOCUMENT_VERSION:
-        code = "newer_format" if version > DOCUMENT_VERSION else None
-        raise Corrupt(f"{what} payload: version {version}, this program reads {DOCUMENT_VERSION}", code)
+def _require_version(version: int, what: str, newest: int = DOCUMENT_VERSION) -> None:
+    if not DOCUMENT_VERSION <= version <= newest:
+        code = "newer_format" if version > newest else None
+        raise Corrupt(f"{what} payload: version {version}, this program reads {DOCUMENT_VERSION} to {newest}", code)
 
 
 def _no_constant(name: str) -> None:

@@ -1,13 +1,13 @@
-"""Rules of every store for committing generations and editions, and for dropping old generations and events."""
+"""Rules of every store for committing generations, and for dropping old generations and events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.store.records import first_chain
-from riata.store.store import Edition, Generation, Head, Verdict
+from riata.store.store import Generation, Head, Verdict
 
 CAUSE: Final = "cause"  # key of a generation's `info`; absent if the schedule, a start or a repair was the cause
 BY_REQUEST: Final = "request"
@@ -30,10 +30,10 @@ def judge_commit(
         return Verdict.FORK
     if newest and generation.applied < newest.applied:
         return Verdict.BEHIND
-    return _same_chain(generation.applied, generation.chain, head, retained, chain)
+    return same_chain(generation.applied, generation.chain, head, retained, chain)
 
 
-def _same_chain(applied: int, claimed: bytes, head: Head, retained: Sequence[Generation], chain: bytes | None) -> Verdict:
+def same_chain(applied: int, claimed: bytes, head: Head, retained: Sequence[Generation], chain: bytes | None) -> Verdict:
     """OK if at least one chain is known at event `applied` and all known ones equal `claimed`; otherwise FORK."""
     known = [generation.chain for generation in retained if generation.applied == applied]
     if applied == 0:
@@ -41,17 +41,6 @@ def _same_chain(applied: int, claimed: bytes, head: Head, retained: Sequence[Gen
     if chain is not None:
         known.append(chain)
     return Verdict.OK if known and all(claimed == other for other in known) else Verdict.FORK
-
-
-def judge_edition(
-    edition: Edition, head: Head, retained: Sequence[Generation], newest: Edition | None, chain: bytes | None
-) -> Verdict:
-    """Return the verdict on `edition`; the store checks the owner. Arguments as for `judge_commit`; newest: edition so far."""
-    if edition.lineage != head.lineage:
-        return Verdict.FORK
-    if newest and edition.applied < newest.applied:
-        return Verdict.BEHIND
-    return _same_chain(edition.applied, edition.chain, head, retained, chain)
 
 
 def is_requested(generation: Generation) -> bool:
@@ -79,12 +68,15 @@ def surplus(retained: Sequence[Generation], keep_generations: int) -> list[int]:
     return requested[max(keep_generations, GENERATIONS_KEPT_MIN) :]
 
 
-def trim_bound(head: Head, retained: Sequence[Generation], keep_events: int) -> int:
+def trim_bound(head: Head, retained: Sequence[Generation], keep_events: int, promotions: Iterable[tuple[int, int]] = ()) -> int:
     """Return the last event that may be trimmed: every retained verified generation must still reach the head by replay.
 
+    promotions : the event of each promotion in the log, and the event through which its state has learnt. A replay that begins
+                 before a promotion learns the events after the latter again
     0 if fewer than GENERATIONS_KEPT_MIN generations are verified.
     """
     verified = [generation.applied for generation in retained if generation.verified]
     if len(verified) < GENERATIONS_KEPT_MIN:
         return 0
-    return min(min(verified), head.seq - max(keep_events, 0))
+    oldest = min(generation.applied for generation in retained)
+    return min(min(verified), head.seq - max(keep_events, 0), *(through for event, through in promotions if event > oldest))

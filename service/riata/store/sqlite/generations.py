@@ -12,7 +12,7 @@ from riata.base.errors import Conflict, Corrupt, NotFound
 from riata.store.owning import older_algorithm
 from riata.store.records import canonical_json, read_json
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, surplus, trim_bound
-from riata.store.sqlite.log import chain_at, delete_events, find_model
+from riata.store.sqlite.log import chain_at, delete_events, find_model, promotions_in
 from riata.store.store import Generation, Owner, Verdict
 
 _COLUMNS = (
@@ -141,7 +141,7 @@ def forget(connection: sqlite3.Connection, model: str, keep_generations: int, ke
     for table in ("generations", "chunks"):
         connection.execute(f"DELETE FROM {table} WHERE model = ? AND gen < ?", (row.id, first))
         connection.executemany(f"DELETE FROM {table} WHERE model = ? AND gen = ?", [(row.id, gen) for gen in more])
-    bound = trim_bound(row.head, retained, keep_events)
+    bound = trim_bound(row.head, retained, keep_events, promotions_in(connection, row))
     return delete_events(connection, row, bound, TRIM_RECORDS_MAX) if bound >= row.head.first_seq else 0
 
 
@@ -158,6 +158,6 @@ def drop_model(connection: sqlite3.Connection, model: str, seq_bits: int) -> Non
     row = find_model(connection, model)
     for table in ("dedupe", "generations", "chunks", "remembered", "remembered_size"):
         connection.execute(f"DELETE FROM {table} WHERE model = ?", (row.id,))
-    for table in ("log", "fresh_ids", "names"):
+    for table in ("log", "fresh_ids", "names", "promotions"):
         connection.execute(f"DELETE FROM {table} WHERE key BETWEEN ? AND ?", (row.id << seq_bits, (row.id + 1 << seq_bits) - 1))
     connection.execute("DELETE FROM models WHERE id = ?", (row.id,))

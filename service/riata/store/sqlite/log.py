@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from riata.base.errors import Corrupt, LogFork, NotFound
 from riata.store.append_plan import Planned
-from riata.store.records import KIND_CODES, KINDS, RECORD_DAMAGED, check_read, coded_digest, names_digest
+from riata.store.records import KIND_CODES, KINDS, RECORD_DAMAGED, check_read, coded_digest, decode_through, names_digest
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.payload_files import PayloadFiles, Place
 from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
@@ -64,6 +64,7 @@ def insert_planned(
     heads: dict[int, Head] = {}
     entries: list[tuple[int | bytes, ...]] = []
     brought: list[tuple[int, bytes, bytes]] = []
+    promotions: list[tuple[int, int]] = []
     written = paid = 0
     for plan in planned:
         record = plan.appended.record
@@ -84,11 +85,14 @@ def insert_planned(
             names = Names.of(plan.request.names).to_bytes()
             brought.append((key, names_digest(names), names))
             written += len(names) + PAGE_BYTES
+        if record.kind == "restore" and (through := decode_through(record.payload)) is not None:
+            promotions.append((key, through.seq))
     files.write()
     # In one call: each execution of a statement takes the interpreter's lock five times, each row of `executemany` twice.
     connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)
     if brought:
         connection.executemany("INSERT INTO names VALUES (?, ?, ?)", brought)
+    connection.executemany("INSERT INTO promotions VALUES (?, ?)", promotions)
     for model, head in heads.items():
         stood = (head.seq, head.chain, head.dedupe_floor, model)
         connection.execute("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ? WHERE id = ?", stood)
@@ -171,6 +175,15 @@ def chain_at(connection: sqlite3.Connection, row: ModelRow, seq: int) -> bytes |
     return chain
 
 
+def promotions_in(connection: sqlite3.Connection, row: ModelRow) -> list[tuple[int, int]]:
+    """Return the event of each promotion in the log, and the event through which its state has learnt."""
+    base = row.id << SEQ_BITS
+    found = connection.execute(
+        "SELECT key, through FROM promotions WHERE key BETWEEN ? AND ?", (base, base + (1 << SEQ_BITS) - 1)
+    )
+    return [(key - base, through) for key, through in found]
+
+
 def delete_events(connection: sqlite3.Connection, row: ModelRow, bound: int, records_max: int) -> int:
     """Delete the oldest records that end at or before `bound`, at most `records_max`; return how many events."""
     base = row.id << SEQ_BITS
@@ -181,7 +194,8 @@ def delete_events(connection: sqlite3.Connection, row: ModelRow, bound: int, rec
     if not gone:
         return 0
     last_key, last_count, chain = gone[-1]
-    connection.execute("DELETE FROM log WHERE key BETWEEN ? AND ?", (base, last_key))
+    for table in ("log", "promotions"):
+        connection.execute(f"DELETE FROM {table} WHERE key BETWEEN ? AND ?", (base, last_key))
     first_seq = last_key - base + last_count
     connection.execute("UPDATE models SET first_seq = ?, trimmed_chain = ? WHERE id = ?", (first_seq, chain, row.id))
     return sum(count for _, count, _ in gone)

@@ -18,7 +18,7 @@ from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect
 from riata.store.sqlite.store import SqliteSettings, SqliteStore
 from riata.store.store import Append, Owner, Record
 
-KEYED: Final = ("log", "fresh_ids", "names")  # tables by model id * 2^44 + event
+KEYED: Final = ("log", "fresh_ids", "names", "promotions")  # tables by model id * 2^44 + event
 OF_MODELS: Final = ("dedupe", "remembered", "remembered_size", "generations", "chunks")
 
 

@@ -11,7 +11,7 @@ from riata.base.errors import Conflict, Corrupt, RiataError, StoreFailed, Unavai
 
 DATABASE_NAME: Final = "riata.db"
 APPLICATION_ID: Final = 0x52494154  # "RIAT"
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
 SQLITE_SOUND: Final = (3, 51, 3)  # first release without the WAL-reset defect, which needs two connections
 QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # of larger files only the small tables are checked, to bound the start-up time
@@ -25,6 +25,8 @@ _MAGIC = b"SQLite format 3\0"
 _DAMAGED = "restore the directory from a backup, or move the file away to start empty"
 _WAIT_S = 0.2  # wait for another connection: there should be none, but a backup or an inspection may be closing
 _SMALL_TABLES = ("owner", "models", "generations", "names")
+
+_PROMOTIONS: Final = "CREATE TABLE promotions (key INTEGER PRIMARY KEY, through INTEGER NOT NULL) STRICT"
 
 SCHEMA: Final = (
     """CREATE TABLE owner (
@@ -50,6 +52,7 @@ SCHEMA: Final = (
     "CREATE INDEX remembered_due ON remembered (model, due_ms, key)",
     "CREATE TABLE remembered_size (model INTEGER PRIMARY KEY, rows INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT",
     "CREATE TABLE names (key INTEGER PRIMARY KEY, digest BLOB NOT NULL, names BLOB NOT NULL) STRICT",
+    _PROMOTIONS,
     """CREATE TABLE generations (
         model INTEGER NOT NULL, gen INTEGER NOT NULL, parent INTEGER NOT NULL, applied INTEGER NOT NULL, chain BLOB NOT NULL,
         lineage BLOB NOT NULL, epoch INTEGER NOT NULL, algo_version INTEGER NOT NULL, created_ms INTEGER NOT NULL,
@@ -62,10 +65,12 @@ SCHEMA: Final = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 
+_FROM_3: Final = (_PROMOTIONS, f"PRAGMA user_version = {SCHEMA_VERSION}")
 _FROM_2: Final = (
     *(f"ALTER TABLE log ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0" for column in ("file", "at", "length")),
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
+    *_FROM_3,
 )
+_MIGRATIONS: Final = {2: _FROM_2, 3: _FROM_3}
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -158,13 +163,13 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise Corrupt(f"{path} is a database of another program; choose another directory")
     version = _pragma(connection, "user_version")
-    if version == 2:
-        _run(connection, _FROM_2)
+    if version in _MIGRATIONS:
+        _run(connection, _MIGRATIONS[int(version)])
     elif version != SCHEMA_VERSION:
         is_newer = int(version) > SCHEMA_VERSION
         advice = "use a newer program" if is_newer else "use the program that made it"
         raise Corrupt(
-            f"{path} has format {version}, this program reads 2 and {SCHEMA_VERSION}: {advice}",
+            f"{path} has format {version}, this program reads {min(_MIGRATIONS)} to {SCHEMA_VERSION}: {advice}",
             "newer_format" if is_newer else None,
         )
     if _pragma(connection, "journal_mode") != "wal" or _pragma(connection, "synchronous") != 2:  # 2 is FULL

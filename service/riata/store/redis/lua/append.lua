@@ -81,7 +81,7 @@ for number, request in ipairs(requests) do
   local k, a = request.key, request.arg
   local range = request.now - request.prior
   local meta = redis.call('HMGET', KEYS[k], 'seq', 'chain', 'floor', 'window', 'names', 'ids' .. range, 'ids' .. range + 1,
-    'ids' .. range + 2)
+    'ids' .. range + 2, 'promotions')
   if not meta[1] then reason = 'MODEL' break end
   local before, count, window = tonumber(meta[1]), tonumber(ARGV[a + 1]), tonumber(meta[4])
   local last = before + count
@@ -116,6 +116,10 @@ for number, request in ipairs(requests) do
   if ARGV[a] == 'repair' and string.find(ARGV[a + 3], '"action":"accept_loss"', 1, true) then
     changed[#changed + 1] = 'accepted' -- kept after the record is trimmed, for processes that knew the missing events
     changed[#changed + 1] = ARGV[a + 3]
+  end
+  if ARGV[a] == 'restore' and string.byte(ARGV[a + 3]) == 2 then -- a promotion: its event, and through which its state learnt
+    changed[#changed + 1] = 'promotions'
+    changed[#changed + 1] = str(last) .. ' ' .. str(number_of(string.reverse(string.sub(ARGV[a + 3], 9, 16)))) .. ' ' .. (meta[9] or '')
   end
   if ARGV[a + 5] ~= '' then
     redis.call('XADD', KEYS[k + 2], str(last) .. '-0', 'digest', ARGV[a + 6], 'names', ARGV[a + 5])

@@ -8,7 +8,7 @@
 local STEPS_MAX = 64
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 if not owns(KEYS[1], ARGV[2], ARGV[3]) then return {'FENCED'} end
-local meta = redis.call('HMGET', KEYS[2], 'seq', 'first_seq', 'gens')
+local meta = redis.call('HMGET', KEYS[2], 'seq', 'first_seq', 'gens', 'promotions')
 if not meta[1] then return {'MODEL'} end
 local retained = generations_of(KEYS[4], meta[3])
 if not retained then return {'DAMAGED'} end
@@ -52,11 +52,16 @@ if #gone > 0 then redis.call('HSET', KEYS[2], 'gens', str(#kept)) end
 local seq, first = tonumber(meta[1]), tonumber(meta[2])
 local bound = seq - math.max(tonumber(ARGV[6]), 0)
 verified = 0
+local oldest_applied = seq
 for _, one in ipairs(kept) do
+  oldest_applied = math.min(oldest_applied, one.applied)
   if one.verified then
     verified = verified + 1
     bound = math.min(bound, one.applied)
   end
+end
+for event, through in string.gmatch(meta[4] or '', '(%d+) (%d+) ') do -- replayed from before it, what is after `through` is learnt again
+  if tonumber(event) > oldest_applied then bound = math.min(bound, tonumber(through)) end
 end
 if verified < fewest then bound = 0 end
 -- A record has at least one event, so n events are at most n records.
@@ -71,5 +76,12 @@ for _ = 1, STEPS_MAX do
   left = left - redis.call('XTRIM', KEYS[3], 'MINID', '=', str(at + 1) .. '-0')
   first = at + 1
   redis.call('HSET', KEYS[2], 'first_seq', str(first), 'trimmed_chain', chain)
+end
+if meta[4] and first > start then
+  local promotions = ''
+  for event, through in string.gmatch(meta[4], '(%d+) (%d+) ') do
+    if tonumber(event) >= first then promotions = promotions .. event .. ' ' .. through .. ' ' end
+  end
+  redis.call('HSET', KEYS[2], 'promotions', promotions)
 end
 return {'OK', str(first - start)}

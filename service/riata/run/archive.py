@@ -1,0 +1,161 @@
+"""The archive: what is trimmed from a log of the embedded store stays in segments.
+
+Theory of operation
+    A thread of the lowest priority reads the events that a trim is about to take and writes them as segments. It reads through
+    the store's thread, in slices, only while nothing else waits there, and at a limited rate; so it delays no acknowledgement.
+    Only full segments are written. A trim takes nothing behind the last event of the last one (`bound`): the bound and the trim
+    are computed in one call of the store's thread. Whatever happens in between, an event is in the log or in a segment, often in
+    both: a process that dies after it wrote a segment trims later.
+
+    Beyond `bytes_max` the oldest segments are deleted, of those whose events the log no longer has. If a segment cannot be
+    written, say because the disk is full, nothing is trimmed behind the last one; the service then refuses events like on any
+    full disk, until there is space, or the archive is turned off. The space that checkpoints need is not used.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any, Final
+
+from riata.base.errors import RiataError, Unavailable
+from riata.base.priority import lower_priority
+from riata.run.engine_settings import ArchiveSettings
+from riata.run.segment_building import build_segments
+from riata.store.segment import Origin, Segment
+from riata.store.segments import STALE, Segments
+from riata.store.store import Head, Store
+
+Call = Callable[[Callable[[Store], Any]], Future[Any]]
+log = logging.getLogger("riata.run")
+
+EVERY_S: Final = 10.0  # like a checkpoint, and with it a trim
+EVENTS_MIN: Final = 1000  # fewer are not looked at
+GIVE_WAY_S: Final = 0.01
+GIVE_WAY_MOST: Final = 100  # pauses at most: a store that is never idle is read nevertheless
+STOP_S: Final = 5.0
+DROPPED: Final = ".dropped"
+
+
+class _Stopped(Exception):
+    """The process is stopping."""
+
+
+class Archive:
+    """Writes the segments of every model. `bound` and `drop` may be called by any thread, `step` by one.
+
+    origins : the models to archive
+    waiting : how many requests and calls wait for the store's thread
+    problem : why the last attempt failed; empty if it did not
+    """
+
+    def __init__(
+        self, settings: ArchiveSettings, call: Call, origins: Callable[[], Iterable[Origin]], waiting: Callable[[], int]
+    ) -> None:
+        self.problem = ""
+        self._settings = settings
+        self._call = call
+        self._origins = origins
+        self._waiting = waiting
+        self._bounds: dict[tuple[str, bytes], int] = {}  # by model and lineage: the last event in a full segment
+        self._next: dict[bytes, int] = {}  # by lineage: the event that a trim must reach before the log is read again
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="riata-archive", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. A segment under way is given up; its events are in the log. A store that failed may never answer it."""
+        self._stopping.set()
+        self._thread.join(STOP_S)
+
+    def bound(self, model: str, lineage: bytes) -> int:
+        """Return the last event of a model that may be trimmed; 0 until the segments have been looked at."""
+        return self._bounds.get((model, lineage), 0)
+
+    def drop(self, model: str) -> None:
+        """Delete the segments of a model that was dropped."""
+        folder = self._settings.directory / model
+        gone = folder.with_name(f"{model}{DROPPED}")
+        try:
+            folder.replace(gone)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def step(self) -> None:
+        """Archive what trims are about to take, of every model, and delete what is beyond the bound. Raises `OSError`,
+        `RiataError` and `_Stopped`."""
+        origins = list(self._origins())
+        self._remove_others({origin.model for origin in origins})
+        for origin in origins:
+            segments = Segments(self._settings.directory / origin.model)
+            head: Head = self._call(lambda s: s.head(origin.model)).result()  # noqa: B023  called at once
+            until = head.seq - self._settings.keep_events
+            if head.lineage != origin.lineage or until < self._next.get(origin.lineage, EVENTS_MIN):
+                continue
+            self._archive(origin, segments, until)
+
+    def _archive(self, origin: Origin, segments: Segments, until: int) -> None:
+        found = build_segments(self._call, origin, segments, self._pace, until)
+        full = [one.last for one in found if one.is_full]
+        done = full[-1] if full else 0
+        first_seq = self._call(lambda s: s.head(origin.model)).result().first_seq
+        self._bounds[origin.model, origin.lineage] = done
+        # What was read without filling a segment is read again: not before it has doubled, so that this costs at most as much
+        # as reading it once.
+        begin = max(done, first_seq - 1)
+        self._next[origin.lineage] = begin + max(2 * (until - begin), EVENTS_MIN)
+        _bound_bytes(segments, found, self._settings.bytes_max, first_seq)
+
+    def _remove_others(self, models: set[str]) -> None:
+        """Delete the segments of models that do not exist: their drop was interrupted."""
+        if self._settings.directory.is_dir():
+            for folder in self._settings.directory.iterdir():
+                if folder.is_dir() and folder.name not in models:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _pace(self, size: int) -> None:
+        """Wait until the store's thread has no other work, and then as long as the rate asks. Raises `Unavailable` if only the
+        space for checkpoints is left."""
+        free = os.statvfs(self._settings.directory)
+        if free.f_bavail * free.f_frsize < self._settings.reserve_bytes:
+            raise Unavailable(f"{self._settings.directory}: the free space is reserved for checkpoints", "disk_reserve")
+        for _ in range(GIVE_WAY_MOST):
+            if not self._waiting():
+                break
+            self._rest(GIVE_WAY_S)
+        self._rest(size / self._settings.bytes_per_s)
+
+    def _rest(self, seconds: float) -> None:
+        if self._stopping.wait(seconds):
+            raise _Stopped
+
+    def _run(self) -> None:
+        lower_priority()
+        while not self._stopping.wait(EVERY_S):
+            try:
+                self.step()
+                problem = ""
+            except _Stopped:
+                return
+            except (OSError, RiataError) as error:
+                problem = f"the archive cannot be written, so the log is not trimmed: {error}"
+            if problem and problem != self.problem:
+                log.error("%s", problem)
+            self.problem = problem
+
+
+def _bound_bytes(segments: Segments, found: list[Segment], bytes_max: int, first_seq: int) -> None:
+    """Delete the oldest segments beyond the bound, only of events that the log no longer has."""
+    total = sum(one.bytes for one in found)
+    stale = sum(path.stat().st_size for path in segments.directory.glob(f"*{STALE}"))
+    needed = sum(one.bytes for one in found if one.last >= first_seq)
+    if total + stale > bytes_max and (gone := segments.drop(max(bytes_max, needed))):
+        log.info("archive: %s: %d files beyond the bound of %d bytes were deleted", segments.directory, len(gone), bytes_max)

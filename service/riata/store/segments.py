@@ -1,0 +1,133 @@
+"""The segments of one model: the files of a directory `<data>/segments/<model>`.
+
+Segments that are used are consecutive: each begins after the one before, with the chain at which that one ends. The last one
+is bound to the log by the record that follows it. A file that does not fit, because it is damaged, of another log or encoder, of
+a history that was taken back, or behind a gap, is stale. If the log still has its events it is deleted, since it can be made
+again. Otherwise it is renamed to `*.stale`, for whoever wants to look at it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from riata.base.directories import sync_directory
+from riata.base.errors import Corrupt
+from riata.store.records import next_chain
+from riata.store.segment import SUFFIX, UNFINISHED, Origin, Segment, map_segment
+from riata.store.store import Head, Record
+
+FOLDER: Final = "segments"  # in the data directory
+STALE: Final = ".stale"
+
+ReadAfter = Callable[[int], Sequence[Record]]  # at least the record after this event, if there is one
+
+
+class Segments:
+    """The files of one model. One process writes them, others may have them mapped: a deleted file stays readable to those.
+
+    verify : read every byte of a file and compare it with its digest before it is used
+    """
+
+    def __init__(self, directory: Path, verify: bool = False) -> None:
+        self.directory = directory
+        self._verify = verify
+        self.damaged: list[str] = []  # files that were found not to be what was written, and why
+
+    def prepare(self) -> None:
+        """Make the directory, and remove what a crash left unfinished."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for path in self.directory.glob(f"*{UNFINISHED}"):
+            path.unlink(missing_ok=True)
+
+    def usable(self, origin: Origin, head: Head, read_after: ReadAfter) -> list[Segment]:
+        """Return the segments that fit the log, oldest first. Changes no file. They begin at most where the log does, and end at
+        most one event before the rest of it; empty if none fit."""
+        found = [segment for segment in self._mapped() if segment.origin == origin]
+        for chain in (_linked(found[::-1])[::-1], _linked(found)):
+            while chain and not _binds(chain[-1], head, read_after):
+                chain.pop()
+            if chain and chain[0].first <= head.first_seq:
+                return chain
+        return []
+
+    def remove_stale(self, used: Iterable[Segment], first_seq: int) -> list[str]:
+        """Remove every file but those of `used`; the log begins at `first_seq`. Returns the names of those files."""
+        kept = {segment.path for segment in used}
+        gone = [path for path in self._paths() if path not in kept]
+        for path in gone:
+            first = path.stem.partition("-")[0]
+            if first.isdigit() and int(first) >= first_seq:
+                path.unlink(missing_ok=True)
+            else:
+                path.replace(path.with_suffix(STALE))
+        if gone:
+            sync_directory(self.directory)
+        return [path.name for path in gone]
+
+    def drop(self, bytes_max: int) -> list[str]:
+        """Delete files until the rest has at most `bytes_max` bytes, stale ones first, then the oldest. Returns their names."""
+        stale = sorted(self.directory.glob(f"*{STALE}")) if self.directory.is_dir() else []
+        files = [*stale, *self._paths()]
+        sizes = [_size(path) for path in files]
+        total, dropped = sum(sizes), []
+        for path, size in zip(files, sizes, strict=True):
+            if total <= bytes_max:
+                break
+            path.unlink(missing_ok=True)
+            total -= size
+            dropped.append(path.name)
+        if dropped:
+            sync_directory(self.directory)
+        return dropped
+
+    def _mapped(self) -> list[Segment]:
+        """Map every file that is a segment, oldest first; of two that begin with the same event only the longer one."""
+        found: dict[int, Segment] = {}
+        for path in self._paths():
+            try:
+                segment = map_segment(path, self._verify)
+            except FileNotFoundError:
+                continue
+            except Corrupt as error:
+                self.damaged.append(error.detail)
+                continue
+            if segment.first not in found or found[segment.first].last < segment.last:
+                found[segment.first] = segment
+        return [found[first] for first in sorted(found)]
+
+    def _paths(self) -> list[Path]:
+        return sorted(self.directory.glob(f"*{SUFFIX}")) if self.directory.is_dir() else []
+
+
+def _linked(found: Sequence[Segment]) -> list[Segment]:
+    """Return the first segments of `found`, in either direction, as long as each is the neighbour of the one before."""
+    chain = list(found[:1])
+    for segment in found[1:]:
+        older, newer = sorted((chain[-1], segment), key=lambda one: one.first)
+        if newer.first != older.last + 1 or newer.before != older.after:
+            break
+        chain.append(segment)
+    return chain
+
+
+def _binds(segment: Segment, head: Head, read_after: ReadAfter) -> bool:
+    """Return whether the log continues this segment."""
+    if segment.last < head.first_seq - 1 or segment.last > head.seq:
+        return False
+    if segment.last == head.seq:
+        return segment.after == head.chain
+    following = read_after(segment.last)
+    return (
+        bool(following)
+        and following[0].first == segment.last + 1
+        and following[0].chain == next_chain(segment.after, following[0].digest)
+    )
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
