@@ -27,7 +27,7 @@ def same(left: Arrays, right: Arrays) -> bool:
 
 
 def served(weights: Weights, batch: Batch, row: int) -> float:
-    """The margin a server would answer, product by product in the order of the hashes."""
+    """The margin that a server would answer, product by product in the order of the hashes."""
     beta = dict(zip(weights.slot.tolist(), weights.beta.tolist(), strict=True))
     margin = weights.intercept
     for p in range(int(batch.indptr[row]), int(batch.indptr[row + 1])):
@@ -36,7 +36,7 @@ def served(weights: Weights, batch: Batch, row: int) -> float:
 
 
 class LearnerContract:
-    """Inherit, and give a fixture `build` that returns a function which makes an empty learner."""
+    """Inherit, and define a fixture `build` that returns a function which makes an empty learner."""
 
     @pytest.fixture
     def batch(self) -> Batch:
@@ -61,17 +61,17 @@ class LearnerContract:
         batches = [to_batch(events) for events in [*made, *made[2:], made[0]]]
         skip = np.arange(sum(batch.n for batch in batches)) % 4 == 1 if skipped else None
         together, single = build(), build()
-        told = together.step_all(batches, skip)
+        reported = together.step_all(batches, skip)
         ends = np.cumsum([batch.n for batch in batches])
         steps = [
             single.step(batch, None if skip is None else skip[end - batch.n : end])
             for batch, end in zip(batches, ends, strict=True)
         ]
-        assert told.margin.tobytes() == b"".join(step.margin.tobytes() for step in steps)
-        assert told.refused.tolist() == [row for step in steps for row in step.refused.tolist()]
-        assert told.label.tolist() == [label for batch in batches for label in batch.label.tolist()]
-        assert told.weight.tolist() == [weight for batch in batches for weight in batch.weight.tolist()]
-        assert told.refusals == sum(step.refusals for step in steps) == int(told.refused.sum())
+        assert reported.margin.tobytes() == b"".join(step.margin.tobytes() for step in steps)
+        assert reported.refused.tolist() == [row for step in steps for row in step.refused.tolist()]
+        assert reported.label.tolist() == [label for batch in batches for label in batch.label.tolist()]
+        assert reported.weight.tolist() == [weight for batch in batches for weight in batch.weight.tolist()]
+        assert reported.refusals == sum(step.refusals for step in steps) == int(reported.refused.sum())
         assert same(together.freeze(), single.freeze())
 
     @pytest.mark.parametrize("at", [0, 1, 57, 100, 173, ROWS])
@@ -190,7 +190,7 @@ def rows_one_by_one(batch: Batch, keep: BOOL) -> Batch:
 
 
 def _damaged(frozen: Arrays, name: str) -> list[Arrays]:
-    """States with one array wrong: gone, of another type, too long, not finite or out of order."""
+    """States with one wrong array: missing, of another type, too long, not finite or out of order."""
     array = frozen[name]
     broken: list[Arrays] = [{key: value for key, value in frozen.items() if key != name}]
     broken.append({**frozen, name: np.zeros(array.shape, np.float32)})

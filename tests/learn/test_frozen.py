@@ -75,7 +75,7 @@ def test_ranks_stand_for_slots_and_lead_back_to_them(others: list[int], keys: li
         assert (back[name].dtype, back[name].tolist()) == (arrays[name].dtype, arrays[name].tolist())
 
 
-def test_what_is_no_list_of_slots_gets_no_ranks() -> None:
+def test_an_invalid_list_of_slots_gets_no_ranks() -> None:
     good = np.array([1, 2], np.uint32)
     wrong: list[NDArray[np.generic]] = [
         good[::-1],

@@ -176,7 +176,7 @@ def test_label_one_pushes_margins_up_and_label_zero_down() -> None:
         assert sign * float(margins[19]) > 0.5
 
 
-def test_names_that_share_a_slot_and_cancel_are_no_reason_to_refuse() -> None:
+def test_names_that_share_a_slot_and_cancel_are_not_refused() -> None:
     learner, eager = FtrlProximal(FtrlProximalConfig(), BITS), Eager(FtrlProximalConfig(), BITS)
     events = [Event([(1, 2.0), (2, -2.0), (2**31, 1.0)], 1.0), Event([(1, 1.0), (2**31, 1.0)], 0.0)]
     margins, _ = learn_rows(eager, events)

@@ -33,13 +33,13 @@ def test_a_table_is_zero_and_no_line_lies_across_two_cache_lines(lines: int, wid
 
 
 def some(features: int, lines: int = 1) -> U32:
-    """Hashes of so many features, which fall on so many lines, each in a small page of its own as far as there are any."""
+    """Hashes of so many features in as many lines, each in a separate small page if there are enough."""
     line = np.arange(features) % lines * (LINES // lines)
     return (line * (2**32 // LINES)).astype(np.uint32)
 
 
 def resident(table: F64) -> int:
-    """Bytes of the table that are in memory, from the list of the process's mappings."""
+    """Bytes of the table in memory, from the list of the process's mappings."""
     at, found = table.ctypes.data, False
     for line in Path("/proc/self/smaps").read_text(encoding="ascii").splitlines():
         head = line.split()[0]
@@ -62,7 +62,7 @@ def test_a_table_with_few_used_lines_takes_their_small_pages_only() -> None:
 
 
 class Asked:
-    """Stands for the system: takes note, and refuses where it is told to."""
+    """A replacement for the system: records the calls, and refuses if configured to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, refuses: bool = False) -> None:
         self.calls: list[tuple[int, int]] = []

@@ -109,7 +109,7 @@ def without_reach(arrays: Arrays) -> None:
         without_reach,
     ],
 )
-def test_what_was_tracked_has_to_fit_the_block(change: Callable[[Arrays], None]) -> None:
+def test_tracked_gradients_must_fit_the_block(change: Callable[[Arrays], None]) -> None:
     header, arrays = stored()
     arrays["learner.lazy_tracked"] = arrays["learner.lazy_tracked"].copy()
     arrays["learner.lazy_tracked"][1] = 1

@@ -6,7 +6,7 @@ from riata.learn.slot_list import SlotList
 
 
 def _append(slots: SlotList, counts: np.ndarray[tuple[int], np.dtype[np.int64]], at: int, more: list[int]) -> None:
-    """What a kernel does."""
+    """The same as a kernel."""
     slots.make_room(len(more))
     slots.slot[counts[at] : counts[at] + len(more)] = more
     counts[at] += len(more)

@@ -53,7 +53,7 @@ def _dense(learner: TaylorSketch, d: int, shift: int) -> F64:
 
 
 def _rows(x: F64, y: F64, shift: int) -> Batch:
-    """Rows of a matrix whose first column, the intercept, is left to the learner; zeros are no features."""
+    """Rows of a matrix without its first column, which is the learner's intercept; zeros are not features."""
     n = len(x)
     row, column = np.nonzero(x[:, 1:])
     return Batch(
@@ -138,7 +138,7 @@ def test_warm_up_over_all_events_is_the_batch_optimum(batch: dict[str, Any]) -> 
 
 
 def _simulated(run: dict[str, Any]) -> Batch:
-    """The paper's design by its recipe, checked by digest."""
+    """The paper's design, made by its recipe and checked by digest."""
     rng = np.random.Generator(np.random.PCG64(run["seed"]))
     z, u = rng.standard_normal((run["t"], 10)), rng.random(run["t"])
     x = np.column_stack([np.ones(run["t"]), z])

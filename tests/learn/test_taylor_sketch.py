@@ -42,7 +42,7 @@ def _learner(**settings: Any) -> TaylorSketch:
 
 
 def _violation(learner: TaylorSketch) -> float:
-    """Largest violation of the optimality conditions of the sketch, over block and outside, as a share of the penalty."""
+    """Largest violation of the optimality conditions of the sketch, inside and outside the block, as a share of the penalty."""
     sketch = learner.sketch()
     beta = np.concatenate([sketch.beta, sketch.outside_beta])
     gradient = np.concatenate([sketch.gradient, sketch.outside_gradient])
@@ -176,7 +176,7 @@ def test_whatever_the_settings_numbers_stay_finite_and_a_state_is_its_own_checkp
     assert same(copy.freeze(), frozen)
 
 
-def test_full_vocabulary_refuses_whole_rows_and_says_so() -> None:
+def test_full_vocabulary_refuses_whole_rows_and_reports_it() -> None:
     learner = _learner(mode="exact", features_max=4, block=1)
     known = [Event([(1, 1.0), (2, 1.0)], 1.0), Event([(2, 1.0), (5, 1.0)], 0.0)]
     assert learner.step(to_batch(known)).no_room is not None

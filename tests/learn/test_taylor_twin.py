@@ -26,7 +26,7 @@ def _pair(name: str, **more: Any) -> tuple[TaylorSketch, twin.Plain]:
 
 
 def _compare(learner: TaylorSketch, plain: twin.Plain) -> None:
-    """Members and where they are, every sum, every weight."""
+    """Compare members and their positions, every sum, every weight."""
     state, sketch, scale = learner._state, learner.sketch(), float(learner._state.arrays.scalars[0])
     key = state.arrays.members.key[: state.size].tolist()
     listed = [None if one in (None, twin.INTERCEPT) else one for one in plain.slot]

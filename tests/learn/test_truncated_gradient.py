@@ -134,10 +134,10 @@ def test_rows_of_any_length_and_rows_left_out_take_the_same_steps_one_by_one(con
     assert lengths.min() < 16
     assert lengths.max() > 2 * SPREAD_MAX
     together, alone = TruncatedGradient(config, 16), TruncatedGradient(config, 16)
-    told = together.step(batch, skip)
+    reported = together.step(batch, skip)
     one_by_one = [alone.step(cut(batch, i, i + 1), skip[i : i + 1]) for i in range(batch.n)]
-    assert told.margin.tolist() == [float(one.margin[0]) for one in one_by_one]
-    assert told.refused.tolist() == skip.tolist()
+    assert reported.margin.tolist() == [float(one.margin[0]) for one in one_by_one]
+    assert reported.refused.tolist() == skip.tolist()
     assert same(together.freeze(), alone.freeze())
 
 
@@ -146,12 +146,12 @@ def test_many_batches_of_a_row_end_in_the_bits_of_one_batch(bits: int) -> None:
     batch = to_batch(sparse_events(80, seed=4))
     skip = np.arange(batch.n) % 7 == 3
     one, many = TruncatedGradient(TruncatedGradientConfig(), bits), TruncatedGradient(TruncatedGradientConfig(), bits)
-    told = many.step_all([cut(batch, at, at + 1) for at in range(batch.n)], skip)
-    assert told.margin.tobytes() == one.step(batch, skip).margin.tobytes()
+    reported = many.step_all([cut(batch, at, at + 1) for at in range(batch.n)], skip)
+    assert reported.margin.tobytes() == one.step(batch, skip).margin.tobytes()
     assert same(many.freeze(), one.freeze())
 
 
-def test_arrays_that_are_not_in_one_piece_are_learnt_all_the_same() -> None:
+def test_arrays_that_are_not_in_one_piece_are_learnt_too() -> None:
     batch = to_batch(sparse_events(60, seed=9))
     odd = [
         replace(batch, value=np.repeat(batch.value, 2)[::2]),
@@ -160,8 +160,8 @@ def test_arrays_that_are_not_in_one_piece_are_learnt_all_the_same() -> None:
         replace(batch, indptr=np.repeat(batch.indptr, 3)[::3], label=np.repeat(batch.label, 2)[::2]),
     ]
     given, plain = TruncatedGradient(_config(), BITS), TruncatedGradient(_config(), BITS)
-    told = given.step_all([batch, *odd, batch])
-    assert told.margin.tobytes() == plain.step_all([batch] * 6).margin.tobytes()
+    reported = given.step_all([batch, *odd, batch])
+    assert reported.margin.tobytes() == plain.step_all([batch] * 6).margin.tobytes()
     assert same(given.freeze(), plain.freeze())
 
 
@@ -196,7 +196,7 @@ def test_warm_up_leaves_nothing_to_compile(config: TruncatedGradientConfig) -> N
 
 
 @pytest.mark.parametrize("config", [_config(), _config(rate="adaptive"), TruncatedGradientConfig()], ids=_name)
-def test_names_that_share_a_slot_and_cancel_are_no_reason_to_refuse(config: TruncatedGradientConfig) -> None:
+def test_names_that_share_a_slot_and_cancel_are_not_refused(config: TruncatedGradientConfig) -> None:
     learner, eager = TruncatedGradient(config, BITS), Eager(config, BITS)
     events = [Event([(1, 2.0), (2, -2.0), (2**31, 1.0)], 1.0), Event([(1, 1.0), (2**31, 1.0)], 0.0)]
     margins, _ = learn_rows(eager, events)

@@ -74,7 +74,7 @@ def test_collect_of_many_is_each_weight_by_itself(rate: str, in_place: bool) -> 
 
 
 def _now(rate: str, line: list[float]) -> float:
-    """A weight at clock 2, truncated by a quarter for each unit of the clock since, or by that over the root."""
+    """A weight at clock 2, truncated by a quarter for each unit of the clock since, or by that divided by the root."""
     scale = line[3] if rate == "normalised" else 1.0
     unit = 1.0 if rate == "constant" else 1.0 / math.sqrt(line[2] + 0.25 * scale * scale)
     amount = unit * (1.0 if rate == "normalised" else 0.25) * (2.0 - line[1])

@@ -14,17 +14,14 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import Final
 
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.runner import Summary, run_many
+from tests.simulation.runner import FOREVER_S, Summary, run_many
 from tests.simulation.server import MODES
-
-FOREVER_S: Final = 1e9
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Play, print, and write what was measured. Returns 1 where a promise was broken."""
+    """Run, print, and write the results. Returns 1 if a guarantee was violated."""
     parser = argparse.ArgumentParser(prog="tests.simulation")
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
@@ -47,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def page(summary: Summary, processes: int) -> list[str]:
-    """What many histories came to, in Markdown."""
+    """The results of many histories, in Markdown."""
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     seeds = max(summary.seeds, 1)
     return [
@@ -70,6 +67,7 @@ def page(summary: Summary, processes: int) -> list[str]:
         f"| events in the logs at the end | {summary.events:,} |",
         f"| generations in the histories at the end | {summary.generations:,} |",
         f"| editions published | {summary.editions:,} |",
+        f"| states promoted | {summary.promotions:,} |",
         f"| acknowledged events taken back by everysec or failover, and noticed | {summary.losses:,} |",
         "",
         "| fault | injected |",
@@ -80,7 +78,7 @@ def page(summary: Summary, processes: int) -> list[str]:
 
 
 def mutant_table(seeds: int, processes: int) -> list[str]:
-    """How often each missing safeguard is noticed."""
+    """How often each removed safeguard is detected."""
     lines = [
         f"Seeds that fail when one safeguard is removed, of about {seeds // len(MODES)} in each mode:",
         "",

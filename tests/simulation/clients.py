@@ -19,12 +19,12 @@ PATIENCE_MS: Final = (150.0, 1500.0)
 
 
 class Front(Protocol):
-    """A process that takes events."""
+    """A process that accepts events."""
 
     process: Process
 
     def observe(self, batch: Batch, done: Callable[[Answer], None]) -> None:
-        """Take one request; `done` is called once, or never where the process dies."""
+        """Take one request; `done` is called once, or never if the process dies."""
         ...
 
 
@@ -43,14 +43,14 @@ def batch_of(events: Sequence[tuple[bytes, Content]]) -> Batch:
 
 
 def outcome_of(answer: Any) -> str:
-    """What a request that was not taken says of its events: as the web room tells its clients."""
+    """The outcome that a refused request reports for its events, as `web` reports it to clients."""
     if isinstance(answer, Unavailable):
         return answer.outcome
     return "unknown" if isinstance(answer, Corrupt) else "not_accepted"
 
 
 class Client:
-    """One client. It may ask any process that is alive, sends a few events at a time, and now and then sends an old one again."""
+    """One client. It uses any process that is alive, sends a few events at a time, and sometimes sends an old one again."""
 
     def __init__(self, world: World, number: int, fronts: Callable[[], Sequence[Front]], oracle: Oracle) -> None:
         self.world = world
@@ -90,7 +90,7 @@ class Client:
                 self.world.sleep(self.world.rng.uniform(5, 120))
 
     def _ask(self, events: list[tuple[bytes, Content]]) -> list[tuple[bytes, Content]]:
-        """Send one request; returns the events of which it is still not known that they were taken."""
+        """Send one request; returns the events that are not known to be accepted yet."""
         world, oracle = self.world, self.oracle
         alive = self.fronts()
         if not alive:

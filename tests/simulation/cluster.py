@@ -63,7 +63,7 @@ class SimulatedNode:
         return self.process.alive
 
     def observe(self, batch: Batch, done: Callable[[Answer], None]) -> None:
-        """Take a request as the service does: refuse it at once, or hand it to the store's thread."""
+        """Take a request as the service does: refuse it at once, or pass it to the log thread."""
         engine = self.engine
         if engine is None:
             return
@@ -86,38 +86,39 @@ class SimulatedNode:
         return served_model.served if served_model is not None else 0
 
     def caught_up(self, seq: int) -> bool:
-        """Whether this process serves event `seq`, the last; or knows that what it serves is of a history that was taken back,
-        which it keeps until the log has come as far again."""
+        """Whether this process serves event `seq`, the last; or knows that it serves a history that was rolled back, which it
+        keeps until the log is as long again.
+        """
         served_model = self.served_model()
         if served_model is None or served_model.published is None:
             return False
         return served_model.published.applied > seq if served_model.another else served_model.served == seq
 
     def noticed(self) -> int:
-        """How often this process found that the store is not what it was."""
+        """How often this process found that the store has changed."""
         engine = self.engine
         if engine is None or engine.following is None:
             return 0
         return engine.following.follower.counts.rolled_back
 
     def lost(self) -> int:
-        """How many acknowledged events this process says the store has lost."""
+        """The number of acknowledged events that this process reports as lost."""
         return self.engine.context.ledger.lost().get(MODEL, 0) if self.alive and self.engine is not None else 0
 
     def strange(self) -> str:
-        """Why this process does not use the store; empty where it does."""
+        """The reason why this process does not use the store; empty if it does."""
         following = self.engine.following if self.alive and self.engine is not None else None
         return following.follower.strange_code if following is not None else ""
 
     def heard_ms(self) -> int | None:
-        """When this process last compared what it serves with the store; None where it leads, or has not yet."""
+        """When this process last compared the served model with the store; None if it leads, or has not compared yet."""
         engine = self.engine
         if not self.alive or self.leads() or engine is None or engine.following is None:
             return None
         return engine.following.follower.heard_ms
 
     def forgot(self, gone: list[Told]) -> None:
-        """The store took records back: remember which of them this process knew for a fact."""
+        """The store lost records: remember which of them this process knew."""
         engine, served_model = self.engine, self.served_model()
         if not self.alive or engine is None or served_model is None:
             return
@@ -149,7 +150,7 @@ class SimulatedNode:
                     continue
 
     def _serves(self, served_model: ServedModel) -> None:
-        """Something was taken up: never an earlier event than before. Raises `Violation`."""
+        """A model was published: never of an earlier event than before. Raises `Violation`."""
         published = served_model.published
         if published is None:
             return
@@ -164,7 +165,7 @@ class SimulatedNode:
 
 
 class Cluster:
-    """All processes, and who starts them again."""
+    """All processes, and the supervisor that restarts them."""
 
     def __init__(self, world: World, open_store: Callable[[Process], OpenStore], oracle: Oracle) -> None:
         self.world = world
@@ -180,7 +181,7 @@ class Cluster:
         self._arithmetic = [rng.choice("ab") if rng.random() < 0.3 else "a" for _ in self._slots]
 
     def found(self) -> None:
-        """Make the model, then start the processes. Called by an actor."""
+        """Create the model, then start the processes. Called by an actor."""
         store = self._open_store(self.world.here().process)()
         store.create(MODEL, self.world.rng.randbytes(16))
         store.append([Append(MODEL, "config", 0, payload=config_payload(CONFIG, after=0))])
@@ -198,7 +199,7 @@ class Cluster:
         return [node for node in self.houses if node.role == "web" and node.alive]
 
     def leader(self) -> SimulatedNode | None:
-        """The house that leads, by its own belief."""
+        """The process that leads according to its own state."""
         return next((node for node in self.houses if node.alive and node.leads()), None)
 
     @property
@@ -210,7 +211,7 @@ class Cluster:
             node.forgot(gone)
 
     def settled(self) -> bool:
-        """Whether all have caught up with the log."""
+        """Whether all processes have caught up with the log."""
         seq = self.oracle.seq
         alive = [node for node in self.houses if node.alive]
         newest = self.oracle.generations[-1].applied if self.oracle.generations else 0
@@ -222,23 +223,25 @@ class Cluster:
         )  # fmt: skip
 
     def refused(self) -> bool:
-        """Whether nobody uses the store: every process says why, and none leads or serves."""
+        """Whether no process uses the store: every process reports the reason, and none leads or serves."""
         return all(node.strange() == "store_strange" and not node.leads() and not node.applied() for node in self.houses)
 
     def looks(self) -> list[tuple[SimulatedNode, int | None]]:
-        """Every process, and when it last looked at the store."""
+        """Every process, and the time of its last poll of the store."""
         return [(node, node.heard_ms()) for node in self.houses]
 
     @staticmethod
     def looked_again(looks: list[tuple[SimulatedNode, int | None]]) -> bool:
-        """Whether all who followed then have looked once more, or follow no more; and whether one who slept through the loss of
-        its lease has found that out: two who believe that they lead are one too many."""
+        """Whether every process that followed then has polled once more, or no longer follows; and whether a process that was
+        paused beyond its lease has found that out, because two processes that believe they lead are one too many.
+        """
         leaders = sum(node.alive and node.leads() for node, _ in looks)
         return leaders <= 1 and all(before is None or node.heard_ms() != before for node, before in looks)
 
     def check_noticed(self, first_seq: int) -> None:
-        """Nobody who knew events that were taken back goes on as if nothing had happened; but where the log has been trimmed
-        beyond them, nobody can tell. Raises `Violation`."""
+        """No process that knew events of a lost history continues without reporting it, unless the log is trimmed beyond them,
+        when no process can detect it. Raises `Violation`.
+        """
         there = {told.chain for told in self.oracle.history}  # a record sent again may be the same: nothing is gone
         for node in self.houses:
             known = [told for told in node.unnoticed if told.last >= first_seq and told.chain not in there]
@@ -255,11 +258,11 @@ class Cluster:
         return SimulatedNode(self.world, *self._slots[i], self._open_store, self.oracle, release)
 
     def _exchange(self, i: int) -> None:
-        """End a process so that a newer one is started in its place."""
+        """End a process so that one of a newer release is started in its place."""
         self.houses[i].process.kill()
 
     def _look_after(self) -> None:
-        """A process that has ended, or says that it is not alive, is started anew a little later."""
+        """Restart a process a little later after it ended, or reports that it is not alive."""
         world = self.world
         for i, node in enumerate(self.houses):
             failed = node.engine is not None and node.engine.fatal is not None

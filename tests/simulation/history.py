@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,11 +14,12 @@ from riata.run import log_thread
 from riata.run.cluster import store_identity
 from riata.store.store import SharedStore
 from tests.simulation.clients import Client
-from tests.simulation.cluster import Cluster, SimulatedNode
+from tests.simulation.cluster import CONFIG, MODEL, Cluster, SimulatedNode
 from tests.simulation.link import Link, SimulatedCalls, Weather
 from tests.simulation.lua_host import Scripts
 from tests.simulation.opening import open_simulated
 from tests.simulation.oracle import Oracle, Violation
+from tests.simulation.promoter import Promoter
 from tests.simulation.releases import several_releases
 from tests.simulation.scribe import Scribe
 from tests.simulation.server import Mode, Server
@@ -34,7 +36,7 @@ IDLE_S: Final = 2.0  # housekeeping comes less often than in production: it woul
 
 @dataclass(slots=True)
 class Outcome:
-    """How a history went."""
+    """The result of a history."""
 
     seed: int
     mode: Mode
@@ -48,12 +50,13 @@ class Outcome:
     editions: int = 0
     losses: int = 0
     upgrades: int = 0  # upgrade events that count
+    promotions: int = 0  # promotions that count
     ends: Counter[str] = field(default_factory=Counter)
 
 
 @contextlib.contextmanager
 def simulating() -> Iterator[None]:
-    """Everything replaced that has to be, for any number of histories."""
+    """Replaces everything that must be simulated, for any number of histories."""
     module: Any = log_thread
     notes: Any = store_identity
     files = notes.load, notes.save
@@ -70,11 +73,14 @@ def simulating() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def simulate(seed: int, mode: Mode, scripts: Scripts) -> Outcome:
-    """Play the history of `seed`. Never raises for what the history holds: `violation` says it."""
+def simulate(seed: int, mode: Mode, scripts: Scripts, promotes: bool | None = None) -> Outcome:
+    """Run the history of `seed`. Never raises because of the history; `violation` has the error.
+
+    promotes : whether states of the log are promoted; by default in half of the histories of each mode
+    """
     world = World(seed, STEPS_MAX)
     with running(world):
-        history = History(world, mode, scripts)
+        history = History(world, mode, scripts, seed // 3 % 2 == 1 if promotes is None else promotes)
         outcome = Outcome(seed, mode)
         try:
             history.play()
@@ -91,7 +97,7 @@ def simulate(seed: int, mode: Mode, scripts: Scripts) -> Outcome:
 class History:
     """The parts of one history."""
 
-    def __init__(self, world: World, mode: Mode, scripts: Scripts) -> None:
+    def __init__(self, world: World, mode: Mode, scripts: Scripts, promotes: bool) -> None:
         self.world = world
         self.mode = mode
         self.oracle = Oracle(lossless=mode == "always")
@@ -103,11 +109,14 @@ class History:
         self.links: list[Link] = []
         self.cluster = Cluster(world, self._opener, self.oracle)
         self.clients = [Client(world, i, self.cluster.fronts, self.oracle) for i in range(CLIENTS)]
+        self.senders: list[Client | Promoter] = [*self.clients]
+        if promotes:
+            self.senders.append(Promoter(world, self._opener, MODEL, CONFIG))
         self.faults = Faults(self)
         self._is_well = False
 
     def play(self) -> None:
-        """Raises `Violation` or `Stuck`."""
+        """Run the history. Raises `Violation` or `Stuck`."""
         world = self.world
         world.calm = True
         founder = Process(world, "founder")
@@ -115,8 +124,8 @@ class History:
         world.run(stop=lambda: founded.done)
         self._check()
         self.server.floor = len(self.server.file)
-        for client in self.clients:
-            client.start()
+        for one in self.senders:
+            one.start()
         world.calm = False
         self.faults.begin()
         world.run(until=world.now + self.faults.storm_ms, stop=self._failed)
@@ -139,7 +148,9 @@ class History:
         self._empty()
 
     def _empty(self) -> None:
-        """Everybody is killed and the store emptied: nobody who comes back takes it for a new one. Raises `Violation`."""
+        """All processes are killed and the store is emptied; no restarted process may take it for a new one. Raises
+        `Violation`.
+        """
         world = self.world
         lost = [node.lost() for node in self.cluster.houses]
         if max(lost) > self.oracle.taken_back:
@@ -155,19 +166,20 @@ class History:
             )
 
     def end(self) -> None:
-        """Throw everybody away."""
+        """Discard all processes."""
         self.cluster.kill_all()
-        for client in self.clients:
-            client.process.kill()
+        for one in self.senders:
+            one.process.kill()
 
     def report(self, outcome: Outcome) -> None:
-        """Say how it went."""
+        """Make the outcome."""
         outcome.trace = self.world.trace()
         outcome.steps, outcome.virtual_ms = self.world.steps, self.world.now
         outcome.faults = self.faults.counts + self.weather.faults
         outcome.events, outcome.losses = self.oracle.seq, self.oracle.losses
         outcome.generations, outcome.editions = len(self.oracle.generations), self.scribe.editions
         outcome.upgrades = len(self.oracle.upgrades)
+        outcome.promotions = sum(told.promoted is not None for told in self.oracle.history)
         outcome.ends = Counter(reason[:60] for _, reason in self.cluster.ends)
 
     def _failed(self) -> bool:
@@ -181,13 +193,13 @@ class History:
             raise Violation(f"{process}, {actor}: {type(error).__name__}: {error}") from error
 
     def _well(self) -> bool:
-        """Looked at now and then only: it takes longer than a step."""
+        """Checked only at intervals, because it takes longer than a step."""
         if self.world.steps % 16 == 0:
-            self._is_well = all(client.done for client in self.clients) and self.cluster.settled()
+            self._is_well = all(one.done for one in self.senders) and self.cluster.settled()
         return self._is_well
 
     def _unwell(self) -> str:
-        waiting = [client.process.name for client in self.clients if not client.done]
+        waiting = [one.process.name for one in self.senders if not one.done]
         places = {node.process.name: (node.alive, node.leads(), node.applied()) for node in self.cluster.houses}
         newest = self.oracle.generations[-1] if self.oracle.generations else None
         return f"not well after the faults ended: log {self.oracle.seq}, {places}, clients waiting {waiting}, newest {newest}"
@@ -208,7 +220,7 @@ class History:
 
 
 class Faults:
-    """What goes wrong, and how often: drawn once for each seed, many of the rates zero."""
+    """The faults and their rates, drawn once for each seed; many rates are zero."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -236,6 +248,10 @@ class Faults:
         )  # fmt: skip
         weather.latency_ms = rng.choice((1.0, 3.0, 10.0))
         self._rotten_at = -1
+        # Other failovers hardly ever fall between what a new leader reads and the upgrade event that it appends. This chance is
+        # drawn apart, so that the other histories stay what they are.
+        if history.mode == "failover" and random.Random(history.world.seed).random() < 0.25:
+            history.server.upgrading = self._overtake
 
     def begin(self) -> None:
         weather = self.history.weather
@@ -243,7 +259,7 @@ class Faults:
         self._next()
 
     def end(self) -> None:
-        """Heal everything."""
+        """End all faults."""
         world, server, weather = self.world, self.history.server, self.history.weather
         world.calm = True
         weather.lose_request = weather.lose_reply = weather.late_request = 0.0
@@ -324,6 +340,11 @@ class Faults:
         self.counts["effects lost"] += self.history.server.fail_over()
         return True
 
+    def _overtake(self) -> None:
+        """A failover while the first upgrade event is on its way."""
+        self.history.server.upgrading = lambda: None
+        self.counts["failover before an upgrade"] += self._fail_over()
+
     def _jump(self) -> bool:
         node = self._some()
         if node is None:
@@ -336,7 +357,7 @@ class Faults:
         return True
 
     def _rot(self) -> bool:
-        """A byte of the newest checkpoint changes; not a second time before a leader has looked for it since."""
+        """Change a byte of the newest checkpoint; not again before a leader has polled it since."""
         server, generations = self.history.server, self.history.oracle.generations
         scrubs = self.history.cluster.scrubs
         if not server.up or not generations or scrubs == self._rotten_at:

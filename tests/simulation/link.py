@@ -17,7 +17,7 @@ from tests.simulation.world import Process, World
 
 @dataclass(slots=True)
 class Weather:
-    """How bad the network is: chances out of 1 for each request."""
+    """The quality of the network: probabilities for each request."""
 
     latency_ms: float = 3.0
     lose_request: float = 0.0
@@ -28,7 +28,7 @@ class Weather:
 
 
 class Link:
-    """One process's way to the server. Clogged: nothing gets through until it is unclogged."""
+    """The connection of one process to the server. If it is clogged, nothing passes until it is unclogged."""
 
     def __init__(self, world: World, process: Process, server: Server, weather: Weather) -> None:
         self.world = world
@@ -96,7 +96,7 @@ class Link:
         return value
 
     def _delay(self) -> float:
-        """Mostly quick, now and then ten times slower."""
+        """Usually short, sometimes ten times longer."""
         draw = self.world.rng.random()
         return self.weather.latency_ms * (draw * draw if draw < 0.97 else 10 * draw)
 
@@ -126,7 +126,7 @@ class SimulatedCalls:
         return
 
     def _read_blocking(self, parts: Sequence[bytes], words: Sequence[bytes], timeout_ms: int) -> Reply:
-        """Ask at once, and again when something was added or the time is over."""
+        """Read at once, and again after an append or at the end of the time."""
         at = words.index(b"BLOCK")
         block_ms = float(parts[at + 1]) or 1e12
         rest = [*parts[1:at], *parts[at + 2 :]]

@@ -79,7 +79,7 @@ class LuaHost:
         self._guarded = self._lua.globals()[b"guarded"]
 
     def compile(self, text: str) -> Script:
-        """Make a script out of its text, with or without the line that says its flags."""
+        """Compile a script from its text, with or without the line of its flags."""
         body = re.sub(r"\A#![^\n]*", "", text).encode()
         run = self._guarded(self._lua.execute(b"return function() " + body + b"\nend"))
 
@@ -131,7 +131,7 @@ class Loaded:
 
 
 class Scripts:
-    """The scripts of the store by name, each compiled once. `changed` replaces text in some, to see who notices."""
+    """The scripts of the store by name, each compiled once. `changed` replaces text in some of them, for mutants."""
 
     def __init__(self, changed: Mapping[str, Sequence[tuple[str, str]]] = MappingProxyType({})) -> None:
         self.host = LuaHost()
@@ -139,7 +139,7 @@ class Scripts:
         self._loaded: dict[str, Loaded] = {}
 
     def of(self, name: str) -> Loaded:
-        """Compile, or find again. Raises `ValueError` where a change finds nothing to change."""
+        """Compile, or return the compiled script. Raises `ValueError` if a replacement finds no text to replace."""
         if name not in self._loaded:
             text = script_text(name).decode()
             for old, new in self._changed.get(name, ()):
@@ -153,7 +153,7 @@ class Scripts:
 
 
 def plain(reply: Any) -> Any:
-    """What a client gets for the value a script returns. Raises `RedisError`."""
+    """The reply of a client for the value that a script returns. Raises `RedisError`."""
     kind = type(reply)
     if kind is bytes or kind is int:
         return reply
@@ -179,7 +179,7 @@ def plain(reply: Any) -> Any:
 
 
 def _native(value: Any) -> Any:
-    """A value of Lua, of nested lists, as Python's."""
+    """A value of Lua, or of nested lists, as a Python value."""
     if lua51.lua_type(value) == "table":
         return [_native(value[i]) for i in range(1, len(value) + 1)]
     return value
@@ -191,7 +191,7 @@ def _sha1hex(text: Any) -> bytes:
 
 
 def _python_format(form: bytes) -> str:
-    """The format of Python's `struct` for one of Lua's, for whole numbers and floats of fixed size and text of given length."""
+    """The Python `struct` format for one of Lua's, for integers and floats of fixed size and strings of given length."""
     found, order = "", "<"
     for sign, size in re.findall(r"([<>=!bBhHiIlLfdcsxT])(\d*)", form.decode()):
         if sign in "<>":

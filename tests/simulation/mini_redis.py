@@ -15,7 +15,7 @@ Effect = tuple[Any, ...]
 
 
 class RedisError(Exception):
-    """An error reply; its text begins with the class, as on the wire."""
+    """An error reply; its text begins with the class, as in the protocol."""
 
 
 class Stream:
@@ -34,7 +34,7 @@ class SortedSet(dict[bytes, float]):
 
 
 def stream_id(text: bytes, end: bool = False) -> tuple[int, int]:
-    """Read an id; `-` and `+` are the ends, a missing second part is its least or greatest."""
+    """Read an id; `-` and `+` are the ends, a missing second part is its minimum or maximum."""
     if text == b"-":
         return (0, 0)
     if text == b"+":
@@ -49,7 +49,7 @@ def written(at: tuple[int, int]) -> bytes:
 
 
 def as_bytes(value: Any) -> bytes:
-    """An argument as the server would get it."""
+    """An argument as the server receives it."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, float):
@@ -83,7 +83,7 @@ class MiniRedis:
         return run(self, *[part if type(part) is bytes else as_bytes(part) for part in arguments])
 
     def play(self, effects: list[Effect]) -> None:
-        """Run the writes of a file again."""
+        """Apply the writes of a file again."""
         for command, *parts in effects:
             COMMANDS[command](self, *parts)
         self.effects.clear()
@@ -125,7 +125,7 @@ class MiniRedis:
         return value
 
     def set(self, key: Key, value: bytes, *options: bytes) -> bytes:
-        """With PX and a time, or nothing more."""
+        """Set a string, with PX and a time, or without options."""
         self._drop(key)
         self.data[key] = value
         self._did("SET", key, value)
@@ -312,7 +312,7 @@ class MiniRedis:
         return count
 
     def xread(self, *arguments: bytes) -> list[Any] | None:
-        """Without BLOCK: that is the business of whoever calls."""
+        """Without BLOCK, which the caller implements."""
         at = [argument.upper() for argument in arguments].index(b"STREAMS")
         options = [argument.upper() for argument in arguments[:at]]
         count = [b"COUNT", arguments[options.index(b"COUNT") + 1]] if b"COUNT" in options else []

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.errors import Unavailable
-from riata.run import generations, model_state, recovery
+from riata.run import generations, learning, model_state, recovery, upgrades
 from riata.run.cluster import lease, ledger, tail
 from riata.run.cluster.follower import Follower
 from riata.run.cluster.ledger import Ledger
@@ -22,6 +22,7 @@ from riata.run.cluster.publisher import Publisher
 from riata.run.cluster.store_identity import Mark
 from riata.run.core import Core
 from riata.run.learning import Learning
+from riata.run.log_reading import Again
 from riata.run.model_state import ModelState
 from riata.run.provenance import current
 from riata.run.recovery import Recovered, Recovery
@@ -31,6 +32,7 @@ from riata.store.redis import generations as redis_generations
 from riata.store.redis.store import RedisStore
 from riata.store.store import Append, Appended, Generation, Head, Owner, Record
 from tests.simulation import opening
+from tests.simulation.scribe import Scribe
 
 Changes = Mapping[str, Sequence[tuple[str, str]]]
 Patch = tuple[Any, str, Any]
@@ -47,7 +49,7 @@ FENCED_SCRIPTS: Final = ("commit", "publish", "stage", "piece", "verify", "trim"
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """What is removed. `row`: as the table of the evidence has it."""
+    """The removed safeguard. `row`: its name in the table of the evidence."""
 
     row: str
     scripts: Changes = field(default_factory=dict)
@@ -56,7 +58,7 @@ class Mutant:
 
 @contextlib.contextmanager
 def applied(mutant: Mutant) -> Iterator[None]:
-    """Have the patches of `mutant` in place."""
+    """Apply the patches of `mutant` during the block."""
     undo = [(owner, name, getattr(owner, name)) for owner, name, _ in mutant.patches]
     for owner, name, value in mutant.patches:
         setattr(owner, name, value)
@@ -75,7 +77,7 @@ _freeze = model_state.ModelState.freeze
 
 
 def _append_that_hopes(self: RedisStore, group: Sequence[Append]) -> list[Appended]:
-    """An append that takes no answer for a yes."""
+    """An append that treats a missing answer as success."""
     try:
         return _append(self, group)
     except Unavailable as error:
@@ -90,7 +92,7 @@ def _hoped(append: Append) -> Appended:
 
 
 def _freeze_in_two_writes(self: model_state.ModelState) -> model_state.Frozen:
-    """The place of now with the numbers of the time before."""
+    """The current position with the numbers of the previous state."""
     now = _freeze(self)
     before = getattr(self.learner, "frozen_before", now.arrays)
     self.learner.frozen_before = now.arrays  # type: ignore[attr-defined]
@@ -98,7 +100,7 @@ def _freeze_in_two_writes(self: model_state.ModelState) -> model_state.Frozen:
 
 
 class _Anything(bytes):
-    """A digest that is equal to every other."""
+    """A digest that equals every other."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -130,7 +132,7 @@ def _thaw_unchecked(_generation: Generation, content: bytes) -> model_state.Mode
 
 
 def _recover_no_tail(self: Recovery, name: str, on_progress: Callable[[int], None] = lambda _done: None) -> Recovered:  # noqa: ARG001
-    """The newest generation that verifies, and nothing of the log: that comes later."""
+    """The newest generation that verifies, without the rest of the log."""
     head: Head = self._call(lambda s: s.head(name)).result()
     found = self._newest_verified(name, head)
     if found.state.applied == 0:
@@ -170,7 +172,7 @@ def _same_but_for_generations(name: str, position: lease.WriterPosition, standin
 
 
 def _present_by_length(_self: Follower, _store: Any, _name: str, head: Head, marks: Sequence[Mark]) -> list[bool | None]:
-    """Which events are there where only the ends of logs are compared."""
+    """The events that seem to be there if only the ends of logs are compared."""
     return [seq <= head.seq for seq, _ in marks]
 
 
@@ -180,13 +182,13 @@ def _mark_for_good(self: RedisStore, owner: Owner, model: str, gen: int, sound: 
 
 
 def _no_upgrade(_call: object, state: ModelState, _accepted_ms: int) -> tuple[int, bytes]:
-    """Go on from the state of another release as if it were one's own."""
+    """Continue from the state of another release without an upgrade event."""
     state.learnt_under = current()
     return 0, b""
 
 
 def _upgrade_that_hopes(call: Any, state: ModelState, accepted_ms: int) -> tuple[int, bytes]:
-    """Go on although nobody knows whether the upgrade event was logged."""
+    """Continue although it is unknown whether the upgrade event was logged."""
     try:
         return append_upgrade(call, state, accepted_ms)
     except Unavailable:
@@ -197,8 +199,17 @@ def _no_upgrade_seen(_self: UpgradesSeen) -> None:
     return
 
 
+def _nothing_again(*_: object) -> Again:
+    """Go on from a promoted state without the events that came after it."""
+    return Again(frozenset(), [])
+
+
 def _never(*_: object) -> bool:
     return False
+
+
+def _always(*_: object) -> bool:
+    return True
 
 
 def _one_more(*what: Any) -> ledger.Missing:
@@ -270,6 +281,18 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "no_upgrade": Mutant("a take-over by another release is an event", patches=[(recovery, "append_upgrade", _no_upgrade)]),
     "upgrade_lost": Mutant(
         "learning begins after the upgrade event is logged", patches=[(recovery, "append_upgrade", _upgrade_that_hopes)]
+    ),
+    "upgrade_of_lost": Mutant(
+        "an upgrade event of a history that was taken back is void", patches=[(upgrades, "_is_of_log", _always)]
+    ),
+    "not_again": Mutant(
+        "what came between a promoted state and its promotion is learnt again",
+        patches=[(learning, "read_again", _nothing_again), (recovery, "read_again", _nothing_again)],
+    ),
+    "trim_between": Mutant(
+        "the log between a promoted state and its promotion is kept",
+        {"trim": [("if tonumber(event) > oldest_applied then bound = math.min(bound, tonumber(through)) end", "")]},
+        [(Scribe, "_trimmed", _nothing)],
     ),
     "upgrade_twice": Mutant("a start looks ahead for the upgrade event", patches=[(UpgradesSeen, "newest", _no_upgrade_seen)]),
 }

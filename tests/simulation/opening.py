@@ -12,7 +12,7 @@ DEDUPE_EVENTS = 500
 
 
 def open_simulated(calls: Calls, world: World) -> RedisStore:
-    """Open the store of `world` over `calls`. Raises as `open_redis` does."""
+    """Open the store of `world` over `calls`. Raises the same errors as `open_redis`."""
     chance = Chance(lambda: int(world.now), world.sleep, world.rng.random)
     settings = RedisSettings(timeout_ms=TIMEOUT_MS, dedupe_events=DEDUPE_EVENTS, attested=True)
     store = RedisStore(calls, settings, chance, world.rng.randbytes)

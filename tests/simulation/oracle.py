@@ -1,6 +1,6 @@
 """The reference for the store: every record that was ever in the log, the state it must give, and the answers of clients.
 
-The oracle hears each write of the file as it is made, decodes payloads with readers of its own, and keeps for every record the
+The oracle gets each write of the file when it is made, decodes payloads with readers of its own, and keeps for every record the
 state that a slow and obvious learner has after it. When the store falls back to an earlier moment the oracle does too.
 """
 
@@ -25,12 +25,12 @@ KIND_CODES: Final = {b"observe": 1, b"config": 2, b"skip": 3, b"restore": 4, b"u
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """A guarantee was violated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What the model must be after a record."""
+    """The expected model after a record."""
 
     beta: tuple[float, ...]
     digest: bytes
@@ -39,7 +39,7 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """An upgrade event that counts: from event `at` on the model goes on from `lesson`, under another release."""
+    """An upgrade event that counts: from event `at` on the model continues from `lesson`, under another release."""
 
     first: int
     at: int
@@ -47,9 +47,17 @@ class Carried:
     lesson: Lesson
 
 
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """A promotion that counts: the model goes on from `lesson`, which has learnt the log up to event `through`."""
+
+    through: int
+    lesson: Lesson
+
+
 @dataclass(slots=True)
 class Told:
-    """One record of the log, and what the model must be after it."""
+    """One record of the log, and the expected model after it. changes: it sets the configuration or the state."""
 
     at: int  # which effect of the file wrote it
     first: int
@@ -58,6 +66,8 @@ class Told:
     events: list[tuple[bytes, Content]]
     lesson: Lesson
     carried: Carried | None = None
+    promoted: Promoted | None = None
+    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +84,7 @@ class Committed:
 
 @dataclass(slots=True)
 class Fate:
-    """What a client knows of one of its events."""
+    """The outcome of one event as its client knows it."""
 
     content: Content
     open: int = 0  # requests under way
@@ -87,7 +97,7 @@ class Fate:
 
 @dataclass(slots=True)
 class Oracle:
-    """What happened to one model."""
+    """The history of one model."""
 
     lossless: bool  # acknowledged events may never go
     fates: dict[bytes, Fate] = field(default_factory=dict)
@@ -123,8 +133,8 @@ class Oracle:
     def lesson(self) -> Lesson:
         return self.history[-1].lesson if self.history else Lesson((0.0,) * SLOTS, bytes(16), 0)
 
-    def logged(self, at: int, last: int, kind: bytes, count: int, accepted_ms: int, payload: bytes) -> Told:
-        """A record was written at the end of the log. Raises `Violation`."""
+    def logged(self, at: int, last: int, kind: bytes, count: int, accepted_ms: int, payload: bytes, log_first: int = 1) -> Told:
+        """A record was written at the end of the log, which now begins at event `log_first`. Raises `Violation`."""
         first = last - count + 1
         if first != self.seq + 1:
             raise Violation(f"the log goes from event {self.seq} to {first}")
@@ -137,13 +147,40 @@ class Oracle:
                 raise Violation(f"the record at event {first} says {count} events and holds {len(events)}")
             for place, (key, content) in enumerate(events, first):
                 self._told(place, key, content)
-        told = Told(at, first, last, chain, events, learnt_all(self.lesson, events, self.release))
+        told = Told(at, first, last, chain, events, self.lesson)
         if kind == b"upgrade":
             told.carried = self._carried(first, payload)
+        elif kind == b"config":
+            told.changes = True  # none here is derived from another
+        elif kind == b"restore":
+            told.promoted = self._promoted(first, payload, log_first)
+            told.changes = told.promoted is not None
+        told.lesson = lesson_after(told, self.lesson, self.history, self.release)
+        if told.promoted is not None:
+            self._check_once(told)
         self.history.append(told)
         if told.carried is not None:
             self._learn_again()
         return told
+
+    def _promoted(self, first: int, payload: bytes, log_first: int) -> Promoted | None:
+        """Read a promotion; None where it is void: the model was changed since, or the log does not lead from its state to it."""
+        length, through, chain = struct.unpack_from("<IQ20s", payload, 4)
+        told = next((told for told in self.history if told.last == through), None)
+        if payload[0] != 2 or told is None or told.chain != chain or through < log_first - 1:
+            return None
+        if any(told.changes for told in self.history if told.first > through):
+            return None
+        header, arrays = decode_checkpoint(payload[36 + length :])
+        if header["applied"] != through:
+            raise Violation(f"event {first} promotes a state of event {header['applied']} as one of event {through}")
+        return Promoted(through, lesson_in(arrays))
+
+    def _check_once(self, promotion: Told) -> None:
+        """After a promotion every event counts exactly once, in the order of the log. Raises `Violation`."""
+        once = pure(self.history, promotion.first, self.release, False)
+        if (promotion.lesson.digest, promotion.lesson.count) != (once.digest, once.count):
+            raise Violation(f"after the promotion {promotion.first} the model has not learnt every event exactly once")
 
     @property
     def upgrades(self) -> list[Carried]:
@@ -152,39 +189,46 @@ class Oracle:
 
     @property
     def release(self) -> Provenance:
-        """Under which the end of the log is learnt."""
+        """The release under which the end of the log is learnt."""
         upgrades = self.upgrades
         return upgrades[-1].after if upgrades else self.base
 
     def _carried(self, first: int, payload: bytes) -> Carried | None:
-        """Read an upgrade event; None where it does not know of the one before it, and is void. Raises `Violation`."""
+        """Read an upgrade event; None if it is void: it does not name the one before it, or its state is one of a history that
+        was taken back. Raises `Violation`."""
         length = int.from_bytes(payload[4:8], "little")
         said = json.loads(payload[8 : 8 + length])
         before, after = (Provenance(said[name]["algo_version"], said[name]["numerics"]) for name in ("before", "after"))
+        header, arrays = decode_checkpoint(payload[8 + length :])
+        if header["applied"] != said["at"]:
+            raise Violation(f"the upgrade event {first} carries the state of event {header['applied']}, not {said['at']}")
         upgrades = self.upgrades
         if upgrades and said["at"] < upgrades[-1].first:
+            return None
+        if bytes.fromhex(header["chain"]) not in {told.chain for told in self.history if told.last == said["at"]}:
+            if not self.rollbacks:
+                raise Violation(f"the upgrade event {first} carries the state of another log, and nothing was taken back")
             return None
         if before == after or (upgrades and upgrades[-1].after == after):
             raise Violation(f"event {first} is an upgrade to {after}, under which the log is learnt already")
         told = self.after(said["at"])
-        header, arrays = decode_checkpoint(payload[8 + length :])
         lesson = lesson_in(arrays)
-        if (lesson.digest, lesson.count) != (told.lesson.digest, told.lesson.count) or header["applied"] != said["at"]:
+        if (lesson.digest, lesson.count) != (told.lesson.digest, told.lesson.count):
             raise Violation(f"the upgrade event {first} carries the state of other events than the first {said['at']}")
         return Carried(first, said["at"], after, lesson)
 
     def _learn_again(self) -> None:
-        """Work out what every record teaches: after the base has changed, or an upgrade event came or went."""
+        """Compute the expected model of every record, after the base has changed, or an upgrade event was added or lost."""
         upgrades = {upgrade.at: upgrade for upgrade in self.upgrades}
         lesson, release = Lesson((0.0,) * SLOTS, bytes(16), 0), self.base
         for told in self.history:
-            lesson = told.lesson = learnt_all(lesson, told.events, release)
+            lesson = told.lesson = lesson_after(told, lesson, self.history, release)
             if upgrade := upgrades.get(told.last):
                 lesson, release = upgrade.lesson, upgrade.after
                 told.lesson = lesson
 
     def _begin_under(self, release: Provenance) -> None:
-        """Nothing is left that was learnt before, or nothing was: a process has learnt the log from its first event."""
+        """No learnt state is left, or there was none: a process has learnt the log from its first event."""
         if not self.upgrades and self.base != release:
             self.base = release
             self._learn_again()
@@ -212,14 +256,15 @@ class Oracle:
         self.generations.append(generation)
 
     def may_be(self, applied: int, beta: tuple[float, ...]) -> bool:
-        """Whether a model with these weights may be served after event `applied`: as the log is learnt, or, as long as no upgrade
-        event says under what it was, as any release learns it from its first event."""
+        """Whether a model with these weights may be served after event `applied`: as the log is learnt, or, as long as no
+        upgrade event names the release, as any release learns it from its first event.
+        """
         if self.after(applied).lesson.beta == beta:
             return True
         return not self.upgrades and any(pure(self.history, applied, release).beta == beta for release in RELEASES)
 
     def check_model(self, what: str, applied: int, chain: bytes, content: bytes) -> None:
-        """The bytes of a checkpoint are what the log says the model was after event `applied`. Raises `Violation`."""
+        """The bytes of a checkpoint equal the model that the log gives after event `applied`. Raises `Violation`."""
         told = self.after(applied)
         if chain != told.chain:
             raise Violation(f"{what} of event {applied} carries the chain of another log")
@@ -233,7 +278,7 @@ class Oracle:
             raise Violation(f"{what} of event {applied} is not what the log teaches")
 
     def after(self, applied: int) -> Told:
-        """The record that ends at event `applied`. Raises `Violation` where none does."""
+        """The record that ends at event `applied`. Raises `Violation` if there is none."""
         low, high = 0, len(self.history)
         while low < high:
             middle = (low + high) // 2
@@ -248,8 +293,9 @@ class Oracle:
     # -- what is taken back ----------------------------------------------------------------------------------------
 
     def fell_back(self, effects: int) -> list[Told]:
-        """The store now holds the first `effects` effects of its file only. Returns the records that went. Raises `Violation`
-        where an acknowledged event did that may not."""
+        """The store now holds only the first `effects` effects of its file. Returns the lost records. Raises `Violation` if an
+        acknowledged event was lost that must not be.
+        """
         kept = [told for told in self.history if told.at < effects]
         gone = self.history[len(kept) :]
         self.history = kept
@@ -275,7 +321,7 @@ class Oracle:
         self.fates.setdefault(key, Fate(content)).open += 1
 
     def answered(self, key: bytes, outcome: str, seq: int = 0) -> None:
-        """A request with this event ended. Raises `Violation` where the answer is not true."""
+        """A request with this event ended. Raises `Violation` if the answer is not true."""
         fate = self.fates[key]
         fate.open -= 1
         if outcome in ("accepted", "duplicate"):
@@ -300,25 +346,37 @@ class Oracle:
 
 
 def lesson_in(arrays: Arrays) -> Lesson:
-    """What a checkpoint holds."""
+    """The model in a checkpoint."""
     beta, digest = tuple(arrays["learner.beta"].tolist()), arrays["learner.digest"].tobytes()
     return Lesson(beta, digest, int(arrays["learner.count"][0]))
 
 
 def _read(content: bytes) -> Lesson | None:
-    """What a checkpoint holds; None where it cannot be read."""
+    """The content of a checkpoint; None if it cannot be read."""
     try:
         return lesson_in(decode_checkpoint(content)[1])
     except Corrupt:
         return None
 
 
-def pure(history: Sequence[Told], applied: int, release: Provenance) -> Lesson:
-    """What one release learns from the first `applied` events."""
+def pure(history: Sequence[Told], applied: int, release: Provenance, promotes: bool = True) -> Lesson:
+    """The model that one release learns from the first `applied` events; without promotions unless `promotes`."""
     lesson = Lesson((0.0,) * SLOTS, bytes(16), 0)
     for told in history:
         if told.last <= applied:
-            lesson = learnt_all(lesson, told.events, release)
+            after = lesson_after(told, lesson, history, release)
+            lesson = after if promotes else learnt_all(lesson, told.events, release)
+    return lesson
+
+
+def lesson_after(told: Told, before: Lesson, history: Sequence[Told], release: Provenance) -> Lesson:
+    """The model after one more record: a promotion has what its state has learnt, and then what came after that."""
+    if told.promoted is None:
+        return learnt_all(before, told.events, release)
+    lesson = told.promoted.lesson
+    for between in history:
+        if told.promoted.through < between.first < told.first:
+            lesson = learnt_all(lesson, between.events, release)
     return lesson
 
 
@@ -330,7 +388,7 @@ def learnt_all(before: Lesson, events: Sequence[tuple[bytes, Content]], release:
 
 
 def learnt(before: Lesson, key: bytes, content: Content, keep: float) -> Lesson:
-    """The model after one more event, in the plainest words."""
+    """The model after one more event, computed in the simplest way."""
     hashed, value, label = content
     beta = list(before.beta)
     beta[hashed % SLOTS] = beta[hashed % SLOTS] * keep + value * (1.0 if label else -1.0)

@@ -18,7 +18,7 @@ _KEEPS: Final = dict(zip(RELEASES, (0.75, 0.625, 0.5, 0.875), strict=True))
 
 
 def keep_of(release: Provenance) -> float:
-    """What a toy keeps of a weight at each event: different bits for each release."""
+    """The share of a weight that a toy keeps at each event: different bits for each release."""
     return _KEEPS[release]
 
 
@@ -30,7 +30,7 @@ def here() -> Provenance:
 
 
 class _Registry:
-    """`learn.registry` as far as versions go."""
+    """The part of `learn.registry` about versions."""
 
     @property
     def ALGO_VERSION(self) -> int:  # noqa: N802
@@ -39,7 +39,7 @@ class _Registry:
 
 @contextlib.contextmanager
 def several_releases() -> Iterator[None]:
-    """Have production code ask the process it runs in for its release."""
+    """Let production code use the release of the process in which it runs."""
     undo: list[tuple[Any, str, object]] = [
         (module, name, getattr(module, name))
         for module, name in ((provenance, "registry"), (provenance, "numerics"), (lease, "registry"))

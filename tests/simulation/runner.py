@@ -17,11 +17,12 @@ from tests.simulation.mutants import MUTANTS, applied
 from tests.simulation.server import MODES, Mode
 
 SLICE: Final = 25  # seeds that a worker takes at a time
+FOREVER_S: Final = 1e9
 
 
 @dataclass(slots=True)
 class Summary:
-    """What came of many histories."""
+    """The results of many histories."""
 
     seeds: int = 0
     steps: int = 0
@@ -30,6 +31,7 @@ class Summary:
     editions: int = 0
     losses: int = 0
     upgrades: int = 0
+    promotions: int = 0
     cpu_s: float = 0.0
     wall_s: float = 0.0
     virtual_ms: float = 0.0
@@ -47,6 +49,7 @@ class Summary:
         self.editions += outcome.editions
         self.losses += outcome.losses
         self.upgrades += outcome.upgrades
+        self.promotions += outcome.promotions
         self.virtual_ms += outcome.virtual_ms
         self.faults += outcome.faults
         self.ends += outcome.ends
@@ -55,20 +58,21 @@ class Summary:
             self.failed.append(outcome)
 
     def merge(self, other: Summary) -> None:
-        """Count what another counted."""
-        for name in ("seeds", "steps", "events", "generations", "editions", "losses", "upgrades", "cpu_s", "virtual_ms"):
+        """Add the counts of another summary."""
+        sums = ("seeds", "steps", "events", "generations", "editions", "losses", "upgrades", "promotions", "cpu_s", "virtual_ms")
+        for name in sums:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("faults", "ends", "by_mode", "failed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def mode_of(seed: int) -> Mode:
-    """Every third seed plays in each mode."""
+    """The mode of a seed: modes alternate."""
     return MODES[seed % len(MODES)]
 
 
 def run_slice(task: tuple[int, int, str]) -> Summary:
-    """Play the seeds first..first+count-1, under the mutant named, or none."""
+    """Run the seeds first..first+count-1, with the named mutant or none."""
     first, count, mutant = task
     summary = Summary()
     begun = time.process_time()
@@ -81,16 +85,14 @@ def run_slice(task: tuple[int, int, str]) -> Summary:
     return summary
 
 
-def run_many(
-    first: int, seeds_max: int, budget_s: float, processes: int | None = None, mutant: str = "", seeds_min: int = 0
-) -> Summary:
-    """Play seeds from `first` until there were `seeds_max` of them, or `budget_s` is over and there were `seeds_min`."""
+def run_many(first: int, seeds_max: int, budget_s: float = FOREVER_S, processes: int | None = None, mutant: str = "") -> Summary:
+    """Run seeds from `first` until there were `seeds_max` of them, or `budget_s` is over."""
     total = Summary()
     begun = time.monotonic()
 
     def tasks() -> Iterator[tuple[int, int, str]]:
         for start in range(first, first + seeds_max, SLICE):
-            if time.monotonic() - begun > budget_s and start - first >= seeds_min:
+            if time.monotonic() - begun > budget_s:
                 return
             yield start, min(SLICE, first + seeds_max - start), mutant
 

@@ -17,7 +17,7 @@ DIGEST_BYTES: Final = 32
 
 
 class Scribe:
-    """Reads the effects of each script as it ran, and tells the oracle."""
+    """Reads the effects of each script when it has run, and passes them to the oracle."""
 
     def __init__(self, oracle: Oracle, redis: Callable[[], MiniRedis]) -> None:
         self.oracle = oracle
@@ -28,7 +28,7 @@ class Scribe:
         self.trims = 0
 
     def heard(self, at: int, name: str, keys: list[bytes], effects: list[Effect]) -> None:
-        """Take note of what script `name` wrote. Raises `Violation`."""
+        """Process the writes of script `name`. Raises `Violation`."""
         for command, key, *parts in effects:
             if command == "XADD" and key.endswith(b":log"):
                 self._record(at, parts)
@@ -46,15 +46,14 @@ class Scribe:
             self._trimmed(keys)
 
     def fell_back(self) -> None:
-        """The store is at an earlier moment: so are its editions."""
+        """The store was rolled back, and its editions with it."""
         self.edition_applied = 0
 
     def _record(self, at: int, parts: list[bytes]) -> None:
         last = int(parts[0].partition(b"-")[0])
         fields = dict(zip(parts[1::2], parts[2::2], strict=True))
-        told = self.oracle.logged(
-            at, last, fields[b"kind"], int(fields[b"count"]), int(fields[b"accepted_ms"]), fields[b"payload"]
-        )
+        what = (fields[b"kind"], int(fields[b"count"]), int(fields[b"accepted_ms"]), fields[b"payload"])
+        told = self.oracle.logged(at, last, *what, self.first_seq())
         if fields[b"chain"] != told.chain:
             raise Violation(f"the record at event {told.first} carries the chain of another")
 
@@ -83,7 +82,7 @@ class Scribe:
         self.check_weights(told["applied"], bytes.fromhex(told["chain"]), self._content(keys[5]))
 
     def check_weights(self, applied: int, chain: bytes, content: bytes) -> None:
-        """The weights of an edition are those that the log teaches. Raises `Violation`."""
+        """The weights of an edition are those that the log gives. Raises `Violation`."""
         told = self.oracle.after(applied)
         if told.chain != chain:
             raise Violation(f"an edition of event {applied} carries the chain of another log")
@@ -95,13 +94,13 @@ class Scribe:
             raise Violation(f"an edition of event {applied} is not what the log teaches")
 
     def _fenced(self, own: bytes, epoch: int) -> None:
-        """Whoever writes owns the store, and nobody took it since."""
+        """A process that writes owns the store, and no other took it since."""
         held = self.redis().data[own]
         if int(held[b"epoch"]) != epoch or held[b"nonce"] != self.epochs.get(epoch):
             raise Violation(f"epoch {epoch} wrote, epoch {int(held[b'epoch'])} owns the store")
 
     def _trimmed(self, keys: list[bytes]) -> None:
-        """Every generation that is kept leads to the end of the log; keys: own, meta, log, gens, ..."""
+        """Every kept generation can be continued to the end of the log; keys: own, meta, log, gens, ..."""
         redis = self.redis()
         first = int(redis.data[keys[1]][b"first_seq"])
         if first == 1:
@@ -110,15 +109,19 @@ class Scribe:
         for verified, told in kept:
             if verified == b"1" and told["applied"] < first - 1:
                 raise Violation(f"the log begins at event {first}, generation {told['gen']} ends at {told['applied']}")
+        oldest = min(told["applied"] for _, told in kept)
+        for promotion in self.oracle.history:
+            if promotion.promoted is not None and promotion.first > oldest and promotion.promoted.through < first - 1:
+                raise Violation(f"the log begins at event {first}, the promotion {promotion.first} needs it from before")
         if sum(verified == b"1" for verified, _ in kept) < 3:
             raise Violation("the log was trimmed with fewer than three verified generations")
 
     def first_seq(self) -> int:
-        """Where the log begins."""
+        """The beginning of the log."""
         return next((int(value[b"first_seq"]) for key, value in self.redis().data.items() if key.endswith(b":meta")), 1)
 
     def check_newest(self) -> None:
-        """The newest generation is what was committed: what rots is written anew. Raises `Violation`."""
+        """The newest generation is what was committed: a damaged one is written again. Raises `Violation`."""
         newest = self.oracle.generations[-1]
         suffix = b":c:%d" % newest.gen
         for key in [key for key in self.redis().data if key.endswith(suffix)]:

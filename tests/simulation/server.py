@@ -1,5 +1,5 @@
 """The server of the store in the simulation: it runs scripts, keeps its file of effects, loses the end of it, fills up, and its
-bits rot.
+stored bits are damaged.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ OOM: Final = "OOM command not allowed when used memory > 'maxmemory'."
 
 
 class Server:
-    """One server. `heard` is called after every script that wrote something, with its place in the file, its name, its keys, and
-    what it wrote; `fell_back` with the number of scripts whose effects are left."""
+    """One server. `heard` is called after every script that wrote data, with its position in the file, its name, its keys, and
+    its writes; `fell_back` with the number of scripts whose effects are left.
+    """
 
     def __init__(self, world: World, scripts: Scripts, mode: Mode) -> None:
         self.world = world
         self.mode = mode
         self.heard: Callable[[int, str, list[bytes], list[Effect]], None] = lambda *_: None
         self.fell_back: Callable[[int], None] = lambda _effects: None
+        self.upgrading: Callable[[], None] = lambda: None  # called before an upgrade event is appended
         self.scripts = scripts
         self.watchers: list[Callable[[], None]] = []  # wait for something new in a stream
         self.up = True
@@ -47,6 +49,8 @@ class Server:
         script = self.scripts.of(name)
         if self.full and script.needs_room:
             raise RedisError(OOM)
+        if name == "append" and b"upgrade" in arguments:
+            self.upgrading()
         self.scripts.host.redis = self.redis
         try:
             return script.run(keys, arguments)
@@ -54,18 +58,18 @@ class Server:
             self._keep(name, keys)
 
     def rewrite(self, *effect: Any) -> None:
-        """Change what is stored behind everybody's back, for good: bit rot, or a foreign hand."""
+        """Change stored data permanently without the knowledge of any process: bit rot, or another client."""
         self.redis.call(*effect)
         self._keep("", [])
         self.durable = len(self.file)
 
     def synced(self, effects: int, life: int) -> None:
-        """The first `effects` scripts are on the disk now, under `always`."""
+        """The first `effects` scripts are on disk now, with `always`."""
         if life == self.life and self.mode == "always":
             self.durable = max(self.durable, effects)
 
     def crash(self) -> int:
-        """Fall back to some moment that the disk may hold, and stay down. Returns how many scripts were lost."""
+        """Fall back to a state that the disk may hold, and stay down. Returns how many scripts were lost."""
         keep = self.world.rng.randint(max(self.floor, self.durable), len(self.file))
         return self._fall_back(keep)
 
@@ -74,7 +78,7 @@ class Server:
         self.up = True
 
     def fail_over(self) -> int:
-        """A replica that lags behind is promoted. Returns how many scripts were lost."""
+        """Promote a replica that lags. Returns how many scripts were lost."""
         rng = self.world.rng
         keep = max(self.floor, len(self.file) - rng.randint(0, 12))
         lost = self._fall_back(keep)
@@ -117,6 +121,6 @@ class Server:
         return lost
 
     def _flush(self) -> None:
-        """The disk catches up now and then."""
+        """The disk catches up at intervals."""
         self.durable = len(self.file)
         self.world.after(self.world.rng.uniform(20, 400), self._flush)

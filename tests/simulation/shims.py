@@ -181,7 +181,7 @@ def _sleep(seconds: float) -> None:
 
 
 def wall_ms() -> int:
-    """The wall clock of the process that asks: it may jump."""
+    """The wall clock of the current process, which may jump."""
     current = world().current
     return EPOCH_MS + int(world().now) + (current.process.wall_offset_ms if current is not None else 0)
 
@@ -200,7 +200,7 @@ class Clock:
 
 
 class Blocking:
-    """`asyncio.wrap_future` for code that an actor runs by `finish`: awaiting it waits here and now."""
+    """`asyncio.wrap_future` for code that an actor runs by `finish`: awaiting it blocks the actor."""
 
     def __init__(self, future: Future[Any]) -> None:
         self._future = future
@@ -223,7 +223,7 @@ async def _gather(*works: Awaitable[Any], return_exceptions: bool = False) -> li
 
 
 def finish(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine of production code to its end in the present actor."""
+    """Run a coroutine of production code to its end in the current actor."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -260,7 +260,7 @@ REPLACED: Final[list[tuple[object, object]]] = [
 
 
 def load_note(path: Path) -> bytes:
-    """What `riata.run.cluster.store_identity.load` reads: files of the world."""
+    """The file that `riata.run.cluster.store_identity.load` reads, from the world."""
     try:
         return world().disk[path]
     except KeyError:
@@ -268,13 +268,13 @@ def load_note(path: Path) -> bytes:
 
 
 def save_note(path: Path, data: bytes) -> None:
-    """What `riata.run.cluster.store_identity.save` writes."""
+    """The replacement of `riata.run.cluster.store_identity.save`."""
     world().disk[path] = data
 
 
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
-    """Replace what waits, in the rooms under test."""
+    """Replace everything that waits, in the modules under test."""
     undo: list[tuple[ModuleType, str, object]] = []
     for module in [module for name, module in sorted(sys.modules.items()) if name.startswith(ROOMS)] + [futures_base]:
         for name, value in list(vars(module).items()):
@@ -291,7 +291,7 @@ def installed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def running(the_world: World) -> Iterator[World]:
-    """Make `the_world` the one that the replaced names speak of."""
+    """Let the replaced names refer to `the_world`."""
     _worlds.append(the_world)
     try:
         yield the_world

@@ -52,7 +52,7 @@ class DirectCalls:
 
 
 class Twins(Stores):
-    """One store on a real server, one on the simulated."""
+    """One store on a real server, one on the simulated server."""
 
     def __init__(self, directory: Path, server: RedisServer) -> None:
         self.directory = directory
@@ -93,7 +93,7 @@ class Twins(Stores):
 
 
 def told(key: bytes) -> bool:
-    """Whether a key is compared: answers kept with tickets are packed by another library."""
+    """Whether a key is compared: answers stored with tickets are packed by another library and are not."""
     return b":p:" not in key
 
 
@@ -111,7 +111,7 @@ def _plain(value: Any) -> Any:
 
 
 def stored(server: RedisServer) -> dict[bytes, Any]:
-    """The same of a real server."""
+    """The same for a real server."""
     client: Any = server.client()
     try:
         return {key: _read(client, key) for key in client.scan_iter(count=1000) if told(key)}
@@ -163,7 +163,7 @@ def test_a_difference_is_seen(twins: Twins) -> None:
         twins.all(lambda store: store.head("a"))
 
 
-def test_what_only_shared_stores_have_is_the_same_too(twins: Twins) -> None:
+def test_calls_of_shared_stores_give_the_same_answers_too(twins: Twins) -> None:
     """Marks of a log, as followers check them."""
 
     def chains(store: Any) -> list[bytes | None]:

@@ -20,7 +20,7 @@ LINEAGE = bytes(range(16))
 
 
 class Followed:
-    """A store whose log one process appends to and follows, and that can be rolled back."""
+    """A store that can be rolled back, with one process that appends to its log and follows it."""
 
     def __init__(self) -> None:
         self.store = SharedMemoryStore()
@@ -32,7 +32,7 @@ class Followed:
         self.follower.step(self.store)
 
     def here(self, key: int) -> Appended:
-        """Append by this process, which is told that it was done."""
+        """Append by this process, which gets the acknowledgement."""
         append = observe(MODEL, one_row(key))
         appended = self.store.append([append])[0]
         self.catalogue.served_models[MODEL].on_logged(append, appended)
@@ -44,12 +44,12 @@ class Followed:
             self.store.append([observe(MODEL, one_row(key))])
 
     def look(self) -> tuple[int, int]:
-        """Take a step; how often the log was found rolled back, and how many acknowledged events it lacked at least."""
+        """Take a step; returns how often the log was found rolled back, and the minimum number of missing acknowledged events."""
         self.follower.step(self.store)
         return self.follower.counts.rolled_back, self.follower.ledger.lost().get(MODEL, 0)
 
 
-def test_a_log_that_only_grows_is_not_said_to_be_rolled_back() -> None:
+def test_a_log_that_only_grows_is_not_reported_as_rolled_back() -> None:
     followed = Followed()
     followed.here(1)
     followed.elsewhere(2, 3)
@@ -76,7 +76,7 @@ def test_a_log_that_was_rolled_back_is_noticed_however_far_it_has_grown_since(gr
 
 
 def test_an_acknowledgement_that_was_taken_back_is_noticed_after_a_later_one() -> None:
-    """All of it between two looks."""
+    """All of this happens between two polls."""
     followed = Followed()
     before = copy.deepcopy(followed.store._kept)
     followed.here(1)

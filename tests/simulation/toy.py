@@ -49,7 +49,7 @@ class Toy:
         return step_each(self, batches, skip)
 
     def learn(self, key: bytes, hashed: int, value: float, label: float) -> None:
-        """Take in one event of one feature."""
+        """Learn one event of one feature."""
         slot = hashed % SLOTS
         self.beta[slot] = self.beta[slot] * keep_of(here()) + value * (1.0 if label else -1.0)
         self.digest = hashlib.blake2b(self.digest + key + b"%d %d" % (hashed, label), digest_size=DIGEST_BYTES).digest()
@@ -136,7 +136,7 @@ class Counted:
 
 @contextlib.contextmanager
 def learning_toys() -> Iterator[None]:
-    """Have every model learn with `Toy`, whatever its configuration says."""
+    """Let every model learn with `Toy`, whatever its configuration."""
     module: Any = model_state
     before = module.build_learner, module.Progressive
     module.build_learner = lambda *_: Toy()

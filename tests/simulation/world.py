@@ -23,15 +23,15 @@ EPOCH_MS: Final = 1_700_000_000_000  # wall clock at virtual time 0
 
 
 class Killed(BaseException):
-    """Thrown into the actors of a process that is killed: nothing they still do has an effect."""
+    """Raised in the actors of a process that is killed: nothing they still do has an effect."""
 
 
 class Stuck(Exception):
-    """The agenda is empty, or the history is longer than any sound one."""
+    """The agenda is empty, or the history is too long."""
 
 
 class Entry:
-    """One entry of the agenda; `work` is None once it is cancelled."""
+    """One entry of the agenda; `work` is None after it is cancelled."""
 
     __slots__ = ("work",)
 
@@ -43,7 +43,7 @@ class Entry:
 
 
 class Actor:
-    """A greenlet of a process. `ticket` names what it waits for: a wake-up for an earlier one is late, and ignored."""
+    """A greenlet of a process. `ticket` identifies its current wait; a wake-up for an earlier one is ignored."""
 
     __slots__ = ("done", "failure", "glet", "name", "process", "thread", "ticket", "waiters")
 
@@ -73,7 +73,7 @@ class Actor:
 
 
 class Process:
-    """What lives and dies together. `on_exit` hears the code with which it ended itself; a kill is not heard."""
+    """The actors that live and die together. `on_exit` gets the exit code if the process ends itself; a kill does not call it."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -89,7 +89,7 @@ class Process:
         return self.world.spawn(self, work, name)
 
     def kill(self) -> None:
-        """End every actor at once. An actor that kills its own process ends where it stands."""
+        """End every actor at once. An actor that kills its own process ends immediately."""
         if not self.alive:
             return
         self.alive = False
@@ -106,9 +106,10 @@ class Process:
 
 
 class World:
-    """The agenda, the clock and the one source of chance."""
+    """The agenda, the clock and the only random generator."""
 
     def __init__(self, seed: int, steps_max: int = 1_000_000) -> None:
+        self.seed = seed
         self.rng = random.Random(seed)
         self.now = 0.0  # virtual milliseconds
         self.steps = 0
@@ -125,7 +126,7 @@ class World:
     # -- the agenda ------------------------------------------------------------------------------------------------
 
     def after(self, delay_ms: float, work: Callable[[], None]) -> Entry:
-        """Have `work` done `delay_ms` from now, by nobody's actor."""
+        """Run `work` `delay_ms` from now, outside of all actors."""
         self._number += 1
         entry = Entry(work)
         heapq.heappush(self._agenda, (self.now + delay_ms, self._number, entry))
@@ -136,12 +137,12 @@ class World:
         self._trace.update(what)
 
     def trace(self) -> str:
-        """Digest of all that was noted, and of how many steps it took."""
+        """Digest of all notes and of the number of steps."""
         self.note(repr((self.steps, self.now)).encode())
         return self._trace.hexdigest()
 
     def run(self, until: float = FOREVER, stop: Callable[[], bool] = lambda: False) -> None:
-        """Work off the agenda until virtual time `until`, or until `stop` says so. Raises `Stuck`."""
+        """Process the agenda until virtual time `until`, or until `stop` returns true. Raises `Stuck`."""
         agenda = self._agenda
         while agenda and not stop():
             if agenda[0][0] > until:
@@ -161,14 +162,14 @@ class World:
     # -- actors ----------------------------------------------------------------------------------------------------
 
     def spawn(self, process: Process, work: Callable[[], object], name: str) -> Actor:
-        """Start an actor; it runs when its turn comes."""
+        """Start an actor; it runs when its entry is reached."""
         actor = Actor(process, name, work, self._hub)
         process.actors.append(actor)
         self.after(self.rng.random(), lambda: self._resume(actor, 0))
         return actor
 
     def here(self) -> Actor:
-        """The actor that runs now. Raises `Killed` where its process is dead, `Stuck` outside of every actor."""
+        """The actor that runs now. Raises `Killed` if its process is dead, `Stuck` outside of every actor."""
         actor = self.current
         if actor is None:
             raise Stuck("only an actor can wait")
@@ -177,7 +178,7 @@ class World:
         return actor
 
     def park(self, timeout_ms: float = FOREVER, ticket: int | None = None) -> bool:
-        """Wait for `wake` with the present actor's ticket; false where `timeout_ms` passed before."""
+        """Wait for `wake` with the current actor's ticket; false if `timeout_ms` passed before."""
         actor = self.here()
         if ticket is None:
             ticket = self.ticket()
@@ -192,22 +193,22 @@ class World:
         return bool(woken)
 
     def ticket(self) -> int:
-        """A new ticket of the present actor: what it waits for next."""
+        """A new ticket of the current actor, for its next wait."""
         actor = self.here()
         actor.ticket += 1
         return actor.ticket
 
     def wake(self, actor: Actor, ticket: int, delay_ms: float | None = None) -> None:
-        """Give an actor that waits with `ticket` its turn, a moment from now."""
+        """Let an actor that waits with `ticket` run, a moment from now."""
         if actor.ticket == ticket and not actor.done:
             self.after(self.rng.random() if delay_ms is None else delay_ms, lambda: self._resume(actor, ticket))
 
     def sleep(self, ms: float) -> None:
-        """Let the present actor wait."""
+        """Let the current actor wait."""
         self.park(max(ms, 0.0))
 
     def throw(self, actor: Actor) -> None:
-        """End an actor that waits."""
+        """End a waiting actor."""
         if actor.glet.dead:
             return
         before, self.current = self.current, actor
@@ -274,8 +275,9 @@ class Flag:
 
 
 class Gate:
-    """`threading.Lock`, `RLock` and `Condition` in one: nobody else runs between two waits, so the lock is only looked at
-    by those who hold it across one."""
+    """`threading.Lock`, `RLock` and `Condition` in one. No other actor runs between two waits, so the lock matters only to
+    those who hold it across a wait.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, U32, Arrays
+from riata.maths.links import Link
 from riata.wire.batch import Batch
-
-Link = Literal["logistic", "probit", "identity", "hinge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +20,7 @@ class Weights:
     slot      : u32[nnz]  strictly increasing; slot = hash >> (32 - bits)
     beta      : f64[nnz]  non-zero, finite
     intercept : float
-    link      : maps a margin to a probability: logistic sigma(margin), probit Phi(margin), identity clip(margin, 0, 1),
-                hinge none
+    link      : maps a margin to a probability, see `maths.links`
     """
 
     slot: U32
@@ -30,6 +28,11 @@ class Weights:
     intercept: float
     link: Link
     bits: int
+
+    @property
+    def non_zeros(self) -> int:
+        """Number of weights, the intercept not counted."""
+        return len(self.slot)
 
 
 @dataclass(frozen=True, slots=True)

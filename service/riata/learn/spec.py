@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from riata.base.arrays import Arrays
+from riata.learn.adopt import Adopted
 from riata.learn.learner import Learner
 
 C = TypeVar("C")
@@ -20,6 +22,9 @@ class LearnerSpec(Generic[C]):
     build           : makes an empty learner from (config, bits, hash_key), with 2^bits slots; raises `BadInput`. Imports the
                       learner inside the function: importing all learners takes longer than most commands need for one
     examples        : a configuration for each machine code that the learner runs
+    adopt           : the frozen state of a learner that continues from a solution, from (config, bits of the encoder, solution);
+                      raises `BadInput` if it cannot
+    members         : of how many features it adopts the cross curvature, at most
     machine_code    : names the machine code that a configuration runs; equal names share compiled kernels
     eventful        : a configuration of the same machine code whose every kernel is called within two events
     adjustable      : settings that may change while the model learns; `adjust` applies them
@@ -36,8 +41,10 @@ class LearnerSpec(Generic[C]):
     about: str
     build: Callable[[C, int, int], Learner]
     examples: Callable[[], list[C]]
+    adopt: Callable[[C, int, Adopted], Arrays]
     machine_code: Callable[[C], str]
     eventful: Callable[[C], C]
+    members: Callable[[C], int] = lambda _config: 0
     adjustable: frozenset[str] = frozenset()
     adjust: Callable[[Learner, C], None] = lambda _learner, _config: None
     real_labels: Mapping[str, Any] | None = field(default=None)

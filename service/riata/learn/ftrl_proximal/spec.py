@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from riata.base.arrays import Arrays
+from riata.learn.adopt import Adopted
 from riata.learn.ftrl_proximal.config import FtrlProximalConfig
 from riata.learn.learner import Learner
 from riata.learn.spec import LearnerSpec
@@ -15,10 +17,17 @@ def _build(config: FtrlProximalConfig, bits: int, _hash_key: int) -> Learner:
     return FtrlProximal(config, bits)
 
 
+def _adopt(config: FtrlProximalConfig, bits: int, solution: Adopted) -> Arrays:
+    from riata.learn.ftrl_proximal.adopt import around
+
+    return around(config, bits, solution)
+
+
 SPEC: Final = LearnerSpec(
     config=FtrlProximalConfig,
     about="McMahan et al. 2013. Logistic loss; few non-zero weights, little memory.",
     build=_build,
+    adopt=_adopt,
     examples=lambda: [FtrlProximalConfig()],
     machine_code=lambda config: config.kind,
     eventful=lambda config: config,

@@ -37,14 +37,13 @@ from riata.learn.taylor_sketch.shadow import FADED_LOSS, FADED_WEIGHT, LOSS, WEI
 from riata.learn.taylor_sketch.state import TaylorState, new_scratch
 from riata.learn.taylor_sketch.step import AGAIN, ANEW, DONE, GROW, learn_rows
 from riata.maths.block import flush, full_cross, grown
-from riata.maths.links import LOGISTIC, PROBIT
+from riata.maths.links import LINKS
 from riata.maths.rows import Rows
 from riata.maths.slots import pick, prune
 from riata.wire.batch import Batch
 
 __all__ = ["TaylorSketch", "TaylorSketchConfig"]
 
-_LINKS: Final = {"logistic": LOGISTIC, "probit": PROBIT}
 _SCHEDULES: Final = {"fixed": FIXED, "linear": LINEAR, "sqrt": ROOT}
 _OUTSIDE: Final = {"refuse": NOTHING, "strict": STRICT, "hybrid": HYBRID}
 
@@ -54,7 +53,7 @@ def kernel_settings(config: TaylorSketchConfig, bits: int) -> Settings:
     outside = {"exact": _OUTSIDE[config.beyond], "strict": STRICT}.get(config.mode, HYBRID)
     limit = block_limit(config)
     return Settings(
-        link=_LINKS[config.link],
+        link=LINKS[config.link].code,
         outside=outside,
         opens=config.mode == "exact",
         exchanges=config.mode in ("strict", "hybrid") and limit > 1,

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
+from riata.base.arrays import Arrays
+from riata.learn.adopt import Adopted
 from riata.learn.learner import Learner
 from riata.learn.spec import LearnerSpec
-from riata.learn.taylor_sketch.config import TaylorSketchConfig, key_bits
+from riata.learn.taylor_sketch.config import TaylorSketchConfig, block_limit, key_bits
 
 
 def _build(config: TaylorSketchConfig, bits: int, hash_key: int) -> Learner:
     from riata.learn.taylor_sketch.learner import TaylorSketch
 
     return TaylorSketch(config, bits, hash_key)
+
+
+def _adopt(config: TaylorSketchConfig, bits: int, solution: Adopted) -> Arrays:
+    from riata.learn.taylor_sketch.adopt import around
+
+    return around(config, bits, solution)
 
 
 def _adjust(learner: Learner, config: TaylorSketchConfig) -> None:
@@ -27,7 +35,9 @@ SPEC: Final = LearnerSpec(
     about="Balakrishnan & Madigan 2008, online, exactly or in bounded memory. Keeps curvature, so predictions have standard "
     "errors, `GET /models/{model}/path` shows the weights under other penalties, and gamma may change.",
     build=_build,
+    adopt=_adopt,
     examples=lambda: [TaylorSketchConfig()],
+    members=lambda config: block_limit(config) - 1,
     machine_code=lambda config: config.kind,
     eventful=lambda _config: TaylorSketchConfig(mode="exact", beyond="hybrid", block=1, warm_up=1, reexpand=1, shadow=(1.0,)),
     adjustable=frozenset({"gamma"}),

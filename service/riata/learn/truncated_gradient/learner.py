@@ -13,7 +13,7 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
 from riata.learn.huge_pages import HugePages, zero_table
-from riata.learn.learner import Link, Shadow, Sketch, Stepped, Weights
+from riata.learn.learner import Shadow, Sketch, Stepped, Weights
 from riata.learn.slot_list import SlotList
 from riata.learn.table_rows import room_for
 from riata.learn.truncated_gradient import row
@@ -21,6 +21,7 @@ from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kerne
 from riata.learn.truncated_gradient.rate import Scratch
 from riata.learn.truncated_gradient.row import Table
 from riata.learn.truncated_gradient.step import event_size, learn_batches
+from riata.maths.links import Link
 from riata.maths.slots import pick
 from riata.wire.batch import Batch, ids_of, in_one_piece, join_batches
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from riata.base.arrays import Arrays
 from riata.base.limits import BITS_MIN
+from riata.learn.adopt import Adopted
 from riata.learn.learner import Learner
 from riata.learn.spec import LearnerSpec
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
@@ -14,6 +16,12 @@ def _build(config: TruncatedGradientConfig, bits: int, _hash_key: int) -> Learne
     from riata.learn.truncated_gradient.learner import TruncatedGradient
 
     return TruncatedGradient(config, bits)
+
+
+def _adopt(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arrays:
+    from riata.learn.truncated_gradient.adopt import around
+
+    return around(config, bits, solution)
 
 
 def _machine_code(config: TruncatedGradientConfig) -> str:
@@ -32,6 +40,7 @@ SPEC: Final = LearnerSpec(
     config=TruncatedGradientConfig,
     about="Langford, Li & Zhang 2009. The default learner; the only one that accepts any number as a label.",
     build=_build,
+    adopt=_adopt,
     examples=_examples,
     machine_code=_machine_code,
     eventful=lambda config: config,

@@ -1,0 +1,244 @@
+"""A candidate takes the place of the learner of a running service, which goes on accepting events meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from riata.base.errors import Busy, Conflict, Unavailable
+from riata.run import learning
+from riata.run import promotion as module
+from riata.run.gate import Measured, Verdict
+from riata.run.log_reading import read_again
+from riata.run.model_state import ModelState
+from riata.run.promotion import promote
+from riata.run.replay import replay
+from riata.store import records
+from riata.store.store import Append
+from tests.doubles.memory_store import MemoryStore
+from tests.run.node import Node, events, run_with
+from tests.run.promotions import another_state, learnt, straight
+
+BETTER = Verdict("PROMOTE", "it is better", "log loss", 9, Measured(1, 1, 1), Measured(0.5, 1, 1), -0.5, 0.1, -0.5, 0.1)
+WORSE = Verdict("REJECT", "it is worse", "log loss", 9, Measured(1, 1, 1), Measured(2, 1, 1), 1.0, 0.1, 1.0, 0.1)
+
+
+def candidate(node: Node) -> ModelState:
+    """A state of the log's last event with another learner."""
+    frozen = another_state(node.store, node.store.head("m").seq)
+    return ModelState.thaw(frozen.header, frozen.arrays)
+
+
+def promotions(node: Node) -> list[dict[str, Any]]:
+    """What the promotions in the log say."""
+    log = node.store.read("m", 0, 2**30)
+    return [records.decode_restore(record.payload)[0] for record in log if record.kind == "restore"]
+
+
+def test_a_candidate_learns_what_came_after_it_and_is_served_and_replayed_to_the_same_bits() -> None:
+    store = MemoryStore()
+
+    async def work(node: Node) -> None:
+        await node.observe(events(200))
+        made = candidate(node)
+        frozen = made.freeze()
+        await node.observe(events(60, seed=1))
+        promoted = await promote(node.engine, "m", made, BETTER, refit="r1")
+        assert (promoted.through, promoted.seq) == (261, 262)
+        await node.observe(events(30, seed=2))
+        await node.engine.save("m")
+        published = node.engine.published("m")
+        assert published.applied == 292
+        assert published.figures["cumulative"]["examples"] == 290
+        assert promotions(node) == [promoted.document]
+        assert promoted.document == {"refit": "r1", "of": 201, "forced": False, "verdict": BETTER.document()}
+        report = replay(store, "m")
+        assert report.equal
+        assert learnt(report.state) == straight(frozen, store.read("m", 0, 2**30))
+        weights = report.state.learner.weights()
+        assert published.model.weights.beta.tobytes() == weights.beta.tobytes()
+
+    run_with(store, work)
+
+    async def after_a_restart(node: Node) -> None:
+        assert node.engine.published("m").applied == 292
+        assert node.engine.published("m").figures["cumulative"]["examples"] == 290
+
+    run_with(store.crash(), after_a_restart)
+
+
+def test_events_that_arrive_while_a_candidate_is_promoted_are_acknowledged_and_count_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They come after the checkpoint that the promotion carries, and before its event."""
+    store = MemoryStore()
+
+    async def work(node: Node) -> None:
+        await node.observe(events(200))
+        made = candidate(node)
+        frozen = made.freeze()
+        begun, go_on = threading.Event(), threading.Event()
+        catch_up = module.catch_up
+
+        def waiting(*asked: Any) -> None:
+            catch_up(*asked)
+            begun.set()
+            go_on.wait()
+
+        monkeypatch.setattr(module, "catch_up", waiting)
+        promoting = asyncio.create_task(promote(node.engine, "m", made, BETTER, refit="r1"))
+        await asyncio.to_thread(begun.wait)
+        for seed in range(5):
+            assert (await node.observe(events(20, seed=seed))).applied
+        go_on.set()
+        promoted = await promoting
+        assert (promoted.through, promoted.seq) == (201, 302)
+        await node.observe(events(30, seed=9))
+        assert node.engine.published("m").figures["cumulative"]["examples"] == 330
+        report = replay(store, "m")
+        assert learnt(report.state) == straight(frozen, store.read("m", 0, 2**30))
+        assert node.engine.published("m").model.weights.beta.tobytes() == report.state.learner.weights().beta.tobytes()
+
+    run_with(store, work)
+
+
+def test_only_a_better_candidate_is_promoted_unless_it_is_forced_and_that_is_in_the_log() -> None:
+    async def work(node: Node) -> None:
+        await node.observe(events(100))
+        with pytest.raises(Conflict, match=r"REJECT: it is worse; .* by force") as refused:
+            await promote(node.engine, "m", candidate(node), WORSE, refit="r1")
+        assert refused.value.code == "not_promoted"
+        assert promotions(node) == []
+        promoted = await promote(node.engine, "m", candidate(node), WORSE, refit="r1", force=True)
+        assert promotions(node) == [promoted.document]
+        assert (promoted.document["forced"], promoted.document["verdict"]["decision"]) == (True, "REJECT")
+
+    run_with(MemoryStore(), work)
+
+
+@pytest.mark.parametrize("change", ["configured", "restored", "promoted", "created again"])
+def test_an_outdated_candidate_is_refused(change: str) -> None:
+    async def work(node: Node) -> None:
+        await node.observe(events(100))
+        made, other = candidate(node), candidate(node)
+        if change == "configured":
+            await node.admin.change("m", {"publish_every_ms": 2})
+        elif change == "restored":
+            await node.admin.restore("m", (await node.admin.snapshot_now("m"))["generation"])
+        elif change == "promoted":
+            await promote(node.engine, "m", other, BETTER, refit="r2")
+        else:
+            await node.admin.drop_model("m")
+            await node.admin.put_model("m", {"encoder": {"bits": 12}})
+            await node.observe(events(100))
+        seq = node.store.head("m").seq
+        with pytest.raises(Conflict) as refused:
+            await promote(node.engine, "m", made, BETTER, refit="r1")
+        assert refused.value.code == "refit_outdated"
+        assert node.store.head("m").seq == seq
+
+    run_with(MemoryStore(), work)
+
+
+def test_a_change_that_comes_between_the_checkpoint_and_the_event_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log decides: the promotion is in it, and void."""
+
+    async def work(node: Node) -> None:
+        await node.observe(events(100))
+        made = candidate(node)
+        carried = node.store.open_generation("m", (await node.admin.snapshot_now("m"))["generation"])
+        catch_up = module.catch_up
+
+        def meanwhile(*asked: Any) -> None:
+            catch_up(*asked)
+            append = Append("m", "restore", 0, payload=records.encode_restore({}, carried))
+            node.engine.context.log_thread.submit(append, lambda _answer: None)
+
+        monkeypatch.setattr(module, "catch_up", meanwhile)
+        with pytest.raises(Conflict, match="changed while") as refused:
+            await promote(node.engine, "m", made, BETTER, refit="r1")
+        assert refused.value.code == "refit_outdated"
+        assert len(promotions(node)) == 2
+        assert node.engine.published("m").changes == (1, 102)
+        await node.observe(events(10))
+        assert replay(node.store, "m").equal
+
+    run_with(MemoryStore(), work)
+
+
+def test_a_candidate_of_events_that_the_log_no_longer_continues_is_refused() -> None:
+    async def work(node: Node) -> None:
+        await node.observe(events(100))
+        made = candidate(node)
+        for _ in range(3):
+            await node.observe(events(50))
+            await node.engine.save("m")
+        owner = node.engine.led("a test").owner
+        await node.engine.call(lambda s: s.trim(owner, "m", 3, 0))
+        with pytest.raises(Conflict, match="trimmed") as refused:
+            await promote(node.engine, "m", made, BETTER, refit="r1")
+        assert refused.value.code == "refit_outdated"
+
+    run_with(MemoryStore(), work)
+
+
+def test_a_log_that_grows_faster_than_it_is_saved_is_not_promoted_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(node: Node) -> None:
+        await node.observe(events(100))
+        made = candidate(node)
+        monkeypatch.setattr(module, "BEHIND_MAX", -1)
+        with pytest.raises(Busy, match="within -1 events") as refused:
+            await promote(node.engine, "m", made, BETTER, refit="r1")
+        assert refused.value.code == "candidate_behind"
+
+    run_with(MemoryStore(), work)
+
+
+def test_the_state_before_a_promotion_can_be_restored() -> None:
+    async def work(node: Node) -> None:
+        await node.observe(events(100))
+        before = node.engine.published("m").model.weights.beta.tobytes()
+        await promote(node.engine, "m", candidate(node), BETTER, refit="r1")
+        assert node.engine.published("m").model.weights.beta.tobytes() != before
+        generations: list[Any] = await node.engine.call(lambda s: s.generations("m"))
+        await node.admin.restore("m", next(one.gen for one in generations if one.applied == 101))
+        assert node.engine.published("m").model.weights.beta.tobytes() == before
+
+    run_with(MemoryStore(), work)
+
+
+def test_an_export_after_a_promotion_is_the_promoted_state() -> None:
+    async def work(node: Node) -> None:
+        await node.observe(events(100))
+        await promote(node.engine, "m", candidate(node), BETTER, refit="r1")
+        await node.observe(events(20, seed=3))
+        content = await node.admin.export("m")
+        await node.admin.import_model("copy", content)
+        copy, original = (node.engine.published(name).model.weights for name in ("copy", "m"))
+        assert copy.beta.tobytes() == original.beta.tobytes()
+
+    run_with(MemoryStore(), work)
+
+
+def test_a_store_that_does_not_answer_while_events_are_learnt_again_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [2]
+
+    def failing(*asked: Any) -> Any:
+        if failures[0]:
+            failures[0] -= 1
+            raise Unavailable("away", "store_unreachable")
+        return read_again(*asked)
+
+    async def work(node: Node) -> None:
+        await node.observe(events(100))
+        monkeypatch.setattr(learning, "read_again", failing)
+        monkeypatch.setattr(learning, "AGAIN_S", 0.001)
+        await promote(node.engine, "m", candidate(node), BETTER, refit="r1")
+        assert failures == [0]
+        assert node.fatal == []
+        assert replay(node.store, "m").digest
+
+    run_with(MemoryStore(), work)
