@@ -19,7 +19,7 @@ PACKAGE = "riata"
 
 
 class Overlay(MetaPathFinder):
-    """Finds the modules of the package that `folder` has."""
+    """Finds the modules of the package that `folder` replaces."""
 
     def __init__(self, folder: Path, package: Path) -> None:
         self._folder = folder
@@ -31,7 +31,7 @@ class Overlay(MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """The spec of a module in the folder; None if it is the package's own."""
+        """The spec of a module in the folder; None if the folder does not have it."""
         del path, target  # given to every finder
         top, *inside = fullname.split(".")
         if top != PACKAGE or not inside:

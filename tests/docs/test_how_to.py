@@ -19,6 +19,7 @@ from riata.web.keys import entry_text
 from riata.web.routes import table
 from riata.web.scopes import OBSERVE, WATCH
 from riata.wire import readers
+from tests.cli.test_compiling import wait_for
 from tests.running import ROOT, Running
 from tests.web.attack.test_keys import bearer, made
 
@@ -41,7 +42,7 @@ def added_files(page: str, folder: Path) -> list[str]:
 
 
 def with_line(page: str, line: re.Pattern[str], module: ModuleType, folder: Path) -> None:
-    """Write the file of a module into `folder`, with the line that the page shows in place of its own."""
+    """Write the file of a module into `folder`, with the line of the page in place of its own."""
     shown, file = line.search(page), Path(str(module.__file__))
     assert shown is not None
     text = file.read_text(encoding="utf-8")
@@ -63,8 +64,10 @@ def test_a_learner_is_added_by_its_folder_and_its_name(tmp_path: Path) -> None:
             assert (wrong.status_code, wrong.json()["code"]) == (422, "out_of_range")
             assert client.put("/models/toy", json={"learner": {"kind": "perceptron", "eta": 0.5}}).status_code == 201
             rows = [{"features": {"word": "free" if i % 2 else "meeting"}, "label": i % 2} for i in range(40)]
-            assert client.post("/models/toy/observe?wait=applied", json=rows).json()["accepted"] == 40
+            observed = client.post("/models/toy/observe", json=rows).json()
+            assert observed["accepted"] == 40
             assert "perceptron" in client.get("/openapi.json").text
+            wait_for("the rows are learnt", lambda: client.get("/models/toy").json()["seq_applied"] >= observed["seq"])
             before = client.get("/models/toy/predict?word=free").json()
             assert before["label"] == 1
             assert client.get("/models/toy/predict?word=meeting").json()["label"] == 0
@@ -176,8 +179,8 @@ def test_a_reader_is_added_by_its_folder_and_its_name(tmp_path: Path, csv_overla
             )
         observed = riata(csv_overlay, "observe", str(path), "--url", running.url, "--model", "mails", "--rows-per-request", "7")
         assert observed.stdout == "40 accepted, 0 duplicate, 0 rejected\n", observed.stderr
-        told = riata(csv_overlay, "predict", str(path), "--url", running.url, "--model", "mails", "--rows-per-request", "7")
-        assert [json.loads(line)["label"] for line in told.stdout.splitlines()] == [i % 2 for i in range(40)]
+        reported = riata(csv_overlay, "predict", str(path), "--url", running.url, "--model", "mails", "--rows-per-request", "7")
+        assert [json.loads(line)["label"] for line in reported.stdout.splitlines()] == [i % 2 for i in range(40)]
 
 
 def test_a_file_of_the_added_format_is_learnt_as_the_same_rows_in_another(tmp_path: Path, csv_overlay: Path) -> None:

@@ -1,0 +1,18 @@
+"""Rank 8: the learners as scikit-learn estimators, for notebooks. Needs the extra `riata[estimators]`; no service imports it."""
+
+try:
+    import sklearn  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError('riata.estimators needs scikit-learn: pip install "riata[estimators]"', name=error.name) from None
+
+from riata.estimators.exchange import from_riata
+from riata.estimators.online import FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier
+from riata.estimators.sparse import SparseLogisticRegression
+
+__all__ = [
+    "FTRLProximalClassifier",
+    "SparseLogisticRegression",
+    "TaylorSketchClassifier",
+    "TruncatedGradientClassifier",
+    "from_riata",
+]

@@ -1,0 +1,143 @@
+"""The exact L1 optimum as a classifier of scikit-learn, by the batch solvers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self, cast, get_args
+
+import numpy as np
+import scipy.sparse
+from scipy.special import expit, ndtr
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from riata.base.arrays import F64
+from riata.base.cores import cores
+from riata.base.errors import RiataError
+from riata.batch.choose import Solver, auto
+from riata.batch.data import Data, in_memory
+from riata.batch.mp import Mp
+from riata.batch.pool import Threads
+from riata.batch.problem import LinkName, Problem
+from riata.batch.rmmp import K, Rmmp
+from riata.batch.solution import Solution
+from riata.estimators.classes import binary_tags, require_binary, two_classes
+
+SOLVERS = ("auto", "mp", "rmmp")
+
+
+class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
+    """Logistic or probit regression with an L1 penalty: the optimum, with a certificate of how near it is.
+
+    Maximises  sum_i w_i log p(y_i | b_0 + x_i b) - sum_j gamma_j |b_j|.  The intercept has no penalty. A sample weight of 2 means
+    that the row comes twice. The order of the rows changes rounding only; the number of cores changes nothing.
+
+    Parameters
+    ----------
+    gamma : default=1.0
+        Penalty of every weight, or one for each column; 0: no penalty. It is 1 / C of scikit-learn's LogisticRegression.
+    link : default='logistic'
+        'logistic' or 'probit'.
+    solver : default='auto'
+        'mp' keeps the curvature of all columns, at most 4096. 'rmmp' keeps that of a working set of up to 3000. 'auto' chooses by
+        the shape of the matrix.
+    fit_intercept : default=True
+        Whether there is an intercept.
+    tol : default=1e-10
+        The solver stops if no optimality condition is violated by more than this share of the penalty, or the objective is nearer
+        to the optimum than this share of it.
+    max_iter : default=100
+        Most passes over the rows.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_, n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+    n_iter_ : passes over the rows
+    certificate_ : objective, gap (how much higher the optimum is at most; None if a column has no penalty) and kkt (largest
+        violation of an optimality condition, as a share of the largest penalty)
+    solver_ : 'mp' or 'rmmp'
+    """
+
+    def __init__(
+        self,
+        *,
+        gamma: Any = 1.0,
+        link: str = "logistic",
+        solver: str = "auto",
+        fit_intercept: bool = True,
+        tol: float = 1e-10,
+        max_iter: int = 100,
+    ) -> None:
+        self.gamma = gamma
+        self.link = link
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Find the optimum. Raises `ValueError` if there is none: the classes are separable and a column has no penalty."""
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        require_binary(y)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        kept = np.flatnonzero(weight)
+        self.classes_ = two_classes(y[kept])
+        label = np.where(y == self.classes_[1], 1.0, -1.0)
+        if len(kept) < len(weight):
+            X, label, weight = X[kept], label[kept], weight[kept]
+        rows = scipy.sparse.csr_array(X)
+        data = in_memory(rows.indptr, rows.indices.astype(np.uint32), rows.data, label, weight)
+        try:
+            solution = self._solve(data)
+        except RiataError as error:
+            raise ValueError(str(error)) from None
+        return self._take(solution)
+
+    def decision_function(self, X: Any) -> F64:
+        """Return the margin of each row: above 0 for the second class."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return np.asarray(safe_sparse_dot(X, self.coef_[0]) + self.intercept_[0])
+
+    def predict_proba(self, X: Any) -> F64:
+        """Return the probabilities of both classes, f64[n, 2]."""
+        margin = self.decision_function(X)
+        probability = ndtr if self.link == "probit" else expit
+        return np.column_stack([probability(-margin), probability(margin)])
+
+    def predict(self, X: Any) -> Any:
+        """Return the class of each row."""
+        above = self.decision_function(X) > 0.0
+        return self.classes_[above.astype(np.intp)]
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator takes."""
+        return binary_tags(super().__sklearn_tags__())
+
+    def _solve(self, data: Data) -> Solution:
+        for name, value, choices in (("link", self.link, get_args(LinkName)), ("solver", self.solver, SOLVERS)):
+            if value not in choices:
+                raise ValueError(f"{name}: {value!r} is none of {', '.join(choices)}")
+        gamma = np.asarray(self.gamma, np.float64)
+        if gamma.shape not in ((), (self.n_features_in_,)):
+            raise ValueError(f"gamma: expected one penalty, or one for each of {self.n_features_in_} columns, got {gamma.shape}")
+        penalties = np.broadcast_to(gamma, self.n_features_in_)[data.slots]
+        problem = Problem(data, cast(LinkName, self.link), penalties, 0.0 if self.fit_intercept else np.inf)
+        with Threads(min(cores(), len(data.parts))) as pool:
+            self.solver_ = auto(problem, pool).name if self.solver == "auto" else self.solver
+            solver: Solver = Mp(self.tol, self.max_iter) if self.solver_ == "mp" else Rmmp(K, self.tol, self.max_iter)
+            return solver.solve(problem, pool)
+
+    def _take(self, solution: Solution) -> Self:
+        self.coef_ = np.zeros((1, self.n_features_in_))
+        self.coef_[0, solution.weights.slot] = solution.weights.beta
+        self.intercept_ = np.array([solution.weights.intercept])
+        self.certificate_ = solution.certificate
+        self.n_iter_ = solution.spent.passes
+        if solution.stopped != "tolerance":
+            reached = f"{self.n_iter_} passes left a violation of {self.certificate_.kkt:.1e} of the penalty"
+            warnings.warn(f"{reached}; raise max_iter or tol", ConvergenceWarning, stacklevel=3)
+        return self

@@ -1,0 +1,102 @@
+"""The estimators keep scikit-learn's conventions, and are no part of a service."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+
+from riata.estimators import (
+    FTRLProximalClassifier,
+    SparseLogisticRegression,
+    TaylorSketchClassifier,
+    TruncatedGradientClassifier,
+)
+from riata.learn.registry import SPECS
+from riata.wire.encoder import EncoderConfig
+from tests.estimators.data import matrix
+
+CLASSIFIERS: list[Any] = [FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier]
+NEEDS_A_VARIABLE = {"check_array_api_input"}  # of the environment, set before scipy is imported; the estimators take numpy alone
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *(made() for made in CLASSIFIERS),
+        TaylorSketchClassifier(mode="exact", link="probit"),
+        TruncatedGradientClassifier(loss="squared"),
+        TruncatedGradientClassifier(loss="hinge"),
+        SparseLogisticRegression(),
+        SparseLogisticRegression(solver="rmmp", link="probit"),
+    ],
+    ids=str,
+)
+def test_scikit_learn_finds_nothing_to_complain_about(estimator: Any) -> None:
+    results = check_estimator(estimator, on_skip=None)
+    assert len(results) > 50
+    assert {result["check_name"] for result in results if result["status"] != "passed"} == NEEDS_A_VARIABLE
+
+
+@pytest.mark.parametrize("made", CLASSIFIERS)
+def test_parameters_are_the_settings_of_the_learner_and_of_the_encoder(made: Any) -> None:
+    settings = {field.name: field for field in dataclasses.fields(made.config) if field.name != "kind"}
+    encoder = {field.name: field for field in dataclasses.fields(EncoderConfig)}
+    assert not settings.keys() & encoder.keys()
+    expected = {name: field.default for name, field in (settings | encoder).items()}
+    assert made().get_params() == expected
+    signature = inspect.signature(made)
+    assert {name: parameter.default for name, parameter in signature.parameters.items()} == expected
+    assert all(f"\n{name} : default=" in made.__doc__ for name in expected)
+
+
+def test_every_learner_has_an_estimator() -> None:
+    assert {made.config().kind for made in CLASSIFIERS} == set(SPECS)
+
+
+def test_an_unknown_parameter_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'gama'"):
+        TaylorSketchClassifier(gama=0.3)
+
+
+def test_numbers_of_numpy_are_numbers_and_a_bad_value_is_named() -> None:
+    x, y = matrix(50)
+    grid = TaylorSketchClassifier(gamma=np.float32(0.5), k=np.int64(20), intercept=np.bool_(True), shadow=[np.float64(1.0)])
+    plain = TaylorSketchClassifier(gamma=0.5, k=20, intercept=True, shadow=(1.0,))
+    assert np.array_equal(grid.fit(x, y).decision_function(x), plain.fit(x, y).decision_function(x))
+    with pytest.raises(ValueError, match=r"learner\.gamma: -1\.0 is below 0"):
+        TaylorSketchClassifier(gamma=-1.0).fit(x, y)
+    with pytest.raises(ValueError, match="reexpand needs mode = 'exact'"):
+        TaylorSketchClassifier(reexpand=5).fit(x, y)
+
+
+@pytest.mark.parametrize("made", CLASSIFIERS)
+def test_a_copy_goes_on_as_the_original_does_and_a_clone_knows_nothing(made: Any) -> None:
+    x, y = matrix(400)
+    original = made(bits=12).fit(x[:300], y[:300])
+    copy = pickle.loads(pickle.dumps(original))  # noqa: S301  our own bytes
+    for estimator in (original, copy):
+        estimator.partial_fit(x[300:], y[300:])
+    assert np.array_equal(copy.coef_, original.coef_)
+    assert copy._learnt.state.freeze().digest() == original._learnt.state.freeze().digest()
+    assert not hasattr(clone(original), "classes_")
+
+
+def test_no_service_imports_scikit_learn() -> None:
+    code = "import riata.wiring, riata.cli.app, riata.cli.fit, riata.run.fit, sys; print({'sklearn', 'scipy'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "set()\n"
+
+
+def test_without_scikit_learn_the_error_names_the_extra() -> None:
+    code = "import sys; sys.modules['sklearn'] = None; import riata.estimators"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stderr.endswith('ModuleNotFoundError: riata.estimators needs scikit-learn: pip install "riata[estimators]"\n')
