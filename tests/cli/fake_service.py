@@ -1,4 +1,4 @@
-"""A service small enough to read: it counts rows, refuses those with the word `bad`, and answers what the verbs ask for."""
+"""A small fake service: it counts rows, refuses those with the word `bad`, and answers the requests of the verbs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class FakeService:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
-    """The fake in the place of whatever a client made by a verb would reach."""
+    """Replaces the service that a client made by a verb would reach."""
     fake = FakeService()
 
     def make(url: str, api_key: str | None = None) -> client.Riata:

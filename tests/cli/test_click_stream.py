@@ -17,7 +17,7 @@ def clicks() -> list[Click]:
     return list(click_stream(ROWS, 3))
 
 
-def test_a_seed_names_one_stream_for_ever() -> None:
+def test_a_seed_always_gives_the_same_stream() -> None:
     digest = hashlib.sha256(b"\n".join(click.line() for click in click_stream(2500, 1))).hexdigest()
     assert digest == "dffae5909b63474929bc7665b39d900d92b51e72ae0aa0e4e8bec23138be1704"
 

@@ -1,4 +1,4 @@
-"""Processes that compile end with the one that started them, however that ends; and it hears signals while they compile.
+"""Processes that compile end with their parent, however that ends; and the parent handles signals while they compile.
 
 The processes that compile are held by SIGSTOP where it matters that they are not done yet, so nothing here depends on how long
 compiling takes.
@@ -21,12 +21,12 @@ import httpx
 import psutil
 import pytest
 
+from riata.base.priority import LOWEST
 from riata.jit.cache_folder import cache_folder
 from riata.run.compile_part import ABANDONED
 from riata.run.recovery import DEATHS_MAX
-from tests.running import ROOT, Running, free_port
+from tests.running import HANG_S, ROOT, Running, free_port
 
-HANG_S = 120.0  # nothing here should take longer on any machine
 PR_SET_CHILD_SUBREAPER = 36
 PROGRAM = "riata.run.compile_part"
 
@@ -44,13 +44,13 @@ def compiling(pid: int) -> list[psutil.Process]:
 
 
 def as_on_a_terminal() -> None:
-    """A shell starts what it runs in the background with SIGINT ignored, and programs started from there inherit that."""
+    """Restore SIGINT: a shell starts background commands with SIGINT ignored, and their child processes inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
 def riata(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The command, with nothing compiled, leading a session of its own as it does on a terminal; yields once it compiles."""
+    """The command, with nothing compiled, as leader of a separate session as on a terminal; yields when it compiles."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "PYTHONPATH": str(ROOT / "service")}
     command = [sys.executable, "-m", "riata", *arguments]
     pipe = subprocess.PIPE
@@ -68,7 +68,7 @@ def riata(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def adopting() -> Iterator[None]:
-    """Processes whose parent ended become children of this one, which can then ask how they ended."""
+    """Processes whose parent ended become children of this process, which can then read their exit status."""
     prctl = ctypes.CDLL(None).prctl
     assert prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     try:
@@ -82,7 +82,7 @@ def serve() -> tuple[str, ...]:
 
 
 def held(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """The processes that compile, which get no further."""
+    """The processes that compile, stopped."""
     wait_for("nothing is compiled", lambda: compiling(process.pid))
     found = compiling(process.pid)
     for child in found:
@@ -124,7 +124,7 @@ def test_riata_warm_leaves_no_process_behind(tmp_path: Path, killed_by: signal.S
 
 
 def kernels_without(part: str, directory: Path) -> Path:
-    """A folder of machine code with everything but `part`."""
+    """A folder of machine code with everything except `part`."""
     kernels = directory / "kernels"
     shutil.copytree(cache_folder(), kernels, ignore=shutil.ignore_patterns(f"*{part}*"))
     return kernels
@@ -132,7 +132,7 @@ def kernels_without(part: str, directory: Path) -> Path:
 
 @contextmanager
 def without(part: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    """A service for which everything but `part` is compiled."""
+    """A service for which everything except `part` is compiled."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(kernels_without(part, directory)))
     with Running(directory / "data") as running:
         running.start()
@@ -173,6 +173,28 @@ def test_a_model_exists_after_its_kernels_are_compiled_and_no_request_waits(
         assert (again.status_code, again.json()["state"], again.json()["created"]) == (200, "ready", False)
 
 
+def test_a_start_waits_for_no_reader_but_that_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    types = {"content-type": "text/x-svmlight"}
+    with without("svmlight", tmp_path, monkeypatch) as running:
+        children = held(running.process)
+        wait_for("its priority is not lowered", lambda: [child.nice() for child in children] == [LOWEST])
+        assert ask(running, "GET", "/readyz").status_code == 200
+        assert ask(running, "POST", "/observe?wait=applied", ROW).json()["accepted"] == 1
+        for path in ("/observe", "/observe?wait=applied", "/predict", "/predict?explain=true"):
+            answer = httpx.post(f"{running.url}{path}", content=b"1 1:2", headers=types, timeout=HANG_S)
+            assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "not_ready", "5"), path
+            assert "the kernels that read svmlight are being compiled" in answer.json()["detail"]
+        for child in children:
+            child.resume()
+
+        def accepted() -> bool:
+            answer = httpx.post(f"{running.url}/observe", content=b"1 1:2", headers=types, timeout=HANG_S)
+            return answer.status_code == 202
+
+        wait_for("svmlight is never accepted", accepted)
+        assert ask(running, "GET", "/models/default").json()["log"]["last_seq"] == 3  # the configuration, and one of each format
+
+
 @pytest.mark.usefixtures("learners_compiled")
 def test_a_service_that_compiles_for_a_model_ends_well_at_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with without("ftrl", tmp_path, monkeypatch) as running:
@@ -186,7 +208,7 @@ def test_a_service_that_compiles_for_a_model_ends_well_at_sigterm(tmp_path: Path
 
 
 @pytest.mark.usefixtures("learners_compiled")
-def test_a_start_that_is_given_up_while_it_compiles_for_a_stored_model_blames_no_event(
+def test_a_start_that_is_given_up_while_it_compiles_for_a_stored_model_counts_against_no_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Running(tmp_path / "data") as running:

@@ -58,7 +58,7 @@ def test_demo_ends_with_lines_that_work_as_printed(running: Running) -> None:
     assert answers[1]["durability"] == "fsync"
 
 
-def test_what_was_observed_is_predicted_inspected_and_replayed_to_the_same_bits(running: Running, tmp_path: Path) -> None:
+def test_observed_events_are_predicted_inspected_and_replayed_to_the_same_bits(running: Running, tmp_path: Path) -> None:
     rows = tmp_path / "rows.ndjson"
     rows.write_text("".join(f'{{"features":{{"x":{i % 7},"c":"k{i % 3}"}},"label":{int(i % 3 == 0)}}}\n' for i in range(2000)))
     sent = riata("observe", str(rows), "--model", "mine", "--labels", "0/1", url=running.url)

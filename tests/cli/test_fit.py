@@ -49,12 +49,12 @@ def test_every_format_is_recognised_and_its_labels_too(form: str, tmp_path: Path
     out = tmp_path / "m.riata"
     done = run("fit", "--online", str(written(tmp_path, form)), "--out", str(out), "--bits", "14", "--json")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert (told["rows"], told["learnt"], told["rejected"], told["features"]) == (600, 600, 0, 1200)
-    assert told["config"]["labels"] == ("0/1" if form == "ndjson" else "-1/+1")
-    assert told["figures"]["cumulative"]["auc"] > 0.7
+    reported = json.loads(done.stdout)
+    assert (reported["rows"], reported["learnt"], reported["rejected"], reported["features"]) == (600, 600, 0, 1200)
+    assert reported["config"]["labels"] == ("0/1" if form == "ndjson" else "-1/+1")
+    assert reported["figures"]["cumulative"]["auc"] > 0.7
     state, names = read_export(out.read_bytes())
-    assert state.freeze().digest().hex() == told["out"]["state"]
+    assert state.freeze().digest().hex() == reported["out"]["state"]
     assert b"1" in {name for _, name in names}
     assert not list(tmp_path.glob("*.part"))
 
@@ -64,22 +64,22 @@ def test_packed_or_from_stdin_in_one_thread_or_two_it_is_the_same_model(tmp_path
     packed = tmp_path / "rows.vw.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     ways = [[str(path)], [str(packed)], [str(path), "--threads", "1"]]
-    told = [json.loads(run("fit", "--online", *way, "--out", str(tmp_path / "m"), "--json").stdout) for way in ways]
+    reported = [json.loads(run("fit", "--online", *way, "--out", str(tmp_path / "m"), "--json").stdout) for way in ways]
     piped = run("fit", "--online", "-", "--out", str(tmp_path / "m"), "--json", stdin=path.read_text())
-    states = {one["out"]["state"] for one in [*told, json.loads(piped.stdout)]}
+    states = {one["out"]["state"] for one in [*reported, json.loads(piped.stdout)]}
     assert len(states) == 1
 
 
 def test_a_long_file_becomes_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, told = written(tmp_path, "vw", 3000), []
+    path, reported = written(tmp_path, "vw", 3000), []
     expected: list[Fit] = []
     monkeypatch.setattr(Fit, "expect_many", lambda run: expected.append(run))
     for long_file, count in ((fit.LONG_FILE, 0), (1, 1)):
         monkeypatch.setattr(fit, "LONG_FILE", long_file)
         done = run("fit", "--online", str(path), "--out", str(tmp_path / "m"), "--json")
-        told.append(json.loads(done.stdout)["out"]["state"])
+        reported.append(json.loads(done.stdout)["out"]["state"])
         assert len(expected) == count
-    assert told[0] == told[1]
+    assert reported[0] == reported[1]
 
 
 def test_what_is_left_out_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_is_left_out_is_named_and_the_exit_code_says_so(tmp_path: Path) -> 
     assert not (tmp_path / "m").exists()
 
 
-def test_the_end_says_what_was_learnt(tmp_path: Path) -> None:
+def test_the_end_reports_the_learnt_events(tmp_path: Path) -> None:
     done = run("fit", "--online", str(written(tmp_path, "svmlight")), "--out", str(tmp_path / "m"))
     assert done.exit_code == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["rows", "features", "log", "AUC", "time", "written"]
@@ -183,14 +183,14 @@ def test_ctrl_c_keeps_what_was_learnt_so_far(tmp_path: Path) -> None:
                 process.send_signal(signal.SIGINT)
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()  # else a process that was too slow would wait for more
-        told = json.loads(process.stdout.read())
-    assert (process.returncode, told["interrupted"]) == (130, True)
+        reported = json.loads(process.stdout.read())
+    assert (process.returncode, reported["interrupted"]) == (130, True)
     state, _ = read_export(out.read_bytes())
-    assert state.progressive.examples == told["learnt"] > 0
+    assert state.progressive.examples == reported["learnt"] > 0
 
 
 def test_a_running_service_takes_the_file(tmp_path: Path) -> None:
-    """The route itself is tested in its room; here: what `fit` wrote is what it takes, by the verbs a user types."""
+    """The route is tested with the web package. This test checks that it accepts what `fit` wrote, with the verbs of a user."""
     from tests.running import Running
 
     path, out = written(tmp_path, "ndjson"), tmp_path / "m.riata"
@@ -209,20 +209,20 @@ def test_a_running_service_takes_the_file(tmp_path: Path) -> None:
 
 
 def cut(content: bytes, size: int, head: int = 0, is_long: bool = False) -> list[bytes]:
-    """The blocks of a file, of which `head` bytes were read before."""
+    """The blocks of a file of which `head` bytes were read before."""
     source: Any = io.BufferedReader(io.BytesIO(content))
     begun = source.read(head)
     return [bytes(block.body) for block in blocks(source, Workspaces(1), begun, size, is_long)]
 
 
 class Piped(io.BytesIO):
-    """What can be read once only."""
+    """A file that can be read only once."""
 
     def seekable(self) -> bool:
         return False
 
 
-def test_blocks_are_whole_lines_and_nothing_is_lost_or_said_twice() -> None:
+def test_blocks_are_whole_lines_and_nothing_is_lost_or_repeated() -> None:
     rng = np.random.default_rng(2)
     for ending in (b"\n", b"\r\n"):
         for last in (b"", ending):

@@ -11,7 +11,7 @@ OWED = """
 import atexit, sys, threading
 from riata.cli.app import main
 
-atexit.register(print, "told at the end")
+atexit.register(print, "reported at the end")
 threading.Thread(target=lambda: (threading.main_thread().join(), print("waited for"))).start()
 sys.argv = ["riata", {verb!r}]
 main()
@@ -26,7 +26,7 @@ def test_threads_and_exit_functions_have_their_turn(verb: str, code: int, first:
     )
     assert done.returncode == code
     assert done.stdout.startswith(first)
-    assert done.stdout.splitlines()[-2:] == ["waited for", "told at the end"]
+    assert done.stdout.splitlines()[-2:] == ["waited for", "reported at the end"]
     assert ("No such command" in done.stderr) == (code == 2)
 
 

@@ -39,7 +39,7 @@ def test_a_shared_store_is_inspected_and_replayed_while_it_is_in_use(tmp_path: P
         (["--store", "mysql://127.0.0.1"], "is not a store"),
     ],
 )
-def test_what_is_not_one_place_is_refused_in_a_sentence(verb: str, given: list[str], said: str) -> None:
+def test_ambiguous_options_are_refused_in_a_sentence(verb: str, given: list[str], said: str) -> None:
     done = riata(verb, *given)
     assert done.returncode in (1, 2), done.stderr  # 2: what was given is wrong, 1: what is there
     assert len(done.stderr.splitlines()) == 1

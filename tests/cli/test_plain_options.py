@@ -1,4 +1,4 @@
-"""Values of options are the same whether typer converts them or nobody has to."""
+"""Values of options are the same with and without typer's conversion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def verb(
     path: Annotated[Path | None, typer.Option()] = None,
     on: Annotated[bool, typer.Option("--on")] = False,
 ) -> list[Any]:
-    """Say what came."""
+    """Print the options received."""
     return [text, number, perhaps, many, share, path, on]
 
 

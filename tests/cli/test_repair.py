@@ -49,7 +49,7 @@ def verify(directory: Path, *words: str) -> Result:
 
 
 def content(directory: Path) -> dict[str, object]:
-    """Every row of the database, and the digest of every other file but the lock, which notes who looked last."""
+    """Every row of the database, and the digest of every other file except the lock, which records the last process."""
     connection = sqlite3.connect(directory / "riata.db")
     rows = [line for line in connection.iterdump() if not line.startswith('INSERT INTO "owner"')]
     connection.close()
@@ -68,7 +68,7 @@ def repairs(directory: Path, model: str = "a") -> list[dict[str, Any]]:
 
 
 def margins(directory: Path, models: tuple[str, ...]) -> dict[str, bytes]:
-    """What the models are, bit for bit, after a start; which learns some more, and saves."""
+    """The margins of the models, bit for bit, after a start that also learns and saves."""
     found: dict[str, bytes] = {}
 
     async def work(node: Node) -> None:
@@ -81,7 +81,7 @@ def margins(directory: Path, models: tuple[str, ...]) -> dict[str, bytes]:
     return found
 
 
-def test_a_sound_store_is_said_to_be_sound(directory: Path) -> None:
+def test_a_sound_store_is_reported_as_intact(directory: Path) -> None:
     result = repair(directory)
     assert result.exit_code == 0
     assert [line.split(",")[0] for line in result.stdout.splitlines()] == [f"{name}: no damage" for name in MODELS]
@@ -133,7 +133,7 @@ def test_a_log_that_is_cut_continues_and_verifies(directory: Path) -> None:
 
 
 def margins_of_a_copy(directory: Path, models: tuple[str, ...]) -> dict[str, bytes]:
-    """What the models are that are sound."""
+    """The margins of the undamaged models."""
     found: dict[str, bytes] = {}
 
     async def work(node: Node) -> None:
@@ -276,7 +276,7 @@ def test_a_store_that_is_in_use_is_not_repaired(directory: Path) -> None:
     assert repair(directory).exit_code == 0
 
 
-def test_what_is_not_an_action_or_a_model_is_refused(directory: Path, tmp_path: Path) -> None:
+def test_an_unknown_action_or_model_is_refused(directory: Path, tmp_path: Path) -> None:
     assert repair(directory, "--action", "cute").exit_code == 2
     assert "did you mean 'cut'?" in repair(directory, "--action", "cute").output
     assert repair(directory, "--model", "nobody").exit_code == 1

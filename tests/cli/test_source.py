@@ -101,7 +101,7 @@ def test_a_gzip_file_cut_short_or_altered_is_refused(tmp_path: Path) -> None:
             opened.read()
 
 
-def test_what_cannot_be_opened_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_opened_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="No such file"), open_source(str(tmp_path / "none")):
         pass
     with pytest.raises(BadInput, match="directory"), open_source(str(tmp_path)) as opened:

@@ -19,7 +19,7 @@ from riata.client import Unreachable
 from tests.cli.fake_service import FakeService, service
 
 __all__ = ["service"]
-VERBS = "serve observe predict fit path tune replay repair inspect demo warm keys version"
+VERBS = "serve observe predict fit refit path tune replay repair inspect demo warm keys version"
 ROWS = "".join(f'{{"features":{{"age":{i}}},"label":{i % 2}}}\n' for i in range(5))
 
 
@@ -182,7 +182,7 @@ def test_the_learner_of_a_model_that_is_made_is_a_name_or_a_file(rows: Path, ser
 @pytest.mark.parametrize(
     ("content", "told"), [("[1]", "expected an object"), ("{", "not JSON"), (None, "did you mean 'taylor_sketch'?")]
 )
-def test_what_is_no_learner_is_refused_before_anything_is_sent(
+def test_an_invalid_learner_is_refused_before_anything_is_sent(
     content: str | None, told: str, rows: Path, service: FakeService, tmp_path: Path
 ) -> None:
     file = tmp_path / "learner.json"
@@ -217,7 +217,7 @@ def test_path_shows_every_penalty_with_the_one_in_force_marked_and_draws_two_cur
     assert "gamma 2 at the left, 0.1 at the right" in result.stdout  # those with a loss
 
 
-def test_tune_says_what_moved(service: FakeService) -> None:
+def test_tune_reports_the_changes(service: FakeService) -> None:
     service.documents["default"]["learner"] = {"kind": "taylor_sketch", "gamma": 0.1}
     result = run("tune", "--gamma", "0.3")
     assert result.exit_code == 0

@@ -19,21 +19,22 @@ def test_warm_makes_every_learner_ready() -> None:
     assert result.exit_code == 0
     said = [line.split(":")[0] for line in result.stdout.splitlines() if ": ready after" in line]
     learners = {machine_code(config) for config in one_of_each()}
-    assert sorted(said) == sorted({"figures", *(reader.name for reader in READERS)} | learners)
+    readers = {f"{reader.name} {media.split}" for reader in READERS for media in reader.media_types}
+    assert sorted(said) == sorted({"figures", "batch"} | readers | learners)
     assert {line.split()[0] for line in learners} == {kind().kind for kind in get_args(LearnerConfig)}
 
 
-def test_it_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = threading.Event()
+def test_it_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = threading.Event()
 
     def compile_slowly(_tell: Callable[[str], None], compilers: Compilers) -> None:
         monkeypatch.setattr(compilers, "running", lambda: {"taylor_sketch": 31.0, "JSON": 12.4})
-        assert heard.wait(600), "nothing was said"
+        assert received.wait(600), "nothing was said"
 
     def said(line: str) -> None:
         lines.append(line)
         if line.startswith("compiling"):
-            heard.set()
+            received.set()
 
     lines: list[str] = []
     monkeypatch.setattr("riata.cli.warm.REPORT_EVERY_S", 0.01)

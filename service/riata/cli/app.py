@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo as Verb
 
 from riata.base.errors import BadInput, RiataError
-from riata.cli import demo, fit, inspect, keys, observe, path, predict, repair, replay, serve, tune, version, warm
+from riata.cli import demo, fit, inspect, keys, log, observe, path, predict, refit, repair, replay, serve, tune, version, warm
 from riata.cli.plain_options import take_plainly
 
 FAILED: Final = 1
@@ -82,6 +82,7 @@ app.command(name="serve", cls=serve.ServeCommand, epilog=serve.EXAMPLE)(serve.se
 app.command(name="observe", epilog=observe.EXAMPLE)(observe.observe)
 app.command(name="predict", epilog=predict.EXAMPLE)(predict.predict)
 app.command(name="fit", epilog=fit.EXAMPLE)(fit.fit)
+app.command(name="refit", epilog=refit.EXAMPLE)(refit.refit)
 app.command(name="path", epilog=path.EXAMPLE)(path.path)
 app.command(name="tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)
@@ -90,6 +91,7 @@ app.command(name="inspect", epilog=inspect.EXAMPLE)(inspect.inspect)
 app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command(name="warm", epilog=warm.EXAMPLE)(warm.warm)
 app.add_typer(keys.app, name="keys")
+app.add_typer(log.app, name="log")
 app.command(name="version", epilog=version.EXAMPLE)(version.version)
 
 

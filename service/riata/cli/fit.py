@@ -1,11 +1,10 @@
-"""`riata fit --online FILE`."""
+"""`riata fit --online FILE` and `riata fit --batch FILE`."""
 
 from __future__ import annotations
 
 import gc
 import json
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,27 +15,30 @@ import typer
 
 from riata.base.errors import BadInput
 from riata.cli.connect import FORMATS, FormatOption, require_format
+from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
 from riata.cli.serve import BLAS_THREADS
+from riata.cli.solver_options import GammaOption, KOption, MemoryOption, SolverOption, SolverOptions, ToleranceOption
 from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from riata.run.fit import Fit
 
-INTERRUPTED: Final = 130
 LONG_FILE: Final = 2**25  # bytes; the features of a longer file will fill a table
 GARBAGE_AFTER: Final = 20_000  # objects: learning leaves few reference cycles, and collecting them takes 2 % of the time
 EXAMPLE: Final = """Examples:
 
 - `riata fit --online clicks.vw.gz --out clicks.riata` learns a file with the default learner and writes the model.
-- `riata fit --online clicks.vw.gz --set eta=0.5 --set encoder.ngrams=2` changes two settings and reports the loss."""
+- `riata fit --online clicks.vw.gz --set eta=0.5 --set encoder.ngrams=2` changes two settings and reports the loss.
+- `riata fit --batch clicks.vw.gz --gamma 100 --gamma 10 --gamma 1` finds the optimum under three penalties and compares them.
+- `riata fit --batch clicks.vw.gz --gamma 10 --learner taylor_sketch --out clicks.riata` writes a model that goes on learning
+  from the optimum."""
 
 
 def fit(
     file: Annotated[str, typer.Argument(help=f"Labelled rows: {FORMATS}; may be gzipped; - is stdin.")],
-    online: Annotated[
-        bool, typer.Option("--online", help="Learn in one pass and predict each row before it is learnt. Required.")
+    online: Annotated[bool, typer.Option("--online", help="Learn in one pass and predict each row before it is learnt.")] = False,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Find the optimum of the log-likelihood under an L1 penalty, in several passes.")
     ] = False,
     form: FormatOption = "auto",
     labels: Annotated[
@@ -53,25 +55,48 @@ def fit(
     model_file: Annotated[
         Path | None, typer.Option(help="Configuration of the model in JSON or TOML, like the body of PUT /models/{model}.")
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, max=16, help="Threads that parse; one also learns. More than 3 rarely pay.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, max=16, help="Threads that parse, and learn or solve.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file, for POST /models/{model}/import.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that is not learnt; write nothing.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop if a row cannot be learnt: --online at the first; write nothing.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    solver: SolverOption = "auto",
+    gamma: GammaOption = None,
+    k: KOption = None,
+    tolerance: ToleranceOption = 1e-6,
+    memory_bytes_max: MemoryOption = None,
 ) -> None:
     """Learn a file of labelled rows without a service.
 
-    The model is bit for bit the model of a service that observed the same rows in the same order. Each row is predicted before
-    it is learnt; the report shows the loss of these predictions. If interrupted with Ctrl-C, the model learnt so far is kept.
-    Rows that are not learnt are reported with their line numbers, and the exit code is then 1.
+    **--online**: the model is bit for bit that of a service that observed the same rows in the same order. Each row is predicted
+    before it is learnt; the report shows the loss of these predictions.
+
+    **--batch**: the model is the optimum of the log-likelihood under an L1 penalty, with a certificate of how near it is.
+
+    A service that imports the file of `--out` goes on learning from there. Ctrl-C keeps the model so far. Rows that are not
+    learnt are reported with their line numbers, and the exit code is then 1.
     """
     require_format(form)
-    if not online:
-        raise BadInput("--online is required: learning in one pass is the only mode", "bad_option")
+    if online == batch:
+        raise BadInput("choose one of --online, to learn in one pass, and --batch, to find the optimum in several", "bad_option")
     os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
+    settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
+    request = Request(file, form, labels, learner, settings, model_file, threads, out, as_json)
+    if batch:
+        options = SolverOptions(solver, tuple(gamma or ()), k, tolerance, memory_bytes_max, out is not None)
+        from riata.cli.fit_batch import fit_batch
+
+        fit_batch(request, options, strict)
+    else:
+        _fit_online(request, strict)
+
+
+def _fit_online(request: Request, strict: bool) -> None:
     gc.disable()  # imported objects stay, and collecting garbage among them takes a fifth of the start-up time
     from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_report import document, show
-    from riata.cli.fit_setup import fit_config, recognised
+    from riata.cli.fit_setup import recognised
     from riata.cli.source import line_type, open_source
     from riata.run.fit import Fit
 
@@ -79,43 +104,26 @@ def fit(
     gc.set_threshold(GARBAGE_AFTER)
     gc.enable()
     started = time.perf_counter()
+    file, out = request.file, request.out
     with open_source(file) as source:
         head = head_of(source)
-        start = recognised(head, file, form)
-        settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
-        run = Fit(fit_config(start, labels, model_file, learner, settings), line_type(start.form))
+        start = recognised(head, file, request.form)
+        run = Fit(request.config(start), line_type(start.form))
         run.begin_after(start.header, start.lines)
         is_long = os.path.isfile(file) and os.path.getsize(file) >= LONG_FILE
         if is_long:
             run.expect_many()
-        with _interruptible() as may_go_on, _progress(file, run) as advance:
+        with interruptible() as may_go_on, _progress(file, run) as advance:
             lines = blocks(source, run.scratch, start.rest, is_long=is_long)
-            run.run(lines, threads, lambda position: _judge(run, strict) and advance(position) and may_go_on())
+            run.run(lines, request.threads, lambda position: _judge(run, strict) and advance(position) and may_go_on())
     seconds = time.perf_counter() - started
     content = None if out is None else run.export()
     if out is not None and content is not None:
-        _write(out, content)
+        write_whole(out, content)
     report = document(run, seconds, out, content)
-    typer.echo(json.dumps(report) if as_json else show(report))
+    typer.echo(json.dumps(report) if request.as_json else show(report))
     if run.interrupted or report["rejected"] or report["refused"]:
         raise typer.Exit(INTERRUPTED if run.interrupted else 1)
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Make the first Ctrl-C set a flag and restore the default for the second. Yields a function: whether there was none."""
-    asked = False
-
-    def ask(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield lambda: not asked
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -144,10 +152,3 @@ def _judge(run: Fit, strict: bool) -> bool:
         first = run.problems[0]
         raise Malformed(f"line {first.line}: {first.detail} [{first.code}]; nothing was written", first.code)
     return True
-
-
-def _write(out: Path, content: bytes) -> None:
-    """Write the file atomically: write to another name, then rename."""
-    part = out.with_name(out.name + ".part")
-    part.write_bytes(content)
-    part.replace(out)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from riata.base.errors import BadInput, Malformed
-from riata.cli.labels import sniff_labels
+from riata.cli.labels import convention, sniff_labels
 from riata.cli.model_setup import learner_document, model_document
 from riata.cli.source import SNIFF_LINES, cut_header, numbered_lines, recognise
 from riata.learn.kinds import KINDS
@@ -22,13 +22,17 @@ SECTIONS: Final = ("learner", "encoder")
 
 
 class Beginning(NamedTuple):
-    """The beginning of a file: its format, its first rows, its header and how many lines that takes, and what follows."""
+    """The beginning of a file: its format, its first rows, its header and how many lines that takes, and what follows.
+
+    labels : the first labels of a file of columns, whose rows are not lines; None for others
+    """
 
     form: str
     rows: list[bytes]
     header: bytes
     lines: int
     rest: bytes
+    labels: frozenset[float] | None = None
 
 
 def recognised(head: bytes, name: str, form: str) -> Beginning:
@@ -53,13 +57,18 @@ def fit_config(
     """
     given = {} if model_file is None else _read_document(model_file)
     if labels == AUTO:
-        labels = given["labels"] if "labels" in given else sniff_labels(start.rows, start.form, start.header)
+        labels = given["labels"] if "labels" in given else _sniffed(start)
     document = {**model_document(labels), **given, "labels": labels}
     if learner is not None:
         document["learner"] = learner_document(learner)
     for setting in settings:
         _set(document, setting)
     return read_config(document)
+
+
+def _sniffed(start: Beginning) -> str:
+    """Return the label convention of the first rows. Raises `Malformed`."""
+    return sniff_labels(start.rows, start.form, start.header) if start.labels is None else convention(start.labels)
 
 
 def _set(document: dict[str, Any], setting: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Literal
 
 from riata.base.errors import Malformed
@@ -12,14 +12,19 @@ Labels = Literal["0/1", "-1/+1", "real"]
 
 
 def sniff_labels(lines: Iterable[bytes], form: str, header: bytes = b"") -> Labels:
-    """Return the `labels` setting that accepts every label of `lines`.
+    """Return the `labels` setting that accepts every label of `lines`. Raises `Malformed` as `convention` does."""
+    return convention(
+        {label for line in lines if (label := label_of(line, form, header)) is not None}, reader_named(form)[1].hint
+    )
 
-    Raises `Malformed` if no line has a label, or if the labels are not two classes. A mix of -1 and 0 matches neither
-    convention. Other numbers mean a regression, which the caller has to request.
+
+def convention(found: Set[float], hint: str = "") -> Labels:
+    """Return the `labels` setting that accepts these labels.
+
+    Raises `Malformed` if there are none, or if the labels are not two classes. A mix of -1 and 0 matches neither convention.
+    Other numbers mean a regression, which the caller has to request. `hint` shows a row with a label.
     """
-    found = {label for line in lines if (label := label_of(line, form, header)) is not None}
     if not found:
-        hint = reader_named(form)[1].hint
         shape = f" as in {hint}" if hint else ""
         raise Malformed(f"the first rows have no labels (0/1 or -1/+1); learning needs them{shape}")
     if found <= {0.0, 1.0}:

@@ -45,7 +45,7 @@ def missing_in_shared_store(store: str, data: Path | None, yes: bool) -> bool:
     from riata.run.engine_context import shared
 
     settings = load_settings({"data": data, "store": store})
-    if settings.store_kind != "redis":
+    if not settings.store_scheme.shared:
         raise BadInput("--store: expected the URL of a Redis; for a directory give only --data", "bad_option")
     ledger = Ledger(StoreIdentityFile(settings.data / wiring.NOTE, read_only=True), settings.lost_events_max)
     if ledger.note.problem:

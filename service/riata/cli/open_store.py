@@ -43,6 +43,6 @@ def _shared(url: str) -> tuple[str, Store]:
     from riata.base.settings import load_settings
 
     settings = load_settings({"store": url})
-    if settings.store_kind != "redis":
+    if not settings.store_scheme.shared:
         raise BadInput(f"--store: {url!r} is not a Redis; give the data directory of the service with --data", "bad_option")
     return wiring.where(settings), wiring.open_store(settings)

@@ -77,3 +77,30 @@ def fit_progress(total: int | None) -> Iterator[Callable[[int, int, float], None
     with shown:
         task = shown.add_task("fit", total=total, rows=0, loss=float("nan"))
         yield lambda position, rows, loss: shown.update(task, completed=position, rows=rows, loss=loss)
+
+
+@contextmanager
+def rows_so_far(verb: str) -> Iterator[Callable[[int, int], None]]:
+    """Like `row_progress`; yields a function that takes (position in the file, rows so far)."""
+    with row_progress(verb) as advance:
+        before = 0
+
+        def on_block(_position: int, rows: int) -> None:
+            nonlocal before
+            advance(rows - before)
+            before = rows
+
+        yield on_block
+
+
+@contextmanager
+def pass_progress() -> Iterator[Callable[[str], None]]:
+    """Show the last pass of a solver; yields a function that takes a sentence about it."""
+    console = Console(stderr=True)
+    shown = Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    )  # fmt: skip
+    with shown:
+        task = shown.add_task("first pass", total=None)
+        yield lambda sentence: shown.update(task, description=sentence)

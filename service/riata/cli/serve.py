@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from riata.base.store_schemes import FORMS
+
 # The curvature matrix is inverted in the learning thread. More BLAS threads spin while they wait for each other and take cores
 # from the threads that answer requests: measured on four busy cores, 2000 weights took 2.0 s with four threads, 0.8 s with one.
 BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"  # read when numpy is imported
@@ -58,13 +60,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 chooses a free port. [default: 8080]")] = None,
     data: Annotated[Path | None, typer.Option(help="Directory of the log and the checkpoints. [default: riata-data]")] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            help="sqlite: stores events in the data directory; memory: stores nothing; redis://host:port is a Redis that several "
-            "processes share. [default: sqlite:]"
-        ),
-    ] = None,
+    store: Annotated[str | None, typer.Option(help=f"Store of the events: {FORMS}. [default: sqlite:]")] = None,
     role: Annotated[
         str | None, typer.Option(help="Role of a process on Redis: all, web, writer or replica; see below. [default: all]")
     ] = None,

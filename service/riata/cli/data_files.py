@@ -1,0 +1,154 @@
+"""Labelled files as the data of a batch solver: NDJSON, VW text, svmlight, all of which may be gzipped, and Arrow streams."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Final
+
+from riata.base.errors import BadInput, Malformed, TooLarge
+from riata.base.limits import ROWS_PER_REQUEST_MAX
+from riata.batch.segment_data import SegmentData, data_of
+from riata.cli.blocks import blocks, head_of, position
+from riata.cli.fit_setup import AUTO, Beginning, recognised
+from riata.cli.source import line_type, open_source
+from riata.learn.registry import spec_of
+from riata.predict.name_book import NameBook
+from riata.run.adopting import rho_of
+from riata.run.config import ModelConfig
+from riata.run.file_reading import Block, Problem
+from riata.run.file_segments import FileSegments
+from riata.wire.encoder import EncoderConfig
+from riata.wire.parse import Context, parse_examples
+from riata.wire.reader import Reader
+from riata.wire.readers import READERS
+
+_SNIFFED: Final = 8  # bytes
+SMALLER: Final = f"; write the file with at most {ROWS_PER_REQUEST_MAX} rows in a record batch"
+
+MakeConfig = Callable[[Beginning], ModelConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class FileData:
+    """The rows of some files.
+
+    data      : for a solver; valid inside `data_of_files`
+    config    : by which the rows were read
+    names     : feature names seen
+    rows      : rows read, of which `rejected` could not be, and `duplicate` had the event_id of an earlier row
+    problems  : the first rows that were rejected, in which file, and why
+    """
+
+    data: SegmentData
+    config: ModelConfig
+    names: NameBook
+    rows: int
+    rejected: int
+    duplicate: int
+    problems: list[tuple[str, Problem]]
+
+
+@contextmanager
+def data_of_files(
+    files: Sequence[str],
+    make_config: MakeConfig,
+    form: str = AUTO,
+    threads: int = 2,
+    bits: int | None = None,
+    on_block: Callable[[int, int], None] = lambda _position, _rows: None,
+) -> Iterator[FileData]:
+    """Read files into temporary segments, and give the data of all their rows. The memory does not grow with the rows; the
+    segments take about as much space as a log would, in the directory for temporary files (TMPDIR). If the learner forgets, later
+    rows weigh more.
+
+    make_config : returns the configuration, from the beginning of the first file
+    form        : of every file, or auto: each is recognised by its first rows
+    bits        : a feature is a slot, the top bits of its hash. Default: as many as the learner of the configuration uses
+    on_block    : called with the position in the present file, and the rows of all files so far
+
+    Raises `BadInput`, `Malformed`, `TooLarge`, and what `data_of` raises.
+    """
+    if not files:
+        raise BadInput("no file is given", "no_file")
+    with tempfile.TemporaryDirectory(prefix="riata-rows-") as folder:
+        reading: FileSegments | None = None
+        config: ModelConfig | None = None
+        problems: list[tuple[str, Problem]] = []
+
+        def advance(at: int) -> bool:
+            on_block(at, 0 if reading is None else reading.rows)
+            return True
+
+        for file in files:
+            with open_source(file) as source:
+                start = _beginning(source, file, form)
+                if reading is None or config is None:
+                    config = make_config(start.beginning)
+                    reading = FileSegments(config, start.content_type, Path(folder))
+                reading.begin_file(start.content_type)
+                reading.begin_after(start.beginning.header, start.beginning.lines)
+                with _named(file, start.way_out):
+                    reading.run(start.blocks(source, reading), threads, advance)
+                    problems += [(file, problem) for problem in reading.problems[len(problems) :]]
+        assert reading is not None
+        assert config is not None
+        learner_bits = spec_of(config.learner).slot_bits(config.learner, config.encoder.bits)
+        data = data_of(reading.finish(), learner_bits if bits is None else bits, rho=rho_of(config))
+        yield FileData(data, config, reading.names, reading.rows, reading.rejected, reading.duplicate, problems)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """How to read a file."""
+
+    beginning: Beginning
+    content_type: str
+    blocks: Callable[[BufferedReader, FileSegments], Iterator[Block]]
+    way_out: str = ""
+
+
+def _beginning(source: BufferedReader, file: str, form: str) -> _Start:
+    """Recognise a file. Raises `Malformed`."""
+    sniffed = source.peek(_SNIFFED)[:_SNIFFED]
+    for reader in READERS:
+        if reader.columns is not None and form in (AUTO, reader.name) and reader.columns.sniff(sniffed):
+            return _columns(source, file, reader)
+    start = recognised(head_of(source), file, form)
+    return _Start(start, line_type(start.form), lambda source, reading: blocks(source, reading.scratch, start.rest))
+
+
+def _columns(source: BufferedReader, file: str, reader: Reader) -> _Start:
+    """Start a file of columns. Its beginning has no rows that anybody could read as lines."""
+    columns, content_type = reader.columns, reader.media_types[0].name
+    assert columns is not None
+    bodies = columns.bodies(source.read)
+    with _named(file, SMALLER):
+        first = next(bodies, None)
+    if first is None:
+        raise Malformed(f"{file}: contains no rows", "empty_body")
+
+    def cut(source: BufferedReader, _reading: FileSegments) -> Iterator[Block]:
+        yield Block(first, position(source))
+        for body in bodies:
+            yield Block(body, position(source))
+
+    with _named(file, SMALLER):
+        parsed = parse_examples(first, content_type, Context(EncoderConfig(), "real"), labelled=True)
+    labels = frozenset(parsed.batch.label.tolist())
+    return _Start(Beginning(reader.name, [], b"", 0, b"", labels), content_type, cut, SMALLER)
+
+
+@contextmanager
+def _named(file: str, way_out: str = "") -> Iterator[None]:
+    """Name the file in an error about its content."""
+    try:
+        yield
+    except TooLarge as error:
+        raise TooLarge(f"{file}: {error.detail}{way_out}", error.code) from None
+    except Malformed as error:
+        raise Malformed(f"{file}: {error.detail}", error.code) from None

@@ -1,0 +1,83 @@
+"""`riata fit --batch FILE`: the optimum of the log-likelihood under L1 penalties, by passes over the rows of a file."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import typer
+
+from riata.base.document import write_document
+from riata.base.errors import Malformed
+from riata.batch.pool import Threads
+from riata.batch.problem import Problem
+from riata.batch.solution import Solution
+from riata.cli.data_files import FileData, data_of_files
+from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
+from riata.cli.progress import rows_so_far
+from riata.cli.solve import report_of, solve, table_of
+from riata.cli.solver_options import SolverOptions
+from riata.run.adopting import state_around
+from riata.run.exports import write_export
+
+
+def fit_batch(request: Request, options: SolverOptions, strict: bool) -> None:
+    """Read the file, solve, write the model, and report. Raises as the readers and solvers do."""
+    started = time.perf_counter()
+    with ExitStack() as stack:
+        with rows_so_far("read") as on_block:
+            files = data_of_files([request.file], request.config, request.form, request.threads, on_block=on_block)
+            found = stack.enter_context(files)
+        if strict and found.problems:
+            first = found.problems[0][1]
+            raise Malformed(f"line {first.line}: {first.detail} [{first.code}]; nothing was written", first.code)
+        pool = stack.enter_context(Threads(request.threads))
+        may_go_on = stack.enter_context(interruptible())
+        choice, solved = solve(options, found.data, found.config, pool, may_go_on)
+        content = None if request.out is None else _export(found, *solved[0])
+        report = {**_rows(found), **report_of(choice, solved, pool), "interrupted": not may_go_on()}
+    if request.out is not None and content is not None:
+        write_whole(request.out, content)
+    report["seconds"] = round(time.perf_counter() - started, 3)
+    report["out"] = None if request.out is None else {"file": str(request.out), "bytes": len(content or b"")}
+    typer.echo(json.dumps(report) if request.as_json else _shown(report))
+    if report["interrupted"] or report["rejected"]:
+        raise typer.Exit(INTERRUPTED if report["interrupted"] else 1)
+
+
+def _export(found: FileData, problem: Problem, solution: Solution) -> bytes:
+    """Return the model around a solution, as the import route takes it."""
+    state = state_around(found.config, problem, solution)
+    frozen, weights = state.freeze(), state.learner.weights()
+    return write_export(frozen.header, frozen.arrays, found.names.everything(), weights.slot, weights.bits)
+
+
+def _rows(found: FileData) -> dict[str, Any]:
+    return {
+        "rows": found.rows,
+        "learnt": found.data.rows,
+        "rejected": found.rejected,
+        "duplicate": found.duplicate,
+        "problems": [{"file": file, "line": one.line, "code": one.code, "detail": one.detail} for file, one in found.problems],
+        "config": write_document(found.config),
+    }
+
+
+def _shown(report: dict[str, Any]) -> str:
+    """Return the report as lines of text."""
+    left_out = "".join(f", {report[kind]:,} {kind}" for kind in ("rejected", "duplicate") if report[kind])
+    lines = [
+        *(f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]),
+        f"rows      {report['learnt']:,}{left_out}; {report['features']:,} features",
+        f"solver    {report['reason']}",
+        f"base rate log loss {report['base_log_loss']:.4f}",
+        *table_of(report["solutions"]),
+        f"time      {report['seconds']:.2f} s; the losses are of the rows that were fitted",
+    ]
+    if report["out"] is not None:
+        lines.append(f"written   {report['out']['file']}, {report['out']['bytes']:,} bytes")
+    if report["interrupted"]:
+        lines.append("stopped   by Ctrl-C; these are the best weights so far")
+    return "\n".join(lines)

@@ -1,0 +1,110 @@
+"""`riata log`: exports the events of a model, and makes the segments of its log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from typer.core import TyperGroup
+
+from riata.base.errors import BadInput
+from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
+
+if TYPE_CHECKING:
+    from riata.store.segments import Segments
+
+EXAMPLE: Final = """Examples:
+
+- `riata log export clicks --to clicks.arrow --data ./riata-data` after the service has stopped.
+- `riata log export clicks --to clicks.arrow --store redis://localhost:6379/0` at any time.
+- `riata log segments clicks --data ./riata-data --verify` compares every stored segment with its digests."""
+COLUMNS_HELP: Final = """**Columns** of the Arrow stream, one row for each example that counts:
+
+- `seq`: the number of the event; `accepted_ms`: when it was accepted, Unix time in milliseconds.
+- `label`: 0 or 1, or the number of a model with real labels; `weight`: its importance weight.
+- `indices`, `values`: lists of feature hashes (32 bits) and values. The slot of a feature is the top bits of its hash.
+
+In Python, `pyarrow.ipc.open_stream("clicks.arrow").read_all()` or `polars.read_ipc_stream("clicks.arrow")` reads it."""
+
+app = typer.Typer(
+    cls=TyperGroup,
+    help="Export the events of a model, and make the segments of its log.",
+    no_args_is_help=True,
+    epilog=EXAMPLE,
+    rich_markup_mode="markdown",
+)
+
+ModelArgument = Annotated[str, typer.Argument(help="Name of the model.")]
+
+
+@app.command("export", epilog=f"{COLUMNS_HELP}\n\n{EXAMPLE}")
+def export(
+    model: ModelArgument,
+    to: Annotated[Path, typer.Option(help="File to write, an Arrow stream. It appears when it is complete.")],
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
+    store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
+) -> None:
+    """Write the examples of a model as columns, for pandas, polars, DuckDB or another learner.
+
+    An example counts unless the service skipped it or a restore undid it; the others are left out, and their number is printed.
+    Events that the log no longer has come from the archive of the data directory, if there is one. Nothing stored is changed.
+    """
+    with kept(data, store) as (_, opened):
+        from riata.cli.progress import seq_progress
+        from riata.run.log_export import export_log
+        from riata.run.replay import in_this_thread
+        from riata.run.segment_building import origin_of, segments_of
+
+        call = in_this_thread(opened)
+        found = [] if data is None else segments_of(call, origin_of(opened, model), _segments(data, model, True))
+        part = to.with_name(f"{to.name}.part")
+        try:
+            with part.open("wb") as file, seq_progress(model) as advance:
+                window = export_log(call, model, found, file.write, advance)
+            part.replace(to)
+        finally:
+            part.unlink(missing_ok=True)
+    left_out = f"{window.skipped:,} skipped and {window.undone_by_restore:,} undone by a restore are left out"
+    typer.echo(f"{to}: {window.events:,} examples of events {window.first} to {window.last} of {window.of}; {left_out}")
+
+
+@app.command("segments", epilog=EXAMPLE)
+def segments(
+    model: ModelArgument,
+    data: Annotated[Path, typer.Option(help=DATA_HELP)],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read every stored segment and compare it with its digests before it is kept.")
+    ] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Delete the segments, those of the archive too, and make none.")] = False,
+) -> None:
+    """Make the segments of a log: files in which its examples are read many times faster than in the log.
+
+    A refit, and the archive of a service, make them as they need them; this makes them beforehand. Segments that fit the log are
+    kept, others are made again from the log. Events that the log no longer has are kept in the segments that have them.
+    """
+    if verify and drop:
+        raise BadInput("give only one of --verify and --drop", "bad_option")
+    with kept(data, None) as (_, opened):
+        from riata.cli.progress import seq_progress
+        from riata.run.replay import in_this_thread
+        from riata.run.segment_building import build_segments, origin_of
+
+        files, origin = _segments(data, model, verify), origin_of(opened, model)
+        if drop:
+            typer.echo(f"{files.directory}: {len(files.drop(0))} files deleted")
+            return
+        last = opened.head(model).seq
+        with seq_progress(model) as advance:
+            found = build_segments(in_this_thread(opened), origin, files, on_progress=lambda at: advance(at, last))
+    for why in files.damaged:
+        typer.echo(f"made again: {why}", err=True)
+    size = sum(one.bytes for one in found)
+    rows = sum(one.rows for one in found)
+    typer.echo(f"{files.directory}: {len(found)} segments, {rows:,} examples, {size:,} bytes")
+
+
+def _segments(data: Path, model: str, verify: bool) -> Segments:
+    from riata.store.segments import FOLDER, Segments
+
+    return Segments(data / FOLDER / model, verify)

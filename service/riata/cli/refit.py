@@ -1,0 +1,98 @@
+"""`riata refit MODEL`: the batch optimum of what a model has learnt, and how far the online model is from it."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
+from riata.cli.solver_options import GammaOption, KOption, MemoryOption, SolverOption, SolverOptions, ToleranceOption
+
+EXAMPLE: Final = """Examples:
+
+- `riata refit clicks --data ./riata-data` after the service has stopped: how much would the optimum gain?
+- `riata refit clicks --store redis://localhost:6379/0 --gamma 10 --gamma 1` compares two penalties while services run.
+- `riata refit clicks --data ./riata-data --out clicks.riata`, then `POST /models/clicks/import`, replaces the model."""
+
+
+def refit(
+    model: Annotated[str, typer.Argument(help="Name of the model.")],
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
+    store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
+    events: Annotated[int | None, typer.Option(min=1, help="Only so many of the newest events. [default: all kept]")] = None,
+    threads: Annotated[int, typer.Option(min=1, max=16, help="Threads that solve. They do not change the result.")] = 2,
+    out: Annotated[Path | None, typer.Option(help="Write the model to this file, for POST /models/{model}/import.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    solver: SolverOption = "auto",
+    gamma: GammaOption = None,
+    k: KOption = None,
+    tolerance: ToleranceOption = 1e-6,
+    memory_bytes_max: MemoryOption = None,
+) -> None:
+    """Find the best weights for the events of a model's log, and compare the online model with them.
+
+    The online model is that of the newest checkpoint. Both are measured on the events up to there, without skipped events and
+    those that a restore undid. If the learner forgets, older events weigh less here too. The model and its log are not changed.
+    With `--data`, segments of the log are kept in the directory for the next refit.
+
+    Ctrl-C ends the passes with the best weights so far.
+    """
+    options = SolverOptions(solver, tuple(gamma or ()), k, tolerance, memory_bytes_max, out is not None)
+    started = time.perf_counter()
+    with ExitStack() as stack:
+        _, opened = stack.enter_context(kept(data, store))
+        from riata.batch.pool import Threads
+        from riata.cli.fit_request import INTERRUPTED, interruptible, write_whole
+        from riata.cli.progress import seq_progress
+        from riata.cli.solve import mean_loss, report_of, solve, table_of
+        from riata.run.refitting import refitting
+        from riata.store.segments import FOLDER
+
+        with seq_progress(model) as advance:
+            directory = None if data is None else data / FOLDER / model
+            task = stack.enter_context(refitting(opened, model, directory, events, advance))
+        pool = stack.enter_context(Threads(threads))
+        may_go_on = stack.enter_context(interruptible())
+        choice, solved = solve(options, task.data, task.config, pool, may_go_on, task.online)
+        content = None if out is None else task.export(*solved[0])
+        report = {"model": model, "window": task.window.document(), **report_of(choice, solved, pool)}
+        for one, (problem, solution) in zip(report["solutions"], solved, strict=True):
+            online = task.online_objective(problem, pool)
+            one["objective_excess"] = solution.certificate.objective - online
+            report["online"] = {
+                "non_zeros": len(task.online.slot),
+                "log_loss": mean_loss(problem, task.online, online, report["weight"]),
+            }
+    if out is not None and content is not None:
+        write_whole(out, content)
+    report["interrupted"], report["seconds"] = not may_go_on(), round(time.perf_counter() - started, 3)
+    report["out"] = None if out is None else {"file": str(out), "bytes": len(content or b"")}
+    typer.echo(json.dumps(report) if as_json else _shown(report, table_of(report["solutions"])))
+    if report["interrupted"]:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _shown(report: dict[str, Any], table: list[str]) -> str:
+    """Return the report as lines of text."""
+    window, online = report["window"], report["online"]
+    left_out = f"{window['skipped']:,} skipped and {window['undone_by_restore']:,} undone by a restore are left out"
+    lines = [
+        f"model     {report['model']}, events {window['from']} to {window['to']} of {window['of']}",
+        f"rows      {window['events']:,}; {left_out}",
+        f"solver    {report['reason']}",
+        f"online    log loss {online['log_loss']:.4f}, {online['non_zeros']:,} weights; base rate {report['base_log_loss']:.4f}",
+        *table,
+    ]
+    for one in report["solutions"]:
+        lines.append(f"gamma {one['gamma']:g}: the optimum is {one['objective_excess']:.4f} above the online weights")
+    lines.append(f"time      {report['seconds']:.2f} s; the optimum was fitted to these events, the online model met each once")
+    if report["out"] is not None:
+        lines.append(f"written   {report['out']['file']}, {report['out']['bytes']:,} bytes")
+    if report["interrupted"]:
+        lines.append("stopped   by Ctrl-C; these are the best weights so far")
+    return "\n".join(lines)
