@@ -58,7 +58,7 @@ def asking(app: FastAPI) -> Iterator[Client]:
 
 
 @dataclass
-class Heard:
+class Received:
     """The messages that an application sent."""
 
     messages: list[Message] = field(default_factory=list)
@@ -96,19 +96,19 @@ def post_scope(path: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> Scope:
     }
 
 
-def hear(client: Client, scope: Scope, incoming: Sequence[Message]) -> Heard:
-    """Pass `incoming` to the application, message by message, and collect what it sends."""
-    heard = Heard()
+def run_asgi(client: Client, scope: Scope, incoming: Sequence[Message]) -> Received:
+    """Pass `incoming` to the application, message by message, and collect the messages that it sends."""
+    received = Received()
 
     async def receive() -> Message:
-        heard.asked += 1
-        return incoming[heard.asked - 1]
+        received.asked += 1
+        return incoming[received.asked - 1]
 
     async def send(message: Message) -> None:
-        heard.messages.append(message)
+        received.messages.append(message)
 
     async def run() -> None:
         await client.app(scope, receive, send)
 
     client.runner.run(run())
-    return heard
+    return received

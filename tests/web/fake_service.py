@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,10 @@ from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, Malformed, NotFound, RiataError, Unavailable
 from riata.learn.learner import Shadow, Sketch, Weights
-from riata.predict.model import Model, Origin
+from riata.predict.factory import make_model
+from riata.predict.model import Origin
 from riata.predict.name_book import NameBook
-from riata.predict.uncertainty import Covariance, look_up
+from riata.predict.uncertainty import Covariance
 from riata.run.config import ModelConfig, check_change, read_config, with_changes
 from riata.run.creating import Compiling
 from riata.run.health import Health, ModelHealth, Sharing
@@ -26,7 +27,6 @@ from riata.run.pending_reply import PendingReply, Told
 from riata.run.published import Published
 from riata.run.sketch_copy import PathQuestion, SketchCopy, path_answer
 from riata.watch.progressive import Progressive, ProgressiveConfig
-from riata.wire.encoder import fingerprint
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed, RowError
@@ -59,7 +59,7 @@ class FakeModel:
 
 
 class FakeService:
-    """Implements both protocols of `riata.web.service`. `fail`, where set, is raised by the next observe."""
+    """Implements both protocols of `riata.web.service`. If `fail` is set, the next observe raises it."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -95,12 +95,11 @@ class FakeService:
         slots = sorted(m.weights)
         beta = np.array([m.weights[slot] for slot in slots], dtype=np.float64)
         weights = Weights(np.array(slots, np.uint32), beta, 0.0, "logistic", m.config.encoder.bits)
-        origin = Origin(model, bytes(16), fingerprint(m.config.encoder), m.config.labels)
+        origin = Origin(model, bytes(16), m.config.encoder, m.config.labels)
         figures = Progressive(ProgressiveConfig()).figures()
         figures["cumulative"]["examples"] = m.learnt
-        served = Model(origin, weights, gen=len(m.generations), version=m.version, seq=m.learnt, created_ms=0)
-        if m.sketch is not None:
-            served = replace(served, uncertainty=look_up(Covariance.of(m.sketch), weights))
+        covariance = None if m.sketch is None else Covariance.of(m.sketch)
+        served = make_model(origin, weights, len(m.generations), m.learnt, covariance)
         history = [{"seq": n, "examples": n} for n in range(1, m.learnt + 1)]
         return Published(served, m.config, figures, history, {"state": 8}, m.seq, 0, m.version, 0, self.clock.now_ms - 1500)
 
@@ -225,7 +224,13 @@ class FakeService:
         p = self.published(name)
         served = {"version": p.version, "seq": p.model.seq, "generation": 0, "published": rfc3339(0), "age_s": 1.5}
         learner = p.config.learner.kind
-        return {"name": name, "learner": learner, "examples": p.model.seq, "non_zeros": p.model.non_zeros, "served": served}
+        return {
+            "name": name,
+            "learner": learner,
+            "examples": p.model.seq,
+            "non_zeros": p.model.weights.non_zeros,
+            "served": served,
+        }
 
     def describe(self, model: str) -> dict[str, Any]:
         p = self.published(model)

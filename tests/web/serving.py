@@ -26,7 +26,7 @@ START_S_MAX = 900.0
 
 @contextmanager
 def serving(app: ASGIApp, graceful_stop_s: int = 5, front: ListenerState | None = None) -> Iterator[int]:
-    """Serve `app` on a free port of the loopback as long as the block lasts; yields the port."""
+    """Serve `app` on a free port of the loopback interface for the duration of the block; yields the port."""
     server = build_server(app, "127.0.0.1", 0, graceful_stop_s, front)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=run, args=(server, [listening]), name="test-server")
@@ -52,7 +52,7 @@ def real_app() -> FastAPI:
 
 
 def wait_until_ready(url: str, session: requests.Session) -> None:
-    """Return once the service takes requests."""
+    """Return when the service accepts requests."""
     deadline = time.monotonic() + START_S_MAX
     while session.get(f"{url}/readyz").status_code != 200:
         if time.monotonic() > deadline:

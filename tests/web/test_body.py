@@ -10,7 +10,7 @@ from starlette.types import Message
 
 from riata.base.errors import BadInput, Malformed, TooLarge
 from riata.web.body import SMALL_BYTES, Bodies, ClientGone, counted_bytes, header, idempotency_key, read_body
-from tests.web.asking import Client, hear, post_scope
+from tests.web.asking import Client, post_scope, run_asgi
 from tests.web.conftest import BODY_BYTES_MAX
 from tests.web.fake_service import FakeService
 
@@ -23,37 +23,37 @@ def part(body: bytes, more: bool = True) -> Message:
 
 def test_a_body_in_parts_is_one_body(client: Client) -> None:
     parts = [part(ROW[i : i + 1]) for i in range(len(ROW))]
-    assert hear(client, post_scope("/observe"), [*parts, part(b"", more=False)]).status == 202
+    assert run_asgi(client, post_scope("/observe"), [*parts, part(b"", more=False)]).status == 202
 
 
 def test_a_body_without_length_is_cut_at_its_bound(client: Client, service: FakeService) -> None:
     endless = [part(b" " * 65_536)] * 100
-    heard = hear(client, post_scope("/observe"), endless)
-    assert (heard.status, json.loads(heard.body)["code"]) == (413, "body_too_large")
-    assert heard.asked == BODY_BYTES_MAX // 65_536 + 1
-    assert heard.header(b"connection") == b"close"
+    received = run_asgi(client, post_scope("/observe"), endless)
+    assert (received.status, json.loads(received.body)["code"]) == (413, "body_too_large")
+    assert received.asked == BODY_BYTES_MAX // 65_536 + 1
+    assert received.header(b"connection") == b"close"
     assert service.all["default"].seq == 1
 
 
 @pytest.mark.parametrize("length", [BODY_BYTES_MAX + 1, 10**30])
 def test_an_announced_length_beyond_the_bound_is_refused_unread(client: Client, length: int) -> None:
-    heard = hear(client, post_scope("/observe", [(b"content-length", str(length).encode())]), [])
-    assert (heard.status, heard.asked) == (413, 0)
+    received = run_asgi(client, post_scope("/observe", [(b"content-length", str(length).encode())]), [])
+    assert (received.status, received.asked) == (413, 0)
 
 
 def test_a_broken_off_body_is_not_answered_and_not_accepted(client: Client, service: FakeService) -> None:
-    heard = hear(client, post_scope("/observe"), [part(ROW), {"type": "http.disconnect"}])
-    assert heard.messages == []
+    received = run_asgi(client, post_scope("/observe"), [part(ROW), {"type": "http.disconnect"}])
+    assert received.messages == []
     assert service.all["default"].seq == 1
 
 
 def test_a_broken_off_document_creates_nothing(client: Client, service: FakeService) -> None:
     scope = {**post_scope("/models/m"), "method": "PUT"}
-    hear(client, scope, [part(b"{}"), {"type": "http.disconnect"}])
+    run_asgi(client, scope, [part(b"{}"), {"type": "http.disconnect"}])
     assert set(service.all) == {"default"}
 
 
-def test_a_body_that_trickles_is_given_up() -> None:
+def test_a_body_that_is_sent_slowly_is_given_up() -> None:
     async def trickle() -> Message:
         await asyncio.sleep(0.01)
         return part(b" ")

@@ -14,7 +14,7 @@ from riata.web.busy_poll import BusyPoll
 
 
 class Loop:
-    """A loop whose time is set by hand; `soon` is what its next round will do."""
+    """A loop whose time is set by hand; `soon` holds the calls of its next round."""
 
     def __init__(self) -> None:
         self.now_s = 5.0
@@ -24,7 +24,7 @@ class Loop:
         self.soon.append(lambda: act(*given))
 
     def round(self) -> None:
-        """Do what is to be done soon."""
+        """Run the calls of `soon`."""
         now, self.soon = self.soon, []
         for act in now:
             act()
@@ -41,7 +41,7 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     return found
 
 
-def test_it_looks_until_the_time_is_over_and_then_lets_the_loop_sleep(loop: Loop) -> None:
+def test_it_polls_until_the_time_is_over_and_then_stops(loop: Loop) -> None:
     loop.answer(BusyPoll(100))
     for _ in range(99):
         loop.now_s += 1e-6
@@ -76,7 +76,7 @@ def test_after_it_has_slept_an_answer_wakes_it_again(loop: Loop) -> None:
     assert len(loop.soon) == 1
 
 
-def test_what_is_waited_for_in_another_thread_ends_it(loop: Loop) -> None:
+def test_a_result_from_another_thread_ends_the_polling(loop: Loop) -> None:
     poll = BusyPoll(100)
     loop.answer(poll)
     loop.now_s += 1e-6

@@ -15,7 +15,7 @@ HEAD = b"POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class Seen:
-    """What httptools reads of a body."""
+    """A body as httptools reads it."""
 
     def __init__(self) -> None:
         self.body = b""
@@ -31,7 +31,7 @@ class Seen:
 
 
 def scanned(data: bytes, cut: random.Random | None = None) -> tuple[ChunkScanner, int]:
-    """Scan `data`, in pieces if they are to be cut; returns the scanner and how many bytes it took."""
+    """Scan `data`, in pieces if these are given; returns the scanner and the number of bytes it consumed."""
     scanner, taken = ChunkScanner(), 0
     while taken < len(data) and not scanner.done:
         size = len(data) - taken if cut is None else cut.randint(1, 5)
@@ -63,7 +63,7 @@ TOO_MUCH = [b"0\r\nA: b\r\n\r\n", b"0\r\nA", b"1;a=" + b"b" * (LINE_BYTES_MAX + 
     ("body", "answer"), [*((b, bounds.MALFORMED) for b in MALFORMED), *((b, bounds.BAD_CHUNKS) for b in TOO_MUCH)]
 )
 @pytest.mark.parametrize("whole", [True, False])
-def test_what_is_no_body_is_refused(body: bytes, answer: bounds.Refusal, whole: bool) -> None:
+def test_an_invalid_body_is_refused(body: bytes, answer: bounds.Refusal, whole: bool) -> None:
     if len(body) > 2**18:
         body = body.replace(b"1;a=b\r\na", b"1;" + b"a" * 60 + b"\r\na")
     with pytest.raises(Refused) as refused:
@@ -71,7 +71,7 @@ def test_what_is_no_body_is_refused(body: bytes, answer: bounds.Refusal, whole: 
     assert refused.value.answer is answer
 
 
-def test_whatever_the_scanner_takes_to_its_end_httptools_takes_too() -> None:
+def test_bodies_that_the_scanner_accepts_are_accepted_by_httptools() -> None:
     chance, ended = random.Random(9), 0
     pieces = [b"\r\n", b"\n", b"\r", b"0", b"1", b"a", b";", b"=", b'"', b" ", b"5\r\nhello\r\n", b"0\r\n\r\n", b"\t", b"\x80"]
     for _ in range(20_000):

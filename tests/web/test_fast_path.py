@@ -23,7 +23,7 @@ from riata.web.request import DEFERRED, Aside, Handled, HotRoute, Reply, Request
 from riata.web.server import Server, build_server, run
 from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
-from tests.web.attack.raw import Reply as Heard
+from tests.web.attack.raw import Reply as Received
 from tests.web.attack.raw import listen_to, read_replies
 from tests.web.fake_service import FakeService
 
@@ -33,7 +33,7 @@ WAIT_S = 900.0
 
 @dataclass
 class Slow:
-    """A handler that answers when it is told to, from whatever thread."""
+    """A handler that answers on request, from any thread."""
 
     waiting: list[tuple[asyncio.AbstractEventLoop, Reply]] = field(default_factory=list)
     came: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -53,20 +53,20 @@ class Slow:
         return DEFERRED
 
     async def aside(self) -> Answer:
-        """Work beside the protocol."""
+        """Work in a thread, outside the protocol."""
         await asyncio.sleep(0)
         return json_answer("aside")
 
     async def broken(self) -> Answer:
-        """Such work that fails."""
+        """Work of this kind that fails."""
         raise RuntimeError("a fault of ours")
 
     def wait(self) -> None:
-        """Wait until a request has come."""
+        """Wait until a request has arrived."""
         assert self.came.acquire(timeout=WAIT_S)
 
     def answer(self, document: object = "done") -> None:
-        """Answer the oldest that waits."""
+        """Answer the oldest waiting request."""
         loop, reply = self.waiting.pop(0)
         done = threading.Event()
 
@@ -84,7 +84,7 @@ class Slow:
 
 @dataclass
 class Target:
-    """A server with such a line; `stop` begins its end."""
+    """A server with this handler; `stop` begins its shutdown."""
 
     port: int
     slow: Slow
@@ -96,7 +96,7 @@ class Target:
         self.server.should_exit = True
 
     def counted(self, status: int) -> float:
-        """How many observe requests were answered so."""
+        """The number of observe requests that were answered with this status."""
         labels = {"code": str(status), "method": "POST", "route": "/observe"}
         return self.meters.registry.get_sample_value("riata_requests_total", labels) or 0.0
 
@@ -140,16 +140,16 @@ def connect(target: Target) -> socket.socket:
     return socket.create_connection(("127.0.0.1", target.port), timeout=WAIT_S)
 
 
-def replies(connection: socket.socket, count: int) -> list[Heard]:
-    """Read `count` answers, all of each."""
+def replies(connection: socket.socket, count: int) -> list[Received]:
+    """Read `count` complete answers."""
     connection.settimeout(WAIT_S)
-    heard = b""
+    received = b""
     while True:
-        heard += connection.recv(1 << 20)
-        head, _, body = heard.rpartition(b"\r\n\r\n")
+        received += connection.recv(1 << 20)
+        head, _, body = received.rpartition(b"\r\n\r\n")
         length = head.rpartition(b"content-length: ")[2].split(b"\r\n")[0]
-        if heard.count(b"HTTP/1.1 ") == count and len(body) == int(length or -1):
-            return read_replies(heard)
+        if received.count(b"HTTP/1.1 ") == count and len(body) == int(length or -1):
+            return read_replies(received)
 
 
 def silent(connection: socket.socket, seconds: float = 0.3) -> bool:
@@ -179,9 +179,9 @@ def test_requests_behind_it_wait_for_it_in_order(target: Target) -> None:
         target.slow.wait()
         assert silent(connection)
         target.slow.answer("first")
-        heard = replies(connection, 4)
-    assert [reply.status for reply in heard] == [202, 200, 200, 200]
-    assert [heard[0].body, heard[2].body] == [b'"first"', b'"aside"']
+        received = replies(connection, 4)
+    assert [reply.status for reply in received] == [202, 200, 200, 200]
+    assert [received[0].body, received[2].body] == [b'"first"', b'"aside"']
 
 
 def test_a_request_that_comes_while_it_waits_is_answered_after_it(target: Target) -> None:
@@ -198,7 +198,7 @@ def test_a_request_that_comes_while_it_waits_is_answered_after_it(target: Target
         assert [reply.status for reply in replies(connection, 1)] == [202]
 
 
-def test_a_connection_that_is_lost_meanwhile_hurts_nobody(target: Target) -> None:
+def test_a_connection_that_is_lost_meanwhile_affects_no_other(target: Target) -> None:
     connection = connect(target)
     connection.sendall(observe() + LIVE)
     target.slow.wait()
@@ -212,16 +212,16 @@ def test_a_connection_that_is_lost_meanwhile_hurts_nobody(target: Target) -> Non
         assert [reply.status for reply in replies(other, 1)] == [200]
 
 
-def test_who_has_said_all_is_still_answered(target: Target) -> None:
+def test_a_client_that_has_sent_the_whole_request_is_answered(target: Target) -> None:
     with connect(target) as connection:
         connection.sendall(observe())
         connection.shutdown(socket.SHUT_WR)
         target.slow.wait()
         assert silent(connection)
         target.slow.answer()
-        heard = listen_to(connection)
-    assert [reply.status for reply in heard.replies] == [202]
-    assert heard.closed
+        received = listen_to(connection)
+    assert [reply.status for reply in received.replies] == [202]
+    assert received.closed
 
 
 def test_nonsense_behind_it_is_refused_after_it(target: Target) -> None:
@@ -230,9 +230,9 @@ def test_nonsense_behind_it_is_refused_after_it(target: Target) -> None:
         target.slow.wait()
         assert silent(connection)
         target.slow.answer()
-        heard = listen_to(connection)
-    assert heard.told == [(202, ""), (400, "malformed_request")]
-    assert heard.closed
+        received = listen_to(connection)
+    assert received.told == [(202, ""), (400, "malformed_request")]
+    assert received.closed
 
 
 def test_a_connection_that_waits_for_its_answer_is_not_idle() -> None:
@@ -243,9 +243,9 @@ def test_a_connection_that_waits_for_its_answer_is_not_idle() -> None:
             target.slow.wait()
             assert silent(connection, 1.0)
             target.slow.answer()
-            heard = listen_to(connection, 2.0)
-            assert [reply.status for reply in heard.replies] == [202]
-            assert heard.closed  # and afterwards it is
+            received = listen_to(connection, 2.0)
+            assert [reply.status for reply in received.replies] == [202]
+            assert received.closed  # and afterwards it is
 
 
 def test_the_stop_waits_for_it() -> None:
@@ -258,9 +258,9 @@ def test_the_stop_waits_for_it() -> None:
         assert silent(connection, 0.5)
         assert target.service.stopped == 0
         target.slow.answer()
-        heard = listen_to(connection)
-        assert [(reply.status, reply.headers["connection"]) for reply in heard.replies] == [(202, "close")]
-        assert heard.closed
+        received = listen_to(connection)
+        assert [(reply.status, reply.headers["connection"]) for reply in received.replies] == [(202, "close")]
+        assert received.closed
 
 
 def test_a_stop_that_has_waited_long_enough_cuts_it() -> None:
@@ -270,9 +270,9 @@ def test_a_stop_that_has_waited_long_enough_cuts_it() -> None:
         connection.sendall(observe())
         target.slow.wait()
         target.stop()
-        heard = listen_to(connection)
-        assert heard.replies == []
-        assert heard.closed
+        received = listen_to(connection)
+        assert received.replies == []
+        assert received.closed
 
 
 def test_a_second_answer_is_a_fault(target: Target) -> None:

@@ -40,7 +40,7 @@ HANDED_OUT = {
 
 
 class Seen:
-    """What httptools finds in a head."""
+    """A head as httptools reads it."""
 
     def __init__(self, data: bytes) -> None:
         self.headers: list[tuple[bytes, bytes]] = []
@@ -81,7 +81,7 @@ def agrees_with_httptools(data: bytes, end: int) -> None:
 
 
 def same_as_twin(data: bytes) -> int:
-    """Compare with the twin; returns the result. A head whose end is missing may be found not to be plain before it comes."""
+    """Compare with the twin; returns the result. An incomplete head may be found not to be plain before its end arrives."""
     found = PARSER.parse(data)
     end, words = twin.parse_head(data)
     if words is None:
@@ -151,7 +151,7 @@ def line(text: bytes) -> bytes:
         line(b"Accept: a\r\nACCEPT: b"),
     ],
 )
-def test_what_is_not_plain_is_left(head: bytes) -> None:
+def test_heads_that_are_not_plain_are_left_to_httptools(head: bytes) -> None:
     assert same_as_twin(head) == NOT_PLAIN
 
 

@@ -14,7 +14,7 @@ ROW = '{"features":{"a":1},"label":1}'
 
 
 def metric(client: Client, line: str) -> float | None:
-    """The value of one series, None where there is none."""
+    """The value of one series, None if it does not exist."""
     for row in client.get("/metrics").text.splitlines():
         if row.startswith(line + " "):
             return float(row.rsplit(" ", 1)[1])
@@ -69,7 +69,7 @@ def test_requests_are_counted_by_template_and_status(client: Client) -> None:
     assert metric(client, 'riata_request_duration_seconds_count{route="/observe"}') == 1
 
 
-def test_rows_are_counted_by_what_became_of_them(client: Client) -> None:
+def test_rows_are_counted_by_outcome(client: Client) -> None:
     client.post("/observe", f"{ROW}\n{{}}\n{ROW}", "application/x-ndjson", Idempotency_Key="k")
     client.post("/observe", ROW, Idempotency_Key="k")
     client.post("/observe", "[{},{}]")

@@ -13,7 +13,7 @@ MIB = 2**20
 
 
 def settled() -> Quiet:
-    """After what the start needed has been returned."""
+    """The state after the memory of the start has been returned."""
     quiet = Quiet()
     for _ in range(IDLE_TRIMS):
         assert quiet.may_trim(0)

@@ -37,7 +37,7 @@ def test_a_model_whose_kernels_are_compiled_is_answered_at_once_and_created_late
     assert (answer.status_code, answer.json()["state"]) == (201, "ready")
 
 
-def test_what_needs_a_rebuild_is_a_conflict_that_names_it(client: Client) -> None:
+def test_a_change_that_needs_relearning_is_a_conflict_that_names_it(client: Client) -> None:
     answer = client.put("/models/default", '{"encoder":{"bits":10}}')
     assert (answer.status_code, answer.json()["code"]) == (409, "needs_rebuild")
     assert "encoder.bits" in answer.json()["detail"]

@@ -29,7 +29,7 @@ def test_one_object_is_accepted_with_its_place_in_the_log(client: Client) -> Non
     }
 
 
-def test_the_short_route_speaks_to_the_default_model(client: Client, service: FakeService) -> None:
+def test_the_short_route_uses_the_default_model(client: Client, service: FakeService) -> None:
     client.put("/models/other", "{}")
     client.post("/models/other/observe", ROW)
     client.post("/models/other/observe", ROW)
@@ -55,15 +55,15 @@ def test_every_content_type_brings_its_rows(client: Client, kind: str, body: str
 
 def test_bad_rows_are_listed_beside_accepted_ones(client: Client) -> None:
     answer = client.post("/observe", f'{ROW}\n{{"features":{{"a":1}}}}\nnot json\n{ROW}', "application/x-ndjson")
-    told = answer.json()
-    assert (answer.status_code, told["accepted"], told["rejected"]) == (202, 2, 2)
-    assert [(error["index"], error["code"]) for error in told["errors"]] == [(1, "missing_label"), (2, "malformed")]
+    reported = answer.json()
+    assert (answer.status_code, reported["accepted"], reported["rejected"]) == (202, 2, 2)
+    assert [(error["index"], error["code"]) for error in reported["errors"]] == [(1, "missing_label"), (2, "malformed")]
 
 
 def test_no_more_than_ten_row_errors_are_shown(client: Client) -> None:
     rows = "\n".join(["{}"] * 30 + [ROW])
-    told = client.post("/observe", rows, "application/x-ndjson").json()
-    assert (told["rejected"], len(told["errors"])) == (30, 10)
+    reported = client.post("/observe", rows, "application/x-ndjson").json()
+    assert (reported["rejected"], len(reported["errors"])) == (30, 10)
 
 
 def test_nothing_accepted_is_unprocessable_and_says_why(client: Client) -> None:
@@ -136,7 +136,7 @@ def test_a_large_body_is_parsed_like_a_small_one(client: Client) -> None:
     assert client.post("/observe", rows, "application/x-ndjson", Idempotency_Key="k").json()["accepted"] == 4000
 
 
-def test_busy_says_when_to_come_back(client: Client, service: FakeService) -> None:
+def test_busy_names_the_time_to_retry(client: Client, service: FakeService) -> None:
     service.fail = Busy("5 events wait", "lag", retry_after_s=1.2)
     answer = client.post("/observe", ROW)
     problem = answer.json()

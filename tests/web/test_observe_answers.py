@@ -24,7 +24,7 @@ from riata.wire.parsed import RowError
         Observed(2, 0, 1, 9, [RowError(1, "bad_label", "label: no")], "fsync", False),
     ],
 )
-def test_an_answer_says_what_its_document_says(observed: Observed, applied: bool, waited: bool) -> None:
+def test_an_answer_agrees_with_its_document(observed: Observed, applied: bool, waited: bool) -> None:
     observed = dataclasses.replace(observed, applied=applied)
     answer = answer_of(observed, waited)
     document = answer_document(observed, waited)

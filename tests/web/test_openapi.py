@@ -11,7 +11,7 @@ from starlette.routing import Route
 from riata.web.app import create_app
 from riata.web.openapi import openapi_document
 from riata.web.routes import docs
-from riata.web.routes.docs import ASSETS, asset_bytes, golden_text
+from riata.web.routes.docs import ASSETS, asset_bytes
 from riata.web.routes.table import ROUTES
 from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
@@ -19,6 +19,11 @@ from tests.web.asking import Client
 from tests.web.fake_service import FakeService
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "openapi.json"
+
+
+def golden_text(document: dict[str, object]) -> str:
+    """Return the text of the document in the form of the golden file."""
+    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def write_golden() -> None:

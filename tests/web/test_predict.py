@@ -14,7 +14,7 @@ from riata.web.answers import JSON, NDJSON
 from riata.web.predictions import wanted_form
 from riata.wire.readers.arrow.message import read_stream
 from tests.arrow_stream import ARROW, INT, TEXT
-from tests.web.asking import Client, hear, post_scope
+from tests.web.asking import Client, post_scope, run_asgi
 
 TEACH = '[{"features":{"age":41.5,"country":"de"},"label":1},{"features":{"country":"fr"},"label":0}]'
 
@@ -70,7 +70,7 @@ def test_many_rows_give_an_array_in_their_order(taught: Client, kind: str, body:
     assert [answer["model"]["seq"] for answer in answers] == [3, 3]
 
 
-def test_lines_are_answered_where_they_are_asked_for(taught: Client) -> None:
+def test_lines_are_answered_if_they_are_requested(taught: Client) -> None:
     body = '[{"features":{"country":"de"}},{"features":{}}]'
     answer = taught.post("/predict", body, Accept="application/x-ndjson")
     assert answer.headers["content-type"] == "application/x-ndjson"
@@ -96,7 +96,7 @@ def read_columns(content: bytes) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize(("body", "single"), [('[{"features":{"country":"de"}},{"features":{}}]', False), (ROW, True)])
 @pytest.mark.parametrize("accept", [ARROW, f"{ARROW}, application/json;q=0.5", f"text/html, {ARROW.upper()};q=1"])
-def test_columns_are_answered_where_they_are_asked_for(taught: Client, body: str, single: bool, accept: str) -> None:
+def test_columns_are_answered_if_they_are_requested(taught: Client, body: str, single: bool, accept: str) -> None:
     answer = taught.post("/predict", body, Accept=accept)
     assert (answer.status_code, answer.headers["content-type"]) == (200, ARROW)
     documents = taught.post("/predict", body).json()
@@ -108,7 +108,7 @@ def test_columns_are_answered_where_they_are_asked_for(taught: Client, body: str
     assert json.dumps(model).encode() in answer.content
 
 
-def test_what_is_remembered_has_its_ids_in_a_column(taught: Client) -> None:
+def test_remembered_predictions_have_their_ids_in_a_column(taught: Client) -> None:
     answer = taught.post("/predict?remember=true", f"[{ROW},{ROW}]", Accept=ARROW)
     assert read_columns(answer.content)["prediction_id"] == [f"{i:032x}" for i in range(2)]
 
@@ -199,13 +199,13 @@ def test_a_query_that_is_not_utf8_is_malformed(taught: Client) -> None:
 
 @pytest.mark.parametrize("query", [b"&".join(b"f%d=1" % i for i in range(9000)), b"a=" + b"x" * 65_536, b"a&" * 10_001])
 def test_a_query_beyond_its_bound_is_too_long(taught: Client, query: bytes) -> None:
-    heard = hear(taught, {**post_scope("/predict"), "method": "GET", "query_string": query}, [])
-    assert (heard.status, json.loads(heard.body)["code"]) == (414, "query_too_long")
+    received = run_asgi(taught, {**post_scope("/predict"), "method": "GET", "query_string": query}, [])
+    assert (received.status, json.loads(received.body)["code"]) == (414, "query_too_long")
 
 
 def test_a_query_within_its_bound_is_answered(taught: Client) -> None:
     query = b"&".join(b"f%d=1" % i for i in range(7000))
-    assert hear(taught, {**post_scope("/predict"), "method": "GET", "query_string": query}, []).status == 200
+    assert run_asgi(taught, {**post_scope("/predict"), "method": "GET", "query_string": query}, []).status == 200
 
 
 def test_a_large_body_is_scored_like_a_small_one(taught: Client) -> None:

@@ -92,8 +92,8 @@ DOCUMENTS: list[tuple[str, str, bytes, int, str]] = [
 def test_observe_refuses(client: Client, what: str, kind: str, body: bytes, status: int, code: str) -> None:
     answer = client.post("/observe", body, kind)
     problem = answer.json()
-    told = problem["errors"][0]["code"] if problem["code"] == "nothing_accepted" else problem["code"]
-    assert (answer.status_code, told) == (status, code), what
+    reported = problem["errors"][0]["code"] if problem["code"] == "nothing_accepted" else problem["code"]
+    assert (answer.status_code, reported) == (status, code), what
     assert answer.headers["content-type"] == "application/problem+json"
     assert problem["status"] == status
     assert len(answer.content) < 2048, "what was sent comes back"
@@ -118,7 +118,7 @@ ACCEPTED: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize(("what", "body"), ACCEPTED, ids=[row[0] for row in ACCEPTED])
-def test_observe_accepts_what_stands_just_inside(client: Client, what: str, body: bytes) -> None:
+def test_observe_accepts_values_at_the_bounds(client: Client, what: str, body: bytes) -> None:
     answer = client.post("/observe", body)
     assert (answer.status_code, answer.json()["accepted"]) == (202, 1), what
 

@@ -16,7 +16,7 @@ from riata.base.errors import Busy, Conflict
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.run.labels.pending_rows import Waiting, decode_row
 from riata.web.keys import KEY, Key
-from tests.web.asking import Client, hear, post_scope
+from tests.web.asking import Client, post_scope, run_asgi
 from tests.web.fake_service import FakeService
 from tests.web.serving import real_app, serving
 
@@ -41,7 +41,7 @@ def test_an_id_is_given_only_where_it_is_asked_for(client: Client, service: Fake
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_get_remembers_nothing_and_names_the_post_that_does(client: Client, service: FakeService, method: str) -> None:
-    """It changes nothing, since any web page can have a browser send one."""
+    """A GET changes nothing, because any web page can make a browser send one."""
     for path in ("/predict", "/models/default/predict"):
         for value in ("true", "false", ""):
             answer = client.ask(method, f"{path}?a=1&_remember={value}")
@@ -93,7 +93,7 @@ def wide_row(count: int) -> str:
 def test_a_row_that_is_too_large_is_refused_by_its_place(
     client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the limits as they are no row can be: 10,000 features take 120 kB. So a smaller bound stands in for it."""
+    """With the real limits no row is too large: 10,000 features take 120 kB. So the test uses a smaller bound."""
     assert REMEMBERED_ROW_BYTES_MAX > 10_000 * 12 + 1000
     monkeypatch.setattr("riata.web.predict.REMEMBERED_ROW_BYTES_MAX", 5000)
     answer = client.post("/predict?remember=true", f"[{wide_row(3)},{wide_row(500)}]")
@@ -103,7 +103,7 @@ def test_a_row_that_is_too_large_is_refused_by_its_place(
     assert client.post("/predict", f"[{wide_row(3)},{wide_row(500)}]").status_code == 200
 
 
-def test_a_full_memory_says_when_to_come_back(client: Client, service: FakeService) -> None:
+def test_a_full_memory_names_the_time_to_retry(client: Client, service: FakeService) -> None:
     service.fail = Busy("the predictions that wait for a label have taken it", "remember_full", retry_after_s=30)
     answer = client.post("/predict?remember=true", '{"features":{"a":1}}')
     assert (answer.status_code, answer.headers["retry-after"], answer.json()["code"]) == (503, "30", "remember_full")
@@ -111,7 +111,7 @@ def test_a_full_memory_says_when_to_come_back(client: Client, service: FakeServi
     assert client.get("/predict?a=1").status_code == 200
 
 
-def test_a_role_that_remembers_nothing_says_so(client: Client, service: FakeService) -> None:
+def test_a_role_that_remembers_nothing_reports_it(client: Client, service: FakeService) -> None:
     service.fail = Conflict("a replica process remembers no predictions", "other_role")
     answer = client.post("/predict?remember=true", '{"features":{"a":1}}')
     assert (answer.status_code, answer.json()["code"]) == (409, "other_role")
@@ -119,12 +119,12 @@ def test_a_role_that_remembers_nothing_says_so(client: Client, service: FakeServ
 
 @pytest.mark.parametrize(("scopes", "status"), [({"predict"}, 403), ({"predict", "observe"}, 200)])
 def test_a_key_for_predictions_alone_cannot_have_them_remembered(client: Client, scopes: set[str], status: int) -> None:
-    """With a default label they would become events, and such a key may send none."""
+    """With a default label they would become events, which this key may not send."""
     key = Key("k", bytes(32), frozenset(scopes), None, None, None)
     body: Message = {"type": "http.request", "body": b'{"features":{"a":1}}', "more_body": False}
     scope = {**post_scope("/predict"), "query_string": b"remember=true", KEY: key}
-    assert hear(client, scope, [body]).status == status
-    assert hear(client, {**scope, "query_string": b""}, [body]).status == 200
+    assert run_asgi(client, scope, [body]).status == status
+    assert run_asgi(client, {**scope, "query_string": b""}, [body]).status == 200
 
 
 @pytest.mark.parametrize("value", ["", "1", "yes", "True"])
@@ -138,7 +138,7 @@ def test_a_row_to_predict_has_no_prediction_id(client: Client) -> None:
     assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, "prediction_id_not_allowed")
 
 
-def test_what_becomes_of_predictions_is_counted(client: Client) -> None:
+def test_predictions_are_counted_by_outcome(client: Client) -> None:
     client.post("/predict?remember=true", '{"features":{"a":1}}')
     text = client.get("/metrics").text
     assert 'riata_predictions_remembered_total{model="default"} 1.0' in text
@@ -160,7 +160,7 @@ def whole() -> Iterator[httpx.Client]:
 
 
 def model(whole: httpx.Client, name: str, **settings: Any) -> str:
-    """Make a model; returns its path."""
+    """Create a model; returns its path."""
     whole.put(f"/models/{name}", json=settings).raise_for_status()
     return f"/models/{name}"
 
@@ -184,8 +184,8 @@ def test_a_model_learns_from_labels_that_come_later(whole: httpx.Client) -> None
         json.dumps({"prediction_id": answer["prediction_id"], "label": int(colour == "red")})
         for answer, colour in zip(answers, colours, strict=True)
     ]
-    told = whole.post(f"{at}/observe?wait=applied", content="\n".join(rows), headers=LINES)
-    assert (told.status_code, told.json()["accepted"], told.json()["seq"]) == (200, 60, 61)
+    reported = whole.post(f"{at}/observe?wait=applied", content="\n".join(rows), headers=LINES)
+    assert (reported.status_code, reported.json()["accepted"], reported.json()["seq"]) == (200, 60, 61)
     high, low = (whole.get(f"{at}/predict", params={"colour": colour}).json()["probability"] for colour in ("red", "blue"))
     assert high > 0.5 > low
     names = {weight["feature"] for weight in whole.get(f"{at}/weights").json()["weights"]}
@@ -211,9 +211,9 @@ def test_each_way_to_be_refused_has_its_code(whole: httpx.Client) -> None:
         {"features": {"a": 1}, "label": 1, "event_id": "e"},
         {"prediction_id": one, "label": 1},
     ]
-    told = whole.post(f"{at}/observe", json=rows).json()
-    assert (told["accepted"], told["duplicate"], told["rejected"]) == (1, 1, 6)
-    assert [(error["index"], error["code"]) for error in told["errors"]] == [
+    reported = whole.post(f"{at}/observe", json=rows).json()
+    assert (reported["accepted"], reported["duplicate"], reported["rejected"]) == (1, 1, 6)
+    assert [(error["index"], error["code"]) for error in reported["errors"]] == [
         (0, "label_conflict"),
         (1, "prediction_unknown"),
         (2, "prediction_late"),
@@ -242,9 +242,11 @@ def test_a_hundred_callers_with_one_label_make_one_event(whole: httpx.Client) ->
     at = model(whole, "hundred")
     one = ask(whole, at, "red")
     with ThreadPoolExecutor(20) as pool:
-        told = list(pool.map(lambda _: whole.post(f"{at}/observe", json={"prediction_id": one, "label": 1}).json(), range(100)))
-    assert sorted(answer["accepted"] for answer in told) == [0] * 99 + [1]
-    assert {answer["seq"] for answer in told} == {2}
+        reported = list(
+            pool.map(lambda _: whole.post(f"{at}/observe", json={"prediction_id": one, "label": 1}).json(), range(100))
+        )
+    assert sorted(answer["accepted"] for answer in reported) == [0] * 99 + [1]
+    assert {answer["seq"] for answer in reported} == {2}
     assert whole.get(f"{at}").json()["log"]["last_seq"] == 2
 
 

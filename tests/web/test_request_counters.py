@@ -30,7 +30,7 @@ def theirs() -> bytes:
 
 
 def lines_of(text: bytes) -> list[str]:
-    """The lines, with moments left out."""
+    """The lines without time stamps."""
     return [re.sub(r"(_created\{.*\}) .*", r"\1", line) for line in text.decode().splitlines()]
 
 

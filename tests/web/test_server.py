@@ -35,20 +35,20 @@ def port(service: FakeService) -> Iterator[int]:
 
 
 def exchange(port: int, request: bytes, last: bool = False) -> bytes:
-    """Send bytes, read until the other side closes or falls silent."""
+    """Send bytes and read until the other side closes or sends nothing more."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         connection.sendall(request)
         if last:
             connection.shutdown(socket.SHUT_WR)
-        heard = b""
+        received = b""
         connection.settimeout(20.0)  # until it begins to answer; a busy machine takes its time
         try:
             while part := connection.recv(65_536):
-                heard += part
+                received += part
                 connection.settimeout(1.0)
         except (TimeoutError, ConnectionResetError):
             pass
-        return heard
+        return received
 
 
 def post(body: bytes, *headers: bytes, length: int | None = None) -> bytes:
@@ -58,10 +58,10 @@ def post(body: bytes, *headers: bytes, length: int | None = None) -> bytes:
 
 
 def test_an_answer_names_no_server(port: int) -> None:
-    heard = exchange(port, post(ROW, b"Connection: close"))
-    assert heard.startswith(b"HTTP/1.1 202 ")
-    assert b"\r\nserver:" not in heard.lower()
-    assert b"\r\ncache-control: no-store" in heard
+    received = exchange(port, post(ROW, b"Connection: close"))
+    assert received.startswith(b"HTTP/1.1 202 ")
+    assert b"\r\nserver:" not in received.lower()
+    assert b"\r\ncache-control: no-store" in received
 
 
 def test_connections_are_kept(port: int) -> None:
@@ -69,16 +69,16 @@ def test_connections_are_kept(port: int) -> None:
 
 
 def test_a_body_announced_too_long_is_refused_before_it_is_sent(port: int) -> None:
-    heard = exchange(port, post(b"", length=BODY_BYTES_MAX + 1))
-    assert heard.startswith(b"HTTP/1.1 413 ")
-    assert json.loads(heard.split(b"\r\n\r\n", 1)[1])["code"] == "body_too_large"
+    received = exchange(port, post(b"", length=BODY_BYTES_MAX + 1))
+    assert received.startswith(b"HTTP/1.1 413 ")
+    assert json.loads(received.split(b"\r\n\r\n", 1)[1])["code"] == "body_too_large"
 
 
 def test_a_chunked_body_is_refused_once_it_is_too_long(port: int) -> None:
     head = b"POST /observe HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
-    heard = exchange(port, head + chunk * (BODY_BYTES_MAX // 65_536 + 1))
-    assert heard.startswith(b"HTTP/1.1 413 ")
+    received = exchange(port, head + chunk * (BODY_BYTES_MAX // 65_536 + 1))
+    assert received.startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_body_that_ends_early_adds_nothing(port: int, service: FakeService) -> None:

@@ -20,7 +20,7 @@ def test_a_process_alone_on_its_store_leads_and_takes_events(client: Client) -> 
     assert metric(client, "riata_elections_total") is None
 
 
-def test_a_web_that_the_store_keeps_from_accepting_is_ready_and_says_so(client: Client, service: FakeService) -> None:
+def test_a_web_that_the_store_keeps_from_accepting_is_ready_and_reports_it(client: Client, service: FakeService) -> None:
     service.sharing = Sharing(
         role="web",
         leads=False,

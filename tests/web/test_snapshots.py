@@ -57,9 +57,9 @@ def test_an_export_goes_back_in_under_another_name(client: Client) -> None:
 
 def test_the_readable_export_has_every_weight_by_name(client: Client) -> None:
     client.post("/observe", '{"features":{"age":2},"label":1}')
-    told = client.get("/models/default/export?format=json").json()
-    assert [(w["weight"], w["names"]) for w in told["weights"]] == [(0.25, ["age"])]
-    assert told["config"]["labels"] == "0/1"
+    reported = client.get("/models/default/export?format=json").json()
+    assert [(w["weight"], w["names"]) for w in reported["weights"]] == [(0.25, ["age"])]
+    assert reported["config"]["labels"] == "0/1"
 
 
 def test_other_formats_name_the_nearest(client: Client) -> None:
@@ -68,7 +68,7 @@ def test_other_formats_name_the_nearest(client: Client) -> None:
     assert "'json'" in answer.json()["detail"]
 
 
-def test_what_is_no_export_is_malformed(client: Client) -> None:
+def test_an_invalid_export_is_malformed(client: Client) -> None:
     answer = client.post("/models/m/import", b"garbage", BINARY)
     assert (answer.status_code, answer.json()["code"]) == (400, "not_an_export")
 

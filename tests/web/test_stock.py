@@ -33,7 +33,7 @@ def application(fast: bool) -> tuple[FastAPI, FakeService]:
 
 @contextmanager
 def alone(app: ASGIApp, http: str) -> Iterator[int]:
-    """Serve with uvicorn as it is installed, nothing of ours around it."""
+    """Serve with uvicorn as installed, without any part of this service's front."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(uvicorn.Config(app, http=http, lifespan="on", log_config=None))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
@@ -49,7 +49,7 @@ def alone(app: ASGIApp, http: str) -> Iterator[int]:
 
 
 def works(port: int) -> None:
-    """Ask every kind of route."""
+    """Send a request to every kind of route."""
     with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         assert client.get("/livez").json() == {"alive": True}
         assert client.post("/observe", content=ROW, headers={"content-type": "application/json"}).status_code == 202
@@ -110,9 +110,9 @@ def test_requests_of_one_connection_are_given_to_it_one_after_the_other() -> Non
     front = ListenerState(Bounds())
     with serving(echo, front=front) as port:
         sent = [post(b"one", path=b"/echo"), chunks(b"two", b"-", b"more"), get(b"/echo"), post(b"three" * 20_000, path=b"/echo")]
-        heard = talk(port, b"".join(sent), silence_s=0.3, awaited=4)
-        assert [reply.body for reply in heard.replies] == [b"one", b"two-more", b"", b"three" * 20_000]
-        assert not heard.closed
+        received = talk(port, b"".join(sent), silence_s=0.3, awaited=4)
+        assert [reply.body for reply in received.replies] == [b"one", b"two-more", b"", b"three" * 20_000]
+        assert not received.closed
         pieces = [b"".join(sent)[at : at + 7] for at in range(0, 260, 7)] + [b"".join(sent)[266:]]
         assert [reply.body for reply in talk(port, *pieces, silence_s=0.3, awaited=4).replies][:3] == [b"one", b"two-more", b""]
     assert not front.refused
@@ -121,23 +121,23 @@ def test_requests_of_one_connection_are_given_to_it_one_after_the_other() -> Non
 @pytest.mark.parametrize("path", [b"/nothing", b"/fault"])
 def test_an_application_that_fails_is_answered_for_and_the_connection_closes(path: bytes) -> None:
     with serving(echo) as port:
-        heard = talk(port, get(path) + get(b"/echo"))
-    assert [reply.status for reply in heard.replies] == [500]
-    assert heard.closed
+        received = talk(port, get(path) + get(b"/echo"))
+    assert [reply.status for reply in received.replies] == [500]
+    assert received.closed
 
 
 def test_an_answer_that_breaks_off_closes_the_connection() -> None:
     with serving(echo) as port, socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         connection.sendall(post(b"abc", path=b"/half"))
-        heard = b""
+        received = b""
         while part := connection.recv(4096):
-            heard += part
-    assert heard.startswith(b"HTTP/1.1 200 ")
-    assert heard.endswith(b"\r\n\r\n")
+            received += part
+    assert received.startswith(b"HTTP/1.1 200 ")
+    assert received.endswith(b"\r\n\r\n")
 
 
 def test_a_request_for_another_protocol_is_answered_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     with serving(echo) as port:
-        heard = talk(port, get(b"/echo", b"Connection: Upgrade", b"Upgrade: websocket"), silence_s=0.3)
-    assert [reply.status for reply in heard.replies] == [200]
+        received = talk(port, get(b"/echo", b"Connection: Upgrade", b"Upgrade: websocket"), silence_s=0.3)
+    assert [reply.status for reply in received.replies] == [200]
     assert [record for record in caplog.records if record.levelname == "WARNING"] == []

@@ -55,7 +55,7 @@ def test_putting_the_same_change_works_too(client: Client) -> None:
         ("", 400, "empty_body", ""),
     ],
 )
-def test_what_may_not_change_is_refused_and_what_may_is_named(
+def test_a_fixed_setting_is_refused_and_changeable_ones_are_named(
     client: Client, body: str, status: int, code: str, told: str
 ) -> None:
     client.put("/models/m", SKETCH)
@@ -79,7 +79,7 @@ def test_a_learner_without_a_penalty_that_may_change_says_what_may(client: Clien
 
 
 def with_sketch(client: Client, service: FakeService) -> Sketch:
-    """Have the model m keep a sketch."""
+    """Give the model m a sketch."""
     client.put("/models/m", SKETCH)
     sketch = random_sketch(np.random.default_rng(3), gamma=0.1, bits=22)
     service.all["m"].sketch = sketch
@@ -127,7 +127,7 @@ def test_a_path_can_be_asked_between_two_penalties(client: Client, service: Fake
         "to=2e12",
     ],
 )
-def test_what_is_no_grid_is_refused(client: Client, service: FakeService, query: str) -> None:
+def test_an_invalid_grid_is_refused(client: Client, service: FakeService, query: str) -> None:
     with_sketch(client, service)
     answer = client.get(f"/models/m/path?{query}")
     assert (answer.status_code, answer.json()["code"]) == (422, "bad_option")

@@ -30,7 +30,7 @@ def client() -> Iterator[httpx.Client]:
 
 
 def taught(client: httpx.Client, model: str) -> dict[str, Any]:
-    """Create a model and have it learn the rows; returns the answer of observe."""
+    """Create a model and let it learn the rows; returns the answer of observe."""
     assert client.put(f"/models/{model}", content="{}", headers=JSON).status_code == 201
     answer = client.post(f"/models/{model}/observe?wait=applied", content=ROWS, headers=LINES)
     assert answer.status_code == 200
@@ -38,7 +38,7 @@ def taught(client: httpx.Client, model: str) -> dict[str, Any]:
     return told
 
 
-def test_what_was_observed_and_applied_is_served(client: httpx.Client) -> None:
+def test_observed_and_applied_events_are_served(client: httpx.Client) -> None:
     told = taught(client, "served")
     assert (told["accepted"], told["applied"]) == (300, True)
     high = client.get("/models/served/predict?country=de&age=1").json()
@@ -65,7 +65,7 @@ SKETCHES = pytest.mark.parametrize("learner", [{**SKETCH, "k": 2}, {**SKETCH, "m
 
 
 def sketched(client: httpx.Client, model: str, learner: dict[str, Any]) -> None:
-    """Create a model that keeps a sketch and have it learn the rows; returns once its standard errors are served."""
+    """Create a model that keeps a sketch and let it learn the rows; returns when its standard errors are served."""
     assert client.put(f"/models/{model}", json={"learner": learner, "publish_every_ms": 5}).status_code == 201
     assert client.post(f"/models/{model}/observe?wait=applied", content=ROWS, headers=LINES).status_code == 200
     deadline = time.monotonic() + 900.0
@@ -130,7 +130,7 @@ def test_a_full_vocabulary_refuses_rows_and_says_how_to_get_more_room(client: ht
     assert client.get("/models/full/predict?age=1&new=1").json()["unknown_features"] == 1
 
 
-def test_metrics_tell_what_was_learnt(client: httpx.Client) -> None:
+def test_metrics_count_the_learnt_events(client: httpx.Client) -> None:
     taught(client, "measured")
     metrics = client.get("/models/measured/metrics?since=0").json()
     assert metrics["cumulative"]["examples"] == 300
@@ -140,7 +140,7 @@ def test_metrics_tell_what_was_learnt(client: httpx.Client) -> None:
     assert {weight["feature"] for weight in weights} == {"country=de", "country=fr"}
 
 
-def test_an_import_answers_to_the_last_bit_what_the_export_did(client: httpx.Client) -> None:
+def test_an_import_gives_the_same_bits_as_the_export(client: httpx.Client) -> None:
     taught(client, "carried")
     content = client.get("/models/carried/export").content
     assert client.post("/models/taken/import", content=content, headers=BINARY).json()["created"] is True

@@ -112,10 +112,11 @@ def hot_routes(observe: Observe, predict: Predict, settings: WebSettings) -> lis
     """Build the routes that bypass FastAPI."""
     inline_bytes_max, found = min(INLINE_BYTES_MAX, settings.body_bytes_max), []
     for route in ROUTES:
+        at = (route.method, route.path)
         if route.handler is Hot.OBSERVE:
-            found.append(HotRoute(route.method, route.path, observe.handle, observe.check_head, settings.body_bytes_max))
+            found.append(HotRoute(*at, observe.handle, observe.check_head, settings.body_bytes_max, route.options))
         elif route.handler is Hot.PREDICT:
-            found.append(HotRoute(route.method, route.path, predict.handle, predict.check_head, inline_bytes_max))
+            found.append(HotRoute(*at, predict.handle, predict.check_head, inline_bytes_max, route.options))
     return found
 
 

@@ -27,7 +27,6 @@ from riata.wire.parsed import Parsed
 from riata.wire.small_bodies import id_of
 
 log = logging.getLogger("riata.web")
-OPTIONS: Final = ("wait", "atomic")
 _USUAL: Final = (  # what `answer_document` gives if every row was accepted
     b'{"accepted":%d,"duplicate":0,"rejected":0,"seq":%d,"outcome":"accepted","durability":"%b","errors":[]}'
 )
@@ -132,7 +131,7 @@ class Observe:
 
 def read_choices(request: Request) -> Choices:
     """Read the options and the Idempotency-Key."""
-    options = read_options(request.query, OPTIONS) if request.query else {}
+    options = read_options(request.query, request.route.options) if request.query else {}
     return Choices(wants_applied(options), flag(options, "atomic"), idempotency_key(request.idempotency_key))
 
 

@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from riata.predict.one_row import OneRow, Plan, plan_of
-from riata.run.published import Published
+from riata.predict.one_row import OneRow
 from riata.web.predictions import SourceText, row_document
 from riata.web.tools import Tools
 
@@ -22,22 +21,20 @@ class PlainRows:
     event loop's thread, as `row` and `source` do.
     """
 
-    __slots__ = ("_answer", "_context", "_model", "_monotonic_ms", "_now", "_text_of")
+    __slots__ = ("_answer", "_model", "_monotonic_ms", "_now", "_text_of")
 
     def __init__(self, tools: Tools, row: OneRow, source: SourceText, model: str) -> None:
-        self._now, self._context, self._monotonic_ms = tools.service.now, tools.service.context, tools.clock.monotonic_ms
+        self._now, self._monotonic_ms = tools.service.now, tools.clock.monotonic_ms
         self._answer, self._text_of, self._model = row.answer, source.of, model
 
     def __call__(self, row: bytes, json: bool) -> bytes | None:
         """Answer a row; None if it needs the general path. Raises errors of `riata.base.errors`."""
         published, stale_s = self._now(self._model)
-        found = self._answer(published.model.plan or self._plan(published), row, json)
+        plan = published.model.plan
+        found = None if plan is None else self._answer(plan, row, json)
         if found is None:
             return None
         margin, probability, label, known, unknown = found
         source = self._text_of(published, self._monotonic_ms(), stale_s)
         whole = published.config.labels != "real"
         return _ENCODE(row_document((probability, margin, label, math.nan, known, unknown), whole, source))
-
-    def _plan(self, published: Published) -> Plan:
-        return plan_of(published.model, self._context(self._model, labelled=False))

@@ -9,10 +9,8 @@ from typing import Final
 
 from riata.base.errors import BadInput, TooLarge
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
-from riata.predict.explain import explain
 from riata.predict.name_book import NameBook
 from riata.predict.one_row import OneRow
-from riata.predict.scoring import score
 from riata.run.labels.pending_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
 from riata.web.answers import ARROW, JSON, Answer
@@ -28,8 +26,6 @@ from riata.web.tools import Tools
 from riata.wire.parse import Context, explain_query, explain_rows, parse_examples, parse_query
 from riata.wire.parsed import Parsed, RowError
 
-OPTIONS: Final = ("explain", "min_seq", "remember")
-QUERY_OPTIONS: Final = ("_explain", "_min_seq")
 REMEMBER_IN_QUERY: Final = "_remember"
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # encoding a row takes the event loop 50 µs, even if it is short
 PLAIN_MODELS_MAX: Final = 1024  # entries of `Predict.plain`
@@ -78,18 +74,18 @@ class Predict:
     def handle(self, request: Request, _reply: Reply) -> Handled:
         """Answer a GET from its query, a POST from its body. Raises errors of `riata.base.errors`."""
         if request.route.method == "GET":
-            return self._query(request.model, request.query)
+            return self._query(request.model, request)
         return self._body(request.model, request)
 
-    def _query(self, model: str, query: bytes) -> Handled:
-        document = self.one(model)(query, json=False)
+    def _query(self, model: str, request: Request) -> Handled:
+        document = self.one(model)(request.query, json=False)
         if document is not None:
             return Answer(200, document)
-        pairs = query_pairs(query)
+        pairs = query_pairs(request.query)
         options = [pair for pair in pairs if pair[0].startswith("_")]
         features = [pair for pair in pairs if not pair[0].startswith("_")]
         refuse_remembering(options)
-        question = read_question(check_options(options, QUERY_OPTIONS), "_")
+        question = read_question(check_options(options, request.route.options), "_")
         if question.min_seq is None:
             return write_answer(predict_query(features, question, self._now(model)), JSON)
 
@@ -127,7 +123,7 @@ class Predict:
 
     def _question(self, request: Request) -> Question:
         """Read the options of a POST; PLAIN itself if there are none."""
-        question = read_question(read_options(request.query, OPTIONS), "") if request.query else PLAIN
+        question = read_question(read_options(request.query, request.route.options), "") if request.query else PLAIN
         require_allowed(request.key, question)
         return PLAIN if question == PLAIN else question
 
@@ -236,6 +232,6 @@ def predictions(parsed: Parsed, served: Served, named: NamedRows | None, rows: l
     published = served.published
     model = published.model
     source = source_document(published, served.age_s, served.stale_s)
-    explained = [explain(model, row, served.names.in_slot).answer() for row in named or ()]
+    explained = [model.explain(row, served.names.in_slot).answer() for row in named or ()]
     whole_labels = published.config.labels != "real"
-    return Predicted(score(model, parsed.batch), source, whole_labels, parsed.single, explained, rows)
+    return Predicted(model.score(parsed.batch), source, whole_labels, parsed.single, explained, rows)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from riata.predict.scoring import Scores
+from riata.predict.model import Scores
 from riata.run.published import Published
 from riata.web.answers import ARROW, JSON, NDJSON, Answer
 from riata.wire.arrow_writer import floats, integers, texts, write_stream

@@ -78,6 +78,7 @@ class HotRoute:
     handle    : answers a complete request. `Reply` is called once, in the event loop, if it returns DEFERRED
     check_head: what can be refused before the body is read
     bytes_max : the longest body that the socket protocol reads; longer ones go through ASGI
+    options   : names of the query options
 
     Both may raise errors of `riata.base.errors`.
     """
@@ -87,6 +88,7 @@ class HotRoute:
     handle: Callable[[Request, Reply], Handled]
     check_head: Callable[[Request], None]
     bytes_max: int
+    options: tuple[str, ...] = ()
     key: tuple[str, str] = field(init=False)  # of the table of scopes
 
     def __post_init__(self) -> None:

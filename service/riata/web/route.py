@@ -52,7 +52,7 @@ class Route:
     summary   : in the OpenAPI document; a route without one is not in the document
     answers   : by status of success, the media types and their schemas
     problems  : statuses of errors; those of the gate and of reading a body, 421 and 500 are added
-    parameters: OpenAPI parameters other than `{model}`; `Call.options` refuses other query parameters
+    parameters: OpenAPI parameters other than `{model}`; handlers refuse other query parameters
     body      : the OpenAPI request body
     writes    : whether a GET writes to the store: pages of other sites may not make a browser send it
     creates   : whether the model in the path need not exist
@@ -70,6 +70,11 @@ class Route:
     writes: bool = False
     creates: bool = False
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of the query options. A parameter that explodes has no name of its own."""
+        return tuple(named["name"] for named in self.parameters if named["in"] == "query" and not named.get("explode"))
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -81,8 +86,7 @@ class Call:
 
     def options(self) -> dict[str, str]:
         """Read the query. Raises `BadInput` for options that the route does not declare."""
-        known = [parameter["name"] for parameter in self.route.parameters if parameter["in"] == "query"]
-        return read_options(self.request.scope["query_string"], known)
+        return read_options(self.request.scope["query_string"], self.route.options)
 
     def asked(self) -> tuple[str, dict[str, str]]:
         """Return the model name and the options. Raises `NotFound` for names that no model can have, and as `options`."""

@@ -23,12 +23,12 @@ ARGUMENTS: Final = (
 
 
 def missing_programs() -> list[str]:
-    """Programs that are needed and not installed."""
+    """Required programs that are not installed."""
     return [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
 
 
 class Chromium:
-    """One browser with a profile of its own below `directory`. `names` are resolved to this machine."""
+    """One browser with its own profile below `directory`. `names` are resolved to this machine."""
 
     def __init__(self, directory: Path, names: tuple[str, ...] = ()) -> None:
         self._directory = directory
@@ -70,13 +70,13 @@ class Chromium:
         self._ask("POST", f"{self._at}/url", url=url)
 
     def run(self, body: str, *arguments: object) -> Any:
-        """Run the body of an async function in the page, as a script of its own would be; returns what it returns."""
+        """Run the body of an async function in the page, as one of its scripts; returns its result."""
         script = f"const [done, ...given] = [arguments[arguments.length - 1], ...arguments]; (async () => {{{body}}})()"
         script += ".then(done, error => done(`${error}`))"
         return self._ask("POST", f"{self._at}/execute/async", script=script, args=list(arguments))
 
     def find(self, css: str) -> str:
-        """The first element that matches, once there is one."""
+        """The first element that matches, after it appears."""
         found: list[dict[str, str]] = []
 
         def look() -> bool:
@@ -87,7 +87,7 @@ class Chromium:
         return found[0][ELEMENT]
 
     def click(self, css: str) -> None:
-        """Click an element as a person does."""
+        """Click an element as a user does."""
         self._ask("POST", f"{self._at}/element/{self.find(css)}/click")
 
     def type(self, css: str, text: str) -> None:
@@ -95,7 +95,7 @@ class Chromium:
         self._ask("POST", f"{self._at}/element/{self.find(css)}/value", text=text)
 
     def text(self, css: str) -> str:
-        """What an element shows."""
+        """The text of an element."""
         found: str = self._ask("GET", f"{self._at}/element/{self.find(css)}/text")
         return found
 
@@ -114,7 +114,7 @@ class Chromium:
 
 
 def until(what: str, ask: Callable[[], bool]) -> None:
-    """Wait for something. Raises `TimeoutError`."""
+    """Wait for a condition. Raises `TimeoutError`."""
     deadline = time.monotonic() + PATIENCE_S
     while not ask():
         if time.monotonic() > deadline:

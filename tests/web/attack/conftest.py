@@ -24,7 +24,7 @@ CALM = Bounds(head_s=20.0, body_idle_s=20.0, write_s=20.0, idle_s=20.0, linger_s
 
 @dataclass(frozen=True)
 class Target:
-    """A server: its port, what it counts, and the service behind it."""
+    """A server: its port, its counters, and the service behind it."""
 
     port: int
     front: ListenerState
@@ -32,7 +32,7 @@ class Target:
 
     @property
     def appended(self) -> int:
-        """Rows that were taken."""
+        """Rows that were accepted."""
         return self.service.all["default"].seq - 1
 
 
@@ -41,7 +41,7 @@ Start = Callable[..., Target]
 
 @pytest.fixture(scope="session")
 def parser_loaded() -> None:
-    """The compiled reader is loaded, which takes a second the first time."""
+    """Load the compiled reader, which takes a second the first time."""
     service = FakeService(ManualClock())
     body = b'{"features":{"a":1},"label":1}'
     parse_examples(body, "application/json", service.context("default", labelled=True), labelled=True)
@@ -54,7 +54,7 @@ def begin(
     body_s: float = 20.0,
     bodies_bytes_max: int = 512 * 2**20,
 ) -> Target:
-    """Start a server that lives as long as `stack`."""
+    """Start a server that runs as long as `stack`."""
     front, service = ListenerState(bounds), FakeService(ManualClock(10_000))
     settings = WebSettings(body_bytes_max=BODY_BYTES_MAX, bodies_bytes_max=bodies_bytes_max, body_deadline_s=body_s)
     app = create_app(service, service, settings, service.clock, gate=gate)
@@ -63,7 +63,7 @@ def begin(
 
 @pytest.fixture
 def start(parser_loaded: None) -> Iterator[Start]:  # noqa: ARG001
-    """Start servers with bounds of the test's choice."""
+    """Start servers with bounds that the test chooses."""
     with ExitStack() as stack:
         yield lambda *more, **named: begin(stack, *more, **named)
 
@@ -77,7 +77,7 @@ def standing(parser_loaded: None) -> Iterator[Target]:  # noqa: ARG001
 
 @pytest.fixture
 def target(standing: Target) -> Target:
-    """The server of the module, with nothing counted and nothing learnt."""
+    """The server of the module, with its counters reset and nothing learnt."""
     standing.front.refused.clear()
     standing.service.all = {"default": FakeModel("default", ModelConfig())}
     return standing

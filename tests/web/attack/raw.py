@@ -1,4 +1,4 @@
-"""Bytes through a socket, and what came back, told apart into answers."""
+"""Sends bytes through a socket and splits the received bytes into answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROW = b'{"features":{"a":1},"label":1}'
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer: status, the code of its problem document (empty where it is none), headers in lower case, body."""
+    """One answer: status, the code of its problem document (empty if it is none), headers in lower case, body."""
 
     status: int
     code: str
@@ -21,8 +21,8 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Heard:
-    """Everything that came, and whether the other side closed."""
+class Received:
+    """Everything that was received, and whether the other side closed the connection."""
 
     replies: list[Reply]
     closed: bool
@@ -34,7 +34,7 @@ class Heard:
 
 
 def read_replies(heard: bytes) -> list[Reply]:
-    """Take bytes apart into answers; raises where they are none."""
+    """Split bytes into answers. Raises an error if they are not answers."""
     replies = []
     while heard:
         head, _, rest = heard.partition(b"\r\n\r\n")
@@ -53,9 +53,10 @@ def read_replies(heard: bytes) -> list[Reply]:
     return replies
 
 
-def listen_to(connection: socket.socket, silence_s: float = 3.0, awaited: int = 1) -> Heard:
-    """Read until the other side closes, or says nothing for `silence_s` once it has given the answers that are `awaited`: how
-    long these take is the machine's affair."""
+def listen_to(connection: socket.socket, silence_s: float = 3.0, awaited: int = 1) -> Received:
+    """Read until the other side closes the connection, or sends nothing for `silence_s` after the first `awaited` answers. The
+    time until these have arrived is not limited, because it depends on the machine.
+    """
     heard, closed = b"", False
     try:
         connection.settimeout(max(silence_s, PATIENCE_S) if awaited else silence_s)
@@ -68,19 +69,19 @@ def listen_to(connection: socket.socket, silence_s: float = 3.0, awaited: int = 
         pass
     except ConnectionResetError:
         closed = True
-    return Heard(read_replies(heard), closed)
+    return Received(read_replies(heard), closed)
 
 
 def whole_replies(heard: bytes) -> int:
-    """How many answers have come, as far as they are whole."""
+    """The number of complete answers."""
     try:
         return len(read_replies(heard))
     except (AssertionError, KeyError, ValueError):  # the last of them is on its way
         return 0
 
 
-def talk(port: int, *parts: bytes, silence_s: float = 3.0, half_close: bool = False, awaited: int = 1) -> Heard:
-    """Send bytes, each part on its own, and listen."""
+def talk(port: int, *parts: bytes, silence_s: float = 3.0, half_close: bool = False, awaited: int = 1) -> Received:
+    """Send bytes, each part separately, and read the answers."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -94,7 +95,7 @@ def talk(port: int, *parts: bytes, silence_s: float = 3.0, half_close: bool = Fa
 
 
 def post(body: bytes, *headers: bytes, path: bytes = b"/observe", length: int | None = None) -> bytes:
-    """A POST of JSON; `length` announces another one than the body has."""
+    """A POST of JSON; `length` announces another length than that of the body."""
     head = [b"POST %s HTTP/1.1" % path, b"Host: localhost", b"Content-Type: application/json", *headers]
     head.append(b"Content-Length: %d" % (len(body) if length is None else length))
     return b"\r\n".join(head) + b"\r\n\r\n" + body

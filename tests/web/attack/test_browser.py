@@ -68,7 +68,7 @@ class Attack:
     """What a page does, and what may come of it.
 
     works  : whether it changes something where nothing is checked
-    refused: the code with which it is refused; empty where the browser itself, or the route, keeps it from changing anything
+    refused: the code with which it is refused; empty if the browser itself, or the route, keeps it from changing anything
     """
 
     script: str
@@ -79,12 +79,12 @@ class Attack:
 
 
 def simple(method: str, body: str | None, kind: str = "text/plain") -> dict[str, Any]:
-    """A request that a page may send anywhere without asking first."""
+    """A request that a page may send to any site without a preflight."""
     return {"method": method, "mode": "no-cors", "headers": {"Content-Type": kind}, "body": body}
 
 
 def asked_first(method: str, body: str | None = None) -> dict[str, Any]:
-    """A request before which the browser asks whether it is allowed, by OPTIONS."""
+    """A request that the browser precedes with a preflight (OPTIONS)."""
     return {"method": method, "mode": "cors", "headers": {"Content-Type": "application/json"}, "body": body}
 
 
@@ -132,7 +132,7 @@ class Target:
 
 
 class Page(BaseHTTPRequestHandler):
-    """The page of another origin: empty, the scripts come from the test."""
+    """The page of another origin: empty; the scripts come from the test."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -142,7 +142,7 @@ class Page(BaseHTTPRequestHandler):
         self.wfile.write(PAGE)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def begin(stack: ExitStack, hosts: bool) -> Target:
@@ -199,9 +199,9 @@ def test_a_page_of_another_origin_changes_nothing(
     browser.open(f"http://{origin}:{page}/")
     for target in (unchecked, guarded):
         before = target.state()
-        told = browser.run(attack.script, target.url, attack.path, *attack.arguments)
-        assert not told.startswith(("basic", "cors")), told  # the page reads no answer
-        assert told != "open"
+        reported = browser.run(attack.script, target.url, attack.path, *attack.arguments)
+        assert not reported.startswith(("basic", "cors")), reported  # the page reads no answer
+        assert reported != "open"
         if target is guarded:
             if attack.refused:
                 until("it is refused", lambda: target.front.refused[attack.refused] > 0)  # noqa: B023
@@ -224,18 +224,16 @@ REBOUND: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", REBOUND)
-def test_a_name_that_is_made_to_lead_here_reads_and_changes_nothing(
-    browser: Chromium, guarded: Target, unchecked: Target, name: str
-) -> None:
-    """DNS rebinding: to the browser the script and the service are of one origin."""
+def test_a_rebound_name_reads_and_changes_nothing(browser: Chromium, guarded: Target, unchecked: Target, name: str) -> None:
+    """DNS rebinding: for the browser, the script and the service have the same origin."""
     path, init = REBOUND[name]
     for target, status in ((unchecked, "basic 2"), (guarded, "basic 421 ")):
         browser.open(f"http://{EVIL}:{target.port}/livez")
         before = target.state()
-        told = browser.run(FETCH, "", path, init)
-        assert told.startswith(status), told
+        reported = browser.run(FETCH, "", path, init)
+        assert reported.startswith(status), reported
         if target is guarded:
-            assert "host_not_allowed" in told
+            assert "host_not_allowed" in reported
             assert target.state() == before
             assert set(target.front.refused) == {"host_not_allowed"}
 
@@ -253,8 +251,8 @@ def test_a_page_of_the_service_itself_may_do_everything(browser: Chromium, guard
     assert set(guarded.service.all) == {"default", "new"}
 
 
-def test_what_the_contract_page_lets_one_try_works(browser: Chromium, guarded: Target) -> None:
-    """Swagger UI as a person uses it: open an operation, fill in the model, execute."""
+def test_requests_from_the_contract_page_work(browser: Chromium, guarded: Target) -> None:
+    """Swagger UI as a user operates it: open an operation, fill in the model, execute."""
     browser.open(f"{guarded.url}/docs")
     operation = "#operations-snapshots-post_models_model_snapshots"
     browser.click(f"{operation} .opblock-summary-control")

@@ -17,7 +17,7 @@ import pytest
 
 from tests.running import Running
 from tests.web.attack.conftest import CALM, Start
-from tests.web.attack.raw import ROW, Heard, get, listen_to, post, talk
+from tests.web.attack.raw import ROW, Received, get, listen_to, post, talk
 
 PATIENCE_S = 900.0
 FULL = [(503, "connections_full")]
@@ -43,10 +43,10 @@ def test_one_connection_too_many_is_refused_and_a_free_place_is_reused(start: St
             connection.sendall(get(b"/livez"))
             assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
         for sent in (b"", get(b"/livez"), post(ROW)):
-            heard = talk(target.port, sent)
-            assert heard.told == FULL
-            assert heard.closed
-            assert heard.replies[0].headers["retry-after"] == "1"
+            received = talk(target.port, sent)
+            assert received.told == FULL
+            assert received.closed
+            assert received.replies[0].headers["retry-after"] == "1"
         assert target.appended == 0
         held[0].close()
         until(lambda: talk(target.port, get(b"/livez"), silence_s=0.2, awaited=0).told == [(200, "")], "no place became free")
@@ -71,7 +71,7 @@ def probes_of(running: Running) -> int:
 
 @pytest.fixture
 def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    """The service with probes on a port of their own; settings and module come as the parameter."""
+    """The service with probes on a separate port; settings and module are the parameter."""
     environment = {"RIATA_HEALTH_PORT": "0", **getattr(request, "param", {})}
     module = environment.pop("MODULE", "riata")
     with Running(tmp_path / "data", environment, module) as found:
@@ -110,8 +110,10 @@ def test_without_free_file_descriptors_probes_answer_and_the_service_recovers(ru
         held = [stack.enter_context(connect(running.port)) for _ in range(100)]
         assert httpx.get(f"{probes}/livez", timeout=5).status_code == 200
         assert httpx.get(f"{probes}/readyz", timeout=5).status_code == 200
-        refused = [heard for heard in (listen_to(connection, 0.05, awaited=0) for connection in held[70:]) if heard.replies]
-        assert [heard.told for heard in refused] == [FULL] * len(refused)
+        refused = [
+            received for received in (listen_to(connection, 0.05, awaited=0) for connection in held[70:]) if received.replies
+        ]
+        assert [received.told for received in refused] == [FULL] * len(refused)
         assert refused
     until(lambda: talk(running.port, post(ROW), silence_s=1, awaited=0).told == [(202, "")], "the service did not recover")
     assert "Traceback" not in Path(f"{running.directory}.log").read_text()
@@ -119,7 +121,7 @@ def test_without_free_file_descriptors_probes_answer_and_the_service_recovers(ru
 
 
 def predict_much(port: int) -> socket.socket:
-    """Ask for more than the buffers of the sockets hold, and take nothing."""
+    """Request more than the buffers of the sockets hold, and read nothing."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
     connection.connect(("127.0.0.1", port))
@@ -146,7 +148,7 @@ def test_a_stop_answers_what_is_asked_refuses_what_never_ends_and_ends_in_time(r
         until(lambda: refuses(running.port), "new connections are still taken")
         finishing.sendall(ROW[10:])
         assert listen_to(finishing, 5).told == [(202, "")]
-        assert listen_to(silent, 5) == Heard([], True)
+        assert listen_to(silent, 5) == Received([], True)
         assert listen_to(half_head, 5).closed
         assert listen_to(stalled, 10).told == [(503, "stopping")]
         assert running.process.wait(60) == 0

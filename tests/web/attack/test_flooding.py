@@ -17,13 +17,13 @@ MERSENNE = 2**61 - 1  # integers apart by this have one hash in Python
 
 
 def body_of(names: list[str]) -> bytes:
-    """As many rows as it takes, each as full as it may be."""
+    """The necessary number of rows, each as full as allowed."""
     parts = [names[at : at + FEATURES_PER_ROW_MAX] for at in range(0, len(names), FEATURES_PER_ROW_MAX)]
     return json.dumps([{"features": dict.fromkeys(part, 1.0), "label": 1} for part in parts]).encode()
 
 
 def seconds_to_parse(body: bytes) -> float:
-    """The least of several times."""
+    """The minimum of several measurements."""
     times = []
     for _ in range(5):
         context = Context(EncoderConfig())
@@ -34,7 +34,7 @@ def seconds_to_parse(body: bytes) -> float:
     return min(times)
 
 
-def test_names_that_collide_as_integers_of_python_cost_what_others_cost() -> None:
+def test_names_that_collide_as_integers_of_python_cost_the_same_as_others() -> None:
     count = ROWS * FEATURES_PER_ROW_MAX
     rng = np.random.default_rng(60)
     crafted = body_of([str(at * MERSENNE) for at in range(1, count + 1)])
@@ -43,7 +43,7 @@ def test_names_that_collide_as_integers_of_python_cost_what_others_cost() -> Non
     assert seconds_to_parse(crafted) < SLOWER_MAX * seconds_to_parse(ordinary) + 0.01
 
 
-def test_features_that_differ_in_nothing_but_the_last_character_cost_what_others_cost() -> None:
+def test_features_that_differ_only_in_the_last_character_cost_the_same_as_others() -> None:
     count = ROWS * FEATURES_PER_ROW_MAX
     rng = np.random.default_rng(61)
     crafted = body_of(["a" * 60 + format(at, "05x") for at in range(count)])

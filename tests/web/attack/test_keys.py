@@ -130,8 +130,8 @@ WATCHED = {
 }
 
 
-def test_to_watch_is_to_read_everything_but_predictions_and_exports(client: Client, service: FakeService) -> None:
-    """Written out, so that the table cannot say something else: enough for a scraper and a dashboard, and nothing changes."""
+def test_the_scope_watch_reads_everything_except_predictions_and_exports(client: Client, service: FakeService) -> None:
+    """Written out independently of the table: enough for a scraper and a dashboard, and nothing can be changed."""
     closed = {at for at, route in ROUTE_AT.items() if route.scopes != OPEN}
     assert {at for at in closed if WATCH in ROUTE_AT[at].scopes} == WATCHED
     reading = {at for at in closed if at[0] == "GET" and not ROUTE_AT[at].writes}
@@ -150,7 +150,7 @@ def test_to_watch_is_to_read_everything_but_predictions_and_exports(client: Clie
 
 
 def labelled(text: str) -> set[str]:
-    """The models that samples name."""
+    """The models named by samples."""
     return set(re.findall(r'[{,]model="([^"]*)"', text))
 
 
@@ -197,7 +197,7 @@ def test_a_model_of_ones_own_that_is_not_there_names_no_other(service: FakeServi
         assert client.get("/models/thirs/predict?a=1", headers=bearer(token)).status_code == 200
 
 
-def test_lists_name_what_the_key_may_see(client: Client, service: FakeService) -> None:
+def test_lists_name_only_models_that_the_key_may_read(client: Client, service: FakeService) -> None:
     listed = client.get("/models", headers=bearer(TOKENS[OBSERVE][0])).json()["models"]
     assert [line["name"] for line in listed] == ["default", "mine"]
     for path in ("/readyz", "/v2/health/ready"):
@@ -296,7 +296,9 @@ def test_keys_are_drawn_from_256_bits() -> None:
 
 
 def test_what_is_compared_is_always_a_digest_of_the_whole_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Why no timing can tell a near miss from a far one: 32 bytes that a guess does not steer are compared in constant time."""
+    """So timing cannot tell a close guess from a distant one: 32 bytes that the guess does not control are compared in constant
+    time.
+    """
     seen: list[tuple[bytes, bytes]] = []
 
     def compare(a: bytes, b: bytes) -> bool:
@@ -365,7 +367,7 @@ GOOD = entry_text(made("good", [OBSERVE])[1])
         GOOD.replace("sha256 = \"", "sha256 = \"0").encode(),
     ],
 )  # fmt: skip
-def test_what_is_no_file_of_keys_is_refused(content: bytes) -> None:
+def test_an_invalid_file_of_keys_is_refused(content: bytes) -> None:
     assert parse_keys(GOOD.encode(), "keys")
     with pytest.raises(BadInput) as caught:
         parse_keys(content, "keys")

@@ -90,7 +90,7 @@ def test_a_comment_survives_a_new_key_and_the_mode_survives_a_revocation(tmp_pat
         (["revoke", "--id", "b"], 1, "no key"),
     ],
 )
-def test_what_cannot_be_done_changes_nothing(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+def test_an_impossible_change_changes_nothing(tmp_path: Path, words: list[str], code: int, said: str) -> None:
     path = tmp_path / "keys.toml"
     make(path, "a", "observe")
     before = path.read_bytes()

@@ -22,7 +22,7 @@ SMALL = b'{"features": {"a": 1.0}, "label": 1}'
 
 
 def given_back(running: Running, before: int) -> bool:
-    """Whether memory comes back to what it was, nearly."""
+    """Whether memory has nearly returned to its initial value."""
     until = time.monotonic() + GIVEN_BACK_S
     while memory(running.process.pid) > load.RATIO_MAX * before:
         if time.monotonic() > until:
@@ -32,7 +32,7 @@ def given_back(running: Running, before: int) -> bool:
 
 
 def small_in_two_parts(port: int) -> bytes:
-    """The answer to a short body that does not come with its head."""
+    """The answer to a short body that arrives separately from its head."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
         link.sendall(b"POST /observe HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
         link.sendall(b"Content-Length: %d\r\n\r\n" % len(SMALL) + SMALL[:10])
@@ -63,7 +63,7 @@ def test_a_bulk_overload_gives_its_memory_back(tmp_path: Path) -> None:
 
 
 def loaded_service(tmp_path: Path, work: Callable[[int], Counter[str]], first: list[bytes]) -> load.Curve:
-    """A service under a load and after it, when its memory has been given back."""
+    """A service under a load, and after the load, when its memory has been returned."""
     with Running(tmp_path / "data") as running:
         running.start()
         load.warm(running, first)

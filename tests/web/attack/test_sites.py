@@ -83,13 +83,15 @@ class Served:
 
 @dataclass(frozen=True)
 class Both:
-    """The same service twice: with the fast path, and without."""
+    """The same service twice: with and without the fast path."""
 
     fast: Served
     slow: Served
 
     def same(self, *parts: bytes) -> Reply:
-        """Ask both anew; return the answer they share. Nothing else was answered, and the one is as changed as the other."""
+        """Send the request to both; returns the answer, which must be equal. Neither sends anything else, and both change in
+        the same way.
+        """
         heard = [told(served.port, b"".join(parts)) for served in (self.fast, self.slow)]
         (reply,), (other,) = (read_replies(one) for one in heard)
         if b"riata_requests_total" in reply.body:  # meters count what this very server was asked
@@ -100,7 +102,7 @@ class Both:
         return reply
 
     def renew(self) -> None:
-        """Forget what was changed."""
+        """Reset all changes."""
         for served in (self.fast, self.slow):
             renew(served.service)
 
@@ -148,7 +150,7 @@ def guarded(parser_loaded: None) -> Iterator[Both]:  # noqa: ARG001
 
 @pytest.fixture(scope="module")
 def unguarded(parser_loaded: None) -> Iterator[Both]:  # noqa: ARG001
-    """As where keys are asked for: the host is not looked at, and no page has a key to send."""
+    """As if keys were required: the host is not checked, and a page has no key to send."""
     yield from pair(None)
 
 
@@ -159,7 +161,7 @@ def both(guarded: Both) -> Both:
 
 
 def request(method: str, template: str, *headers: bytes, host: bytes = HERE, target: bytes | None = None) -> bytes:
-    """A request to a route that would be answered, with a body where the route reads one."""
+    """A request to a route that would be answered, with a body if the route reads one."""
     path = template.replace("{model}", "mine").replace("{asset}", "start.js")
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
     body, kind = BODIES.get((method, verb), (b"", "application/json"))
@@ -178,7 +180,7 @@ READING = [at for at in ROUTE_AT if at not in CHANGING]
 
 @pytest.mark.parametrize(("method", "template"), ROUTE_AT)
 def test_no_route_answers_under_the_name_of_another_site(both: Both, method: str, template: str) -> None:
-    """DNS rebinding: to the browser the page and this service are one site, so that it may send, and read, anything."""
+    """DNS rebinding: for the browser the page and this service are one site, so that it may send, and read, anything."""
     before = both.fast.state()
     refused = both.same(request(method, template, host=b"Host: evil.example:8080"))
     assert (refused.status, refused.code, refused.headers["connection"]) == (421, "host_not_allowed", "close")
@@ -302,7 +304,7 @@ def test_a_page_of_this_service_and_a_program_may(both: Both, method: str, templ
 def test_requests_that_change_nothing_are_answered_for_every_origin(
     both: Both, method: str, template: str, header: bytes
 ) -> None:
-    """The browser keeps the answer from a page of another origin."""
+    """The browser hides the answer from a page of another origin."""
     before = both.fast.state()
     reply = both.same(request(method, template, header))
     assert reply.status == both.same(request(method, template)).status
@@ -334,7 +336,7 @@ def test_a_preflight_is_never_granted(both: Both) -> None:
 
 
 def test_a_remembered_prediction_is_asked_for_by_post_alone(both: Both) -> None:
-    """An image can send a GET, and what is remembered takes memory for a week."""
+    """An image can send a GET, and a remembered prediction takes memory for a week."""
     for path in (b"/predict", b"/models/mine/predict"):
         for value in (b"true", b"false", b"1", b""):
             refused = both.same(request("GET", "/x", target=path + b"?a=1&_remember=" + value))
@@ -349,7 +351,7 @@ def test_a_remembered_prediction_is_asked_for_by_post_alone(both: Both) -> None:
 
 
 def test_a_head_that_is_known_is_not_taken_for_one_that_a_foreign_page_sends(both: Both) -> None:
-    """A connection that says the same head again is heard past the parser; what differs goes through it."""
+    """A repeated head on a connection is answered without httptools; any other head is parsed."""
     row = b'{"features":{"a":1}}'
     head = b"POST /predict HTTP/1.1\r\n" + HERE + b"\r\n%bContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     own, foreign = (head % (more, len(row)) + row for more in (b"", FOREIGN[0] + b"\r\n"))
@@ -370,7 +372,7 @@ def test_refusals_are_counted(both: Both) -> None:
 
 
 def test_with_keys_neither_host_nor_origin_is_checked(unguarded: Both) -> None:
-    """A page has no key, and a browser adds none; behind a proxy Host and Origin may be anything."""
+    """A page has no key, and a browser adds none. Behind a proxy, Host and Origin may have any value."""
     unguarded.renew()
     assert unguarded.same(request("POST", "/observe", FOREIGN[0], FOREIGN[6], host=b"Host: anything.example")).status == 202
     assert unguarded.fast.service.all["default"].seq == 2

@@ -42,9 +42,9 @@ def head(headers: int = 0, line_bytes: int = 8, target: bytes = b"/livez") -> by
     ],
 )
 def test_heads_at_and_beyond_their_bounds(target: Target, sent: bytes, answer: tuple[int, str]) -> None:
-    heard = talk(target.port, sent, silence_s=0.5)
-    assert heard.told == [answer]
-    assert heard.closed == (answer[0] in (414, 431))
+    received = talk(target.port, sent, silence_s=0.5)
+    assert received.told == [answer]
+    assert received.closed == (answer[0] in (414, 431))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_heads_at_and_beyond_their_bounds(target: Target, sent: bytes, answer: t
     ],
 )
 def test_bodies_at_and_beyond_their_bound(target: Target, sent: bytes, answer: tuple[int, str]) -> None:
-    heard = talk(target.port, sent, silence_s=1.5)
-    assert heard.told == [answer]
+    received = talk(target.port, sent, silence_s=1.5)
+    assert received.told == [answer]
     assert target.appended == 0
 
 
@@ -77,9 +77,9 @@ def test_a_body_in_chunks_is_refused_once_it_is_too_long_and_the_rest_is_not_rea
 
 
 def test_a_refusal_reaches_a_client_that_sends_its_whole_body_first(target: Target) -> None:
-    heard = talk(target.port, post(b" " * (2 * BODY_BYTES_MAX)))
-    assert heard.told == [(413, "body_too_large")]
-    assert heard.closed
+    received = talk(target.port, post(b" " * (2 * BODY_BYTES_MAX)))
+    assert received.told == [(413, "body_too_large")]
+    assert received.closed
 
 
 def test_bodies_together_are_bounded_and_the_room_is_given_back(start: Start) -> None:
@@ -98,40 +98,40 @@ def test_bodies_together_are_bounded_and_the_room_is_given_back(start: Start) ->
 
 @pytest.mark.parametrize("sent", [post(ROW[:10], length=len(ROW)), b"GET /livez HTTP/1.1\r\nHos"], ids=["body", "head"])
 def test_a_request_that_ends_early_is_refused_and_adds_nothing(target: Target, sent: bytes) -> None:
-    heard = talk(target.port, sent, half_close=True)
-    assert heard.told == [(400, "incomplete_request")]
-    assert heard.closed
+    received = talk(target.port, sent, half_close=True)
+    assert received.told == [(400, "incomplete_request")]
+    assert received.closed
     assert target.appended == 0
 
 
 def test_a_client_that_has_said_all_is_answered(target: Target) -> None:
-    heard = talk(target.port, post(ROW), half_close=True)
-    assert heard.told == [(202, "")]
-    assert heard.closed
+    received = talk(target.port, post(ROW), half_close=True)
+    assert received.told == [(202, "")]
+    assert received.closed
     assert target.appended == 1
 
 
 @pytest.mark.parametrize("encoding", [b"gzip", b"br", b"zstd", b"deflate", b"gzip, gzip", b"GZIP"])
 def test_compressed_bodies_are_refused_before_they_are_read(target: Target, encoding: bytes) -> None:
-    heard = talk(target.port, post(b"", b"Content-Encoding: " + encoding, length=BODY_BYTES_MAX), silence_s=CALM.linger_s + 1)
-    assert heard.told == [(415, "unsupported_encoding")]
-    assert heard.closed
+    received = talk(target.port, post(b"", b"Content-Encoding: " + encoding, length=BODY_BYTES_MAX), silence_s=CALM.linger_s + 1)
+    assert received.told == [(415, "unsupported_encoding")]
+    assert received.closed
 
 
-def test_what_proxies_say_is_not_believed_and_not_repeated(target: Target) -> None:
+def test_headers_of_proxies_are_ignored_and_not_repeated(target: Target) -> None:
     false = [
         b"X-Forwarded-For: 10.0.0.1",
         b"X-Forwarded-Proto: https",
         b"Forwarded: for=10.0.0.1",
         b"traceparent: " + b"0" * 9000,
     ]
-    heard = talk(target.port, get(b"/models/none", *false), silence_s=0.3)
-    assert heard.told == [(404, "model_not_found")]
-    assert b"10.0.0.1" not in heard.replies[0].body
-    assert "traceparent" not in heard.replies[0].headers
+    received = talk(target.port, get(b"/models/none", *false), silence_s=0.3)
+    assert received.told == [(404, "model_not_found")]
+    assert b"10.0.0.1" not in received.replies[0].body
+    assert "traceparent" not in received.replies[0].headers
 
 
-def test_no_answer_says_what_serves(target: Target) -> None:
+def test_no_answer_names_the_server(target: Target) -> None:
     for sent in (get(b"/livez"), get(b"/none"), b"BAD\r\n\r\n"):
         for reply in talk(target.port, sent, silence_s=0.2).replies:
             assert not {"server", "x-powered-by", "via"} & set(reply.headers)
@@ -139,7 +139,7 @@ def test_no_answer_says_what_serves(target: Target) -> None:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """The service in a process of its own, whose memory can be read."""
+    """The service in a separate process, whose memory can be read."""
     with Running(tmp_path_factory.mktemp("sizes") / "data") as found:
         found.start()
         talk(found.port, post(ROW), silence_s=0.5)
@@ -152,7 +152,7 @@ def resident(running: Running) -> int:
 
 
 def flood(port: int, first: bytes, part: bytes, total: int) -> bytes:
-    """Send up to `total` bytes, as many as are taken; returns the status of the answer."""
+    """Send up to `total` bytes, as many as are accepted; returns the status of the answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(first)
         sent = 0

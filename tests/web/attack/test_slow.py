@@ -13,7 +13,7 @@ import pytest
 from riata.web.bodies import BODY_WAIT_S
 from riata.web.bounds import Bounds
 from tests.web.attack.conftest import Start, Target, begin
-from tests.web.attack.raw import ROW, Heard, get, listen_to, post, talk
+from tests.web.attack.raw import ROW, Received, get, listen_to, post, talk
 
 QUICK = Bounds(head_s=0.8, body_idle_s=0.8, write_s=0.5, idle_s=1.2, linger_s=0.5)  # short enough to wait for
 BODY_S = 2.0
@@ -23,7 +23,7 @@ CHUNKED = b"POST /observe HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\
 
 @pytest.fixture(scope="module")
 def standing(parser_loaded: None) -> Iterator[Target]:  # noqa: ARG001
-    """One server for all tests of this module, with deadlines that are met."""
+    """One server for all tests of this module, with short deadlines."""
     with ExitStack() as stack:
         yield begin(stack, QUICK, body_s=BODY_S)
 
@@ -32,8 +32,8 @@ def connect(target: Target) -> socket.socket:
     return socket.create_connection(("127.0.0.1", target.port), timeout=10)
 
 
-def trickle(target: Target, first: bytes, parts: Iterable[bytes], every_s: float) -> tuple[Heard, float]:
-    """Send `first`, then one part after the other until an answer comes; returns what came and after how many seconds."""
+def trickle(target: Target, first: bytes, parts: Iterable[bytes], every_s: float) -> tuple[Received, float]:
+    """Send `first`, then one part after another until an answer arrives; returns the answer and the seconds it took."""
     begun = time.monotonic()
     with connect(target) as connection:
         connection.sendall(first)
@@ -53,12 +53,12 @@ def trickle(target: Target, first: bytes, parts: Iterable[bytes], every_s: float
 def test_a_connection_that_says_nothing_is_closed(target: Target) -> None:
     begun = time.monotonic()
     with connect(target) as connection:
-        assert listen_to(connection, 5) == Heard([], True)
+        assert listen_to(connection, 5) == Received([], True)
         took = time.monotonic() - begun
     assert QUICK.head_s * 0.9 <= took < QUICK.head_s + SLACK_S
 
 
-def test_a_head_that_trickles_is_given_up(target: Target) -> None:
+def test_a_head_that_is_sent_slowly_is_given_up(target: Target) -> None:
     heard, took = trickle(target, b"GET /livez HTTP/1.1\r\nHost: t\r\nX: ", [b"x"] * 1000, 0.1)
     assert heard.told == [(408, "head_too_slow")]
     assert heard.closed
@@ -67,7 +67,7 @@ def test_a_head_that_trickles_is_given_up(target: Target) -> None:
 
 def test_empty_lines_before_a_head_do_not_hold_a_connection(target: Target) -> None:
     heard, took = trickle(target, b"\r\n", [b"\r\n"] * 1000, 0.1)
-    assert heard == Heard([], True)
+    assert heard == Received([], True)
     assert took < QUICK.head_s + SLACK_S
 
 
@@ -98,7 +98,7 @@ def test_a_body_that_stalls_is_given_up(target: Target) -> None:
 
 
 @pytest.mark.parametrize("length", [2_000, 200_000], ids=["short", "long"])
-def test_a_body_that_trickles_is_given_up_at_its_whole_deadline(start: Start, length: int) -> None:
+def test_a_body_that_is_sent_slowly_is_given_up_at_its_total_deadline(start: Start, length: int) -> None:
     target = start(QUICK, body_s=0.8)
     heard, took = trickle(target, post(b" ", length=length), [b" "] * 1000, 0.1)
     assert heard.told == [(408, "body_too_slow")]

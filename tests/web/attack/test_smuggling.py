@@ -75,76 +75,76 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("shape", REFUSED)
-def test_what_can_be_read_in_two_ways_is_refused(target: Target, shape: str) -> None:
+def test_a_head_that_can_be_read_in_two_ways_is_refused(target: Target, shape: str) -> None:
     sent, code = REFUSED[shape]
-    heard = talk(target.port, sent + SMUGGLED)
-    assert heard.told == [(400, code)]
-    assert heard.closed
-    assert heard.replies[0].headers["connection"] == "close"
+    received = talk(target.port, sent + SMUGGLED)
+    assert received.told == [(400, code)]
+    assert received.closed
+    assert received.replies[0].headers["connection"] == "close"
     assert target.appended == 0
     assert target.front.refused == {code: 1}
 
 
 @pytest.mark.parametrize("shape", TAKEN)
-def test_what_can_be_read_in_one_way_is_taken(target: Target, shape: str) -> None:
-    heard = talk(target.port, TAKEN[shape], silence_s=0.3)
-    assert heard.told == [(202, "")]
+def test_an_unambiguous_head_is_accepted(target: Target, shape: str) -> None:
+    received = talk(target.port, TAKEN[shape], silence_s=0.3)
+    assert received.told == [(202, "")]
     assert target.appended == 1
 
 
 def test_a_refusal_waits_for_the_answers_that_are_owed(target: Target) -> None:
-    heard = talk(target.port, get(b"/livez") + get(b"/models") + b"BAD\r\n\r\n" + SMUGGLED)
-    assert heard.told == [(200, ""), (200, ""), (400, MALFORMED)]
-    assert b"alive" in heard.replies[0].body
-    assert b"models" in heard.replies[1].body
-    assert heard.closed
+    received = talk(target.port, get(b"/livez") + get(b"/models") + b"BAD\r\n\r\n" + SMUGGLED)
+    assert received.told == [(200, ""), (200, ""), (400, MALFORMED)]
+    assert b"alive" in received.replies[0].body
+    assert b"models" in received.replies[1].body
+    assert received.closed
 
 
 def test_a_bad_body_after__good_requests_is_refused_after_their_answers(target: Target) -> None:
-    heard = talk(target.port, get(b"/livez") + HEAD + CHUNKED + b"\r\nzz\r\n")
-    assert heard.told == [(200, ""), (400, MALFORMED)]
-    assert heard.closed
+    received = talk(target.port, get(b"/livez") + HEAD + CHUNKED + b"\r\nzz\r\n")
+    assert received.told == [(200, ""), (400, MALFORMED)]
+    assert received.closed
     assert target.appended == 0
 
 
 def test_a_thousand_pipelined_requests_are_answered_in_order_up_to_it(target: Target) -> None:
     count = target.front.bounds.pipelined_max
     rows = [post(b'{"features":{"a":1},"label":1,"event_id":"%d"}' % i) for i in range(1000)]
-    heard = talk(target.port, b"".join(rows))
-    assert heard.told == [(202, "")] * (count + 1) + [(503, "pipeline_full")]
-    assert [b'"seq":%d,' % (i + 2) in reply.body for i, reply in enumerate(heard.replies[:-1])] == [True] * (count + 1)
-    assert heard.closed
+    received = talk(target.port, b"".join(rows))
+    assert received.told == [(202, "")] * (count + 1) + [(503, "pipeline_full")]
+    assert [b'"seq":%d,' % (i + 2) in reply.body for i, reply in enumerate(received.replies[:-1])] == [True] * (count + 1)
+    assert received.closed
     assert target.appended == count + 1
 
 
 def test_as_many_as_the_bound_are_answered_and_the_connection_is_kept(target: Target) -> None:
     count = target.front.bounds.pipelined_max
-    heard = talk(target.port, get(b"/livez") * (count + 1), silence_s=0.4, awaited=count + 1)
-    assert heard.told == [(200, "")] * (count + 1)
-    assert not heard.closed
+    received = talk(target.port, get(b"/livez") * (count + 1), silence_s=0.4, awaited=count + 1)
+    assert received.told == [(200, "")] * (count + 1)
+    assert not received.closed
 
 
 def test_asking_for_another_protocol_without_a_body_is_answered_in_this_one(target: Target) -> None:
-    heard = talk(
+    received = talk(
         target.port, get(b"/livez", b"Connection: Upgrade", b"Upgrade: websocket") + get(b"/models"), silence_s=0.3, awaited=2
     )
-    assert heard.told == [(200, ""), (200, "")]
+    assert received.told == [(200, ""), (200, "")]
 
 
-def test_what_was_answered_without_its_body_does_not_turn_the_body_into_a_request(target: Target) -> None:
-    heard = talk(target.port, post(SMUGGLED, path=b"/models/none/observe") + get(b"/livez"), silence_s=0.3, awaited=2)
-    assert heard.told == [(404, "model_not_found"), (200, "")]
+def test_the_body_of_a_request_that_was_answered_early_is_not_read_as_a_request(target: Target) -> None:
+    received = talk(target.port, post(SMUGGLED, path=b"/models/none/observe") + get(b"/livez"), silence_s=0.3, awaited=2)
+    assert received.told == [(404, "model_not_found"), (200, "")]
     assert target.appended == 0
 
 
 def test_a_connection_closed_by_the_request_reads_no_further_one(target: Target) -> None:
-    heard = talk(target.port, get(b"/livez", b"Connection: close") + SMUGGLED)
-    assert heard.told == [(200, "")]
-    assert heard.closed
+    received = talk(target.port, get(b"/livez", b"Connection: close") + SMUGGLED)
+    assert received.told == [(200, "")]
+    assert received.closed
     assert target.appended == 0
 
 
 def test_bytes_one_by_one_are_one_request(start: Start) -> None:
     target = start()
-    heard = talk(target.port, *(bytes([byte]) for byte in post(ROW)), silence_s=0.3)
-    assert heard.told == [(202, "")]
+    received = talk(target.port, *(bytes([byte]) for byte in post(ROW)), silence_s=0.3)
+    assert received.told == [(202, "")]

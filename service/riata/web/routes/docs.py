@@ -5,10 +5,9 @@ The package `fastapi-offline` contains the files of Swagger UI. Its code is not 
 
 from __future__ import annotations
 
-import json
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from riata.base.errors import NotFound
 from riata.web.answers import Answer, json_answer
@@ -78,11 +77,6 @@ def asset_bytes(name: str) -> bytes:
 def asset_path(name: str) -> Path:
     """Return the path of a file of the viewer in the installed package."""
     return Path(str(distribution(PACKAGE).locate_file(f"fastapi_offline/static/{name}")))
-
-
-def golden_text(document: dict[str, Any]) -> str:
-    """Return the text of the document in the form of the golden file."""
-    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 TAG: Final = ""  # not in the OpenAPI document

@@ -97,12 +97,14 @@ async def model_weights(call: Call) -> Answer:
     top = whole(options, "top", TOP_DEFAULT, 1, WEIGHTS_SHOWN_MAX) or TOP_DEFAULT
     published, book = call.parts.service.published(model), call.parts.service.names(model)
     loop = asyncio.get_running_loop()
-    found = await loop.run_in_executor(None, top_weights, published.model, top, options.get("prefix", ""), book)
+    weights, prefix = published.model.weights, options.get("prefix", "")
+    errors = published.model.weight_errors
+    found = await loop.run_in_executor(None, lambda: top_weights(weights, errors(), top, prefix, book))
     document = {
         "model": source(published),
-        "intercept": published.model.weights.intercept,
-        "bits": published.model.weights.bits,
-        "non_zeros": published.model.non_zeros,
+        "intercept": weights.intercept,
+        "bits": weights.bits,
+        "non_zeros": weights.non_zeros,
         "weights": [asdict(weight) for weight in found],
     }
     return json_answer(document)
@@ -116,12 +118,12 @@ def require_there(service: ServiceProtocol, model: str) -> None:
 
 def source(published: Published) -> dict[str, Any]:
     """Return name, version and seq of the model that an answer comes from."""
-    return {"name": published.model.name, "version": published.version, "seq": published.model.seq}
+    return {"name": published.model.origin.name, "version": published.version, "seq": published.model.seq}
 
 
 def metrics_document(published: Published, since: int | None) -> dict[str, Any]:
     """Return the metrics of a model; `since` adds the points of its learning curve after that event."""
-    document = {"model": source(published), **published.figures, "non_zeros": published.model.non_zeros}
+    document = {"model": source(published), **published.figures, "non_zeros": published.model.weights.non_zeros}
     if since is not None:
         document["history"] = [point for point in published.history if point["seq"] > since]
     return document

@@ -91,7 +91,7 @@ def readable(published: Published, names: NameBook) -> Answer:
         "link": weights.link,
         "bits": weights.bits,
         "intercept": weights.intercept,
-        "non_zeros": published.model.non_zeros,
+        "non_zeros": weights.non_zeros,
         "weights": [
             {"slot": slot, "weight": beta, "names": names.in_slot(slot, weights.bits)}
             for slot, beta in zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)

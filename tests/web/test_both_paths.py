@@ -1,4 +1,4 @@
-"""Both lanes give the same bytes: every request is sent to a server with the fast path and to one without."""
+"""The fast path and ASGI give the same bytes: every request is sent to a server with the fast path and to one without."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ DATE = re.compile(rb"\r\ndate: [^\r]+")
 
 
 class LoadingService(FakeService):
-    """A service one of whose models is not ready."""
+    """A service with one model that is not ready."""
 
     def published(self, model: str) -> Published:
         if model == "loading":
@@ -62,7 +62,7 @@ class LoadingService(FakeService):
 
 @dataclass
 class Lane:
-    """One server, and what its fast path answered."""
+    """One server, and the answers of its fast path."""
 
     port: int
     service: LoadingService
@@ -72,7 +72,7 @@ class Lane:
 
 
 def service_with_models() -> LoadingService:
-    """Weights drawn once: the names that the requests below use are known to about half."""
+    """Weights drawn once; about half of the names in the requests below are known."""
     service = LoadingService(ManualClock(NOW_MS))
     for name, document in MODELS.items():
         service.all[name] = FakeModel(name, read_config(document))
@@ -100,7 +100,7 @@ def begin(stack: ExitStack, fast: bool, file: KeysFile | None) -> tuple[Lane, Me
 
 
 def note(path: FastPath, found: list[int]) -> None:
-    """Have the fast path tell what it answered."""
+    """Record the answers of the fast path."""
     tell = path.note
 
     def noting(request: Request, status: int) -> None:
@@ -111,7 +111,7 @@ def note(path: FastPath, found: list[int]) -> None:
 
 
 class Pair:
-    """Both servers and their meters."""
+    """Both servers and their metrics."""
 
     def __init__(self, stack: ExitStack, gate: bool) -> None:
         warm_up()  # compiled once more after a change, which takes longer than a client waits
@@ -121,7 +121,7 @@ class Pair:
         (self.fast, self.fast_meters), (self.slow, self.slow_meters) = (begin(stack, fast, file) for fast in (True, False))
 
     def same(self, request: bytes, answers: int = 1) -> tuple[bytes, int]:
-        """Ask both; return the answer they share, and how many of `answers` the fast path gave."""
+        """Send the request to both; returns the answer, which must be equal, and how many of `answers` the fast path gave."""
         before = len(self.fast.fast)
         heard = [DATE.sub(b"", exchange(lane.port, request)) for lane in (self.fast, self.slow)]
         assert heard[0] == heard[1]
@@ -130,7 +130,7 @@ class Pair:
 
 
 def exchange(port: int, request: bytes) -> bytes:
-    """Send a request, and one that ends the connection behind it; return what came, without the answer to the latter."""
+    """Send a request, followed by one that ends the connection; returns what was received, without the answer to the latter."""
     heard = whole(port, request + LAST)
     return heard[: heard.rindex(b"HTTP/1.1 ")] if heard.endswith(ALIVE) else heard
 
@@ -229,7 +229,7 @@ def locked() -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_what_the_fast_path_answers_is_what_the_other_does(pair: Pair, name: str) -> None:
+def test_the_fast_path_gives_the_answers_of_the_other(pair: Pair, name: str) -> None:
     request, status = FAST[name]
     heard, fast = pair.same(request)
     assert heard.startswith(b"HTTP/1.1 %d " % status), heard
@@ -237,7 +237,7 @@ def test_what_the_fast_path_answers_is_what_the_other_does(pair: Pair, name: str
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_what_the_fast_path_leaves_is_answered_all_the_same(pair: Pair, name: str) -> None:
+def test_requests_that_the_fast_path_leaves_are_answered_too(pair: Pair, name: str) -> None:
     request, status = LEFT[name]
     heard, fast = pair.same(request)
     assert heard.startswith(b"HTTP/1.1 %d " % status), heard
@@ -299,7 +299,7 @@ ODD = [
 ]
 
 
-def test_both_lanes_say_the_same_of_odd_names(pair: Pair) -> None:
+def test_both_readers_agree_on_unusual_names(pair: Pair) -> None:
     draw = np.random.default_rng(11)
     statuses = set()
     for _ in range(150):
@@ -310,7 +310,7 @@ def test_both_lanes_say_the_same_of_odd_names(pair: Pair) -> None:
 
 
 def in_parts(port: int, parts: list[bytes]) -> bytes:
-    """Send a request so that each part comes by itself, and read until the other side closes."""
+    """Send a request so that each part arrives separately, and read until the other side closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for part in parts:
@@ -349,17 +349,19 @@ def test_a_long_body_that_comes_after_its_head_is_left(pair: Pair, monkeypatch: 
 
 
 @pytest.mark.parametrize(("head", "status"), [(post(WIDE, of(b"nobody")), 404), (post(WIDE, of(b"loading")), 503)])
-def test_what_the_head_is_enough_to_refuse_is_not_waited_for(pair: Pair, head: bytes, status: int) -> None:
+def test_a_request_refused_by_its_head_is_answered_before_its_body(pair: Pair, head: bytes, status: int) -> None:
     refused_at_once(pair, head, status)
 
 
 @pytest.mark.parametrize(("headers", "status"), [((), 401), ((bearer(OTHER),), 401), ((bearer(OBSERVER),), 403)])
-def test_whom_the_gate_refuses_is_not_waited_for(locked: Pair, headers: tuple[bytes, ...], status: int) -> None:
+def test_a_request_that_the_gate_refuses_is_answered_before_its_body(
+    locked: Pair, headers: tuple[bytes, ...], status: int
+) -> None:
     refused_at_once(locked, post(WIDE, b"/predict", *headers), status)
 
 
 def refused_at_once(pair: Pair, request: bytes, status: int) -> None:
-    """Send the head alone to both: the answer comes although no body does."""
+    """Send only the head to both: they answer although no body arrives."""
     heard = []
     for lane in (pair.fast, pair.slow):
         with socket.create_connection(("127.0.0.1", lane.port), timeout=5) as connection:
@@ -412,18 +414,18 @@ KEYED: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize("name", KEYED)
-def test_both_lanes_let_the_same_callers_through(locked: Pair, name: str) -> None:
+def test_both_paths_let_the_same_clients_through(locked: Pair, name: str) -> None:
     request, status = KEYED[name]
     heard, _ = locked.same(request)
     assert heard.startswith(b"HTTP/1.1 %d " % status), heard
 
 
-def test_both_lanes_count_the_same_requests_against_a_rate(locked: Pair) -> None:
+def test_both_paths_count_the_same_requests_against_a_rate(locked: Pair) -> None:
     token = bearer(HASTY)
     statuses = []
     for request in (
         get(b"?a=1", b"/predict", token),
-        get(b"?a=1&_explain=true", b"/predict", token),  # comes to the gate once, although both lanes see it
+        get(b"?a=1&_explain=true", b"/predict", token),  # comes to the gate once, although both paths see it
         post(WIDE, b"/predict", token),
         get(b"?a=1", b"/predict", token),
     ):
@@ -431,8 +433,10 @@ def test_both_lanes_count_the_same_requests_against_a_rate(locked: Pair) -> None
     assert statuses == [b"200", b"200", b"429", b"429"]
 
 
-def test_what_a_connection_said_before_is_good_only_as_long_as_it_is(locked: Pair) -> None:
-    """A connection's key is not looked up again while it says the same: unless it has expired, or other keys are in force."""
+def test_a_cached_key_of_a_connection_is_valid_only_while_the_key_is(locked: Pair) -> None:
+    """The key of a connection is not looked up again while its head is the same, unless the key has expired or the keys have
+    changed.
+    """
     clock = locked.fast.service.clock
     with socket.create_connection(("127.0.0.1", locked.fast.port), timeout=10) as connection:
 
@@ -454,7 +458,7 @@ def test_what_a_connection_said_before_is_good_only_as_long_as_it_is(locked: Pai
     assert len(locked.fast.fast) == 10
 
 
-def test_both_lanes_count_the_same(locked: Pair) -> None:
+def test_both_paths_count_the_same(locked: Pair) -> None:
     for request, _ in [*FAST.values(), *LEFT.values(), *KEYED.values()]:
         locked.same(request)
     counted = [counts(meters.text()) for meters in (locked.fast_meters, locked.slow_meters)]

@@ -49,7 +49,7 @@ def built(fast: bool) -> tuple[FastAPI, Engine]:
 
 @pytest.fixture(scope="module")
 def houses() -> Iterator[tuple[Node, Node]]:
-    """One with the fast path, one without."""
+    """One service with the fast path and one without."""
     (fast, of_fast), (slow, of_slow) = built(True), built(False)
     with serving(fast) as one, serving(slow) as other:
         for port in (one, other):
@@ -67,7 +67,7 @@ def request(body: bytes, kind: str = JSON, more: str = "", path: str = "/observe
 
 
 def answers(link: socket.socket, count: int) -> list[bytes]:
-    """So many answers, each whole, without its date."""
+    """So many complete answers, without their dates."""
     data, found = b"", list[bytes]()
     while len(found) < count:
         end = data.find(b"\r\n\r\n")
@@ -92,7 +92,7 @@ def ask(node: Node, asked: bytes, count: int = 1) -> list[bytes]:
 
 
 def long(first: int, *others: bytes, rows: int = 800) -> bytes:
-    """A body that is read beside the event loop: more than INLINE_BYTES_MAX."""
+    """A body that is parsed outside the event loop: more than INLINE_BYTES_MAX."""
     wide = b"".join(row(at, event_id=f"{first}/{at}") + b" " * 64 + b"\n" for at in range(first, first + rows))
     return wide + b"".join(other + b"\n" for other in others)
 
@@ -149,7 +149,7 @@ ASKED = [
 ]
 
 
-def test_both_lanes_answer_with_the_same_bytes(houses: tuple[Node, Node]) -> None:
+def test_both_paths_answer_with_the_same_bytes(houses: tuple[Node, Node]) -> None:
     fast, slow = houses
     for asked in ASKED + LONG:
         assert ask(fast, asked) == ask(slow, asked), asked[:200]
@@ -197,7 +197,7 @@ def test_a_long_body_in_pieces_is_taken_by_the_fast_path_and_counted_until_it_is
 
 
 def read_past(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What becomes of bodies that are read past the parser, from now on: they come to their end, or are given back."""
+    """Records what happens to bodies that bypass the parser: they are completed, or handed back."""
     became: list[str] = []
 
     def noted(what: str, was: Callable[..., None]) -> Callable[..., None]:
@@ -282,7 +282,7 @@ def test_a_long_body_that_ends_before_its_end_is_refused(houses: tuple[Node, Nod
     assert became == [f"parted {body - 1}"]
 
 
-def test_bodies_for_which_there_is_no_room_are_refused_in_both_lanes(houses: tuple[Node, Node]) -> None:
+def test_bodies_beyond_the_memory_bound_are_refused_on_both_paths(houses: tuple[Node, Node]) -> None:
     asked = request(long(21_000), NDJSON)
     for node in houses:
         bodies = node.app.state.bodies
@@ -346,7 +346,7 @@ def wait_until(reached: Callable[[], bool]) -> None:
 
 
 def held(node: Node) -> threading.Event:
-    """Keep the store's thread busy until the event is set."""
+    """Block the log thread until the event is set."""
     begun, free = threading.Event(), threading.Event()
 
     def wait(_store: object) -> None:
@@ -359,7 +359,7 @@ def held(node: Node) -> threading.Event:
 
 
 def until_it_waits(node: Node) -> None:
-    """Return once a row waits for the store's thread."""
+    """Return when a row waits for the log thread."""
     deadline = time.monotonic() + 890.0  # the thread is held for no longer than 900 seconds
     while not node.engine.context.log_thread.waiting():
         assert time.monotonic() < deadline
@@ -392,8 +392,8 @@ def test_a_connection_that_is_lost_while_its_row_waits_loses_its_answer_only(hou
             until_it_waits(node)
         time.sleep(0.05)  # the end of the connection is noticed, or is not
         free.set()
-        told = json.loads(ask(node, request(row(2)))[0].partition(b"\r\n\r\n")[2])
-        assert told["seq"] == before + 2
+        reported = json.loads(ask(node, request(row(2)))[0].partition(b"\r\n\r\n")[2])
+        assert reported["seq"] == before + 2
 
 
 def test_a_stop_waits_for_rows_that_are_on_their_way() -> None:
