@@ -1,16 +1,21 @@
-"""Random batches and models for the tests of this room."""
+"""Random batches and models for the tests of this package."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from riata.learn.learner import Link, Weights
+from riata.learn.learner import Weights
+from riata.maths.links import Link
+from riata.predict.explain import NamedWeight, top_weights
+from riata.predict.linear_model import LinearModel
 from riata.predict.model import Labels, Model, Origin
+from riata.predict.name_book import NameBook
 from riata.wire.batch import Batch
+from riata.wire.encoder import EncoderConfig
 
 
 def batch_of(rows: list[list[tuple[int, float]]]) -> Batch:
-    """Make a batch of rows of (hash, value), which must be in order."""
+    """Make a batch of rows of (hash, value), which must be sorted."""
     n = len(rows)
     entries = [entry for row in rows for entry in row]
     return Batch(
@@ -25,7 +30,7 @@ def batch_of(rows: list[list[tuple[int, float]]]) -> Batch:
 
 
 def random_rows(rng: np.random.Generator, n: int, features: int) -> list[list[tuple[int, float]]]:
-    """Rows of up to `features` features each, values of very different sizes."""
+    """Rows of up to `features` features each, with values of very different sizes."""
     rows = []
     for _ in range(n):
         hashes = np.unique(rng.integers(0, 2**32, rng.integers(0, features + 1), dtype=np.int64))
@@ -38,11 +43,15 @@ def random_batch(rng: np.random.Generator, n: int, features: int) -> Batch:
 
 
 def origin(labels: Labels = "0/1") -> Origin:
-    return Origin(name="default", lineage=bytes(16), encoder="a1b2", labels=labels)
+    return Origin(name="default", lineage=bytes(16), encoder=EncoderConfig(), labels=labels)
 
 
-def model_of(weights: Weights, labels: Labels = "0/1") -> Model:
-    return Model(origin(labels), weights, gen=3, version=7, seq=42, created_ms=1000)
+def model_of(weights: Weights, labels: Labels = "0/1") -> LinearModel:
+    return LinearModel(origin(labels), weights, gen=3, seq=42)
+
+
+def top_of(model: Model, top: int, prefix: str, book: NameBook) -> list[NamedWeight]:
+    return top_weights(model.weights, model.weight_errors(), top, prefix, book)
 
 
 def random_weights(rng: np.random.Generator, non_zeros: int, bits: int, link: Link = "logistic") -> Weights:

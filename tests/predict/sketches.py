@@ -1,4 +1,4 @@
-"""Made-up sketches for the tests of what is read off them."""
+"""Synthetic sketches for the tests of what is read off them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from riata.learn.learner import Sketch, Weights
 def random_sketch(
     rng: np.random.Generator, members: int = 6, outside: int = 4, bits: int = 8, intercept: bool = True, gamma: float = 0.5
 ) -> Sketch:
-    """A sketch of 50 events with some weights at zero, in the block and outside it; not at its optimum."""
+    """A sketch of 50 events with some weights at zero, inside and outside the block; not at its optimum."""
     rows = rng.normal(size=(50, members))
     if intercept:
         rows[:, 0] = 1.0
@@ -44,7 +44,7 @@ def random_sketch(
 
 
 def served_weights(sketch: Sketch) -> Weights:
-    """The weights of a sketch as they would be published."""
+    """The weights of a sketch as published."""
     first = int(sketch.intercept)
     slot = np.concatenate([sketch.slot[first:], sketch.outside_slot])
     beta = np.concatenate([sketch.beta[first:], sketch.outside_beta])

@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from riata.learn.learner import Link, Weights
-from riata.predict.model import Labels, empty_model
-from riata.predict.scoring import score
+from riata.learn.learner import Weights
+from riata.maths.links import Link
+from riata.predict.linear_model import LinearModel
+from riata.predict.model import Labels
 from tests.predict.rows import batch_of, model_of, origin, random_weights
 
 
@@ -23,12 +24,12 @@ from tests.predict.rows import batch_of, model_of, origin, random_weights
     ],
 )
 def test_empty_model_answers_its_prior(link: Link, labels: Labels, probability: float) -> None:
-    model = empty_model(origin(labels), link, bits=22, created_ms=5)
-    scores = score(model, batch_of([[], [(3, 1.0), (4_000_000_000, -2.0)]]))
+    weights = Weights(np.zeros(0, np.uint32), np.zeros(0), 3.0, link, 22)
+    model = LinearModel(origin(labels), weights, gen=0, seq=0)
+    scores = model.score(batch_of([[], [(3, 1.0), (4_000_000_000, -2.0)]]))
     np.testing.assert_array_equal(scores.probability, [probability, probability])
     np.testing.assert_array_equal(scores.unknown, [0, 2])
-    assert (model.seq, model.version, model.gen, model.non_zeros, model.created_ms) == (0, 0, 0, 0, 5)
-    assert model.name == "default"
+    assert model.weights.non_zeros == 0
 
 
 def test_model_cannot_be_written_through() -> None:
@@ -60,4 +61,4 @@ def test_replaced_model_has_its_own_index() -> None:
 
 def test_negative_zero_intercept_becomes_zero() -> None:
     model = model_of(Weights(np.zeros(0, np.uint32), np.zeros(0), -0.0, "logistic", 22))
-    assert math.copysign(1.0, float(score(model, batch_of([[(1, 1.0)]])).margin[0])) == 1.0
+    assert math.copysign(1.0, float(model.score(batch_of([[(1, 1.0)]])).margin[0])) == 1.0

@@ -90,15 +90,15 @@ def test_reading_while_names_are_added_sees_whole_names_only() -> None:
 
 def test_names_added_at_once_are_found_as_if_added_one_by_one() -> None:
     rng = random.Random(31)
-    book, slow, told = NameBook(capacity=900), twin.NameBook(6, 900), 0
+    book, slow, reported = NameBook(capacity=900), twin.NameBook(6, 900), 0
     for size in (1, 5, 400, 2, 2, 2, 60, 0, 700, 3):
         pairs = []
         for _ in range(size):
             name = rng.choice(("user^", "item^", "größe=")) + str(rng.randrange(1500))
             pairs.append((random.Random(name).randrange(2**64), name.encode()))
-        told += book.add_all(Names.of(pairs))
+        reported += book.add_all(Names.of(pairs))
         slow.add_all(pairs)
-        assert told == len(book) == len(slow.names)
+        assert reported == len(book) == len(slow.names)
         for slot in range(64):
             assert book.in_slot(slot, 6) == slow.in_slot(slot)
         for prefix in ("", "u", "größe=1", "\ud800"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import struct
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 
 from riata.base.errors import RiataError
-from riata.learn.learner import Link, Weights
+from riata.learn.learner import Weights
+from riata.maths.links import Link
 from riata.predict import one_row
-from riata.predict.model import Labels, Model, Origin
-from riata.predict.one_row import BYTES_MAX, OneRow, RowAnswer, plan_of, query_records
+from riata.predict.linear_model import LinearModel
+from riata.predict.model import Labels, Origin
+from riata.predict.one_row import BYTES_MAX, OneRow, Plan, RowAnswer, query_records
 from riata.predict.uncertainty import Covariance, look_up
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, make_rules
@@ -31,7 +34,6 @@ ENCODERS = [
 MODELS: list[tuple[Link, Labels]] = [
     ("logistic", "0/1"), ("logistic", "-1/+1"), ("probit", "0/1"), ("identity", "0/1"), ("hinge", "-1/+1"), ("identity", "real"),
 ]  # fmt: skip
-KEPT: list[Model] = []  # plans are of no use without their models
 LEFT = [
     b"",
     b"[]",
@@ -51,13 +53,15 @@ LEFT_QUERIES = [b"a", b"=1", b"a=", b"a=1&&b=2", b"&", b"_explain=true", b"a=%41
                 b"a=1e300", b"a=\x01", b"a=1#b", b"a=b\x7f", b"a=b c", b"a=" + b"x" * 300, b"x" * 300 + b"=1"]  # fmt: skip
 
 
-def model_of(link: Link, labels: Labels, intercept: float = -0.25) -> Model:
+def model_of(link: Link, labels: Labels, intercept: float = -0.25) -> LinearModel:
     draw = np.random.default_rng(3)
     slots = np.flatnonzero(draw.random(2**BITS) < 0.6).astype(np.uint32)
     weights = Weights(slots, draw.normal(size=len(slots)), intercept, link, BITS)
-    model = Model(Origin("m", bytes(16), "", labels), weights, gen=1, version=1, seq=5, created_ms=0)
-    KEPT.append(model)
-    return model
+    return LinearModel(Origin("m", bytes(16), EncoderConfig(), labels), weights, gen=1, seq=5)
+
+
+def plan_of(model: LinearModel, context: Context) -> Plan:
+    return Plan(model.weights, model.bucket, model.link.code, dataclasses.replace(context, labels=model.origin.labels))
 
 
 def body_of(draw: random.Random) -> bytes:
@@ -80,14 +84,14 @@ def query_of(draw: random.Random) -> bytes:
 
 
 def bits_of(answer: RowAnswer | None) -> bytes:
-    """So that NaN equals NaN and -0.0 is not 0.0."""
+    """The bits, so that NaN equals NaN and -0.0 differs from 0.0."""
     assert answer is not None
     return struct.pack("<dddqq", *answer)
 
 
 @pytest.mark.parametrize(("link", "labels"), MODELS)
 @pytest.mark.parametrize("encoder", ENCODERS, ids=["plain", "l2", "texts", "key"])
-def test_what_is_taken_is_answered_as_parsing_and_scoring_do(link: Link, labels: Labels, encoder: EncoderConfig) -> None:
+def test_accepted_rows_are_answered_as_by_parsing_and_scoring(link: Link, labels: Labels, encoder: EncoderConfig) -> None:
     model, context, asked, draw = model_of(link, labels), Context(encoder, labels), OneRow(), random.Random(7)
     plan = plan_of(model, context)
     taken = 0
@@ -158,24 +162,24 @@ def test_a_margin_that_overflows_is_left() -> None:
     plan = plan_of(model, Context(ENCODERS[0]))
     found = [OneRow().answer(plan, f"f{k}=1".encode(), json=False) for k in range(20)]
     assert any(answer is not None for answer in found)
-    heavy = Weights(model.weights.slot, np.full(model.non_zeros, 1.7e308), 1.7e308, "logistic", BITS)
-    model = Model(model.origin, heavy, gen=1, version=1, seq=5, created_ms=0)
+    heavy = Weights(model.weights.slot, np.full(model.weights.non_zeros, 1.7e308), 1.7e308, "logistic", BITS)
+    model = LinearModel(model.origin, heavy, gen=1, seq=5)
     plan = plan_of(model, Context(ENCODERS[0]))
     found = [OneRow().answer(plan, f"f{k}=10".encode(), json=False) for k in range(20)]
     assert None in found
 
 
-def test_a_model_that_knows_its_uncertainty_is_left() -> None:
+def test_a_model_with_an_uncertainty_has_no_plan() -> None:
     sketch = random_sketch(np.random.default_rng(2))
-    weights = served_weights(sketch)
-    context, origin = Context(EncoderConfig(bits=weights.bits)), Origin("m", bytes(16), "", "0/1")
-    known, unknown = look_up(Covariance.of(sketch), weights), None
-    answers = [
-        OneRow().answer(plan_of(model, context), b"a=1", json=False)
-        for model in (Model(origin, weights, 1, 1, 5, 0, uncertainty) for uncertainty in (known, unknown))
-    ]
-    assert answers[0] is None
-    assert answers[1] is not None
+    weights, origin = served_weights(sketch), Origin("m", bytes(16), EncoderConfig(), "0/1")
+    assert LinearModel(origin, weights, 1, 5, look_up(Covariance.of(sketch), weights)).plan is None
+    assert LinearModel(origin, weights, 1, 5).plan is not None
+
+
+def test_the_plan_of_a_model_outlives_it() -> None:
+    plans = [model_of("logistic", "0/1").plan for _ in range(20)]
+    answers = {OneRow().answer(plan, b"f1=1&f2=1", json=False) for plan in plans if plan is not None}
+    assert len(answers) == 1
 
 
 def test_records_of_a_query_are_those_of_the_twin() -> None:
@@ -189,7 +193,7 @@ def test_records_of_a_query_are_those_of_the_twin() -> None:
         assert found == [record[:3] for record in twin.query_records(query, rules)]
 
 
-def test_what_is_compiled_beforehand_is_what_is_used() -> None:
+def test_precompiled_kernels_are_used() -> None:
     one_row.warm_up()
     before = len(one_row.answer_row.signatures)  # type: ignore[attr-defined]
     model = model_of("logistic", "0/1")

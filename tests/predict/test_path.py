@@ -13,7 +13,7 @@ from tests.predict.sketches import random_sketch
 
 
 def optimum(sketch: Sketch, gamma: float) -> tuple[F64, F64]:
-    """Weights inside and outside by plain cyclic ascent from the present ones, far beyond the tolerance of a path."""
+    """Weights inside and outside by plain cyclic ascent from the current ones, far beyond the tolerance of a path."""
     curvature = sketch.cross + np.diag(sketch.curvature)
     slope = sketch.gradient + curvature @ sketch.beta
     penalties = np.where(sketch.gamma != sketch.penalty, sketch.gamma, gamma)
@@ -28,7 +28,7 @@ def optimum(sketch: Sketch, gamma: float) -> tuple[F64, F64]:
 
 
 def objective(sketch: Sketch, gamma: float, beta: F64, outside: F64) -> float:
-    """The value of the sketch as its definition has it, less its value at weights 0."""
+    """The value of the sketch by its definition, minus its value at weights 0."""
 
     def likelihood(b: F64, z: F64) -> float:
         d, e = b - sketch.beta, z - sketch.outside_beta
@@ -120,7 +120,7 @@ def test_a_sketch_of_nothing_has_the_penalty_in_force_only() -> None:
 
 
 def test_a_grid_may_end_at_the_smallest_number() -> None:
-    """Its share of the largest penalty is no number any more."""
+    """Its ratio to the largest penalty underflows."""
     path = Path(random_sketch(np.random.default_rng(5)))
     grid = path.grid(5, None, 5e-324)
     assert grid[-1] == 5e-324

@@ -9,7 +9,8 @@ import pytest
 from riata.learn.learner import Weights
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.maths.links import sigma
-from riata.predict.scoring import LARGEST, Scores, score, warm_up, weights_of
+from riata.predict.explain import LARGEST, weights_of
+from riata.predict.model import Scores
 from riata.wire.batch import select_rows
 from tests.predict.rows import batch_of, model_of, random_batch, random_weights
 from tests.twins import dot as twin
@@ -24,7 +25,7 @@ def test_margin_is_the_sum_in_hash_order_bit_for_bit(bits: int, non_zeros: int) 
     rng = np.random.default_rng(bits * 7 + non_zeros)
     model = model_of(random_weights(rng, non_zeros, bits))
     batch = random_batch(rng, 300, 40)
-    scores = score(model, batch)
+    scores = model.score(batch)
     weights, margin, known = model.weights, np.empty(300), np.empty(300, np.int64)
     twin.margins(
         batch.indptr, batch.hash, batch.value, weights.slot, weights.beta, model.bucket, bits, weights.intercept, margin, known
@@ -38,7 +39,7 @@ def test_margin_is_the_sum_in_hash_order_bit_for_bit(bits: int, non_zeros: int) 
 def test_features_that_collide_add_up_one_by_one() -> None:
     model = model_of(Weights(np.array([5], np.uint32), np.array([0.1]), 0.3, "logistic", 4))
     batch = batch_of([[(5 << 28, 0.7), ((5 << 28) + 9, 1e-3), (6 << 28, 100.0)]])
-    scores = score(model, batch)
+    scores = model.score(batch)
     assert scores.margin[0] == (0.3 + 0.1 * 0.7) + 0.1 * 1e-3
     assert (int(scores.known[0]), int(scores.unknown[0])) == (2, 1)
 
@@ -47,9 +48,9 @@ def test_scores_do_not_depend_on_how_rows_are_batched() -> None:
     rng = np.random.default_rng(11)
     model = model_of(random_weights(rng, 4000, 12))
     batch = random_batch(rng, 60, 20)
-    whole = score(model, batch)
+    whole = model.score(batch)
     for i in range(batch.n):
-        alone = score(model, select_rows(batch, np.arange(batch.n) == i))
+        alone = model.score(select_rows(batch, np.arange(batch.n) == i))
         assert rows_of(alone, slice(0, 1)) == rows_of(whole, slice(i, i + 1))
 
 
@@ -60,7 +61,7 @@ def test_served_margin_is_what_the_learner_says_before_it_learns(loss: Literal["
     for seed in range(30):
         batch = random_batch(rng, 8, 15)
         batch = dataclasses.replace(batch, label=(rng.random(8) < 0.5).astype(np.float64))
-        served = score(model_of(learner.weights()), select_rows(batch, np.arange(8) == 0))
+        served = model_of(learner.weights()).score(select_rows(batch, np.arange(8) == 0))
         said = learner.step(batch).margin[0]
         assert served.margin[0].tobytes() == said.tobytes()
         assert seed == 0 or served.known[0] > 0 or batch.indptr[1] == 0
@@ -71,17 +72,17 @@ def test_labels_are_written_as_the_client_writes_them() -> None:
     weights = Weights(np.array([0], np.uint32), np.array([2.0]), 0.0, "logistic", 8)
     hinge = dataclasses.replace(weights, link="hinge")
     identity = dataclasses.replace(weights, link="identity", intercept=0.5)
-    assert score(model_of(weights), batch).label.tolist() == [1.0, 0.0, 0.0]
-    assert score(model_of(weights, "-1/+1"), batch).label.tolist() == [1.0, -1.0, -1.0]
-    assert score(model_of(hinge), batch).label.tolist() == [1.0, 0.0, 0.0]
-    assert np.isnan(score(model_of(hinge), batch).probability).all()
-    assert score(model_of(identity), batch).probability.tolist() == [1.0, 0.0, 0.5]
-    probit = score(model_of(dataclasses.replace(weights, link="probit")), batch)
+    assert model_of(weights).score(batch).label.tolist() == [1.0, 0.0, 0.0]
+    assert model_of(weights, "-1/+1").score(batch).label.tolist() == [1.0, -1.0, -1.0]
+    assert model_of(hinge).score(batch).label.tolist() == [1.0, 0.0, 0.0]
+    assert np.isnan(model_of(hinge).score(batch).probability).all()
+    assert model_of(identity).score(batch).probability.tolist() == [1.0, 0.0, 0.5]
+    probit = model_of(dataclasses.replace(weights, link="probit")).score(batch)
     assert probit.probability.tolist() == pytest.approx(
         [0.9772498680518208, 0.0227501319481792, 0.5], rel=1e-14
     )  # Phi(2), Phi(-2)
     assert probit.label.tolist() == [1.0, 0.0, 0.0]
-    real = score(model_of(identity, "real"), batch)
+    real = model_of(identity, "real").score(batch)
     assert real.label.tolist() == real.margin.tolist() == [2.5, -1.5, 0.5]
     assert np.isnan(real.probability).all()
 
@@ -89,7 +90,7 @@ def test_labels_are_written_as_the_client_writes_them() -> None:
 def test_a_sum_that_overflows_is_held_at_the_largest_double() -> None:
     weights = Weights(np.array([1, 2, 3], np.uint32), np.array([1e308, -1e308, 1.0]), 0.0, "logistic", 8)
     huge, tiny, one = (1 << 24, 1e6), (2 << 24, 1e6), (3 << 24, 1.0)
-    scores = score(model_of(weights), batch_of([[huge], [tiny], [huge, tiny, one], [one]]))
+    scores = model_of(weights).score(batch_of([[huge], [tiny], [huge, tiny, one], [one]]))
     assert scores.margin.tolist() == [LARGEST, -LARGEST, 1.0, 1.0]
     assert scores.probability.tolist() == [1.0, 0.0, sigma(1.0), sigma(1.0)]
 
@@ -99,17 +100,16 @@ def test_scoring_changes_nothing() -> None:
     model = model_of(random_weights(rng, 500, 12))
     batch = random_batch(rng, 40, 20)
     before = (model.weights.beta.tobytes(), model.weights.slot.tobytes(), model.bucket.tobytes(), batch.value.tobytes())
-    first = score(model, batch)
-    again = score(model, batch)
+    first = model.score(batch)
+    again = model.score(batch)
     assert rows_of(first, slice(None)) == rows_of(again, slice(None))
     assert before == (model.weights.beta.tobytes(), model.weights.slot.tobytes(), model.bucket.tobytes(), batch.value.tobytes())
 
 
 def test_no_rows_and_rows_without_features_are_answered() -> None:
     model = model_of(random_weights(np.random.default_rng(5), 10, 8))
-    warm_up(model)
-    assert len(score(model, batch_of([])).margin) == 0
-    assert score(model, batch_of([[]])).margin.tolist() == [model.weights.intercept]
+    assert len(model.score(batch_of([])).margin) == 0
+    assert model.score(batch_of([[]])).margin.tolist() == [model.weights.intercept]
 
 
 @pytest.mark.parametrize("non_zeros", [0, 1, 300])
@@ -117,5 +117,5 @@ def test_weights_of_finds_what_the_kernel_finds(non_zeros: int) -> None:
     rng = np.random.default_rng(6)
     model = model_of(dataclasses.replace(random_weights(rng, non_zeros, 9), intercept=0.0))
     hashes = [0, 2**32 - 1, *rng.integers(0, 2**32, 200, dtype=np.int64).tolist()]
-    kernel = score(model, batch_of([[(h, 1.0)] for h in hashes])).margin
-    assert weights_of(model, hashes) == kernel.tolist()
+    kernel = model.score(batch_of([[(h, 1.0)] for h in hashes])).margin
+    assert weights_of(model.weights, hashes) == kernel.tolist()

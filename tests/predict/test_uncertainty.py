@@ -9,24 +9,22 @@ import pytest
 from riata.base.arrays import F64
 from riata.learn.learner import Sketch, Weights
 from riata.predict import uncertainty
-from riata.predict.explain import top_weights
-from riata.predict.model import Model
+from riata.predict.linear_model import LinearModel
 from riata.predict.name_book import NameBook
-from riata.predict.scoring import score
 from riata.predict.uncertainty import NEW, OUTSIDE, Covariance, look_up
 from riata.wire.batch import Batch
-from tests.predict.rows import batch_of, model_of, random_batch
+from tests.predict.rows import batch_of, model_of, random_batch, top_of
 from tests.predict.sketches import random_sketch, served_weights, with_all_weights
 from tests.twins import uncertainty as twin
 
 
-def model_with(sketch: Sketch, weights: Weights | None = None) -> Model:
+def model_with(sketch: Sketch, weights: Weights | None = None) -> LinearModel:
     served = served_weights(sketch) if weights is None else weights
     return dataclasses.replace(model_of(served), uncertainty=look_up(Covariance.of(sketch), served))
 
 
-def std_errors(model: Model, batch: Batch) -> F64:
-    return score(model, batch).std_error
+def std_errors(model: LinearModel, batch: Batch) -> F64:
+    return model.score(batch).std_error
 
 
 def row_on(sketch: Sketch, values: dict[int, float]) -> Batch:
@@ -86,7 +84,7 @@ def test_features_without_a_weight_add_nothing() -> None:
     assert std_errors(model, row_on(sketch, unweighted)).tolist() == alone.tolist()
 
 
-def test_a_weight_newer_than_the_covariance_counts_by_its_curvature_and_an_unheard_of_one_counts_1() -> None:
+def test_a_weight_newer_than_the_covariance_counts_by_its_curvature_and_an_unknown_one_counts_1() -> None:
     sketch = with_all_weights(random_sketch(np.random.default_rng(6)))
     sleeping = dataclasses.replace(sketch, beta=np.array([0.5, 0.0, 1.0, 1.0, 1.0, 1.0]))
     served = served_weights(sketch)
@@ -98,7 +96,7 @@ def test_a_weight_newer_than_the_covariance_counts_by_its_curvature_and_an_unhea
     woken = float(std_errors(model, row_on(sketch, {int(sketch.slot[1]): 2.0}))[0]) ** 2
     assert woken - nothing == pytest.approx(4.0 / sketch.curvature[1])
     assert float(std_errors(model, row_on(sketch, {stranger: 7.0}))[0]) ** 2 - nothing == pytest.approx(1.0)
-    shown = {weight.slot: weight.std_error for weight in top_weights(model, 100, "", NameBook())}
+    shown = {weight.slot: weight.std_error for weight in top_of(model, 100, "", NameBook())}
     assert shown[stranger] is None
     assert shown[int(sketch.slot[1])] == pytest.approx(math.sqrt(1.0 / sketch.curvature[1]))
 
@@ -115,7 +113,7 @@ def test_a_weight_that_died_since_adds_nothing() -> None:
 def test_the_error_of_a_row_with_one_feature_and_no_intercept_is_that_of_its_weight() -> None:
     sketch = with_all_weights(random_sketch(np.random.default_rng(8), intercept=False))
     model = model_with(sketch)
-    shown = top_weights(model, 100, "", NameBook())
+    shown = top_of(model, 100, "", NameBook())
     assert len(shown) == 10
     for weight in shown:
         assert weight.std_error == pytest.approx(float(std_errors(model, row_on(sketch, {weight.slot: 1.0}))[0]), rel=1e-12)
@@ -123,8 +121,8 @@ def test_the_error_of_a_row_with_one_feature_and_no_intercept_is_that_of_its_wei
 
 def test_a_model_without_curvature_has_no_errors() -> None:
     model = model_of(served_weights(random_sketch(np.random.default_rng(9))))
-    assert np.isnan(score(model, batch_of([[], [(1, 1.0)]])).std_error).all()
-    assert {weight.std_error for weight in top_weights(model, 100, "", NameBook())} == {None}
+    assert np.isnan(model.score(batch_of([[], [(1, 1.0)]])).std_error).all()
+    assert {weight.std_error for weight in top_of(model, 100, "", NameBook())} == {None}
 
 
 def test_curvature_made_indefinite_by_rounding_gets_the_smallest_sufficient_jitter() -> None:
@@ -178,4 +176,4 @@ def test_it_cannot_be_written_through_and_counts_its_bytes() -> None:
     for array in model.uncertainty.spread:
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
-    assert model.memory()["uncertainty"] == 16 * model.non_zeros + 8 * 36 + 8
+    assert model.memory()["uncertainty"] == 16 * model.weights.non_zeros + 8 * 36 + 8

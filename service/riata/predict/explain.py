@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from riata.predict.model import Model
+from riata.base.arrays import F64
+from riata.learn.learner import Weights
 from riata.predict.name_book import NameBook
-from riata.predict.scoring import held, weights_of
 
+LARGEST: Final = sys.float_info.max
 SMALLEST_NORMAL: Final = sys.float_info.min  # the parsers drop features with smaller values
 
 
@@ -65,7 +66,26 @@ class Explanation:
         return {"bias": self.bias, "contributions": contributions}
 
 
-def explain(model: Model, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int, int], list[str]]) -> Explanation:
+def weights_of(weights: Weights, hash32: Iterable[int]) -> list[float]:
+    """Return the weight of each feature hash, 0.0 if there is none. For the slower routes."""
+    keys = np.array([h >> (32 - weights.bits) for h in hash32], dtype=np.uint32)
+    at = np.searchsorted(weights.slot, keys)
+    inside = at < len(weights.slot)
+    hit = inside.copy()
+    hit[inside] = weights.slot[at[inside]] == keys[inside]
+    beta = np.zeros(len(keys))
+    beta[hit] = weights.beta[at[hit]]
+    return [float(b) for b in beta]
+
+
+def held(number: float) -> float:
+    """Return `number`, or the largest double of its sign if it is infinite."""
+    return min(max(number, -LARGEST), LARGEST)
+
+
+def explain(
+    weights: Weights, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int, int], list[str]]
+) -> Explanation:
     """Split the margin of one row into the contributions of its features.
 
     named_row : (32-bit hash, value, name) of every feature, in the order of the request
@@ -79,17 +99,17 @@ def explain(model: Model, named_row: Sequence[tuple[int, float, str]], shared: C
         total, names = merged.get(hash32, (0.0, []))
         merged[hash32] = (total + value, names if name in names else [*names, name])
     row = [(h, x, names) for h, (x, names) in sorted(merged.items()) if abs(x) >= SMALLEST_NORMAL]
-    bits = model.weights.bits
+    bits = weights.bits
     in_row: dict[int, list[str]] = {}
     for hash32, _, names in row:
         in_row.setdefault(hash32 >> (32 - bits), []).extend(names)
     parts = []
-    for (hash32, value, names), weight in zip(row, weights_of(model, [h for h, _, _ in row]), strict=True):
+    for (hash32, value, names), weight in zip(row, weights_of(weights, [h for h, _, _ in row]), strict=True):
         slot = hash32 >> (32 - bits)
         others = dict.fromkeys(other for other in (*in_row[slot], *shared(slot, bits)) if other not in names)
         contribution = held(weight * value) if weight != 0.0 else 0.0
         parts.append(Contribution(" + ".join(names), value, weight, contribution, tuple(others)))
-    return Explanation(model.weights.intercept, tuple(parts))
+    return Explanation(weights.intercept, tuple(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +124,12 @@ class NamedWeight:
     std_error: float | None = None
 
 
-def top_weights(model: Model, top: int, prefix: str, book: NameBook) -> list[NamedWeight]:
-    """Return the `top` weights of largest size, ties by slot; with a prefix only those in whose slot a name begins with it."""
-    slot, beta, bits = model.weights.slot, model.weights.beta, model.weights.bits
+def top_weights(weights: Weights, errors: F64, top: int, prefix: str, book: NameBook) -> list[NamedWeight]:
+    """Return the `top` weights of largest size, ties by slot; with a prefix only those in whose slot a name begins with it.
+
+    errors : f64[nnz]  the standard error of each weight; NaN if it is unknown
+    """
+    slot, beta, bits = weights.slot, weights.beta, weights.bits
     chosen = np.arange(len(slot))
     if prefix:
         chosen = np.flatnonzero(np.isin(slot, np.array(book.slots_with(prefix, bits), np.uint32), assume_unique=True))
@@ -115,7 +138,6 @@ def top_weights(model: Model, top: int, prefix: str, book: NameBook) -> list[Nam
         keep = size >= np.partition(size, len(size) - top)[len(size) - top]
         chosen, size = chosen[keep], size[keep]
     chosen = chosen[np.lexsort((slot[chosen], -size))[: max(top, 0)]]
-    errors = np.full(len(slot), np.nan) if model.uncertainty is None else model.uncertainty.of_weights()
     found = []
     for at, error in zip(chosen.tolist(), errors[chosen].tolist(), strict=True):
         names = tuple(book.in_slot(int(slot[at]), bits))

@@ -1,100 +1,106 @@
-"""The immutable `Model`: what a learner knew after one event of the log, ready to be asked by anybody."""
+"""The `Model` protocol: what a learner knew after one event of the log, ready to be asked by any thread."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
-import numpy as np
-
-from riata.base.arrays import F64, U32, read_only
-from riata.learn.learner import Link, Weights
-from riata.maths.dot import bucket_starts
-from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
-from riata.predict.uncertainty import Uncertainty
+from riata.base.arrays import F64, I64, Arrays
+from riata.learn.learner import Weights
+from riata.predict.explain import Explanation
+from riata.predict.one_row import Plan
+from riata.wire.batch import Batch
+from riata.wire.encoder import EncoderConfig
 
 Labels = Literal["0/1", "-1/+1", "real"]
-
-LINK_CODE: Final[dict[Link, int]] = {"logistic": LOGISTIC, "probit": PROBIT, "identity": IDENTITY, "hinge": HINGE}
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What stays the same from one version of a model to the next.
-
-    lineage : 16 bytes drawn when the model was created; encoder : fingerprint of the encoder whose hashes it knows
-    """
+    """What stays the same from one version of a model to the next. lineage : 16 bytes drawn when the model was created."""
 
     name: str
     lineage: bytes
-    encoder: str
+    encoder: EncoderConfig
     labels: Labels
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """One version of a model. Its arrays cannot be written through it; whoever makes one gives `weights` away.
+class Scores:
+    """Answers to the n rows of a batch.
 
-    gen        : newest durable generation when it was made; 0 for none
-    version    : counts publications
-    seq        : the weights are those after events 1..seq; 0 where nothing was learnt, and then the answer to every row is the
-                 prior: probability 1/2 where the link has one
-    created_ms : monotonic clock, for its age
-    uncertainty : how margins and weights scatter; None where the learner keeps no curvature, or it could not be inverted
-    bucket     : u32[2^k + 1], the index over `weights.slot`; built here
-    plan       : what `predict.one_row` found out about it, once it was asked; goes when it goes
+    margin      : f64[n]  finite; bitwise equal to that of the learner after the same event
+    probability : f64[n]  of the positive class; NaN if the link has none (hinge, real labels)
+    label       : f64[n]  as the client writes labels: 1 if the probability is above 1/2 (hinge: the margin above 0),
+                          otherwise 0 or -1; the margin itself for real labels
+    known       : i64[n]  features that have a weight in the model
+    unknown     : i64[n]  features that have none: never seen, or with weight zero
+    std_error   : f64[n]  of the margin, approximate (see `predict/uncertainty.py`); NaN if it is unknown
     """
 
-    origin: Origin
-    weights: Weights
-    gen: int
-    version: int
-    seq: int
-    created_ms: int
-    uncertainty: Uncertainty | None = None
-    bucket: U32 = field(init=False)
-    plan: Any = field(init=False, default=None, compare=False, repr=False)
+    margin: F64
+    probability: F64
+    label: F64
+    known: I64
+    unknown: I64
+    std_error: F64
 
-    def __post_init__(self) -> None:
-        weights = self.weights
-        bucket_bits = min(weights.bits, (len(weights.slot) - 1).bit_length()) if len(weights.slot) > 1 else 0
-        bucket = np.zeros(2**bucket_bits + 1, np.uint32)
-        bucket_starts(weights.slot, weights.bits - bucket_bits, bucket)
-        frozen = replace(
-            weights,
-            slot=cast(U32, read_only(weights.slot)),
-            beta=cast(F64, read_only(weights.beta)),
-            intercept=(weights.intercept if self.seq > 0 else self._prior()) + 0.0,  # -0.0 becomes 0.0: no margin is ever -0.0
-        )
-        object.__setattr__(self, "weights", frozen)
-        object.__setattr__(self, "bucket", cast(U32, read_only(bucket)))
+
+class Model(Protocol):
+    """One version of a model. `predict.factory` makes all models; nothing else names an implementation.
+
+    An implementation owes:
+
+    - It is immutable, and any thread may ask it. No answer depends on the clock, on chance or on earlier questions.
+    - A row gets the same bits alone, in any batch, by `plan`, and after `parts` and `factory.read_model` in another process.
+    - The parts of an explanation, added in their order, are exactly the margin.
+    - Where nothing was learnt (`seq` is 0) every row gets the prior: probability 1/2 if the link has one.
+    """
 
     @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.origin.name
+    def origin(self) -> Origin:
+        """What it shares with other versions."""
+        ...
 
     @property
-    def non_zeros(self) -> int:
-        """Number of weights that are not zero, the intercept not counted."""
-        return len(self.weights.slot)
+    def gen(self) -> int:
+        """The newest durable generation when it was made; 0 for none."""
+        ...
 
     @property
-    def link_code(self) -> int:
-        """The link as kernels know it."""
-        return REAL if self.origin.labels == "real" else LINK_CODE[self.weights.link]
+    def seq(self) -> int:
+        """It has learnt events 1..seq; 0 if nothing was learnt."""
+        ...
 
-    def _prior(self) -> float:
-        """Return the margin of a model that has learnt nothing."""
-        return 0.5 if self.link_code == IDENTITY else 0.0
+    @property
+    def weights(self) -> Weights:
+        """Its link, how it maps hashes to slots, and what it adds up: the weights that are listed and exported. A model that is
+        not linear gives those of its linear part."""
+        ...
+
+    @property
+    def plan(self) -> Plan | None:
+        """What `predict.one_row` needs to answer common rows; None if `score` has to answer every row."""
+        ...
+
+    def score(self, batch: Batch) -> Scores:
+        """Score every row. Never fails on a validated batch."""
+        ...
+
+    def explain(self, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int, int], list[str]]) -> Explanation:
+        """Split the margin of one row; the arguments are those of `predict.explain.explain`."""
+        ...
+
+    def weight_errors(self) -> F64:
+        """Return the standard error of each of `weights`; NaN if it is unknown."""
+        ...
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
-        parts = {"weights": self.weights.slot.nbytes + self.weights.beta.nbytes, "index": self.bucket.nbytes}
-        return parts if self.uncertainty is None else {**parts, "uncertainty": self.uncertainty.memory()}
+        ...
 
-
-def empty_model(origin: Origin, link: Link, bits: int, created_ms: int) -> Model:
-    """Return the model that has learnt nothing: probability 1/2 where the link has one, seq 0, version 0."""
-    weights = Weights(np.zeros(0, np.uint32), np.zeros(0), 0.0, link, bits)
-    return Model(origin, weights, gen=0, version=0, seq=0, created_ms=created_ms)
+    def parts(self) -> tuple[Arrays, str]:
+        """Return the arrays from which `factory.read_model` makes it again, and why they lack standard errors that it has; empty
+        if they do not."""
+        ...

@@ -1,7 +1,7 @@
 """Fast path for predicting one row: from its bytes to its answer in one compiled call.
 
 Theory of operation
-    For one row, `wire.parse.parse_examples` (or `parse_query`) and `predict.scoring.score` do a few microseconds of work in tens
+    For one row, `wire.parse.parse_examples` (or `parse_query`) and `Model.score` do a few microseconds of work in tens
     of calls. Passing some twenty arrays to their kernels costs more than the work. So one kernel here calls theirs, on arrays in
     one block of memory that is reused for every row. The result is identical to theirs, to the last bit: the same kernels parse,
     sum and score.
@@ -19,15 +19,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import I64, U8
+from riata.base.arrays import I64, U8, U32
 from riata.base.limits import NAME_BYTES_MAX
 from riata.jit.kernel import inline_kernel, kernel, quick_kernel
 from riata.jit.raw.address import array_at
 from riata.jit.simd.rank import RANKED_MAX
+from riata.learn.learner import Weights
 from riata.maths.dot import margins
 from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
-from riata.maths.links import answers
-from riata.predict.model import Model, Origin, empty_model
+from riata.maths.links import LOGISTIC, answers
 from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, make_rules
@@ -236,37 +236,28 @@ def answer_row(block_at: int, length: int, json: bool, plan_at: int) -> RowAnswe
 
 
 class Plan:
-    """What the kernel needs about one version of a model, as one array of words. Any thread may use it.
+    """What the kernel needs about one version of a linear model, as one array of words. Any thread may use it."""
 
-    The words contain addresses of the model's arrays, so a plan is valid only while its model exists. The model holds the plan
-    (`plan_of`).
-    """
+    __slots__ = ("_kept", "at", "words")
 
-    __slots__ = ("at", "known", "words")
-
-    def __init__(self, model: Model, context: Context) -> None:
+    def __init__(self, weights: Weights, bucket: U32, link: int, context: Context) -> None:
+        """
+        weights, bucket : those of the model; their arrays must not be changed
+        link            : a code of `maths.links`
+        context         : the one that rows are parsed with
+        """
         rules = make_rules(context, labelled=False)
-        weights = model.weights
         words = np.zeros(PLAN_SCALARS + len(rules.text), np.int64)
         words[KEY_WORD] = rules.key.astype(np.int64)
         words[LABELS], words[L2], words[NGRAMS], words[TEXTS] = rules.labels, rules.l2, rules.ngrams, len(rules.text)
-        words[BITS], words[LINK], words[NEGATIVE] = weights.bits, model.link_code, int(model.origin.labels == "-1/+1")
-        words[NON_ZEROS], words[BUCKETS] = len(weights.slot), len(model.bucket)
-        words[SLOT_AT], words[BETA_AT], words[BUCKET_AT] = (
-            address_of(array) for array in (weights.slot, weights.beta, model.bucket)
-        )
+        words[BITS], words[LINK], words[NEGATIVE] = weights.bits, link, int(context.labels == "-1/+1")
+        words[NON_ZEROS], words[BUCKETS] = len(weights.slot), len(bucket)
+        words[SLOT_AT], words[BETA_AT], words[BUCKET_AT] = (address_of(array) for array in (weights.slot, weights.beta, bucket))
         words.view(np.float64)[INTERCEPT] = weights.intercept
         words[PLAN_SCALARS:] = rules.text.view(np.int64)
         self.words = words
+        self._kept = (weights, bucket)  # the words hold the addresses of their arrays
         self.at = address_of(words)
-        self.known = model.uncertainty is None  # false if its answers have standard errors, which are not computed here
-
-
-def plan_of(model: Model, context: Context) -> Plan:
-    """Make the plan of a model and store it as `model.plan`. `context` is the one its rows are parsed with."""
-    plan = Plan(model, context)
-    object.__setattr__(model, "plan", plan)
-    return plan
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
@@ -285,12 +276,12 @@ class OneRow:
         self.at = address_of(self._block)
 
     def answer(self, plan: Plan, row: bytes, json: bool) -> RowAnswer | None:
-        """Predict a JSON object or a query; None if the general path has to handle it. The caller keeps the plan's model alive.
+        """Predict a JSON object or a query; None if the general path has to handle it.
 
-        The result contains no standard error: models that have standard errors are left to the general path.
+        The result contains no standard error: models that have standard errors have no plan.
         """
         length = len(row)
-        if length > BYTES_MAX or not plan.known or not row.isascii():
+        if length > BYTES_MAX or not row.isascii():
             return None
         self._bytes[:length] = row
         found = answer_row(self.at, length, json, plan.at)
@@ -299,7 +290,7 @@ class OneRow:
 
 def warm_up() -> None:
     """Compile the kernels of this module, or load them from disk."""
-    model = empty_model(Origin("warm-up", bytes(16), "", "0/1"), "logistic", 1, 0)
-    plan = plan_of(model, Context(EncoderConfig(bits=1)))
+    nothing = Weights(np.zeros(0, np.uint32), np.zeros(0), 0.0, "logistic", 1)
+    plan = Plan(nothing, np.zeros(2, np.uint32), LOGISTIC, Context(EncoderConfig(bits=1)))
     for row, json in ((b'{"features":{"a":1}}', True), (b"a=1&b=c", False)):
         OneRow().answer(plan, row, json)

@@ -48,6 +48,9 @@ class Spread(NamedTuple):
     intercept: I64
 
 
+SPREAD: Final = ("place", "variance", "covariance", "row")  # the names of these arrays in an edition
+
+
 @kernel
 def row_variances(
     indptr: I64, hash32: U32, value: F64, slot: U32, bucket: U32, bits: int, spread: Spread, at: I64, x: F64, variance: F64

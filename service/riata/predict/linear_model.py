@@ -1,0 +1,108 @@
+"""The linear model: a margin is the intercept plus the weights times the features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import numpy as np
+
+from riata.base.arrays import F64, U32, Arrays, read_only
+from riata.base.limits import CURVATURE_CARRIED_BYTES_MAX
+from riata.learn.learner import Weights
+from riata.maths.dot import bucket_starts, margins
+from riata.maths.links import LINKS, LinkFunction, answers
+from riata.predict.explain import Explanation, explain, held, weights_of
+from riata.predict.model import Origin, Scores
+from riata.predict.one_row import Plan
+from riata.predict.uncertainty import SPREAD, Uncertainty
+from riata.wire.batch import Batch
+from riata.wire.parse import Context
+
+
+@dataclass(frozen=True, slots=True)
+class LinearModel:
+    """A model whose arrays cannot be written through it; whoever makes one gives `weights` away.
+
+    uncertainty : how margins and weights scatter; None where the learner keeps no curvature, or it could not be inverted
+    bucket      : u32[2^k + 1], the index over `weights.slot`
+    """
+
+    origin: Origin
+    weights: Weights
+    gen: int
+    seq: int
+    uncertainty: Uncertainty | None = None
+    bucket: U32 = field(init=False)
+    plan: Plan | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        weights = self.weights
+        bucket_bits = min(weights.bits, (len(weights.slot) - 1).bit_length()) if len(weights.slot) > 1 else 0
+        bucket = np.zeros(2**bucket_bits + 1, np.uint32)
+        bucket_starts(weights.slot, weights.bits - bucket_bits, bucket)
+        frozen = replace(
+            weights,
+            slot=cast(U32, read_only(weights.slot)),
+            beta=cast(F64, read_only(weights.beta)),
+            intercept=(weights.intercept if self.seq > 0 else self.link.prior) + 0.0,  # -0.0 becomes 0.0: no margin is ever -0.0
+        )
+        object.__setattr__(self, "weights", frozen)
+        object.__setattr__(self, "bucket", cast(U32, read_only(bucket)))
+        context = Context(self.origin.encoder, self.origin.labels)
+        plan = Plan(frozen, self.bucket, self.link.code, context) if self.uncertainty is None else None
+        object.__setattr__(self, "plan", plan)
+
+    @property
+    def link(self) -> LinkFunction:
+        """What turns a margin into an answer."""
+        return LINKS["real" if self.origin.labels == "real" else self.weights.link]
+
+    def score(self, batch: Batch) -> Scores:
+        """Score every row of `batch`. A sum that overflows is clamped to the largest double."""
+        n, weights = batch.n, self.weights
+        margin, probability, label = np.empty(n), np.empty(n), np.empty(n)
+        known = np.empty(n, np.int64)
+        table = (weights.slot, weights.beta, self.bucket, weights.bits, weights.intercept)
+        margins(batch.indptr, batch.hash, batch.value, *table, margin, known)
+        if not np.isfinite(margin).all():
+            self._hold(batch, margin)
+        answers(margin, self.link.code, -1.0 if self.origin.labels == "-1/+1" else 0.0, probability, label)
+        std_error = np.full(n, np.nan)
+        if self.uncertainty is not None:
+            self.uncertainty.std_errors(batch, weights, self.bucket, std_error)
+        return Scores(margin, probability, label, known, np.diff(batch.indptr) - known, std_error)
+
+    def explain(self, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int, int], list[str]]) -> Explanation:
+        """Split the margin of one row into the contributions of its features."""
+        return explain(self.weights, named_row, shared)
+
+    def weight_errors(self) -> F64:
+        """Return the standard error of each weight; NaN if it is unknown."""
+        return np.full(len(self.weights.slot), np.nan) if self.uncertainty is None else self.uncertainty.of_weights()
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part."""
+        parts = {"weights": self.weights.slot.nbytes + self.weights.beta.nbytes, "index": self.bucket.nbytes}
+        return parts if self.uncertainty is None else {**parts, "uncertainty": self.uncertainty.memory()}
+
+    def parts(self) -> tuple[Arrays, str]:
+        """Return its arrays; the curvature only if it is small enough to be sent to followers every 200 ms."""
+        weights, uncertainty = self.weights, self.uncertainty
+        arrays: Arrays = {"slot": weights.slot, "beta": weights.beta, "intercept": np.array([weights.intercept])}
+        if uncertainty is None:
+            return arrays, ""
+        if uncertainty.memory() > CURVATURE_CARRIED_BYTES_MAX:
+            mib = uncertainty.memory() / 2**20
+            return arrays, f"its curvature takes {mib:.0f} MiB, too much to publish to followers; ask the writer"
+        return arrays | dict(zip(SPREAD, uncertainty.spread, strict=True)), ""
+
+    def _hold(self, batch: Batch, margin: F64) -> None:
+        """Sum the rows that overflowed again, clamped to the finite range after every step."""
+        for i in np.flatnonzero(~np.isfinite(margin)):
+            row = slice(int(batch.indptr[i]), int(batch.indptr[i + 1]))
+            total = self.weights.intercept
+            for beta, x in zip(weights_of(self.weights, batch.hash[row].tolist()), batch.value[row].tolist(), strict=True):
+                total = held(total + held(beta * x))
+            margin[i] = total
