@@ -18,14 +18,14 @@ settings.load_profile("unhurried")
 
 @pytest.fixture(scope="session")
 def learners_compiled() -> None:
-    """Machine code of the learners that are not the default is on disk: who makes a model of one does not wait for it."""
+    """Machine code of the learners that are not the default is on disk, so creating a model does not wait for it."""
     warm_up()
     for config in (FtrlProximalConfig(), TaylorSketchConfig()):
         warm_up_learner(config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Sum up what was skipped because a program is not there."""
+    """Sum up the tests that were skipped because a program is missing."""
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
     if said := summary(found[2] for found in skipped if isinstance(found, tuple)):
         terminalreporter.write_line(said)

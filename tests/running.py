@@ -45,14 +45,14 @@ _ports = itertools.count(random.SystemRandom().randrange(len(_PORTS)))
 
 @functools.cache
 def _ports_taken() -> int:
-    """A file of which the processes that run tests each hold the bytes whose numbers are their ports, as long as they live."""
+    """A file in which each test process locks the bytes whose offsets are its ports, as long as it lives."""
     return os.open(Path(tempfile.gettempdir()) / f"riata-test-ports-{os.getuid()}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def free_port() -> int:
     """Return a port that is free now and reserved for this process, even while its server is down.
 
-    Raises `RuntimeError` where none is free.
+    Raises `RuntimeError` if none is free.
     """
     for number in itertools.islice(_ports, len(_PORTS)):
         port = _PORTS[number % len(_PORTS)]
@@ -108,7 +108,7 @@ class Running:
         raise RuntimeError(f"the service is not ready after {READY_S} s:\n{self.output()}")
 
     def lives(self) -> bool:
-        """Start; return whether it became ready rather than died."""
+        """Start; returns whether it became ready."""
         self.start(wait=False)
         try:
             self.wait_until_ready()
@@ -125,7 +125,7 @@ class Running:
         self.process.send_signal(signal.SIGCONT)
 
     def wait(self, timeout_s: float = HANG_S) -> int:
-        """Wait until the process ends by itself; returns the exit code."""
+        """Wait until the process ends; returns the exit code."""
         return self.process.wait(timeout_s)
 
     @property

@@ -18,8 +18,8 @@ PACKAGE = ROOT / "service" / "riata"
 TWINS = ROOT / "tests" / "twins"
 
 RANK = {
-    "base": 0, "jit": 1, "maths": 2, "wire": 3, "learn": 4, "store": 4, "predict": 5, "watch": 5, "run": 6, "web": 7, "client": 7,
-    "wiring": 8, "cli": 9, "__main__": 10, "__init__": 0,
+    "base": 0, "jit": 1, "maths": 2, "wire": 3, "learn": 4, "store": 4, "predict": 5, "watch": 5, "batch": 5, "run": 6,
+    "web": 7, "client": 7, "wiring": 8, "estimators": 8, "cli": 9, "__main__": 10, "__init__": 0,
 }  # fmt: skip
 
 THIRD_PARTY = {
@@ -34,10 +34,12 @@ THIRD_PARTY = {
     "store/redis/link.py": {"redis"},
     "store/redis/wire.py": {"redis"},
     "predict": {"numpy", "numba"},
+    "batch": {"numpy"},
     "watch": {"numpy", "numba", "annotated_types"},
     "run": {"numpy", "annotated_types"},
     "web": {"fastapi", "starlette", "uvicorn", "httptools", "pydantic", "prometheus_client", "numpy", "anyio", "msgspec"},
     "client": {"httpx"},
+    "estimators": {"sklearn", "scipy", "numpy"},
     "cli": {"typer", "rich", "click"},
     "cli/labels.py": {"msgspec"},
     "wiring": set(),
@@ -141,7 +143,7 @@ SPEAK_HTTP = {"web", "client", "cli", "run/loop_yield.py"}
 
 
 def effects(room: str, inside: str, tree: ast.Module) -> list[str]:
-    """Imports and words of a file that are not its package's business."""
+    """Imports and words in a file that belong to another package."""
     found = []
     for name in imported(tree):
         for effect, allowed in EFFECTS.items():
@@ -315,7 +317,7 @@ def test_nothing_banned_is_called_or_imported() -> None:
     assert wrong == []
 
 
-def test_the_rooms_that_decide_the_bits_have_no_clock_and_no_chance() -> None:
+def test_packages_that_determine_bits_use_no_clock_and_no_random_numbers() -> None:
     wrong = []
     for room, path, tree in modules():
         if room in ("jit", "maths", "learn", "watch", "predict") or path.name in ("core.py", "model_state.py"):
@@ -329,7 +331,7 @@ OWN_WILL = {"time.time", "time.time_ns", "random.random", "random.uniform", "uui
 
 
 def own_will(tree: ast.Module) -> list[str]:
-    """Calls by which code would ask for the hour, or for chance, itself."""
+    """Calls by which code reads the clock or random numbers itself."""
     dotted = [
         f"{node.value.id}.{node.attr}"
         for node in ast.walk(tree)
@@ -339,13 +341,13 @@ def own_will(tree: ast.Module) -> list[str]:
     return [name for name in dotted if name in OWN_WILL] + bare
 
 
-def test_the_protocol_asks_neither_the_hour_nor_for_chance() -> None:
+def test_the_protocol_reads_neither_clock_nor_random_numbers() -> None:
     driven = {path.name: tree for room, path, tree in modules() if room == "run" and path.name in DRIVEN}
     assert driven.keys() == DRIVEN
     assert {name: found for name, tree in driven.items() if (found := own_will(tree))} == {}
 
 
-def test_the_check_of_the_protocol_sees_a_clock_and_a_die() -> None:
+def test_the_check_of_the_protocol_detects_clocks_and_random_numbers() -> None:
     tree = ast.parse("import time, random\nx = time.time() + random.random()")
     assert own_will(tree) == ["time.time", "random.random", "random"]
 
@@ -371,7 +373,7 @@ def twins_of(trees: Iterator[ast.Module]) -> dict[str, set[str]]:
 
 
 def lacking(module: str, tree: ast.Module, twins: dict[str, set[str]]) -> list[str]:
-    """The kernels of a module that name no source, and those that have to have a twin and have none."""
+    """The kernels of a module that name no source, and those that need a twin and have none."""
     wrong = []
     for function in functions(tree):
         kinds = decorators(function) & KERNELS
@@ -432,7 +434,7 @@ def test_every_decision_record_has_its_five_headings() -> None:
     assert len(records) >= 10
 
 
-def test_the_top_level_shows_nothing_but_what_belongs_there() -> None:
+def test_the_top_level_has_only_listed_files() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout: what is installed beside the project is not ours to judge")
     made_here = {"riata-data", "build", "dist"}

@@ -52,7 +52,7 @@ def test_without_redis_the_tests_that_need_it_are_skipped(monkeypatch: pytest.Mo
     assert lacks(str(skipped.value)) == "Redis 7 (redis-server)"
 
 
-def test_a_run_without_a_program_says_so_once_at_its_end(tmp_path: Path) -> None:
+def test_a_run_without_a_program_reports_it_once_at_its_end(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"), encoding="utf-8")
     case = 'import pytest\n\n\n@pytest.mark.skipif(True, reason="there is no strace")\n@pytest.mark.parametrize("n", range({}))\n'
     for name, count in (("test_one.py", 2), ("test_other.py", 3)):

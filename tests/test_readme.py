@@ -18,14 +18,14 @@ VOLATILE = {"age_s", "version"}
 
 
 def conversation() -> list[tuple[str, str]]:
-    """Each command of the console blocks, with what is printed under it."""
+    """Each command of the console blocks, with the output below it."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```console\n\$ (.+?)\n(.*?)```", text, re.DOTALL)
     return [(command, printed.strip()) for command, printed in blocks]
 
 
 def without_volatile(answer: Any) -> Any:
-    """Leave out what differs from run to run, and what the last digits of another machine's logarithm may change."""
+    """Remove what differs from run to run, and digits that another machine's logarithm may change."""
     if isinstance(answer, dict):
         return {key: without_volatile(value) for key, value in answer.items() if key not in VOLATILE}
     if isinstance(answer, float):

@@ -13,20 +13,22 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from riata.base.clock import SystemClock
+from riata.base.errors import BadInput
 from riata.base.hosts import Hosts, read_hosts
 from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
 from riata.run.engine import Engine
 from riata.run.engine_alone import AloneEngine
-from riata.run.engine_settings import EngineSettings
+from riata.run.engine_settings import ArchiveSettings, EngineSettings
 from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
 from riata.store.memory import MemoryStore
 from riata.store.redis.url import read_url
+from riata.store.segments import FOLDER
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Store
 from riata.web.app import create_app
@@ -55,39 +57,66 @@ _ANSWER_S = 0.5  # seconds in which open requests are answered that their outcom
 
 def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: Callable[[str], None] | None = None) -> Engine:
     """Build the engine on the store that the settings name. Opens nothing yet."""
-    shared = settings.store_kind == "redis"
+    scheme = settings.store_scheme
     engine_settings = EngineSettings(
         host=f"{socket.gethostname()} pid {os.getpid()}",
         retention=Retention(settings.generations_kept, settings.log_keep_events),
-        durability="memory" if settings.store_kind == "memory" else "fsync",
+        durability=scheme.durability,
         inbox_requests_max=settings.inbox_requests_max,
         lag_events_max=settings.lag_events_max,
         observe_timeout_ms=settings.observe_timeout_ms,
         min_seq_wait_ms=settings.min_seq_wait_ms,
         remember_bytes_max=settings.remember_bytes_max,
         role=settings.role,
-        shared=shared,
+        shared=scheme.shared,
         lease_ttl_ms=settings.lease_ttl_ms,
         follow_every_ms=settings.follow_every_ms,
         max_staleness_s=settings.max_staleness_s,
         copies=settings.data / "copies" if settings.role == "replica" else None,
-        note=settings.data / NOTE if shared else None,
+        note=settings.data / NOTE if scheme.shared else None,
+        archive=archive_settings(settings),
         lost_events_max=settings.lost_events_max,
     )
-    kind = SharedEngine if shared else AloneEngine
+    kind = SharedEngine if scheme.shared else AloneEngine
     return kind(lambda: open_store(settings), engine_settings, SystemClock(), secrets.token_bytes, on_fatal, on_lost)
+
+
+def archive_settings(settings: Settings) -> ArchiveSettings | None:
+    """Return the settings of the archive; None if there is none. Raises `BadInput` if the store cannot have one: whether a trim
+    waits for the archive is exact only where one process appends and trims."""
+    if not settings.archive_bytes_max:
+        return None
+    if settings.store_scheme.kind != "sqlite":
+        raise BadInput(
+            "archive_bytes_max: only the store sqlite: has an archive, and the store is "
+            f"{settings.store_scheme.kind}: set it to 0, and save events with `riata log export`",
+            "bad_setting",
+        )
+    keep, reserve = settings.log_keep_events, 2 * settings.disk_reserve_bytes  # for the ballast, and for the reserve of events
+    return ArchiveSettings(settings.data / FOLDER, settings.archive_bytes_max, keep, reserve)
 
 
 def open_store(settings: Settings) -> Store:
     """Open the store that the settings name. Every thread opens its own connection to a shared store."""
-    if settings.store_kind == "memory":
-        return MemoryStore(dedupe_events=settings.dedupe_events)
-    if settings.store_kind == "redis":
-        from riata.store.redis.store import open_redis  # importing its client is a tenth of the start-up time
+    return OPENERS[settings.store_scheme.kind](settings)
 
-        return open_redis(settings.store, redis_settings(settings))
+
+def _open_sqlite(settings: Settings) -> Store:
     reserve = settings.disk_reserve_bytes
     return open_sqlite(settings.data, SqliteSettings(reserve, reserve, settings.dedupe_events))
+
+
+def _open_memory(settings: Settings) -> Store:
+    return MemoryStore(dedupe_events=settings.dedupe_events)
+
+
+def _open_redis(settings: Settings) -> Store:
+    from riata.store.redis.store import open_redis  # importing its client is a tenth of the start-up time
+
+    return open_redis(settings.store, redis_settings(settings))
+
+
+OPENERS: Final = {"sqlite": _open_sqlite, "memory": _open_memory, "redis": _open_redis}
 
 
 def serve(settings: Settings) -> None:
@@ -149,7 +178,7 @@ def redis_settings(settings: Settings) -> RedisSettings:
 
 def where(settings: Settings) -> str:
     """Return the location of the events for log messages, without user and password. Raises `BadInput` (code `bad_store_url`)."""
-    return read_url(settings.store).shown if settings.store_kind == "redis" else str(settings.data)
+    return read_url(settings.store).shown if settings.store_scheme.shared else str(settings.data)
 
 
 def build_gate(settings: Settings) -> Gate:

@@ -45,7 +45,7 @@ def test_a_document_becomes_the_dataclass_with_its_defaults() -> None:
     assert page == Page("a", Square(side=2.0), ("x", "y"), 3)
 
 
-def test_what_was_written_reads_back_the_same_infinity_included() -> None:
+def test_a_written_document_reads_back_the_same_including_infinity() -> None:
     page = Page("a", Circle(radius=0.1), ("x",), 9, math.inf, None, True)
     written = write_document(page)
     assert written["ceiling"] == "infinite"

@@ -31,13 +31,13 @@ def test_an_error_keeps_its_detail_and_a_code_of_its_branch_or_its_own(kind: typ
     assert kind.code != "mine"
 
 
-def test_each_branch_says_whose_fault_it_is() -> None:
+def test_each_branch_distinguishes_client_and_server_errors() -> None:
     assert all(issubclass(kind, BadInput) for kind in (Malformed, TooLarge, NotFound, Conflict))
     assert all(issubclass(kind, Corrupt) for kind in (LogGap, LogFork))
     assert not issubclass(Busy, BadInput)
 
 
-def test_busy_says_when_to_come_back_and_unavailable_what_became_of_the_events() -> None:
+def test_busy_names_the_time_to_retry_and_unavailable_the_outcome_of_the_events() -> None:
     assert Busy("later", "lag", 2.5).retry_after_s == 2.5
     assert Busy("later").code == "busy"
     assert Unavailable("disk").outcome == "not_accepted"

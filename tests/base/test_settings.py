@@ -29,7 +29,7 @@ def refusal(given: dict[str, object] | None = None, config: Path | None = None) 
 
 def test_defaults_serve_this_machine_only_on_the_embedded_store() -> None:
     settings = load_settings()
-    assert (settings.host, settings.port, settings.store_kind) == ("127.0.0.1", 8080, "sqlite")
+    assert (settings.host, settings.port, settings.store_scheme.kind) == ("127.0.0.1", 8080, "sqlite")
     assert settings.allow_unauthenticated is False
 
 
@@ -129,7 +129,7 @@ def test_a_boolean_is_not_an_integer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("role", ["all", "web", "writer", "replica"])
 def test_a_redis_takes_every_role(url: str, role: str) -> None:
     settings = load_settings({"store": url, "role": role})
-    assert (settings.store_kind, settings.store, settings.role) == ("redis", url, role)
+    assert (settings.store_scheme.kind, settings.store, settings.role) == ("redis", url, role)
 
 
 @pytest.mark.parametrize("store", ["sqlite:", "memory:"])
@@ -150,7 +150,7 @@ def test_an_unknown_role_store_or_namespace_is_refused() -> None:
 )
 def test_a_store_is_named_with_or_without_its_colon(url: str, kind: str) -> None:
     settings = load_settings({"store": url})
-    assert (settings.store_kind, settings.store) == (kind, f"{kind}:")
+    assert (settings.store_scheme.kind, settings.store) == (kind, f"{kind}:")
 
 
 def test_a_path_in_the_store_is_refused_in_favour_of_the_directory() -> None:

@@ -2,7 +2,7 @@
 
 Each shape of request is appended to a store on its own, durable on return, everything inside the clock: encoding, digests, the
 index of event ids, the database, its sync, and the folding of its write-ahead log. Beside it, in turns and on the same disk, the
-same encoded records are written one behind another to a plain file with a sync (fdatasync) after each: the limit of the disk.
+same encoded records are written one after another to a plain file with a sync (fdatasync) after each: the limit of the disk.
 Short payloads are written twice, to the write-ahead log and later to the table; those of thousands of values once, to a file of
 their own, with one sync more.
 
@@ -46,7 +46,7 @@ SEED: Final = 560
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One kind of append. known: event ids that are in the index before the clock starts."""
+    """One kind of append. known: event ids that are in the index before the timing starts."""
 
     name: str
     appends: int  # in one round
@@ -64,7 +64,7 @@ class Measured:
 
 
 def batch(rng: np.random.Generator, rows: int, features: int, exact: bool) -> Batch:
-    """Rows without ids; values are exact in float32 where `exact`."""
+    """Rows without ids; if `exact`, values are exact in float32."""
     steps = rng.integers(1, 2**32 // (features + 1), (rows, features), dtype=np.int64)
     value = rng.integers(1, 100, rows * features) / (64.0 if exact else 100.0)
     indptr = np.arange(rows + 1, dtype=np.int64) * features
@@ -74,20 +74,20 @@ def batch(rng: np.random.Generator, rows: int, features: int, exact: bool) -> Ba
 
 
 def with_ids(rng: np.random.Generator, plain: Batch) -> Batch:
-    """The same rows, each with an id that never came before."""
+    """The same rows, each with a new id."""
     ids = np.frombuffer(rng.bytes(16 * plain.n), np.uint8).reshape(plain.n, 16)
     return dataclasses.replace(plain, event_id=ids, has_id=np.ones(plain.n, np.bool_))
 
 
 def names(rng: np.random.Generator, count: int) -> Names:
-    """Names that never came before."""
+    """New names."""
     fingerprint = rng.integers(0, 2**63, count).astype(np.uint64)
     text = rng.integers(ord("a"), ord("z") + 1, NAME_BYTES * count).astype(np.uint8)
     return Names(fingerprint, np.full(count, NAME_BYTES, np.uint32), text)
 
 
 def observe(rows: Batch, new_names: Names | None = None) -> Append:
-    """One request, whoever's time it is."""
+    """One request, independent of the client."""
     return Append("bench", "observe", 0, rows, names=new_names or ())
 
 
@@ -104,7 +104,7 @@ def shapes(known: int) -> list[Shape]:
 
 
 def time_store(store: SqliteStore, groups: Sequence[Sequence[Append]]) -> list[float]:
-    """Seconds of each append. Raises `RuntimeError` where an event was not accepted: then something else was measured."""
+    """Seconds of each append. Raises `RuntimeError` if an event was not accepted, because the measurement would be invalid."""
     taken = []
     for group in groups:
         start = time.perf_counter()
@@ -130,7 +130,7 @@ def time_plain(path: Path, contents: Sequence[bytes]) -> list[float]:
 
 
 def measure(shape: Shape, directory: Path, rng: np.random.Generator, tick: Callable[[], None]) -> Measured:
-    """Run one shape on a new store, in turns with the plain file; the first round is thrown away."""
+    """Run one shape on a new store, alternating with the plain file; the first round is discarded."""
     store = open_sqlite(directory / "store")
     store.create("bench", rng.bytes(16))
     for _ in range(-(-shape.known // IDS_AT_ONCE)):

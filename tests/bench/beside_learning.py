@@ -63,7 +63,7 @@ SPEED_REACH: Final = 0.9
 
 
 class Asking:
-    """A process that asks one port for predictions; see `open_load`."""
+    """A process that requests predictions from one port; see `open_load`."""
 
     def __init__(self, port: int, model: str) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
@@ -71,7 +71,7 @@ class Asking:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
     def ask(self, seconds: float) -> dict[str, float]:
-        """Have RATE predictions a second asked for."""
+        """Request RATE predictions per second."""
         if self._process.stdin is None or self._process.stdout is None:
             raise ServiceFailed("the load has no pipes")
         self._process.stdin.write(json.dumps({"rate": RATE, "seconds": seconds}) + "\n")
@@ -89,7 +89,7 @@ class Asking:
 
 
 class Node:
-    """The service, what feeds it and what asks it, and what asks the process beside it."""
+    """The service, its feeder and its load generator, and the load generator of the other process."""
 
     def __init__(self, running: Running, control: Control, asking: Asking, other: Asking, seconds: float) -> None:
         self.running = running
@@ -101,11 +101,11 @@ class Node:
         self._bodies = make_rows(BODIES).bodies
 
     def ask(self) -> dict[str, float]:
-        """Have the service asked."""
+        """Request predictions of the service."""
         return self._asking.ask(self.seconds)
 
     def ask_other(self) -> dict[str, float]:
-        """Have the process beside it asked."""
+        """Request predictions of the other process."""
         return self._other.ask(self.seconds)
 
     def idle(self) -> Measure:
@@ -119,7 +119,7 @@ class Node:
         return _with(measure, rows)
 
     def kernel(self) -> Measure:
-        """Predictions while a thread learns that runs next to no Python."""
+        """Predictions while a thread learns that runs almost no Python."""
         with self._fed("kernel") as rows:
             measure = self._measured(self.ask)
         return _with(measure, rows)
@@ -150,18 +150,18 @@ class Node:
         stop = threading.Event()
         acknowledged = [0] * SENDERS
 
-        def send(lane: int) -> None:
+        def send(sender: int) -> None:
             connection = connect(self.running.port)
-            at = lane
+            at = sender
             while not stop.is_set():
                 try:
                     body = self._bodies[at % BODIES]
-                    acknowledged[lane] += connection.call("POST", f"/models/{BULK_MODEL}/observe", body, NDJSON)["accepted"]
+                    acknowledged[sender] += connection.call("POST", f"/models/{BULK_MODEL}/observe", body, NDJSON)["accepted"]
                     at += SENDERS
                 except ServiceFailed:  # it asks to wait, as it should where learning is behind
                     time.sleep(REFUSED_WAIT_S)
 
-        senders = [threading.Thread(target=send, args=(lane,)) for lane in range(SENDERS)]
+        senders = [threading.Thread(target=send, args=(sender,)) for sender in range(SENDERS)]
         for sender in senders:
             sender.start()
         begun = time.perf_counter()
@@ -186,7 +186,7 @@ class Node:
 
     @contextmanager
     def _fed(self, word: str = "feed") -> Iterator[dict[str, float]]:
-        """Learning meanwhile; afterwards `rows_s` is how fast."""
+        """Learn during the block; afterwards `rows_s` is the speed."""
         rows: dict[str, float] = {}
         self._control.tell(word)
         time.sleep(0.3)
@@ -224,7 +224,7 @@ def node(asked: str, seconds: float) -> Iterator[Node]:
 
 
 def same(first: dict[str, Measure]) -> str:
-    """Why the sides did not do the same; empty where they did."""
+    """The reason why the sides did not do the same work; empty if they did."""
     failed = {name: measure.facts["failed"] for name, measure in first.items() if measure.facts.get("failed")}
     if failed:
         return f"predictions failed before anything was timed: {failed}"
@@ -242,7 +242,7 @@ def ratio(found: Found, fact: str, over: str, under: str) -> float:
 
 
 def claims(found: Found) -> list[Claim]:
-    """What is to be reached."""
+    """The ratios to reach."""
     failed = sum(measure.facts.get("failed", 0.0) for name in (IDLE, LEARNING) for measure in found[name])
     return [
         Claim("p99 of a prediction", "while learning", "idle", ratio(found, "p99_us", LEARNING, IDLE), P99_REACH, at_most=True),
@@ -295,7 +295,7 @@ def main() -> int:
         tables.append(f"## Asked: {what}\n\n{table(found)}")
     note = (
         f"{RATE} predictions a second over {open_load.CONNECTIONS} connections, {seconds:g} s a side, {repeats} rounds; "
-        f"{ROWS} rows a record. Claims are of the model that learns, which is published anew five times a second."
+        f"{ROWS} rows a record. The ratios are for predictions of the model that learns, which is published five times a second."
     )
     contest.report_page(
         "beside_learning",

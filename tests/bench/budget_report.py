@@ -56,7 +56,7 @@ class Field:
 
     @property
     def entropy(self) -> float:
-        """Log loss of somebody who always says the share of ones."""
+        """Log loss of a constant prediction of the share of ones."""
         share = self.positives / self.rows
         return -share * math.log(share) - (1.0 - share) * math.log(1.0 - share)
 
@@ -99,20 +99,20 @@ def budget_table(field: Field, whole: bool) -> str:
 
 
 def pair(field: Field, limit: float) -> tuple[Run | None, Run | None]:
-    """The best run of the strict sketches, of all sketches where there is no limit; and that of the other learners."""
+    """The best run of the strict sketches, or of all sketches without a limit; and that of the other learners."""
     sketches = STRICT if math.isfinite(limit) else SKETCHES
     ours = best([run for run in field.runs if run.contender in sketches], limit)
     return ours, best([run for run in field.runs if run.contender in OTHERS], limit)
 
 
 def summary_table(fields: Sequence[Field]) -> str:
-    """For each stream and budget: the best sketch beside the best learner of another kind."""
+    """For each stream and budget: the best sketch and the best learner of another kind."""
     rows = [[field.stream, *(_against(*pair(field, limit)) for limit in LIMITS)] for field in fields]
     return report.table(["stream", *(f"n = {name_limit(limit)}" for limit in LIMITS)], rows)
 
 
 def tally(fields: Sequence[Field]) -> str:
-    """In words: on how many streams the sketch is ahead, and where it is not."""
+    """In words: on how many streams the sketch is better, and on which it is not."""
     said = []
     for limit in LIMITS:
         behind = []
@@ -121,8 +121,8 @@ def tally(fields: Sequence[Field]) -> str:
             if ours and other and other.second_half <= ours.second_half:
                 behind.append(f"{field.stream} ({ours.second_half / other.second_half:.2f} times the other's loss)")
         budget = "Without a budget" if math.isinf(limit) else f"Within {name_limit(limit)}"
-        ahead = f"{budget} it is ahead on {len(fields) - len(behind)} of {len(fields)}"
-        said.append(f"- {ahead}; behind on {', '.join(behind)}.\n" if behind else f"- {ahead}.\n")
+        ahead = f"{budget} it is better on {len(fields) - len(behind)} of {len(fields)}"
+        said.append(f"- {ahead}; worse on {', '.join(behind)}.\n" if behind else f"- {ahead}.\n")
     return "".join(said)
 
 
@@ -156,7 +156,7 @@ def spread_table(fields: Sequence[Field], contenders: Sequence[Contender]) -> st
 
 
 def most_table(fields: Sequence[Field], contenders: Sequence[Contender]) -> str:
-    """Of the best run within 100 non-zeros: how many it had at the end, and most on the way."""
+    """The best run within 100 non-zeros: non-zeros at the end, and the maximum before."""
     rows = []
     for field in fields:
         found = [best(field.of(one.name), BUDGETS[0]) for one in contenders]

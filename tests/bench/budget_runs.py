@@ -35,7 +35,7 @@ MODEL: Final = "/models/contender"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run to be made. `marks`: numbers of events at which the loss so far is read; the last is the number of rows."""
+    """One run to make. `marks`: numbers of events at which the loss is read; the last is the number of rows."""
 
     lines: Lines
     contender: Contender
@@ -49,7 +49,7 @@ class Run:
 
     marks, loss    : sum of the log losses of the first marks[i] events, each predicted before it was learnt
     non_zeros      : weights that were not zero at the end
-    non_zeros_most : most of them at any point of the learning curve; None where nobody counted on the way
+    non_zeros_most : most of them at any point of the learning curve; None if nobody counted on the way
     refused        : events that the learner refused to learn
     """
 
@@ -80,12 +80,12 @@ class Run:
 
 
 def key_of(stream: str, contender: str, settings: Settings) -> str:
-    """What tells one run from another."""
+    """The identity of a run."""
     return json.dumps([stream, contender, settings], sort_keys=True)
 
 
 def read_runs(path: Path) -> list[Run]:
-    """Runs kept in `path`, none where there is no such file. A last line that was cut short is left out."""
+    """Runs kept in `path`, none if there is no such file. An incomplete last line is ignored."""
     if not path.is_file():
         return []
     runs = {}
@@ -100,7 +100,7 @@ def read_runs(path: Path) -> list[Run]:
 
 
 def keep_run(path: Path, run: Run) -> None:
-    """Append one run, as one write: processes that share the file do not cut each other's lines."""
+    """Append one run with one write, so that processes that share the file do not split each other's lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(asdict(run)) + "\n"
     with path.open("a", encoding="utf-8") as out:
@@ -115,7 +115,7 @@ def run_task(task: Task, service: Connection) -> Run:
 
 
 def learn_apart(task: Task) -> Run:
-    """One pass of Vowpal Wabbit in a process of its own."""
+    """One pass of Vowpal Wabbit in a separate process."""
     options = " ".join(f"--{name} {value:g}" for name, value in task.settings.items())
     marks = ",".join(str(mark) for mark in task.marks)
     command = [sys.executable, "-m", "tests.bench.budget_vw", str(task.lines.path), marks, options]

@@ -88,7 +88,7 @@ def unit(pairs: Pairs) -> Pairs:
 
 
 def log_counts(text: str) -> Pairs:
-    """1 + log(count) of each word, in order of first appearance, as many different ones as the service takes in a row."""
+    """1 + log(count) of each word, in order of first appearance, up to the number of words that the service accepts in a row."""
     return tuple((word, 1.0 + math.log(count)) for word, count in count_words(text)[:FEATURES_PER_ROW_MAX])
 
 
@@ -150,7 +150,7 @@ def kddcup() -> Iterator[Labelled]:
 
 
 def plain(events: Iterable[Event]) -> Iterator[Labelled]:
-    """Events that other benches read, without the form in which they would post them."""
+    """Events of other benches, without their request format."""
     for event in events:
         yield event.label, event.pairs
 

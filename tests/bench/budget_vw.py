@@ -1,4 +1,4 @@
-"""One pass of Vowpal Wabbit over a file of its text, in a process of its own.
+"""One pass of Vowpal Wabbit over a file of its text, in a separate process.
 
 Called as `python -m tests.bench.budget_vw FILE MARKS OPTIONS` by the runs that need it. MARKS are numbers of events, by commas.
 Writes one line of JSON: the sum of the log losses up to each mark, and the non-zeros.
@@ -18,14 +18,14 @@ from tests.bench.peers import PROBABILITY_MIN, vowpal_wabbit_lines
 
 
 def losses(margin: F64, label: F64) -> F64:
-    """log(1 + exp(-s margin)), s = 2 label - 1, clipped as the service clips it; at the clip where a margin is no number."""
+    """log(1 + exp(-s margin)), s = 2 label - 1, clipped as the service clips it; the clip value if a margin is not a number."""
     cost = -(2.0 * label - 1.0) * margin
     loss = np.logaddexp(0.0, np.where(np.isnan(cost), np.inf, cost))
     return np.minimum(loss, -math.log(PROBABILITY_MIN))
 
 
 def main() -> int:
-    """Learn the file and say how well it went."""
+    """Learn the file and print the losses."""
     path, marks, options = sys.argv[1:]
     with Path(path).open(encoding="utf-8") as lines:
         label = np.array([not line.startswith("-1") for line in lines], dtype=np.float64)

@@ -2,7 +2,7 @@
 
 Contenders: the Taylor sketch in its bounded forms (strict with k = 100, 300, 1000; hybrid; diag; and a diag that forgets, for
 labels that follow one another), FTRL-Proximal, truncated gradient and Vowpal Wabbit, each over a stated grid of settings. This
-project's learners learn over HTTP, in a service of their own; Vowpal Wabbit learns the same bytes in a process of its own. Every
+project's learners learn over HTTP, in a service of their own; Vowpal Wabbit learns the same bytes in a separate process. Every
 run is appended to --runs as one line of JSON as soon as it is done: started again with the same file, only what is missing is
 run, and the report is made from everything that is there.
 
@@ -47,7 +47,7 @@ NAMES: Final = tuple(one.name for one in CONTENDERS)
 
 
 def halves(rows: int) -> tuple[int, int]:
-    """Where the loss is read: at the half and at the end."""
+    """The marks at which the loss is read: the half and the end."""
     return rows // 2, rows
 
 
@@ -79,7 +79,7 @@ def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def pending(options: argparse.Namespace, chosen: Sequence[Contender], streams: list[Lines], folder: Path) -> Iterator[Task]:
-    """Write one stream after the other and say what is still to be run over it; `streams` receives them."""
+    """Write one stream after another and yield the runs still to make over it; `streams` receives the streams."""
     made = read_runs(options.runs)
     for name in options.streams:
         lines = write_lines(name, ALL_STREAMS[name](), folder)
@@ -89,7 +89,7 @@ def pending(options: argparse.Namespace, chosen: Sequence[Contender], streams: l
 
 
 def run(options: argparse.Namespace, chosen: Sequence[Contender]) -> tuple[list[Lines], list[str]]:
-    """Run what is missing. Returns the streams and what failed."""
+    """Make the missing runs. Returns the streams and the failures."""
     streams: list[Lines] = []
     with tempfile.TemporaryDirectory() as folder, Progress(console=Console(stderr=True)) as progress:
         bar = progress.add_task("runs", total=0)
@@ -142,11 +142,11 @@ def _about(fields: Sequence[Field], chosen: Sequence[Contender], streams: Sequen
         "  and each of the two shuffled once with a fixed seed, because the files are sorted by group. *lingspam*: shuffled.\n"
         "  *a9a*, *ipinyou*: train, then test. *elec2*, *kddcup* (10 % sample; attack or not): the order of the file.\n"
         "- Texts are unit-norm rows of 1 + log(count): a function of the row alone. Numbers of *kddcup* are log(1 + x); the\n"
-        "  others are as they are. The values are written once, with nine digits, and every contender reads the same bytes.\n"
-        "- Every event is predicted before it is learnt. The intercept is free; it is not counted but for Vowpal Wabbit, whose\n"
-        "  constant is penalised and counted like any weight.\n"
-        "- All other settings are at their defaults. The link is logistic.\n" + grids
-        + f"- {len(runs):,} runs, {minutes:.0f} minutes of them in all, {refused:,} events refused.\n"
+        "  others are unchanged. The values are written once, with nine digits, and every contender reads the same bytes.\n"
+        "- Every event is predicted before it is learnt. The intercept is not penalised and not counted, except with Vowpal "
+        "Wabbit, whose constant is penalised and counted like any weight.\n"
+        "- All other settings have their defaults. The link is logistic.\n" + grids
+        + f"- {len(runs):,} runs, {minutes:.0f} minutes in total, {refused:,} events refused.\n"
     )  # fmt: skip
 
 
@@ -159,28 +159,29 @@ def _text(fields: Sequence[Field], chosen: Sequence[Contender], streams: Sequenc
         )  # fmt: skip
     return (
         "# Log loss with a budget of non-zero weights\n\n"
-        "One pass, test then train, over eight public streams; mean log loss of the second half, the best setting of each\n"
-        "contender's grid among the runs that **end** with at most n non-zeros. Choosing by the loss that is shown flatters\n"
-        "everybody, and most of all those with the larger grids: the sketches have one knob, the others two or three.\n\n"
-        "Only the strict sketch keeps its bound at every event: k members with the intercept among them, so n = k is k - 1\n"
-        "weights at most. The others are within the budget at the end, and may have had many more on the way (last table).\n\n"
+        "One pass, test then train, over eight public streams. The tables show the mean log loss of the second half for the "
+        "best setting of each contender's grid, among the runs that **end** with at most n non-zeros. Choosing the setting by "
+        "the loss that is shown favours every contender, and most of all those with larger grids: the sketches have one "
+        "setting in the grid, the others two or three.\n\n"
+        "Only the strict sketch keeps its bound at every event: k members including the intercept, so at most k - 1 weights if "
+        "n = k. The others are within the budget at the end, and may have had many more before (last table).\n\n"
         "![log loss against non-zeros](budgets.png)\n\n"
-        "## The strict sketch beside the best of FTRL-Proximal, truncated gradient and Vowpal Wabbit\n\n"
-        "Best strict sketch : best other learner, second half; the lower in bold, *-* where no run ended within the budget.\n"
-        "In the last column, without a budget, any sketch.\n\n"
+        "## The strict sketch and the best of FTRL-Proximal, truncated gradient and Vowpal Wabbit\n\n"
+        "Best strict sketch : best other learner, second half. The lower is in bold; *-* means that no run ended within the "
+        "budget. The last column has no budget, and any sketch.\n\n"
         + summary_table(fields) + "\n" + tally(fields) + "\n## Stream by stream\n" + tables
         + "\n## Without a budget: the best setting, the median of the grid, the defaults\n\n"
-        "Second half. A grid that reaches down to 100 non-zeros has bad settings in it when there is no budget, so medians tell\n"
-        "how much a grid spreads, not how good a learner is; the third figure is what somebody gets who sets nothing but the\n"
-        "kind of learner (and here the mode and k; of *diag, rho* it is rho = 0.9999, gamma = 0.1).\n\n"
-        + spread_table(fields, chosen) + "\n## Non-zeros at the end, and most on the way, of the best run within 100\n\n"
+        "Second half. A grid that reaches down to 100 non-zeros includes settings that are bad without a budget. Medians "
+        "therefore show the spread of a grid, not the quality of a learner. The third figure is the result if only the kind of "
+        "learner is set (and here the mode and k; for *diag, rho* also rho = 0.9999, gamma = 0.1).\n\n"
+        + spread_table(fields, chosen) + "\n## Non-zeros of the best run within 100: at the end, and the maximum before\n\n"
         + most_table(fields, chosen) + "\n" + _about(fields, chosen, streams) + "\n"
         + report.conditions("python -m tests.bench.budgets", ["numpy", "numba", "vowpalwabbit", "matplotlib"])
     )  # fmt: skip
 
 
 def main() -> int:
-    """Run what is missing and make the report; exit status 1 where a run failed."""
+    """Make the missing runs and the report; exit status 1 if a run failed."""
     options = options_of()
     chosen = [thinned(one) if options.quick else one for one in CONTENDERS if one.name in options.contenders]
     streams, failed = run(options, chosen)

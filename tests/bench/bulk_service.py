@@ -13,8 +13,8 @@ import psutil
 
 from riata.wire.encoder import EncoderConfig
 from tests.bench.bulk_rows import ROWS, VW_TEXT
+from tests.bench.connections import closed_loop, post_head
 from tests.bench.contest import Measure
-from tests.bench.lanes import closed_loop, post_head
 from tests.bench.service import Connection, ServiceFailed, connect
 from tests.running import Running
 
@@ -24,7 +24,7 @@ MEMORY_BYTES: Final = 256 * 2**20  # twice the largest table of a side
 
 
 def give_memory() -> None:
-    """Use MEMORY_BYTES and free them, so that whoever asks the system for memory next gets some at once.
+    """Use MEMORY_BYTES and free them, so that the next allocation gets memory at once.
 
     In a virtual machine, memory that was free for a while may have been given back to the host, which takes milliseconds to find
     each 2 MiB again: which side of a bench comes upon it is chance.
@@ -37,7 +37,7 @@ def give_memory() -> None:
 
 @dataclass(slots=True)
 class Served:
-    """A service that is running, and how many models it has had."""
+    """A running service, and the number of models it has had."""
 
     running: Running
     models: int = 0
@@ -50,7 +50,7 @@ class Served:
     def learn(self, bodies: Sequence[bytes], kind: str, connections: int, passes: int = 1, bits: int = BITS) -> Measure:
         """Send every body `passes` times to a new model of 2^bits slots, body k over connection k modulo `connections`.
 
-        Times the last pass. Raises `ServiceFailed` where not every row was learnt."""
+        Times the last pass. Raises `ServiceFailed` if not every row was learnt."""
         control = connect(self.running.port)
         self.models += 1
         model = f"bulk-{self.models}"
@@ -71,9 +71,9 @@ class Served:
 
 
 def wait_until_learnt(control: Connection, model: str, last: int) -> None:
-    """Ask for a prediction by a model that has learnt event `last`, again where it took longer than a request may wait for it.
-
-    Raises `ServiceFailed` for any other reason, or after LEARNT_S_MAX."""
+    """Request a prediction by a model that has learnt event `last`; repeat if that takes longer than a request may wait. Raises
+    `ServiceFailed` for any other reason, or after LEARNT_S_MAX.
+    """
     until = time.monotonic() + LEARNT_S_MAX
     while True:
         try:
@@ -86,11 +86,11 @@ def wait_until_learnt(control: Connection, model: str, last: int) -> None:
 
 
 def send_all(port: int, model: str, bodies: Sequence[bytes], kind: str, connections: int) -> int:
-    """Send the bodies over so many connections at once; returns the last event. Raises `ServiceFailed` where one is refused."""
+    """Send the bodies over so many connections at once; returns the last event. Raises `ServiceFailed` if one is refused."""
     path = f"/models/{model}/observe"
     answers = closed_loop(port, connections, [(post_head(port, path, kind, len(body)), body) for body in bodies])
-    told = [json.loads(answer.body) for answer in answers]
-    for answer, said in zip(answers, told, strict=True):
+    reported = [json.loads(answer.body) for answer in answers]
+    for answer, said in zip(answers, reported, strict=True):
         if said.get("accepted") != ROWS:
             raise ServiceFailed(f"answered {answer}")
-    return max(int(said["seq"]) for said in told)
+    return max(int(said["seq"]) for said in reported)

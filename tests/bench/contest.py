@@ -33,7 +33,7 @@ class UnequalWork(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One run of one side: wall and CPU seconds for `units` of work, and figures that are its own, as log loss or p50_us."""
+    """One run of one side: wall and CPU seconds for `units` of work, and additional figures such as log loss or p50_us."""
 
     seconds: float
     cpu_s: float
@@ -43,7 +43,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A contender. `run` is one whole timed run; what it needs ready is made before, or outside of what it measures."""
+    """A contender. `run` is one complete timed run; preparation happens before it, or outside of the measured time."""
 
     name: str
     run: Callable[[], Measure]
@@ -51,7 +51,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """How many times faster `ours` is than `theirs` on `path`, and the ratio to reach; at most that where `at_most`."""
+    """How many times faster `ours` is than `theirs` on `path`, and the ratio to reach; an upper bound if `at_most`."""
 
     path: str
     ours: str
@@ -62,7 +62,7 @@ class Claim:
 
     @property
     def reached(self) -> bool:
-        """Whether the ratio is what was to be reached."""
+        """Whether the ratio is reached."""
         return self.ratio <= self.reach if self.at_most else self.ratio >= self.reach
 
     @property
@@ -109,12 +109,12 @@ def per_unit(measures: Sequence[Measure], of: str = "seconds") -> float:
 
 
 def fact(measures: Sequence[Measure], name: str) -> float:
-    """Median of one of the side's own figures."""
+    """Median of one of the side's additional figures."""
     return statistics.median(measure.facts[name] for measure in measures)
 
 
 def times_faster(found: Found, ours: str, theirs: str, of: str = "seconds") -> float:
-    """How many times the seconds (or `cpu_s`) a unit of `ours` those of `theirs` are: the median over the rounds."""
+    """The seconds (or `cpu_s`) per unit of `theirs` over those of `ours`: the median over the rounds."""
     pairs = zip(found[ours], found[theirs], strict=True)
     return statistics.median(per_unit([them], of) / per_unit([us], of) for us, them in pairs)
 
@@ -148,14 +148,14 @@ def claim_table(claims: Sequence[Claim]) -> str:
 
 
 def arguments(about: str) -> argparse.ArgumentParser:
-    """The options that every bench of speed has."""
+    """The options of every speed bench."""
     parser = report.arguments(about)
     parser.add_argument("--quick", action="store_true", help="a trial of some seconds, written to build/bench instead")
     return parser
 
 
 def folder(trial: bool) -> Path:
-    """Where a page belongs; a trial's is not among the evidence."""
+    """The folder of a page; that of a trial is not among the evidence."""
     return TRIALS if trial else report.EVIDENCE
 
 
@@ -209,7 +209,7 @@ def report_page(
 
 
 def read_result(name: str, trial: bool = False) -> dict[str, Any] | None:
-    """What `report_page` left of a bench, its claims as `Claim`; None where it has not run."""
+    """The results that `report_page` wrote for a bench, its claims as `Claim`; None if it has not run."""
     path = folder(trial) / f"{name}.json"
     if not path.is_file():
         return None

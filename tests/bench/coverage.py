@@ -1,9 +1,9 @@
-"""Whether the standard errors of margins keep their promise: nominal against achieved coverage, where the truth is known.
+"""Coverage of the standard errors of margins: nominal against achieved, on data whose truth is known.
 
 Simulated logistic data with known coefficients; after 1,000, 10,000 and 100,000 events the interval margin +- z std_error of
-fresh rows is asked whether it holds the true margin. The truth and the fresh rows stay the same over the seeds, so that the error
-splits into what is the same every time (bias) and what scatters (the part that a standard error is about). Learners run with
-their defaults but for what their name says. The standard error is the one that predictions carry.
+fresh rows is compared with the true margin. The truth and the fresh rows are the same for all seeds, so the error splits into a
+part that is always the same (bias) and a part that varies (scatter, which a standard error estimates). Learners use their
+defaults except for the settings in their name. The standard error is that of predictions.
 
 Writes coverage.md, .csv and two pictures. Takes some minutes.
 """
@@ -23,8 +23,10 @@ from riata.base.arrays import F64
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner
 from riata.learn.taylor_sketch.config import TaylorSketchConfig
-from riata.predict.model import Model, Origin
-from riata.predict.uncertainty import Covariance, look_up
+from riata.predict.factory import make_model
+from riata.predict.model import Origin
+from riata.predict.uncertainty import Covariance
+from riata.wire.encoder import EncoderConfig
 from tests.bench import report
 from tests.bench.sketch_design import BETA_TRUE, BITS, Rows, correlated_normals, dense_beta, draw_labels, topic_rows
 from tests.bench.sketch_pictures import draw_calibration
@@ -35,7 +37,7 @@ FRESH: Final = 1000
 LEVELS: Final = (0.5, 0.8, 0.95)
 NOMINAL: Final[F64] = np.array([0.01, *np.arange(0.05, 1.0, 0.05), 0.99])
 SIZES: Final = ("small", "large")
-ORIGIN: Final = Origin("coverage", bytes(16), "", "0/1")
+ORIGIN: Final = Origin("coverage", bytes(16), EncoderConfig(), "0/1")
 
 DENSE: Final[dict[str, dict[str, Any]]] = {
     "exact, no warm-up": {"mode": "exact", "warm_up": 0},
@@ -100,14 +102,14 @@ class Design:
         return beta
 
     def rows(self, n: int, rng: np.random.Generator, like: bool = True) -> Rows:
-        """So many rows; not `like` the others: with columns that know nothing of each other."""
+        """So many rows; if not `like` the others, with independent columns."""
         if self.per_row:
             return topic_rows(n, self.width, self.per_row, self.topics if like else 0, rng)
         return correlated_normals(n, self.width, self.correlation if like else 0.0, rng)
 
     @property
     def fresh_kinds(self) -> list[bool]:
-        """Which fresh rows are worth asking: like the training rows, and unlike them where their columns hang together."""
+        """Kinds of fresh rows: like the training rows, and also unlike them if their columns are correlated."""
         return [True, False] if self.correlation or self.topics else [True]
 
 
@@ -133,19 +135,17 @@ class Run:
 
 
 def std_errors(learner: Learner, rows: Rows) -> F64:
-    """f64[n]: what predictions of `rows` would carry now."""
+    """f64[n]: the standard errors of predictions of `rows` now."""
     sketch = learner.sketch()
-    model = Model(ORIGIN, learner.weights(), gen=0, version=1, seq=1, created_ms=0)
-    uncertainty = None if sketch is None else look_up(Covariance.of(sketch), model.weights)
-    if uncertainty is None:
+    covariance = None if sketch is None else Covariance.of(sketch)
+    if covariance is None or covariance.why_not:
         raise RuntimeError("the learner says nothing of its uncertainty")
-    errors = np.empty(rows.n)
-    uncertainty.std_errors(rows.batch(np.zeros(rows.n)), model.weights, model.bucket, errors)
-    return errors
+    model = make_model(ORIGIN, learner.weights(), gen=0, seq=1, covariance=covariance)
+    return model.score(rows.batch(np.zeros(rows.n))).std_error
 
 
 def run(job: tuple[str, int]) -> Run:
-    """Learn one stream of a design with each of its learners, and judge the margins of the fresh rows at each stop."""
+    """Learn one stream of a design with each of its learners, and evaluate the margins of the fresh rows at each stop."""
     design, seed = DESIGNS[job[0]], job[1]
     beta = design.truth()
     fresh = {like: design.rows(FRESH, np.random.default_rng(2), like) for like in design.fresh_kinds}
@@ -193,7 +193,7 @@ def coverage(error: F64, std_error: F64, nominal: float) -> float:
 
 
 def judge(design: Design, runs: Sequence[Run]) -> list[Judged]:
-    """Everything that is told about a design."""
+    """All figures of a design."""
     judged = []
     for like, size, name, at in itertools.product(design.fresh_kinds, SIZES, design.learners, range(len(STOPS))):
         error = np.array([run.error[name, size, like][at] for run in runs])
@@ -236,7 +236,7 @@ def design_table(judged: Sequence[Judged]) -> str:
 
 
 def write_numbers(judged: Sequence[Judged]) -> None:
-    """Everything of `judged` as numbers; achieved coverage at each nominal level."""
+    """All of `judged` as numbers; achieved coverage at each nominal level."""
     rows = []
     for j in judged:
         fresh = "like" if j.like else "unlike"
@@ -257,50 +257,52 @@ def draw(judged: Sequence[Judged]) -> None:
         draw_calibration(f"coverage_{size}_gamma", panels, NOMINAL, STYLES)
 
 
-READING: Final = """## What to take from it
+READING: Final = """## Conclusions
 
-- **Where everything that matters is in the block and the penalty is light, the standard error is right.** Exact, and strict or
-  hybrid with k above the number of features, hold 95 % of the margins in 95 % intervals at t = 100,000, and scatter is within
-  0.03 of 1.00 there. That does not depend on fresh rows being like the training rows.
-- **The start is a bias.** What the first events added was linearised far from where the weights end. On dense rows (d = 11) exact
-  without its warm-up holds 75 % at 1,000 events and 86 % at 10,000 in 95 % intervals; the prior curvature is a part of it. The
-  warm-up of 1,000 takes nearly all of the bias away (93 and 94 %); right after it scatter is more than the standard error says,
-  the more so the more features there are (91 % at d = 51, 75 % at d = 301, for which 1,000 events are few).
-- **The penalty is a bias, and no variance shows it.** The interval is about the penalised estimate. At gamma = 10 sparse rows
-  have no weight at all after 1,000 events: the interval is that of the intercept, and holds 14 or 15 % of the margins instead
-  of 95 %. After 100,000 events it is 72 to 78 % where k suffices. To judge how sure a model is, look at a small gamma.
-- **A feature at zero adds nothing.** It counts as known to be zero. So a row of features without weights, or never seen, has
-  the standard error of the intercept: too small, the more so the larger gamma is.
-- **Curvature that is dropped is missed.** On sparse rows diag and small hybrid blocks lose little (93 % instead of 95 %, and 91 %
-  with topics), on the dense independent rows diag holds 89 %. On the correlated dense rows diag and blocks that cannot hold the
-  columns are wrong: weights scatter several times more than they say, worse as t grows (40 % for diag at t = 100,000), and worse
-  still for rows unlike the training rows (20 %). strict with too few members has a bias besides, of what it leaves out.
-- **It can be too large as well**: a penalty holds weights still, so that they scatter by 0.7 to 0.9 of the standard error, and
-  so does the prior curvature in the first thousand events of sparse rows. Where the bias is small too, intervals then hold a
-  little more than they promise (96 % instead of 95 %).
+- **If all relevant features are in the block and the penalty is small, the standard error is right.** Exact, and strict or
+  hybrid with k above the number of features, cover 95 % of the margins with 95 % intervals at t = 100,000, and scatter is
+  within 0.03 of 1.00 there. This also holds for fresh rows that are unlike the training rows.
+- **The first events cause a bias.** They were linearised far from the final weights. On dense rows (d = 11) 95 % intervals of
+  exact without its warm-up cover 75 % at 1,000 events and 86 % at 10,000; the prior curvature contributes to this. The warm-up
+  of 1,000 removes nearly all of the bias (93 and 94 %). Right after the warm-up the scatter is larger than the standard error,
+  and more so with more features (91 % at d = 51, 75 % at d = 301, for which 1,000 events are few).
+- **The penalty causes a bias that no variance shows.** The interval is that of the penalised estimate. At gamma = 10 sparse
+  rows have no weight at all after 1,000 events: the interval is that of the intercept, and covers 14 or 15 % of the margins
+  instead of 95 %. After 100,000 events it covers 72 to 78 % if k is large enough. To judge the uncertainty of a model, use a
+  small gamma.
+- **A feature with weight zero adds nothing.** Its weight counts as known to be zero. So a row whose features have no weights,
+  or are unknown, has the standard error of the intercept. This is too small, and more so with a larger gamma.
+- **Missing cross curvature makes it too small.** On sparse rows diag and small hybrid blocks lose little (93 % instead of 95 %,
+  and 91 % with topics). On dense independent rows diag covers 89 %. On correlated dense rows diag and blocks that are too small
+  for the columns are wrong: weights scatter several times more than the standard error. This gets worse as t grows (40 % for
+  diag at t = 100,000), and is worse for rows unlike the training rows (20 %). strict with too few members also has a bias,
+  because it leaves features out.
+- **It can also be too large.** A penalty reduces the scatter of the weights to 0.7 to 0.9 of the standard error. So does the
+  prior curvature in the first thousand events of sparse rows. If the bias is small too, intervals then cover slightly more than
+  their nominal level (96 % instead of 95 %).
 
-In short: a standard error is the part of the error that another stream of the same kind would have had differently, not the
-distance to the truth. It can be relied upon in exact mode, or with k above the number of features, at a small gamma and after
-some ten thousand events; otherwise it is a lower bound.
+In short: a standard error measures how much the error would vary between streams of the same kind, not the distance to the truth.
+It is reliable in exact mode, or with k above the number of features, at a small gamma and after some ten thousand events.
+Otherwise it is a lower bound.
 """
 
 
 def introduction() -> str:
-    """What was measured."""
+    """The paragraph about the method."""
     return (
         "Simulated logistic data with known coefficients. After t events the interval margin +- z std_error of "
-        f"{FRESH:,} fresh rows is asked whether it holds the true margin; a right standard error holds 50, 80 and 95 %. Truth "
-        "and fresh rows are the same for all streams of a design, so the error splits into what is the same every time, the "
-        "bias, and what differs, the scatter. Both are given as multiples of the standard error (root mean squares over rows "
-        "and streams): a right standard error has scatter 1.00, and bias is what it cannot know. Learners run with their "
-        "defaults but for what their name says.\n"
+        f"{FRESH:,} fresh rows is compared with the true margin. A correct standard error covers it in 50, 80 and 95 % of the "
+        "cases. Truth and fresh rows are the same for all streams of a design, so the error splits into a part that is always "
+        "the same, the bias, and a part that varies, the scatter. Both are given as multiples of the standard error (root mean "
+        "squares over rows and streams). A correct standard error has scatter 1.00; it cannot include the bias. Learners use "
+        "their defaults except for the settings in their name.\n"
     )
 
 
 def page(judged: Sequence[Judged]) -> str:
     """The whole report."""
     parts = [
-        "# Do standard errors of margins keep their promise?\n",
+        "# Are the standard errors of margins right?\n",
         introduction(),
         *(f"- {describe(design)}" for design in DESIGNS.values()),
         "\n![achieved against nominal coverage, small gamma](coverage_small_gamma.png)\n",

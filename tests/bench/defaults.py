@@ -1,9 +1,9 @@
-"""Why the learner's defaults are what they are: each of them moved alone, and other streams that are not among the six.
+"""How the learner's defaults were chosen: each setting changed alone, and other streams that are not among the six.
 
-The first table takes the six streams of `progressive` and moves one setting at a time; its figures are progressive log loss over
-that of the best peer, so below 1 is ahead and 1.02 is the bound. The second has the defaults on eleven other streams: ten public
-ones that were looked at but not tuned on, and a made-up one, very noisy, that spoke against larger steps.
-The learner runs in this process over the same hashed features that the service would give it.
+The first table takes the six streams of `progressive` and changes one setting at a time. Its figures are progressive log loss
+over that of the best peer, so a figure below 1 is better and 1.02 is the bound. The second has the defaults on eleven other
+streams: ten public ones that were not used for tuning, and a synthetic one, very noisy, that showed a disadvantage of larger
+steps. The learner runs in this process over the same hashed features that the service would give it.
 
 Needs RIATA_SHARED. Takes about two minutes.
 """
@@ -141,8 +141,9 @@ def main() -> int:
     text = (
         "# How the defaults were chosen\n\n"
         "One pass, progressive log loss over that of the best peer (Vowpal Wabbit, with and without --l1 1e-6; river, scaled or "
-        "not), and the share of features with a non-zero weight at the end.\n\n## One setting moved at a time\n\n" + moved
-        + "\n## Other streams: ten looked at but not tuned on, and a made-up noisy one that spoke against larger steps\n\n"
+        "not), and the share of features with a non-zero weight at the end.\n\n## One setting changed at a time\n\n" + moved
+        + "\n## Other streams: ten that were not used for tuning, and a synthetic noisy one that showed a disadvantage of "
+        "larger steps\n\n"
         + held + "\n"
         + report.conditions("python -m tests.bench.defaults", ["numpy", "numba", "river", "vowpalwabbit"])
     )  # fmt: skip

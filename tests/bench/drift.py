@@ -1,16 +1,16 @@
-"""What forgetting buys when the truth changes: a made-up stream of texts, half of whose coefficients are drawn anew midway.
+"""The benefit of forgetting if the truth changes: a synthetic stream of texts, half of whose coefficients are redrawn midway.
 
 200,000 events, 50,000 words, 77 of them in a row, unit norm; 1,500 words carry the label. The best possible log loss is known
-for every event, so that what is shown is the excess over it. Contenders: the Taylor sketch (strict k = 1000, hybrid k = 300,
-diag) with rho = 1 (nothing is forgotten), 1 - 2e-5 and 1 - 5e-5; FTRL-Proximal; truncated gradient, at its adaptive rate and at a
-constant one; each over a stated grid, all over HTTP, one pass. The same stream without the change is the control: what
-forgetting costs.
+for every event; the tables show the excess over it. Contenders: the Taylor sketch (strict k = 1000, hybrid k = 300, diag) with
+rho = 1 (nothing is forgotten), 1 - 2e-5 and 1 - 5e-5; FTRL-Proximal; truncated gradient, at its adaptive rate and at a constant
+one; each over a stated grid, all over HTTP, one pass. The same stream without the change is the control and shows the cost of
+forgetting.
 
 Runs are kept as in `budgets`. About ten minutes with --jobs 3 on four cores.
 
 Examples
   python -m tests.bench.drift --runs drift.jsonl --jobs 3
-  python -m tests.bench.drift --runs drift.jsonl --jobs 0               # nothing run, the report made anew
+  python -m tests.bench.drift --runs drift.jsonl --jobs 0               # nothing run, the report made again
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def best(runs: Sequence[Run], stream: str, name: str) -> Run | None:
 
 
 def excess(run: Run, bayes: F64) -> F64:
-    """Mean log loss of each window less that of the truth, f64[windows]."""
+    """Mean log loss of each window minus that of the truth, f64[windows]."""
     loss = np.diff(np.array((0.0, *run.loss)))
     return np.asarray((loss - bayes.reshape(-1, WINDOW).sum(axis=1)) / WINDOW)
 
@@ -128,12 +128,14 @@ def _brief(settings: Settings) -> str:
 
 
 def excess_at_end(run: Run, made: MadeUp) -> float:
-    """Mean log loss of the last events less that of the truth."""
+    """Mean log loss of the last events minus that of the truth."""
     return last(run) - float(made.bayes[-LAST:].mean())
 
 
 def said(runs: Sequence[Run], made: dict[str, MadeUp]) -> str:
-    """In words: who has the least excess at the end of each stream, and what forgetting earns and costs the sketches."""
+    """In words: the contenders with the least excess at the end of each stream, and the gain and cost of forgetting for the
+    sketches.
+    """
     lines = []
     for stream, one in made.items():
         found = {c.name: run for c in CONTENDERS if (run := best(runs, stream, c.name)) is not None}
@@ -185,7 +187,7 @@ def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace, chosen: Sequence[Contender]) -> tuple[dict[str, MadeUp], list[str]]:
-    """Run what is missing. Returns the streams and what failed."""
+    """Make the missing runs. Returns the streams and the failures."""
     with tempfile.TemporaryDirectory() as folder, Progress(console=Console(stderr=True)) as progress:
         made = {
             name: make_stream(name, drifts, Path(folder))
@@ -215,27 +217,28 @@ def _text(runs: Sequence[Run], made: dict[str, MadeUp]) -> str:
     entries = made["drift"].lines.entries / ROWS
     refused = sum(one.refused for one in runs)
     return (
-        "# Forgetting, with a drift and without\n\n"
-        f"{ROWS:,} made-up texts over {WORDS:,} words (Zipf {ZIPF}, {TOPICS} topics, {entries:.1f} different words each,\n"
+        "# Forgetting, with and without drift\n\n"
+        f"{ROWS:,} synthetic texts over {WORDS:,} words (Zipf {ZIPF}, {TOPICS} topics, {entries:.1f} different words each,\n"
         f"unit-norm rows of 1 + log(count)); the log-odds are linear in {INFORMATIVE:,} of them, mostly common ones.\n"
-        f"*drift*: half of these coefficients are drawn anew at {DRIFT_AT:,}. *steady*: the same rows, nothing redrawn.\n"
+        f"*drift*: half of these coefficients are redrawn at {DRIFT_AT:,}. *steady*: the same rows, nothing redrawn.\n"
         f"Log loss of the truth: {bayes}.\n\n"
         "![excess over the truth](drift.png)\n\n"
-        "One pass over HTTP, test then train; the setting of each contender's grid with the lowest loss over the last 50,000,\n"
-        f"chosen by the figure that is shown. Just after: the {AFTER:,} events from {DRIFT_AT:,} on.\n\n"
+        "One pass over HTTP, test then train. The tables show the setting of each contender's grid with the lowest loss over\n"
+        f"the last 50,000, chosen by the figure that is shown. *Just after*: the {AFTER:,} events from {DRIFT_AT:,} on.\n\n"
         + "".join(f"**{name}**\n\n{table(runs, name, one)}\n" for name, one in made.items()) + said(runs, made)
         + f"- Sketches: gamma {GAMMAS}, each rho by itself. `ftrl_proximal`: alpha (0.3, 1, 3, 10) x l1 (0.1, 0.5, 2).\n"
         "  `truncated_gradient`: eta (0.3, 0.9, 2.7) x gravity (0, 3e-5, 3e-4); at a constant rate, not normalised,\n"
         "  eta (0.1, 0.5, 2) x gravity (0, 3e-5).\n"
-        "- rho = 1 - 2e-5 weighs an event half after 35,000 more, 1 - 5e-5 after 14,000.\n"
-        "- Seconds are those of the whole pass through the service, posting and parsing included, side by side with other runs.\n"
+        "- With rho = 1 - 2e-5 the weight of an event is halved after 35,000 more events, with 1 - 5e-5 after 14,000. - "
+        "Seconds are those of the whole pass through the service, including posting and parsing; other runs went on at the "
+        "same time.\n"
         f"- {refused:,} events refused in {len(runs):,} runs.\n\n"
         + report.conditions("python -m tests.bench.drift", ["numpy", "numba", "matplotlib"])
     )  # fmt: skip
 
 
 def main() -> int:
-    """Run what is missing and make the report; exit status 1 where a run failed."""
+    """Make the missing runs and the report; exit status 1 if a run failed."""
     options = options_of()
     chosen = [replace(one, settings=one.settings[1::3]) if options.quick else one for one in CONTENDERS]
     write = not options.quick and not options.no_write

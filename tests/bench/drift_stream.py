@@ -1,8 +1,8 @@
-"""A made-up stream of texts whose best possible log loss is known, with or without a change of the truth midway.
+"""A synthetic stream of texts whose best possible log loss is known, with or without a change of the truth midway.
 
 Words come by Zipf's law, 40 % of them from the vocabulary of one of 40 topics; rows are unit-norm, 1 + log(count). The log-odds
 are linear in them: an intercept, and the coefficients of some informative words, which are chosen by Zipf's law too, the
-commonest left out. At the drift, half of these coefficients are drawn anew.
+commonest left out. At the drift, half of these coefficients are redrawn.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""How many rows a second POST /observe takes when each must be on the disk before it is answered, beside what bounds it.
+"""Rows per second of POST /observe, each on disk before its answer, and what bounds them.
 
 For each store and role, at 1, 16 and 64 connections, single rows and batches of 1000 (20 features a row, an id for every row by
-Idempotency-Key): rows acknowledged a second and latencies, from a load in a process of its own (`tests.bench.load`). In the
-same rounds, in turns:
+Idempotency-Key): rows acknowledged per second and latencies, from a load generator in a separate process (`tests.bench.load`).
+In the same rounds, alternating:
 
 - the store: `store.append` of the same rows, parsed, in groups of as many requests as there are connections (at most 20,000
-  rows), on a store of its own that is new in each round; no HTTP, no parsing, no learning, no checkpoints.
-- the disk: the same rows as the log has them, written to a plain file with one sync (fdatasync) for each group.
+  rows), on a separate store that is new in each round; no HTTP, no parsing, no learning, no checkpoints.
+- the disk: the same rows in the format of the log, written to a plain file with one sync (fdatasync) for each group.
 
-Redis syncs its file before each answer (appendfsync always). Load, service, Redis and bench share one machine; everything is
-inside the clock but the first request of each connection. Figures are medians over the rounds, after one that is thrown away.
-Where other work keeps the machine busy, as `load average` below tells, the figures say little, and their range how little: the
-service, the load and Redis want processors, the disk alone hardly does.
+Redis syncs its file before each answer (appendfsync always). Load, service, Redis and bench share one machine. The measured
+time includes everything except the first request of each connection. Figures are medians over the rounds, after one that is
+discarded. If other work keeps the machine busy (see `load average` below), the figures are unreliable, and their range shows
+how much: the service, the load and Redis need processors, the disk hardly does.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Shape = tuple[int, int]  # connections, rows of a request
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What was reached once: rows a second, median and 99th percentile of a request (of a group, for store and disk)."""
+    """The result of one run: rows per second, median and 99th percentile of a request (of a group, for store and disk)."""
 
     rows_s: float
     p50_ms: float
@@ -79,7 +79,7 @@ Contend = Callable[[Shape, float], Cell]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One line of the table. store : the contender that bounds it, itself where it is a bound"""
+    """One line of the table. `store` is the contender that bounds it, or itself if it is a bound."""
 
     name: str
     contend: Contend
@@ -101,8 +101,8 @@ def service_under_load(port: int) -> Iterator[Contend]:
             line = process.stdout.readline()
             if not line:
                 raise RuntimeError("the load has ended, its reason is above")
-            told = json.loads(line)
-            return Cell(told["rows"] / told["seconds"], told["p50_ms"], told["p99_ms"], told["refused"])
+            reported = json.loads(line)
+            return Cell(reported["rows"] / reported["seconds"], reported["p50_ms"], reported["p99_ms"], reported["refused"])
 
         yield contend
 
@@ -144,7 +144,7 @@ def timed(shape: Shape, seconds: float, take: Callable[[list[Append]], float]) -
 
 
 def append_timed(store: Store, group: list[Append]) -> float:
-    """Seconds of one append. Raises `RuntimeError` where a row was not accepted: then something else was measured."""
+    """Seconds of one append. Raises `RuntimeError` if a row was not accepted: then something else was measured."""
     start = time.perf_counter()
     answers = store.append(group)
     seconds = time.perf_counter() - start
@@ -313,15 +313,15 @@ def main() -> int:
         found = measure(all_of_them, options.rounds, options.seconds)
     heads = [
         "what", "connections", "rows a request", "rows/s", "range", "requests/s", "ms p50", "ms p99", "of its store",
-        "of the disk", "told to wait",
+        "of the disk", "reported to wait",
     ]  # fmt: skip
     text = (
-        "# Durable POST /observe beside what bounds it\n\n"
+        "# Durable POST /observe and its bounds\n\n"
         + (__doc__ or "").split("\n", 2)[2].strip() + "\n\n"
         + report.table(heads, lines(found, all_of_them))
-        + f"\n`of its store` and `of the disk` are ratios of rows/s. {options.rounds} rounds of {options.seconds:g} s each, in "
-        "turns. `told to wait`: answers 429 and 503 in all rounds; nothing was accepted by those.\n\n"
-        "![Durable rows a second](durable.png)\n\n"
+        + f"\n`of its store` and `of the disk` are ratios of rows per second. {options.rounds} rounds of {options.seconds:g} s "
+        "each, alternating. `reported to wait`: answers 429 and 503 in all rounds; these requests were not accepted.\n\n"
+        "![Durable rows per second](durable.png)\n\n"
         + report.conditions("python -m tests.bench.durable", ["numpy", "numba", "redis"])
     )  # fmt: skip
     report.publish("durable", text, write=not options.no_write)

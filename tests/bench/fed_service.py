@@ -1,4 +1,4 @@
-"""The real service, which learns from rows that are already in its memory whenever it is told to.
+"""The real service, which learns on command from rows that are already in its memory.
 
 `python -m tests.bench.fed_service serve ...` is `riata serve ...` with one thread more: it makes bodies of rows once, and while
 `feed` is on hands them to the writer over and over, as records that continue the log of the model FED, never more than AHEAD
@@ -6,7 +6,7 @@ before they are learnt. So learning runs at full speed, and nothing but it: noth
 are made before the feeding begins and handed over many at a time, since what the feeder does holds the interpreter's lock too.
 With `kernel` instead of `feed` a learner that is nobody's learns the same rows in a thread of its own, so many in each call that
 next to no Python runs for it: what predictions notice of that, no writer in the process can spare them.
-It is told over a socket on the port in BENCH_CONTROL, a line at a time: `feed`, `kernel`, `rest`, `applied`; each is answered
+It is reported over a socket on the port in BENCH_CONTROL, a line at a time: `feed`, `kernel`, `rest`, `applied`; each is answered
 with the number of events that were learnt, by the model or by that learner.
 """
 
@@ -63,7 +63,7 @@ class Feeder:
             threading.Thread(target=run, daemon=True).start()
 
     def applied(self) -> int:
-        """How many events were learnt: by the model, and by the learner that is nobody's."""
+        """The number of events learnt, by the model and by the learner without a model."""
         return self._applied() + self._by_kernel
 
     def _applied(self) -> int:
@@ -108,7 +108,7 @@ class Feeder:
 
 
 def control(feeder: Feeder, port: int) -> None:
-    """Do what is told, until the process ends."""
+    """Execute commands until the process ends."""
 
     class Told(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -134,13 +134,13 @@ class Control:
         self._answers = self._socket.makefile("rb")
 
     def tell(self, word: str) -> int:
-        """Send a word; returns how many events are learnt."""
+        """Send a command; returns the number of events learnt."""
         self._socket.sendall(word.encode() + b"\n")
         return int(self._answers.readline())
 
 
 def run() -> None:
-    """`riata serve`, with a feeder beside it."""
+    """`riata serve`, with a feeder in the same process."""
     build = wiring.build_engine
 
     def build_fed(*arguments: Any, **named: Any) -> Engine:

@@ -28,7 +28,7 @@ LEARNER: Final[dict[str, Any]] = {"kind": "truncated_gradient", "gravity": 0.0}
 
 
 def bodies(names: int) -> list[bytes]:
-    """Bodies in which about `names` different names occur, each a few times."""
+    """Bodies with about `names` different names, each of which occurs a few times."""
     rng = np.random.default_rng(SEED)
     made = []
     for _ in range(max(1, -(-names * DRAWS_A_NAME // (ROWS * FEATURES)))):
@@ -40,12 +40,12 @@ def bodies(names: int) -> list[bytes]:
 
 
 def fill(port: int, model: str, made: Sequence[bytes], events: int) -> int:
-    """Send `events` rows to `model`, in whole bodies, all of them in turn; wait until learnt. Returns the last event."""
+    """Send `events` rows to `model` in complete bodies, in rotation; wait until they are learnt. Returns the last event."""
     count = -(-events // ROWS)
 
-    def send(lane: int) -> int:
+    def send(sender: int) -> int:
         link = connect(port)
-        return max((_sent(link, model, made[k % len(made)]) for k in range(lane, count, CONNECTIONS)), default=0)
+        return max((_sent(link, model, made[k % len(made)]) for k in range(sender, count, CONNECTIONS)), default=0)
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         last = max(pool.map(send, range(CONNECTIONS)))
@@ -54,7 +54,7 @@ def fill(port: int, model: str, made: Sequence[bytes], events: int) -> int:
 
 
 def wait_served(port: int, model: str, seq: int) -> None:
-    """Wait until what is served has learnt event `seq`; it is published as soon as it has, since somebody waits for it."""
+    """Wait until the served model has learnt event `seq`; it is published at once, because a request waits for it."""
     link, deadline = connect(port), time.monotonic() + LEARNT_S_MAX
     while True:
         link.http.request("GET", f"/models/{model}/predict?n1=1&_min_seq={seq}")
@@ -67,7 +67,7 @@ def wait_served(port: int, model: str, seq: int) -> None:
 
 
 def _sent(link: Connection, model: str, body: bytes) -> int:
-    """Send one body, again while the service says that it has too much to do."""
+    """Send one body; repeat while the service is overloaded."""
     while True:
         link.http.request("POST", f"/models/{model}/observe", body, {"Content-Type": VW_TEXT})
         answer = link.http.getresponse()
@@ -80,7 +80,7 @@ def _sent(link: Connection, model: str, body: bytes) -> int:
 
 
 def make_model(port: int, model: str, checkpoint: bool = True, **encoder: int) -> None:
-    """Create `model`, with checkpoints as by default or, where not `checkpoint`, as seldom as can be."""
+    """Create `model`, with checkpoints as by default or, if not `checkpoint`, as rarely as possible."""
     config: dict[str, Any] = {"learner": LEARNER, "encoder": encoder}
     if not checkpoint:
         config |= {"checkpoint_every_s": 86_400, "checkpoint_every_events": 10**9}
@@ -88,5 +88,5 @@ def make_model(port: int, model: str, checkpoint: bool = True, **encoder: int) -
 
 
 def non_zeros(port: int, model: str) -> int:
-    """Number of non-zero weights that are served."""
+    """Number of non-zero weights of the served model."""
     return int(connect(port).call("GET", f"/models/{model}")["non_zeros"])

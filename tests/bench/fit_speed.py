@@ -1,10 +1,10 @@
-"""A local file to a learnt model, whole processes: `riata fit --online` with one and with two threads, and Vowpal Wabbit.
+"""Learning a local file, measured over whole processes: `riata fit --online` with one and with two threads, and Vowpal Wabbit.
 
-Both read the same file of VW text once and test each row before they learn it; both are timed from their start to their end, so
-what a start takes is in it. Two streams from a fixed seed: *long*, about 65 features with values of two decimals a row, drawn by
-Zipf's law from 100,000 names, as the words of newswire are; *short*, up to 12 features without values. Labels follow a sparse
-linear model with noise. Vowpal Wabbit reads and learns in two threads of its own whatever it is told, so its wall time is to be
-compared with two of ours, and the CPU time beside it with both. Three of ours are a figure by the way.
+Both read the same file of VW text once and predict each row before they learn it. Both are timed from process start to process
+end. Two streams from a fixed seed: *long*, about 65 features with values of two decimals a row, drawn by Zipf's law from
+100,000 names, like the words of newswire; *short*, up to 12 features without values. Labels follow a sparse linear model with
+noise. Vowpal Wabbit always reads and learns in two threads. Its wall time is therefore to be compared with that of two threads
+of Riata, its CPU time with both. Three threads are shown for information only.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ VW, VW_L1 = "vw", "vw --l1 1e-6"
 REACH: Final = {ONE: 2.5, TWO: 4.0}
 
 START_NOTE: Final = (
-    "`start, s` is what our process takes before it opens the file and after its last figure: Python, numpy, numba. Machine code "
-    "was compiled at an earlier run. It does not grow with the file."
+    "`start, s` is the time of our process before it opens the file and after its last figure: Python, numpy, numba. Machine "
+    "code was compiled in an earlier run. This time does not depend on the file."
 )
 
 
 FRESH_NOTE: Final = (
-    "The stages are those of a second file in one process, whose memory is the first one's. A process's first touch of its "
-    "table, 128 MB in large pages, is in the contest's figures: 6 ms of processor time where the memory was used a moment ago, "
-    "up to 320 ms in a virtual machine whose host takes back pages that are free for a second or two."
+    "The stages are those of a second file in one process, which reuses the memory of the first. The comparison above includes "
+    "the first touch of the table, 128 MB in large pages. It takes 6 ms of processor time if the memory was in use a moment "
+    "ago, and up to 320 ms in a virtual machine whose host reclaims pages that were free for a second or two."
 )
 
-FILES_NOTE: Final = "Nothing is written at the end by either side; the files are in the page cache."
+FILES_NOTE: Final = "Neither side writes a result; the files are in the page cache."
 BARE: Final = ("pass", "import numpy", "import numba", "import riata.maths", "import riata.cli.app")
 
 
 def write_rows(path: Path, rows: int, features: int, with_values: bool) -> None:
-    """Write `rows` rows of VW text. The truth is drawn first: more rows are more of the same stream."""
+    """Write `rows` rows of VW text. The truth is drawn first, so more rows continue the same stream."""
     rng = np.random.default_rng(SEED)
     truth = rng.normal(0.0, 1.0, NAMES) * (rng.random(NAMES) < 0.3)
     with path.open("w", encoding="ascii") as out:
@@ -76,7 +76,7 @@ def write_rows(path: Path, rows: int, features: int, with_values: bool) -> None:
 
 
 def run_riata(path: Path, threads: int) -> Measure:
-    """One whole process of ours. Python keeps its bytecode between runs, as where it is installed."""
+    """One whole process of Riata. Python keeps its bytecode between runs, as in an installation."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-m", "riata", "fit", "--online", str(path), "--bits", BITS, "--threads", str(threads), "--json"]
     with tempfile.TemporaryFile() as said:
@@ -89,19 +89,19 @@ def run_riata(path: Path, threads: int) -> Measure:
         text = said.read()
     if process.returncode != 0:
         raise RuntimeError(f"riata fit ended with {process.returncode}: {text[-2000:]!r}")
-    told = json.loads(text)
-    facts = {"log loss": told["figures"]["cumulative"]["log_loss"], "start, s": seconds - told["seconds"]}
-    return Measure(seconds, used.ru_utime + used.ru_stime, told["learnt"], facts)
+    reported = json.loads(text)
+    facts = {"log loss": reported["figures"]["cumulative"]["log_loss"], "start, s": seconds - reported["seconds"]}
+    return Measure(seconds, used.ru_utime + used.ru_stime, reported["learnt"], facts)
 
 
 def run_vw(path: Path, options: tuple[str, ...]) -> Measure:
-    """One whole process of the peer."""
+    """One whole process of Vowpal Wabbit."""
     run = vw_run([*VW_OPTIONS, *options], path)
     return Measure(run.seconds, run.cpu_s, run.examples, {"log loss": run.progressive_loss})
 
 
 def same_work(rows: int, first: dict[str, Measure]) -> str:
-    """Why the sides did not do the same; empty where they did."""
+    """The reason why the sides did not do the same work; empty if they did."""
     wrong = [f"{name} learnt {one.units:,} of {rows:,} rows" for name, one in first.items() if one.units != rows]
     ours, theirs = first[TWO].facts["log loss"], first[VW].facts["log loss"]
     if any(first[other].facts["log loss"] != ours for other in (ONE, THREE)):
@@ -124,21 +124,21 @@ def measure(path: Path, rows: int, repeats: int) -> Found:
 
 
 def claims_of(stream: str, found: Found) -> list[Claim]:
-    """Wall time against the peer's, and the log loss beside its."""
+    """Wall time compared with the peer's, and the log loss compared with its."""
     speed = [Claim(f"file to model, {stream}", us, VW, contest.times_faster(found, us, VW), REACH[us]) for us in (TWO, ONE)]
     losses = [contest.fact(found[name], "log loss") for name in (TWO, VW)]
     return [*speed, Claim(f"progressive log loss, {stream}", TWO, VW, losses[0] / losses[1], 1.0, at_most=True)]
 
 
 def what_is_left(stream: str, found: Found, at_work: AtWork) -> str:
-    """How much processor time a row may take for the ratio to be reached: a start is the same for a file of any length."""
+    """The processor time per row that is left to reach the ratio: a start is the same for a file of any length."""
     rows = found[VW][0].units
     start = contest.fact(found[TWO], "start, s")
     peer = contest.per_unit(found[VW]) * rows
     left = [(threads, name, threads * (peer / REACH[name] - start) / rows * 1e9) for threads, name in ((2, TWO), (1, ONE))]
-    told = "; ".join(
+    reported = "; ".join(
         f"{REACH[name]:g} times vw in {threads} thread{'s' if threads > 1 else ''} leaves "
-        + (f"{ns:,.0f} ns of processor time a row" if ns > 0.0 else "nothing: the start alone takes longer")
+        + (f"{ns:,.0f} ns of processor time a row" if ns > 0.0 else "nothing, because the start alone takes longer")
         for threads, name, ns in left
     )
     ours = [(name, contest.per_unit(found[name]) * rows - contest.fact(found[name], "start, s")) for name in (TWO, ONE)]
@@ -147,15 +147,16 @@ def what_is_left(stream: str, found: Found, at_work: AtWork) -> str:
     limit = ", ".join(f"{name} {ratio:.2f} times vw" for name, ratio in limits)
     in_order = at_work.in_order
     return (
-        f"What remains behind a start, {stream}: {told}. Without the start: {behind}. The limit of these stages, with the start, "
-        f"if there were no Python between them, no thread ever waited for another and no memory were fresh: {limit}. Learning, "
-        f"figures and counts are one thread's, however many there are: {in_order * 1e9:,.0f} ns a row. So with the start no "
-        f"number of threads takes less than {(start / rows + in_order) * 1e9:,.0f}."
+        f"Processor time left after a start, {stream}: {reported}. Without the start: {behind}. The limit of these stages, with "
+        "the start, "
+        f"with no Python between them, no waiting between threads and no fresh memory: {limit}. Learning, figures and "
+        f"counts always run in one thread: {in_order * 1e9:,.0f} ns a row. So with the start, no number of threads takes less "
+        f"than {(start / rows + in_order) * 1e9:,.0f}."
     )
 
 
 def bare_start(code: str) -> float:
-    """Seconds that a process of Python takes which does nothing but `code`: the least of several."""
+    """Seconds of a Python process that executes only `code`: the minimum of several."""
     seconds = []
     for _ in range(BARE_STARTS):
         start = time.perf_counter()
@@ -187,8 +188,8 @@ def main() -> int:
             tables.append(f"\n{table}\n{what_is_left(stream, found, at_work)}\n")
     bare = ", ".join(f"`{code}` {bare_start(code):.3f} s" for code in BARE)
     limit = (
-        f"The limit of a start, Python that does one thing and ends: {bare}. `riata.maths` is numba without what no kernel of "
-        "ours needs; `riata.cli.app` is the command with its options."
+        f"The limit of a start is a Python process that does one thing and ends: {bare}. `riata.maths` is numba without the "
+        "parts that no kernel needs; `riata.cli.app` is the command with its options."
     )
     notes = [f"{START_NOTE} {limit}", FRESH_NOTE, FILES_NOTE]
     command = f"python -m tests.bench.fit_speed{' --quick' if options.quick else ''}"

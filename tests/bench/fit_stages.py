@@ -41,7 +41,7 @@ class Clock:
         self.seconds: dict[str, float] = defaultdict(float)
 
     def draw(self, stage: str, items: Iterable[T]) -> Iterator[T]:
-        """The same items; what drawing them takes belongs to `stage`."""
+        """The same items; the time to draw them counts for `stage`."""
         items = iter(items)
         while True:
             start = time.thread_time()
@@ -54,7 +54,7 @@ class Clock:
             yield item
 
     def call(self, stage: str, work: Any) -> Any:
-        """The same function; what its calls take belongs to `stage`."""
+        """The same function; the time of its calls counts for `stage`."""
 
         def timed(*given: Any) -> Any:
             start = time.thread_time()
@@ -67,7 +67,7 @@ class Clock:
 
 
 class Watched:
-    """An object some of whose methods are timed."""
+    """An object with some timed methods."""
 
     def __init__(self, clock: Clock, watched: Any, stages: dict[str, str]) -> None:
         self._watched = watched
@@ -111,7 +111,7 @@ def stages(path: Path, bits: int) -> tuple[dict[str, float], Fit]:
 
 
 def read_alone(path: Path) -> float:
-    """Seconds of processor time to read the file into one buffer: the limit beside the first stage."""
+    """Seconds of processor time to read the file into one buffer: the limit of the first stage."""
     room = bytearray(BLOCK_BYTES)
     start = time.thread_time()
     with path.open("rb", buffering=0) as source:
@@ -122,14 +122,16 @@ def read_alone(path: Path) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AtWork:
-    """Seconds of processor time a row of all stages, and of those that one thread has to do, without the Python between them."""
+    """Seconds of processor time per row of all stages, and of those that must run in one thread, without the Python between
+    them.
+    """
 
     all_stages: float
     in_order: float
 
 
 def stage_table(path: Path, bits: int) -> tuple[str, AtWork]:
-    """The stages of a second run over a file, as a table: the first one loads machine code, and leaves its memory to it."""
+    """The stages of a second run over a file, as a table. The first run loads machine code and leaves its memory."""
     stages(path, bits)
     gc.collect()
     alone, (found, fit) = read_alone(path), stages(path, bits)

@@ -1,11 +1,11 @@
 """The HTTP front with heads as clients send them: the same head every time, and one with a trace and a request id of its own.
 
-Proxies and tracing clients give each request its own `traceparent` and `x-request-id`. So each contender is asked with both
-kinds of heads: GET /predict with ten features in the query, POST /predict with 75 as a JSON object, and the same body in one
-chunk; over one connection, a request when the answer to the last has come, and over 64, each of which always has one request
-under way (two processes drive them). The load comes from other processes than the server. Contenders take turns, so that
-other work on the machine disturbs all of them. `--before` names another checkout with a `.venv` of its own, which is
-measured in the same turns.
+Proxies and tracing clients give each request its own `traceparent` and `x-request-id`. So each contender is measured with
+identical heads and with such heads: GET /predict with ten features in the query, POST /predict with 75 as a JSON object, and
+the same body in one chunk. With one connection a request is sent after the answer to the last one; with 64 each always has one
+request under way (two processes drive them). The load comes from separate processes. Contenders alternate, so that other work
+on the machine disturbs all of them. `--before` names another checkout with its own `.venv`, which is measured in the same
+rounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Final
 import httpx
 
 from tests.bench import report
-from tests.bench.predict_speed import Rows, connect, first_of, hear, make_rows, post, process_cpu_s, vw_line
+from tests.bench.predict_speed import Rows, connect, first_of, make_rows, post, process_cpu_s, read_answer, vw_line
 from tests.bench.rivals.fastapi_river import FastapiRiver
 from tests.running import ROOT, free_port
 
@@ -52,7 +52,7 @@ vowpalwabbit.Workspace(arg_str=options + sys.argv[1]).run_parser()
 
 @dataclass(frozen=True)
 class Contender:
-    """A server: its port, how an answer ends, its CPU seconds, and whether it speaks HTTP."""
+    """A server: its port, the end of its answers, its CPU seconds, and whether it uses HTTP."""
 
     port: int
     end: bytes
@@ -94,14 +94,14 @@ def requests(rows: Rows, kind: str, own: bool) -> list[bytes]:
 
 
 def one(contender: Contender, asked: list[bytes], count: int) -> Figures:
-    """Ask one after the other over one connection."""
+    """Send requests one after another over one connection."""
     taken, clock = [], time.perf_counter_ns
     with connect(contender.port) as connection:
         cpu_s, begun = contender.cpu_s(), clock()
         for k in range(count):
             start = clock()
             connection.sendall(asked[k % len(asked)])
-            hear(connection, contender.end)
+            read_answer(connection, contender.end)
             taken.append(clock() - start)
         seconds = (clock() - begun) / 1e9
     return Figures(count / seconds, statistics.median(taken) / 1e3, (contender.cpu_s() - cpu_s) / count * 1e6)
@@ -116,7 +116,7 @@ def drive(port: int, end: bytes, asked: list[bytes], count: int, ready: object, 
     for k in range(count + len(connections)):
         at = k % len(connections)
         if k >= len(connections):
-            hear(connections[at], end)
+            read_answer(connections[at], end)
             times.append(clock() - sent[at])
         if k < count:
             sent[at] = clock()
@@ -125,7 +125,7 @@ def drive(port: int, end: bytes, asked: list[bytes], count: int, ready: object, 
 
 
 def many(contender: Contender, asked: list[bytes], count: int) -> Figures:
-    """Ask over CONNECTIONS connections."""
+    """Send requests over CONNECTIONS connections."""
     context = multiprocessing.get_context("fork")
     ready, taken = context.Barrier(DRIVERS + 1), context.Queue()
     share = count // DRIVERS
@@ -186,7 +186,7 @@ def daemon(learnt: Rows) -> Iterator[Contender]:
         with connect(port) as connection:
             for features, label in zip(learnt.features, learnt.label, strict=True):
                 connection.sendall(vw_line(features, "1" if label else "-1"))
-                hear(connection, b"\n")
+                read_answer(connection, b"\n")
         yield Contender(port, b"\n", functools.partial(process_cpu_s, process.pid), http=False)
     finally:
         process.kill()
@@ -216,7 +216,7 @@ Found = dict[tuple[str, str, str, int], list[Figures]]
 
 
 def measure(contenders: dict[str, Contender], rows: Rows, counts: tuple[int, int], repeats: int) -> Found:
-    """Run everything, contenders in turn; the key is contender, kind, head and number of connections."""
+    """Run everything, contenders alternating; the key is contender, kind, head and number of connections."""
     found: Found = {}
     lines = {GET: [vw_line(first_of(f)) for f in rows.features], POST: [vw_line(f) for f in rows.features]}
     asked = {(kind, head): requests(rows, kind, head == OWN) for kind in (GET, POST, CHUNKS) for head in (SAME, OWN)}
@@ -262,13 +262,13 @@ def text_of(found: Found, contenders: dict[str, Contender]) -> str:
 
 
 def ratio(found: Found, over: tuple[str, str, str, int], under: tuple[str, str, str, int], name: str) -> float:
-    """Median over the rounds of a figure by another, taken in the same round."""
+    """Median over the rounds of the ratio of two figures of the same round."""
     pairs = zip(found[over], found[under], strict=True)
     return float(statistics.median(getattr(one, name) / getattr(other, name) for one, other in pairs))
 
 
 def claims(found: Found) -> str:
-    """The ratios that were to be reached, median of the rounds."""
+    """The ratios to reach, as medians of the rounds."""
     cells = []
     for name in (BEFORE, NOW):
         for kind in (GET, POST):

@@ -1,4 +1,4 @@
-"""Why the defaults of FTRL-Proximal are what they are: each of them moved alone, and rows brought to length one.
+"""How the defaults of FTRL-Proximal were chosen: each setting changed alone, and rows of length one.
 
 The first table takes the streams of `progressive` and two of long texts as they come. FTRL-Proximal's steps depend on the
 units of the features, so the second has texts with every row divided by its length, as the encoder does with normalise = "l2".
@@ -28,7 +28,7 @@ from tests.bench.peers import log_loss
 from tests.bench.streams import STREAMS
 
 LONG_TEXTS: Final = ("lingspam", "movie_reviews")
-TEXTS: Final = ("sms_spam", "reuters_earn", "rcv1_vw", "lingspam", "movie_reviews", "sentences", "zipf_noise (made up)")
+TEXTS: Final = ("sms_spam", "reuters_earn", "rcv1_vw", "lingspam", "movie_reviews", "sentences", "zipf_noise (synthetic)")
 TUNED_ON: Final = ("sms_spam", "reuters_earn", "a9a", "rcv1_vw", "ipinyou")
 MOVES: Final[tuple[dict[str, Any], ...]] = (
     {},
@@ -100,7 +100,7 @@ def main() -> int:
         "# How the defaults of FTRL-Proximal were chosen\n\n"
         "One pass, progressive log loss, and the share of features with a non-zero weight at the end. The mean ratio is the "
         f"geometric mean over {', '.join(TUNED_ON)} of the log loss over that of the defaults.\n\n"
-        "## One setting moved at a time\n\n" + moved
+        "## One setting changed at a time\n\n" + moved
         + "\n## Texts with rows of length one\n\n" + unit + "\n"
         + report.conditions("python -m tests.bench.ftrl_defaults", ["numpy", "numba"])
     )  # fmt: skip

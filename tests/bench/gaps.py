@@ -59,29 +59,29 @@ CHASING: Final[dict[str, LearnerConfig]] = {
     "truncated gradient, constant rate 2": TruncatedGradientConfig(rate="constant", normalised=False, eta=2.0),
     "FTRL-Proximal, alpha 10": FtrlProximalConfig(alpha=10.0, l1=0.0),
 }
-TRIED: Final = """## Tried in prototypes and left out
+TRIED: Final = """## Tried in prototypes and rejected
 
-Plain numba prototypes of the bounded sketch, the same streams, whole-stream log loss unless said; none of this is in the
-service.
+Prototypes of the bounded sketch in plain numba on the same streams; log loss of the whole stream unless stated otherwise. None
+of this is in the service.
 
 - **An update of the row's own members at every event**, between solves. Strict, k = 100, gamma 0.1: Reuters acq 0.1202 became
-  0.1180, 20 Newsgroups 0.2565 became 0.2537, Ling-Spam 0.0542 became 0.0538; hybrid gained less than 2 %. It costs a line of the
-  block for each member of a row, several times what the rest of an event costs. Where it is needed `block = 1` does more.
-- **The intercept alone at every event.** acq 1 % worse, 20 Newsgroups 2 % and Ling-Spam 10 % better, Elec2 unchanged; growing
-  blocks leave nothing of that.
-- **Admission at first sight while there is room** in strict. Over the first thousand events of acq 0.297 against 0.351 with
-  blocks of 100 and 0.203 with growing blocks, and worse than both in the second half.
-- **The row's own curvature taken into the steps of features outside the block** (Sherman-Morrison). Better at middle penalties
+  0.1180, 20 Newsgroups 0.2565 became 0.2537, Ling-Spam 0.0542 became 0.0538; hybrid gained less than 2 %. It costs one row of
+  the block for each member of an event, several times the rest of the event. If it is needed, `block = 1` achieves more.
+- **The intercept alone at every event.** acq 1 % worse, 20 Newsgroups 2 % and Ling-Spam 10 % better, Elec2 unchanged. With
+  growing blocks there is no gain.
+- **Admission at first sight while there is room** in strict. Over the first thousand events of acq 0.297, compared with 0.351
+  with blocks of 100 and 0.203 with growing blocks; worse than both in the second half.
+- **Including the row's own curvature in the steps of features outside the block** (Sherman-Morrison). Better at medium penalties
   (acq, hybrid, gamma 0.01: 0.139 became 0.102), divergent at small ones (Ling-Spam, diag, gamma 0.01: 0.051 became 11,000).
-- **A cap on how far a row may move its margin** by features outside the block. Mends unscaled dense rows (spambase, hybrid,
-  gamma 1: 2.4 became 0.31), ruins texts (Ling-Spam, hybrid, gamma 0.1: 0.042 became 0.193).
-- **A prior by the row's whole length, |x| sum |x|.** Too stiff (acq, hybrid, gamma 0.1: 0.085 became 0.174). Its geometric mean
-  with x^2, times 0.3, is what was kept.
+- **A cap on how far a row may move its margin** by features outside the block. Good for unscaled dense rows (spambase, hybrid,
+  gamma 1: 2.4 became 0.31), bad for texts (Ling-Spam, hybrid, gamma 0.1: 0.042 became 0.193).
+- **A prior by the row's whole length, |x| sum |x|.** Too stiff (acq, hybrid, gamma 0.1: 0.085 became 0.174). The default is its
+  geometric mean with x^2, times 0.3.
 
-## What is left open
+## Open
 
-Dense rows of unscaled numbers (spambase: values from 0.01 to 10,000) are not for hybrid and diag: features outside the block
-move one by one, and a first wild step stays in the sums. There `exact` with its warm-up is right, or strict.
+Hybrid and diag are unsuitable for dense rows of unscaled numbers (spambase: values from 0.01 to 10,000). Features outside the
+block are updated one by one, and a first step that is far too large stays in the sums. Use `exact` with its warm-up, or strict.
 """
 
 
@@ -140,7 +140,7 @@ def prior_table(streams: Mapping[str, Batch], mode: str) -> str:
 
 
 def sweeps_table(streams: Mapping[str, Batch]) -> str:
-    """Loss and microseconds an event over the sweeps that a solve may take."""
+    """Loss and microseconds per event against the maximum sweeps of a solve."""
     rows = []
     for sweeps in SWEEPS:
         cells = []
@@ -154,7 +154,7 @@ def sweeps_table(streams: Mapping[str, Batch]) -> str:
 
 
 def chasing_table(batch: Batch) -> str:
-    """Elec2: whether a price rises, which it mostly does where it has just risen."""
+    """Elec2: whether a price rises, which is likely if it has just risen."""
     found = {label: run(config, batch) for label, config in CHASING.items()}
     return report.table(
         ["elec2", "whole", "second half"], [[label, f"{one.whole:.4f}", f"{one.half:.4f}"] for label, one in found.items()]
@@ -182,18 +182,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         early, hybrid, diag, chasing, sweeps = (step() for step in progress.track(steps, description="tables"))
     text = (
-        "# The gaps of the bounded sketch, and what closes them\n\n"
-        "Progressive log loss, one pass. What was chosen was chosen on these streams and on those of `budgets`.\n\n"
-        "## The early phase\n\nWith blocks of 100 from the start, and a round of admission every fourth, strict knows no"
-        f" feature for 400 events. Mean loss over the first {EARLY:,} events : whole stream : second half.\n\n{early}\n"
-        "## Penalties that are too small\n\nFeatures outside the block move one by one, and all of a row's at once; with a small"
-        " penalty they overshoot together. Prior by x^2 : by the row (the default), whole stream; non-zeros of the second.\n\n"
+        "# Weaknesses of the bounded sketch and their remedies\n\n"
+        "Progressive log loss, one pass. The settings were chosen on these streams and on those of `budgets`.\n\n"
+        "## The early phase\n\nWith blocks of 100 from the start, and admission after every fourth block, strict uses no "
+        f"feature for 400 events. Mean loss over the first {EARLY:,} events : whole stream : second half.\n\n{early}\n"
+        "## Penalties that are too small\n\nFeatures outside the block are updated one by one, all of a row at once. With a "
+        "small penalty they overshoot together. The tables show the loss over the whole stream with a prior by x^2 : with a "
+        "prior by the row (the default), and the non-zero weights of the second.\n\n"
         f"{hybrid}\n{diag}\n"
-        "## Labels that follow one another\n\nOn Elec2 the label before is the best feature there is, and the model is not"
-        " given it: it has to chase it. A window of some 33 events and a step at every event do.\n\n"
+        "## Correlated labels\n\nOn Elec2 the previous label predicts the next one better than any feature, but it is not "
+        "among the features. The model has to follow it. A window of some 33 events and a step at every event achieve this.\n\n"
         f"{chasing}\n"
-        "## How long a solve may take\n\nA solve that is stopped is gone on with"
-        " by the next. Since the intercept goes along with every other weight, few take ten sweeps.\n\n"
+        "## Sweeps per solve\n\nThe next solve continues a solve that was stopped. Because the intercept is updated with every "
+        "other weight, few solves need ten sweeps.\n\n"
         f"{sweeps}\n{TRIED}\n"
         f"{report.conditions('python -m tests.bench.gaps', ('numba', 'numpy'))}"
     )

@@ -1,9 +1,9 @@
 """How cost grows with what there is more of: features in a row, slots, rows in a body, models, log, weights, clients.
 
-Each panel varies one quantity and keeps the others. The learner's panels are one thread over rows in memory; the service's are
-the whole path over HTTP, durable, with the client on the same machine. There are no peers here, only slopes: how does the cost
-change when the number doubles? The figures in the sentences are of the same run; CPU times of a service are those of its
-threads.
+Each panel varies one quantity and keeps the others. The learner's panels use one thread over rows in memory. The service's
+panels use the whole path over HTTP, durable, with the client on the same machine. There is no comparison with other programs
+here, only slopes: how does the cost change if the number doubles? The figures in the text are of the same run; CPU times of a
+service are those of its threads.
 """
 
 from __future__ import annotations

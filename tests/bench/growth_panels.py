@@ -76,7 +76,7 @@ class Panel:
             self.parts.setdefault(role, []).append((x, took / each))
 
     def say(self, sentence: str, *figures: float, **named: Any) -> None:
-        """The sentence, with figures in its braces."""
+        """The sentence, with the figures in its braces."""
         self.limit = sentence.format(*figures, **named)
 
     def at(self, curve: str, x: float) -> float:
@@ -90,17 +90,19 @@ class Panel:
 
 @contextmanager
 def busy(running: Telling) -> Iterator[dict[str, float]]:
-    """CPU seconds by role of what is done meanwhile; the mapping is filled at the end."""
+    """CPU seconds by role of the work in the block; the mapping is filled at the end."""
     before, took = by_role(running), dict[str, float]()
     yield took
     took.update({role: spent - before[role] for role, spent in by_role(running).items()})
 
 
 def by_role(running: Telling) -> dict[str, float]:
-    """CPU seconds by role since the process began; `others` are the threads of no role, also those that have ended."""
-    told = running.ask("threads")
-    took = {role: sum(spent for name, spent in told.items() if name.startswith(prefix)) / 1e9 for prefix, role in ROLES.items()}
-    return took | {"others": told[ALL] / 1e9 - sum(took.values())}
+    """CPU seconds by role since the process began; `others` are the threads without a role, including those that have ended."""
+    reported = running.ask("threads")
+    took = {
+        role: sum(spent for name, spent in reported.items() if name.startswith(prefix)) / 1e9 for prefix, role in ROLES.items()
+    }
+    return took | {"others": reported[ALL] / 1e9 - sum(took.values())}
 
 
 def rows_of(features: int, count: int, slots: int = 2**BITS) -> Batch:
@@ -122,7 +124,7 @@ def rows_of(features: int, count: int, slots: int = 2**BITS) -> Batch:
 
 
 def cpu_ns(work: Callable[[], object], count: int) -> float:
-    """Least CPU nanoseconds for each of `count`, over REPEATS, after one time that does not count."""
+    """Minimum CPU nanoseconds for each of `count`, over REPEATS, after one run that does not count."""
     took = []
     for _ in range(REPEATS + 1):
         begun = time.thread_time()
@@ -154,11 +156,11 @@ def by_row_length(share: float) -> Panel:
     each = panel.at("learner", 100)
     row = panel.at("learner", 1) - each
     panel.say(
-        "A row of its own costs the learner some {row:.0f} ns (a margin, a loss, a step), each feature {each:.1f} ns of a "
-        "walk over the table: from some {even:.0f} features on they are the larger part. Over HTTP, with 100 features in "
+        "Each row costs the learner about {row:.0f} ns (a margin, a loss, a step), and each feature {each:.1f} ns of access to "
+        "the table. From about {even:.0f} features on, the features cost more than the row. Over HTTP, with 100 features in "
         "a row, reading text takes {parsers:.1f} ns of CPU a feature, the log {store:.1f}, learning {writer:.1f}; the "
-        "rest of {wall:.0f} is waiting, since one connection sends one body after the other. Nothing to set; rows may "
-        "have up to 10,000 features.",
+        "rest of {wall:.0f} is waiting, because one connection sends one body after the other. There is no setting for this. A "
+        "row may have up to 10,000 features.",
         row=row,
         each=each,
         even=row / each,
@@ -206,17 +208,18 @@ def by_table(share: float) -> Panel:
         panel.add("touched only", bits, cpu_ns(partial(touch, line, batch.hash, 32 - bits), batch.nnz))
     small, large = sizes[0], sizes[-1]
     panel.say(
-        "Adding 1 to the same slots, asked for ahead, and nothing else takes {0:.1f} ns with 2^{small} slots, which the "
-        "processor's caches hold, and {1:.1f} with 2^{large}: the way to memory. Learning takes {2:.1f} and {3:.1f}: in a small "
-        "table it is arithmetic, in a large one most of the arithmetic is done while memory is waited for. Set `encoder.bits` "
-        "for collisions, not for speed: 22 holds a million names, and each bit more doubles the memory once the table is full.",
+        "Only adding 1 to the same slots, with prefetching, takes {0:.1f} ns with 2^{small} slots, which fit into the "
+        "processor's caches, and {1:.1f} with 2^{large}, which have to come from memory. Learning takes {2:.1f} and {3:.1f}: "
+        "in a small table this is arithmetic; in a large one most of the arithmetic overlaps with waiting for memory. Choose "
+        "`encoder.bits` by collisions, not by speed: 22 is enough for a million names, and each further bit doubles the memory "
+        "of a full table.",
         *(panel.at(curve, bits) for curve in ("touched only", "adaptive") for bits in (small, large)), small=small, large=large,
     )  # fmt: skip
     return panel
 
 
 def sync_us(folder: Path) -> float:
-    """Median microseconds of a bare write of two pages and its sync, in a file that is written over as the store's log is."""
+    """Median microseconds of a plain write of two pages and its sync, in a file that is overwritten like the store's log."""
     with (folder / "bare").open("wb", buffering=0) as file:
         file.write(bytes(SYNCS * SYNC_BYTES))
         os.fsync(file.fileno())
@@ -247,10 +250,10 @@ def by_batch(share: float) -> Panel:
     few, many = panel.parts_at(1), panel.parts_at(1000)
     panel.say(
         "A request with one row takes {wall:,.0f} µs: {few[loop]:.0f} are CPU of the event loop, {few[store]:.0f} of the "
-        "store, {few[writer]:.0f} of the writer; a sync alone, of two pages, takes {sync:.0f} on this disk; the rest is "
-        "one thread waking another. With 1000 rows a row takes {less:.1f}: {many[parsers]:.2f} reading, {many[store]:.2f} "
-        "the log, {many[writer]:.2f} learning. Send 100 to 1000 rows a request where they can wait for each other; a "
-        "request takes at most 10,000 rows, a million features and 16 MiB.",
+        "store, {few[writer]:.0f} of the writer. A sync of two pages alone takes {sync:.0f} on this disk. The rest is waking "
+        "threads. With 1000 rows a row takes {less:.1f}: {many[parsers]:.2f} reading, {many[store]:.2f} "
+        "the log, {many[writer]:.2f} learning. Send 100 to 1000 rows per request if they can wait for each other. A request "
+        "may have at most 10,000 rows, a million features and 16 MiB.",
         wall=panel.at("one connection", 1),
         less=panel.at("one connection", 1000),
         sync=sync,
@@ -261,7 +264,7 @@ def by_batch(share: float) -> Panel:
 
 
 def by_models(share: float) -> Panel:
-    """One row a request, over more and more models."""
+    """One row per request, with more and more models."""
     panel = Panel("models", "models in the process", "CPU µs a request", parts_unit="CPU µs an observe")
     asked, counts = int(2000 * share), (1, 10, 100, 999) if share == 1.0 else (1, 10)
     with tempfile.TemporaryDirectory() as folder:
@@ -272,12 +275,12 @@ def by_models(share: float) -> Panel:
                 running.stop()
     last = counts[-1]
     panel.say(
-        "Every request is to the next model. From 1 to {last} of them the event loop takes {one[loop]:.0f} and "
+        "Each request goes to the next model. From 1 to {last} of them the event loop takes {one[loop]:.0f} and "
         "{all[loop]:.0f} µs, the store {one[store]:.0f} and {all[store]:.0f}, the writer {one[writer]:.0f} and "
-        "{all[writer]:.0f}, the thread that encodes checkpoints {one[checkpoints]:.0f} and {all[checkpoints]:.0f}: each model "
-        "publishes and saves by itself, so that with many of them nearly every row is served by a publication of its own and "
-        "soon saved by a checkpoint of its own, of four transactions. With `checkpoint_every_s` at 600 it is {seldom:,.0f} "
-        "in all, with the default {often:,.0f}: set it higher where hundreds of models learn all the time.",
+        "{all[writer]:.0f}, the thread that encodes checkpoints {one[checkpoints]:.0f} and {all[checkpoints]:.0f}. Each model "
+        "is published and saved separately. With many models nearly every row causes a publication and soon a checkpoint, "
+        "which takes four transactions. With `checkpoint_every_s` at 600 it is {seldom:,.0f} "
+        "in total, with the default {often:,.0f}: set it higher if hundreds of models learn all the time.",
         last=last, one=panel.parts_at(1), all=panel.parts_at(last),
         seldom=panel.at("observe, checkpoint_every_s 600", last), often=panel.at("observe, one row", last),
     )  # fmt: skip
@@ -307,7 +310,7 @@ def _ask_models(running: Telling, panel: Panel, curve: str, sizes: tuple[Sequenc
 
 
 def by_log(share: float) -> Panel:
-    """How long a start takes against the events in the log, all behind a checkpoint or none."""
+    """The time of a start against the events in the log, with all of them before a checkpoint or with no checkpoint."""
     panel = Panel("log length", "events in the log", "s of a start", parts_unit="CPU s, all to be replayed")
     made, stored = bodies(50_000), 0.0
     lengths = (10_000, 100_000, 1_000_000, 10_000_000) if share == 1.0 else (10_000, 50_000)
@@ -325,17 +328,17 @@ def by_log(share: float) -> Panel:
                 stored = (
                     sum(file.stat().st_size for name in ("riata.db", "riata.payloads.*") for file in data.glob(name)) / events
                 )
-                panel.add("behind a checkpoint", events, start(running).seconds)
+                panel.add("after a checkpoint", events, start(running).seconds)
                 running.stop()
     less, more = lengths[-2:]
     of_less, of_more, curve = panel.parts_at(less), panel.parts_at(more), "all to be replayed"
     each = {name: 1e6 * (of_more[name] - of_less[name]) / (more - less) for name in of_more}
     panel.say(
-        "A start reads the newest checkpoint and replays what lies behind it; what lies before it is not read. From "
-        "{less:,} to {more:,} events each event more takes {wall:.2f} µs to replay: {each[store]:.2f} of CPU in the thread "
+        "A start reads the newest checkpoint and replays the events after it. The log before the checkpoint is not read. From "
+        "{less:,} to {more:,} events each additional event takes {wall:.2f} µs to replay: {each[store]:.2f} of CPU in the thread "
         "that reads records ({stored:.0f} bytes an event), {each[helpers]:.2f} in the one that decodes and learns them. "
-        "`checkpoint_every_events` and `checkpoint_every_s` bound what there is to replay (by default a million events or "
-        "ten seconds).",
+        "`checkpoint_every_events` and `checkpoint_every_s` bound the number of events to replay (by default a million events "
+        "or ten seconds).",
         less=less, more=more, each=each, stored=stored,
         wall=1e6 * (panel.at(curve, more) - panel.at(curve, less)) / (more - less),
     )  # fmt: skip
@@ -356,10 +359,10 @@ def by_weights(share: float) -> Panel:
             panel.add("checkpoint, whole", found, 1e3 * stand.save(frozen))
     each = [1e6 * points[-1][1] / points[-1][0] for points in panel.curves.values()]
     panel.say(
-        "With the most weights here a weight costs {:.1f} ns of a publication, and of a checkpoint {:.1f} ns to freeze, "
-        "which the writer does, {:.1f} to encode, and {:.1f} with writing, syncing and reading it back, all of which "
-        "other threads do. All walk the list of slots that are in use, so they grow with the weights and not with the "
-        "table. With many weights set `publish_every_ms` higher, or `gravity`, which brings weights to zero.",
+        "With the largest number of weights here, a weight costs {:.1f} ns in a publication. In a checkpoint it costs {:.1f} "
+        "ns to freeze, in the writer's thread, {:.1f} to encode, and {:.1f} in total with writing, syncing and reading back, "
+        "in other threads. All of these steps go over the list of slots in use, so their cost grows with the number of weights "
+        "and not with the table. With many weights raise `publish_every_ms`, or raise `gravity`, which brings weights to zero.",
         *each,
     )
     return panel
@@ -389,18 +392,18 @@ def by_clients(share: float) -> Panel:
                 with busy(running) as parts:
                     load.stdin.write(json.dumps({"connections": connections, "rows": 1, "seconds": 2.5 * share}) + "\n")
                     load.stdin.flush()
-                    told = json.loads(load.stdout.readline())
-                panel.add(curve, connections, told["requests"] / told["seconds"])
-                panel.add_parts(connections, parts, 1e-6 * told["requests"])
+                    reported = json.loads(load.stdout.readline())
+                panel.add(curve, connections, reported["requests"] / reported["seconds"])
+                panel.add_parts(connections, parts, 1e-6 * reported["requests"])
             load.stdin.close()
     few, many = panel.parts_at(counts[0]), panel.parts_at(counts[-1])
     panel.say(
-        "With one connection every row waits for a sync of its own, and a request costs {few[loop]:.0f} µs of CPU in the "
-        "event loop, {few[store]:.0f} in the store and {few[writer]:.0f} in the writer. With {count} of them all that "
-        "came meanwhile share the next sync and the hand-overs: {many[loop]:.0f}, {many[store]:.0f} and "
-        "{many[writer]:.0f}; the threads together are busy {busy:.0%} of the time, and most of what they do wants the "
-        "interpreter, which one of them has at a time. Clients that can should send several rows a request, or keep 16 "
-        "connections and more busy; `connections_max` bounds how many there may be.",
+        "With one connection every row has its own sync, and a request costs {few[loop]:.0f} µs of CPU in the "
+        "event loop, {few[store]:.0f} in the store and {few[writer]:.0f} in the writer. With {count} connections all waiting "
+        "requests share the next sync and the thread changes: {many[loop]:.0f}, {many[store]:.0f} and "
+        "{many[writer]:.0f}. The threads together are busy {busy:.0%} of the time, and most of their work needs the "
+        "interpreter's lock, which one thread has at a time. If possible, clients should send several rows per request, or "
+        "keep 16 or more connections busy. `connections_max` bounds the number of connections.",
         few=few,
         many=many,
         count=counts[-1],

@@ -17,7 +17,7 @@ def is_written(at_s: float) -> bool:
 
 
 def take_turns() -> None:
-    """From now on the witness is written by turns."""
+    """From now on the witness is written in every second interval."""
     note = Witness.note
 
     def noting(self: Witness, name: str, head: Any) -> None:

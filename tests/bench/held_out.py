@@ -1,4 +1,4 @@
-"""More streams, public ones and a made-up one: none of the public ones was looked at while the defaults were chosen."""
+"""More streams, public ones and a synthetic one: none of the public ones was used to choose the defaults."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def row_pairs(names: Sequence[str], cells: Sequence[str], numeric: frozenset[str
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
-    """Whether every present cell is a number; a column of hexadecimal names holds some that only look like one."""
+    """Whether every present cell is a number; a column of hexadecimal names has some cells that only look like numbers."""
     try:
         return all(math.isfinite(float(cell)) for cell in cells if cell not in _MISSING)
     except ValueError:
@@ -129,7 +129,7 @@ def _last(file: str) -> str:
 
 
 def zipf() -> Stream:
-    """The made-up rows of `bulk_rows`: very many names, very noisy labels, the stream that punishes a large step most."""
+    """The synthetic rows of `bulk_rows`: very many names and very noisy labels, the stream on which large steps are worst."""
     return Stream("zipf_noise", VW_TEXT, [vw_event(line) for line in make_rows(bodies=30).lines], "made up")
 
 
@@ -144,5 +144,5 @@ HELD_OUT: Final[dict[str, Callable[[], Stream]]] = {
     "criteo": criteo,
     "magic04": magic,
     "adult": adult,
-    "zipf_noise (made up)": zipf,
+    "zipf_noise (synthetic)": zipf,
 }

@@ -1,7 +1,7 @@
-"""What bounds and keys cost by themselves: the protocol with a transport that only counts, the gate without anything around it.
+"""The cost of bounds and keys alone: the protocol with a transport that only counts, and the gate by itself.
 
-`tests.bench.http_predict` measures the whole server, of which these are a part smaller than what other work on the machine adds
-and takes. Here each is run alone and the least of many runs is taken.
+`tests.bench.http_predict` measures the whole server. There the share of these parts is smaller than the disturbance by other
+work on the machine. Here each part is run alone, and the minimum of many runs is taken.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHECKS: Final = 20_000
 
 
 class Counting(asyncio.Transport):
-    """Takes what is written and forgets it; it is also its own socket."""
+    """Discards what is written; it is also its own socket."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Counting(asyncio.Transport):
 
 
 async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
-    """The least an application can do."""
+    """The minimum of an application."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"ok"})
 
@@ -127,9 +127,9 @@ def main() -> int:
         "the gate, with keys and rates": gate_s(Buckets(1e6, 1e6), token, options.repeats),
     }
     text = (
-        "# What bounds and keys cost by themselves\n\n"
+        "# Cost of bounds and keys alone\n\n"
         + report.table(["part", "µs a request"], [[name, f"{spent * 1e6:.1f}"] for name, spent in rows.items()])
-        + f"\nThe least of {options.repeats} runs: of {REQUESTS:,} requests with six headers through the protocol, "
+        + f"\nThe minimum of {options.repeats} runs: of {REQUESTS:,} requests with six headers through the protocol, "
         f"of {CHECKS:,} checks of the gate.\n\n"
         + report.conditions("python -m tests.bench.http_alone", ["uvicorn", "uvloop", "httptools"])
     )

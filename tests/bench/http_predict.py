@@ -1,10 +1,10 @@
-"""What bounds, checks and keys cost a prediction: requests a second over keep-alive connections, one row each.
+"""The cost of bounds, checks and keys for a prediction: requests per second over keep-alive connections, one row each.
 
-A server in a process of its own answers GET /predict with a model of a few weights, so that the HTTP side is most of the work.
-Four contenders take turns: the bounds of the service; the same with keys asked for; with keys and rates; and uvicorn's own
-protocol, which has none of it. All take the ASGI way: what the fast path gives is for `predict_speed` to say. One process sends
-`--pipelined` requests at a time over each of `--connections` connections and reads the answers. The figures are the CPU time
-of the server for one request; the least of the repeats is what other work on the machine disturbs least, and what is compared.
+A server in a separate process answers GET /predict with a model of a few weights, so that the HTTP side is most of the work.
+Four contenders alternate: the bounds of the service; the same with keys required; with keys and rates; and uvicorn's own
+protocol, which has none of these. All use ASGI; `predict_speed` measures the fast path. One process sends `--pipelined`
+requests at a time over each of `--connections` connections and reads the answers. The figures are the CPU time of the server
+for one request. The minimum of the repeats is compared, because other work on the machine affects it least.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def ask(connections: list[socket.socket], request: bytes, pipelined: int, rounds
         for connection in connections:
             connection.sendall(request * pipelined)
         for connection in connections:
-            heard = b""
-            while heard.count(ANSWER) < pipelined or not heard.endswith(b"}"):
-                heard += connection.recv(1 << 20)
+            received = b""
+            while received.count(ANSWER) < pipelined or not received.endswith(b"}"):
+                received += connection.recv(1 << 20)
             answered += pipelined
     return answered
 
@@ -132,7 +132,7 @@ def main() -> int:
         cells.append([words, f"{middle * 1e6:.1f}", f"{min(runs[kind]) * 1e6:.1f}-{max(runs[kind]) * 1e6:.1f}",
                       f"{(least - base) * 1e6:+.1f}", f"{least / base:.3f}"])  # fmt: skip
     text = (
-        "# What bounds, checks and keys cost a prediction\n\n"
+        "# Cost of bounds, checks and keys for a prediction\n\n"
         + report.table(["contender", "CPU µs a request, median", "range", "least: more than none", "ratio of the least"], cells)
         + f"\n{options.connections} connections, {options.pipelined} requests at a time on each, "
         f"{options.rounds * options.connections * options.pipelined:,} requests a run, median of {options.repeats} alternating "

@@ -113,7 +113,7 @@ def uniform_rows(rows: int) -> Rows:
 
 
 def near_rows(rows: int) -> Rows:
-    """Rows over so few names that their lines lie in the first caches."""
+    """Rows over so few names that their lines fit into the first caches."""
     rng = np.random.default_rng(SEED)
     hashes = rng.integers(0, 2**32, NAMES_NEAR, dtype=np.uint32)
     name = np.argpartition(rng.random((rows, NAMES_NEAR)), FEATURES, axis=1)[:, :FEATURES]
@@ -139,7 +139,7 @@ def parts(batch: Batch, rows: int) -> Iterator[Batch]:
 
 
 def timed(work: Callable[[], Any], units: int, **facts: float) -> Measure:
-    """Wall and CPU time of this thread over one call: no side has another, but pools of libraries that idle turn beside it."""
+    """Wall and CPU time of this thread for one call. No side has another thread, except idle pools of libraries."""
     cpu, start = time.thread_time(), time.perf_counter()
     work()
     return Measure(time.perf_counter() - start, time.thread_time() - cpu, units, facts)
@@ -155,21 +155,22 @@ def run_ours(config: TruncatedGradientConfig, batch: Batch) -> Measure:
 
 
 def run_first_touch(features: int, width: int) -> Measure:
-    """A number written in every page of a new table with lines of so many numbers, for as many features as beside it are
-    learnt."""
+    """Write a number in every page of a new table with lines of so many numbers, for as many features as are learnt in
+    comparison.
+    """
     flat = large_table(BITS, width).reshape(-1)
     return timed(lambda: flat[:: mmap.PAGESIZE // flat.itemsize].fill(1.0), features)
 
 
 def large_table(bits: int, width: int) -> F64:
-    """A table in large pages, as a learner has it that is about to fill it; no memory is touched yet."""
+    """A table in large pages, as a learner has that is about to fill it; no memory is touched yet."""
     line = zero_table(2**bits, width)
     HugePages(line).expect(len(line))
     return line
 
 
 def run_vw(options: list[str], cache: Path, features: int) -> Measure:
-    """PASSES passes over the cache, less as many over one row."""
+    """PASSES passes over the cache, minus as many over one row."""
     common = ["-b", str(BITS), "--loss_function", "logistic", "--l1", "1e-6", "--passes", str(PASSES), "--holdout_off", *options]
     starts = [vw_run([*common, "--cache_file", str(cache.with_suffix(".empty"))]) for _ in range(3)]
     run = vw_run([*common, "--cache_file", str(cache)])
@@ -179,7 +180,7 @@ def run_vw(options: list[str], cache: Path, features: int) -> Measure:
 
 
 def write_cache(rows: Rows, folder: Path) -> Path:
-    """Write the rows as VW text and have VW make its cache of them, and one of no rows."""
+    """Write the rows as VW text and let VW make its cache of them, and one without rows."""
     text, batch = folder / "rows.vw", rows.batch
     names, values, ends = rows.name.tolist(), batch.value.tolist(), batch.indptr.tolist()
     with text.open("w", encoding="ascii") as out:
@@ -193,7 +194,7 @@ def write_cache(rows: Rows, folder: Path) -> Path:
 
 
 def same_rows(rows: int) -> Callable[[dict[str, Measure]], str]:
-    """Every side has learnt all rows, and pairs of one rate are near in log loss."""
+    """Every side has learnt all rows, and the sides with the same rate have similar log losses."""
 
     def check(first: dict[str, Measure]) -> str:
         for name, measure in first.items():
@@ -209,7 +210,7 @@ def same_rows(rows: int) -> Callable[[dict[str, Measure]], str]:
 
 
 def against_vw(rows: Rows, repeats: int) -> Found:
-    """Each rate beside Vowpal Wabbit's of the same kind."""
+    """Each rate compared with that of Vowpal Wabbit of the same kind."""
     with tempfile.TemporaryDirectory() as folder:
         cache = write_cache(rows, Path(folder))
         sides = []
@@ -257,7 +258,7 @@ def run_river(events: list[tuple[dict[int, float], bool]], tested: list[tuple[di
 
 
 def near(first: dict[str, Measure]) -> str:
-    """All have learnt as much as to predict later rows about equally well."""
+    """All predict later rows about equally well."""
     losses = {name: measure.facts["later log loss"] for name, measure in first.items()}
     return f"later log losses {losses}" if max(losses.values()) - min(losses.values()) > LOSS_DIFFERENCE_MAX else ""
 
@@ -284,7 +285,7 @@ def against_libraries(rows: Rows, at_once: int, count: int, repeats: int) -> Fou
 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
 def touch(line: F64, hashes: U32, shift: int) -> None:
-    """Add 1 to the first number of the line of every hash, each asked for ahead."""
+    """Add 1 to the first number of the line of every hash, each prefetched."""
     line, hashes = borrow(line), borrow(hashes)
     by, last = np.uint32(shift), len(hashes) - 1
     for p in range(len(hashes)):
@@ -312,8 +313,9 @@ def descend(line: F64, batch: tuple[I64, U32, F64, F64], shift: int) -> int:
 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
 def wait(value: F64, ends: I64, label: F64, adaptive: bool) -> tuple[int, float]:
-    """What waits for one another in every row, and nothing else, each row beginning with what the one before it ended with; the
-    values are those of the first row over and over. Returns the features."""
+    """Only the chain of dependencies of every row, each row beginning with the result of the one before it; the values are
+    those of the first row, repeated. Returns the features.
+    """
     value, ends, label = borrow(value), borrow(ends), borrow(label)
     features, moved = 0, 0.0
     for i in range(len(label)):
@@ -332,7 +334,7 @@ def wait(value: F64, ends: I64, label: F64, adaptive: bool) -> tuple[int, float]
 
 
 def run_wait(batch: Batch, adaptive: bool) -> Measure:
-    """What waits for one another in the rows of a batch."""
+    """The chain of dependencies in the rows of a batch."""
     value = np.resize(batch.value[: batch.indptr[1]], int(np.diff(batch.indptr).max()))
     done: list[int] = []
     measure = timed(lambda: done.append(wait(value, batch.indptr, batch.label, adaptive)[0]), batch.nnz)
@@ -364,7 +366,7 @@ def run_again(learner: TruncatedGradient, batch: Batch) -> Measure:
 
 
 def against_memory(rows: Rows, bits: int, repeats: int) -> Found:
-    """Each rate beside the limit of a table of the same size."""
+    """Each rate compared with the limit of a table of the same size."""
     batch = rows.batch
     sides, settled = [], {}
     for rate, settings in RATES.items():
@@ -395,7 +397,7 @@ def against_memory(rows: Rows, bits: int, repeats: int) -> Found:
 
 
 def limit_name(width: int) -> str:
-    """What the limit of a table with lines of so many numbers is called."""
+    """The name of the limit of a table with lines of so many numbers."""
     return f"limit, lines of {8 * width} bytes"
 
 
@@ -444,10 +446,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 NOTE: Final = (
-    "Vowpal Wabbit learns in one thread and reads its cache in another, so its wall time wants two cores; the CPU time beside it "
-    "is of both. Its numbers are float32, ours float64. Checked before timing: all rows learnt on both sides, log losses of "
-    f"all rows before they were learnt no further apart than {LOSS_DIFFERENCE_MAX}; for the libraries, log losses of "
-    f"{TESTED:,} later rows; for the limit, as many lines touched as features learnt."
+    "Vowpal Wabbit learns in one thread and reads its cache in another, so its wall time assumes two cores; its CPU time is "
+    "that of both. Its numbers are float32, ours float64. Checked before the timing: both sides learn all rows; their "
+    f"progressive log losses differ by at most {LOSS_DIFFERENCE_MAX}; for the libraries, log losses of "
+    f"{TESTED:,} later rows; for the limit, the number of touched lines equals the number of learnt features."
 )
 
 if __name__ == "__main__":

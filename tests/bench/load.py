@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.bench.lanes import Answer, Lane, lanes, post_head
+from tests.bench.connections import Answer, Link, links, post_head
 
 FEATURES: Final = 20
 NAMES: Final = 10_000
@@ -56,7 +56,7 @@ def bodies(rows: int) -> list[bytes]:
 
 @dataclass(slots=True)
 class Told:
-    """What came back."""
+    """The results of a run."""
 
     requests: int = 0
     rows: int = 0
@@ -65,30 +65,30 @@ class Told:
 
 
 class Load:
-    """Closed loop over `connections` lanes."""
+    """A closed loop over `connections` connections."""
 
     def __init__(self, port: int, path: str, made: list[bytes], connections: int) -> None:
         self._port, self._path, self._bodies, self._connections = port, path, made, connections
         self._sent = 0
-        self._asked_at: dict[Lane, float] = {}
-        self._wait_until: dict[Lane, float] = {}  # of lanes that were refused
+        self._asked_at: dict[Link, float] = {}
+        self._wait_until: dict[Link, float] = {}  # of links that were refused
         self.told = Told()
 
     def run(self, seconds: float) -> float:
-        """Ask once on each lane, which is not counted; then send until `seconds` are over, and wait for the answers under way.
+        """Ask once on each link, which is not counted; then send until `seconds` are over, and wait for the answers under way.
 
         Returns the time from the first counted byte to the last answer.
         """
-        with lanes(self._port, self._connections) as (selector, made):
+        with links(self._port, self._connections) as (selector, made):
             self._keep_asking(selector, made, 0.0)
             self.told = Told()
             return self._keep_asking(selector, made, seconds)
 
-    def _keep_asking(self, selector: selectors.BaseSelector, made: list[Lane], seconds: float) -> float:
+    def _keep_asking(self, selector: selectors.BaseSelector, made: list[Link], seconds: float) -> float:
         start = time.perf_counter()
         busy = len(made)
-        for lane in made:
-            self._ask(lane)
+        for link in made:
+            self._ask(link)
         while busy:
             for key, events in selector.select(0.01):
                 answer = key.data.turn(events)
@@ -100,33 +100,33 @@ class Load:
                     busy -= 1
                 elif key.data not in self._wait_until:
                     self._ask(key.data)
-            for lane in [lane for lane, until in self._wait_until.items() if time.perf_counter() >= until]:
-                del self._wait_until[lane]
-                self._ask(lane)
+            for link in [link for link, until in self._wait_until.items() if time.perf_counter() >= until]:
+                del self._wait_until[link]
+                self._ask(link)
         return time.perf_counter() - start
 
-    def _ask(self, lane: Lane) -> None:
+    def _ask(self, link: Link) -> None:
         body = self._bodies[self._sent % len(self._bodies)]
         self._sent += 1
-        self._asked_at[lane] = time.perf_counter()
+        self._asked_at[link] = time.perf_counter()
         key = f"Idempotency-Key: {secrets.token_hex(_KEY_BYTES)}\r\n"
-        lane.ask(post_head(self._port, self._path, NDJSON, len(body), key), body)
+        link.ask(post_head(self._port, self._path, NDJSON, len(body), key), body)
 
-    def _count(self, lane: Lane, answer: Answer) -> None:
+    def _count(self, link: Link, answer: Answer) -> None:
         if answer.status in (429, 503):
             self.told.refused += 1
-            self._wait_until[lane] = time.perf_counter() + REFUSED_WAIT_S
+            self._wait_until[link] = time.perf_counter() + REFUSED_WAIT_S
             return
         accepted = _ACCEPTED.search(answer.body)
         if answer.status != 202 or accepted is None:
             raise RuntimeError(f"answered {answer}")
         self.told.requests += 1
         self.told.rows += int(accepted[1])
-        self.told.latency_s.append(time.perf_counter() - self._asked_at[lane])
+        self.told.latency_s.append(time.perf_counter() - self._asked_at[link])
 
 
 def answer(port: int, command: dict[str, Any]) -> dict[str, float]:
-    """Do what a line of the caller's asks: {"connections", "rows", "seconds"}."""
+    """Execute one command of the caller: {"connections", "rows", "seconds"}."""
     load = Load(port, "/observe", bodies(command["rows"]), command["connections"])
     taken = load.run(command["seconds"])
     told = load.told
@@ -136,7 +136,7 @@ def answer(port: int, command: dict[str, Any]) -> dict[str, float]:
 
 
 def main() -> int:
-    """Answer each line of the standard input by a line, until it ends."""
+    """Answer each line of standard input with a line, until it ends."""
     port = int(sys.argv[1])
     for line in sys.stdin:
         sys.stdout.write(json.dumps(answer(port, json.loads(line))) + "\n")

@@ -83,7 +83,9 @@ def _read_bytes(pid: int) -> int:
 
 
 def files_of_a_start(data: Path) -> Iterator[Path]:
-    """What a start reads: the interpreter and its library, installed packages, this package with its machine code, the data."""
+    """The files that a start reads: the interpreter and its library, installed packages, this package with its machine code,
+    the data.
+    """
     paths = sysconfig.get_paths()
     for folder in {paths["stdlib"], paths["purelib"], paths["platlib"], str(ROOT / "service"), str(data)}:
         yield from (path for path in Path(folder).rglob("*") if path.is_file())
@@ -91,7 +93,7 @@ def files_of_a_start(data: Path) -> Iterator[Path]:
 
 
 def cool(data: Path) -> None:
-    """Have the system forget those files. It needs no privilege; pages that other processes have mapped stay."""
+    """Remove those files from the kernel's cache. This needs no privilege; pages that other processes have mapped stay."""
     for path in files_of_a_start(data):
         with contextlib.suppress(OSError):
             number = os.open(path, os.O_RDONLY)

@@ -1,15 +1,16 @@
 """What models take of memory: at rest, for each non-zero weight, a thousand at once; in the writer and in a replica.
 
-Figures are the anonymous resident memory of the process (RssAnon), which counts what was written and not the files it reads.
+Figures are the anonymous resident memory of the process (RssAnon), which counts written memory and not the files that the
+process reads.
 
-- At rest: a model that has learnt nothing beyond what a service without it takes.
-- A non-zero weight: one model under a growing number of them; the slope in the process that learns, and what the largest takes
-  of a replica, which is a process of its own that follows the first over a Redis. Beside it, what is served as the service says
-  itself (slots, weights and the index over them).
-- A thousand models of the default configuration (tables of 2^22 slots), each with a hundred rows learnt: memory, how long a new
-  start takes, what a prediction and a single row take beside one model; and what they take of a replica.
+- At rest: the memory that one model adds to a service before it has learnt anything.
+- A non-zero weight: one model with a growing number of them. The page shows the slope in the process that learns, and the
+  memory of the largest model in a replica, a separate process that follows the first through Redis. The size of the served
+  model is as reported by the service (slots, weights and the index over them).
+- A thousand models of the default configuration (tables of 2^22 slots), each with a hundred rows learnt: memory, the time of a
+  new start, and the cost of a prediction and of a single row compared with one model; and the memory of a replica.
 
-Whether memory grows over time is [measured](steady.md) by `python -m tests.bench.steady`.
+`python -m tests.bench.steady` measures [whether memory grows over time](steady.md).
 """
 
 from __future__ import annotations
@@ -43,20 +44,20 @@ AT_REST_S: Final = 3.0  # memory that has not changed by a MiB for so long is at
 AT_REST_S_MAX: Final = 60.0
 FEW: Final = 50  # models of which one more is counted, besides the many
 WHY: Final = (
-    "What decides it: a table of 2^22 slots is 128 MiB of address space, of which a page of 4 KiB takes memory once a feature "
-    "falls on it, so a small model takes 4 KiB for each of its first features. With more than 8192 features a table goes over to "
-    "pages of 2 MiB, which are faster, and is then wholly in memory. For many small models set `encoder.bits` to 16: their "
-    "tables are then 2 MiB at most. The rest of a process that has learnt much are buffers for bodies under way, which are kept, "
-    "and of its store the page cache, up to 32 MiB, and the newest event ids, up to 100,000 of some 230 bytes each: who holds "
-    "what is in [memory under a steady load](steady.md).\n\nA start that finds no machine code keeps what its compiler took "
-    "until the next start: 844 MiB in one that compiled everything for the default learner, 86 in the one after it. Where that "
-    "matters run `riata warm` before the first start, as the image does."
+    "A table of 2^22 slots is 128 MiB of address space. A page of 4 KiB takes memory when a feature falls on it, so a small "
+    "model takes 4 KiB for each of its first features. With more than 8192 features a table changes to pages of 2 MiB, which "
+    "are faster, and is then completely in memory. For many small models set `encoder.bits` to 16: their tables then take at "
+    "most 2 MiB. A process that has learnt much also holds buffers for request bodies, the store's page cache (up to 32 MiB) "
+    "and the newest event ids (up to 100,000 of some 230 bytes each). [Memory under a steady load](steady.md) shows the "
+    "parts.\n\nA start that finds no machine code keeps the memory of its compiler until the next start: 844 MiB in a start "
+    "that compiled everything for the default learner, 86 in the next one. If that matters, run `riata warm` before the first "
+    "start, as the image does."
 )
 
 
 @dataclass(slots=True)
 class Found:
-    """What was measured, in bytes and seconds."""
+    """The results, in bytes and seconds."""
 
     base: int = 0
     at_rest: float = 0.0
@@ -73,7 +74,7 @@ class Found:
 
     @property
     def a_copied_weight(self) -> float:
-        """Bytes of a replica for a non-zero weight of the largest model, over a replica of nothing."""
+        """Bytes in a replica for a non-zero weight of the largest model, compared with an empty replica."""
         few, less = min(self.copies.items())
         count, _, taken = self.weights[-1]
         return (taken - (less - few * self.a_copy)) / count
@@ -87,7 +88,7 @@ class Found:
 
 @contextmanager
 def fleet(folder: Path) -> Iterator[tuple[Running, Running]]:
-    """A process that learns and a replica of it, on a Redis of their own; the replica is not yet started."""
+    """A process that learns and its replica, on a separate Redis; the replica is not started yet."""
     # Redis syncs once a second here: how fast it is durable is another bench's subject.
     with RedisServer(folder / "redis", "--appendfsync", "everysec") as redis:
         given = {**NORMAL, "RIATA_DURABILITY_ATTESTED": "true"}
@@ -101,7 +102,7 @@ def fleet(folder: Path) -> Iterator[tuple[Running, Running]]:
 
 
 def at_rest(pid: int) -> int:
-    """Memory of a process once it changes no more."""
+    """Memory of a process after it stops changing."""
     deadline, begun, seen = time.monotonic() + AT_REST_S_MAX, time.monotonic(), memory(pid)
     while time.monotonic() - begun < AT_REST_S and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -203,11 +204,11 @@ def page(found: Found, options: Any) -> None:
     rows = [[f"{count:,}", f"{taken / MIB:,.0f}"] for count, taken in sorted(found.copies.items())]
     copies = report.table(["small models", "MiB of a replica"], rows)
     rest = (
-        f"A model takes **{found.at_rest / 1024:,.0f} KiB** at rest, a small one **{found.a_copy / 1024:,.0f} KiB** of a "
-        f"replica. One more non-zero weight takes **{found.a_weight:.0f} bytes** where it is learnt; in a replica, each of the "
-        f"largest model takes **{found.a_copied_weight:.0f} bytes**, of which {found.served:.0f} are what is served; the others "
-        "are its name, and what an edition took while it came, which is kept for the next one. The service before any event "
-        f"takes {found.base / MIB:,.0f} MiB."
+        f"A model takes **{found.at_rest / 1024:,.0f} KiB** at rest, a small one **{found.a_copy / 1024:,.0f} KiB** in a "
+        f"replica. One more non-zero weight takes **{found.a_weight:.0f} bytes** in the process that learns. In a replica each "
+        f"weight of the largest model takes **{found.a_copied_weight:.0f} bytes**, of which {found.served:.0f} are the served "
+        "model. The rest is the name, and the memory used while an edition was received, which is kept for the next one. "
+        f"Before any event the service takes {found.base / MIB:,.0f} MiB."
     )
     contest.report_page(
         "memory", "Memory", (__doc__ or "").split("\n", 2)[2], [], [weights, many, copies], [rest, WHY],

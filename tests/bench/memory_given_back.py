@@ -1,6 +1,6 @@
 """Whether memory that a burst of long bodies needed is returned to the system.
 
-A service that has learnt a few rows (`before`) is given three loads, each in a process of its own: 48 bodies of 15 MB of which
+A service that has learnt a few rows (`before`) is given three loads, each in a separate process: 48 bodies of 15 MB of which
 the end never comes; as many in chunks, so that their lengths are not announced; and bodies of 15 MB with rows of 90 features,
 over 16 connections at once, as fast as they are answered or refused. Its resident anonymous memory (RssAnon) is
 noted four times a second, from the beginning of the load to 30 s after its end, when every connection is closed.
@@ -63,12 +63,12 @@ class Curve:
 
     @property
     def peak(self) -> int:
-        """Most bytes at any moment."""
+        """Maximum of the bytes."""
         return max(self.taken)
 
     @property
     def ratio(self) -> float:
-        """What is left at the end, over what there was before."""
+        """Bytes at the end over those before."""
         return self.taken[-1] / self.before
 
 
@@ -98,7 +98,7 @@ def warm(running: Running, bodies: Sequence[bytes]) -> None:
 
 
 def measure(running: Running, load: Callable[[int], Counter[str]], rest_s: float = REST_S) -> Curve:
-    """Run the load and note memory, also while the service rests."""
+    """Run the load and record memory, also after the load."""
     pid = running.process.pid
     curve = Curve(memory(pid))
     begun, ended = time.monotonic(), threading.Event()
@@ -202,7 +202,7 @@ def bulk_bodies() -> list[bytes]:
 
 
 def curves(folder: Path) -> dict[str, Curve]:
-    """All three loads, each on a service of its own."""
+    """All three loads, each on a separate service."""
     bodies = bulk_bodies()
     loads: dict[str, tuple[Callable[[int], Counter[str]], list[bytes]]] = {
         f"{UNFINISHED} unfinished bodies": (unfinished, [rows(WARM_ROWS, 9)]),

@@ -70,7 +70,7 @@ THROWN, KEPT = "bodies taken and thrown away", "bodies taken and kept in a file,
 
 
 def with_memory(run: Callable[[], Measure]) -> Measure:
-    """`run`, when free memory has just been in use: nobody's clock runs while the machine finds some."""
+    """`run`, after free memory has just been in use, so that finding memory is not part of the measured time."""
     give_memory()
     return run()
 
@@ -96,7 +96,7 @@ def from_file(path: Path, rows: int, bits: int = BITS) -> Measure:
 
 
 def from_daemon(lines: bytes, rows: int) -> Measure:
-    """Vowpal Wabbit's daemon, fresh, over one connection; starting it is outside the clock. Raises `ServiceFailed`."""
+    """Vowpal Wabbit's daemon, newly started, over one connection; its start is not measured. Raises `ServiceFailed`."""
     with VwDaemon(("-b", str(BITS), "--loss_function", "logistic")) as daemon, daemon.connect() as connection:
         cpu_s, begun = daemon.cpu_s(), time.perf_counter()
         answers = connection.pipeline(lines)
@@ -128,7 +128,7 @@ def store_alone(folder: Path, batches: Sequence[Batch]) -> Measure:
 
 
 def disk_alone(folder: Path, payloads: Sequence[bytes], rows: int, listed: bool = False) -> Measure:
-    """Write the payloads one behind the other to a new file, a sync after each GROUP of them; twice, and time the second time.
+    """Write the payloads one after the other to a new file, a sync after each GROUP of them; twice, and time the second time.
 
     listed: two pages are written to another file, over older ones, and synced after each group."""
     groups = [b"".join(payloads[at : at + GROUP]) for at in range(0, len(payloads), GROUP)]
@@ -151,7 +151,7 @@ def disk_alone(folder: Path, payloads: Sequence[bytes], rows: int, listed: bool 
 
 
 def unequal(first: dict[str, Measure], label: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
-    """Why the sides did not do the same work; empty where they did."""
+    """The reason why the sides did not do the same work; empty if they did."""
     base = log_loss(np.full(len(label), np.log(label.mean() / (1.0 - label.mean()))), label)
     theirs = first[FILE].facts["log_loss"]
     for name, measure in first.items():
@@ -203,7 +203,7 @@ def all_sides(durable: Served, forgetful: Served, sinks: tuple[UvloopSink, Uvloo
 
 
 def claims(found: contest.Found) -> list[Claim]:
-    """What is to be reached."""
+    """The ratios to reach."""
     wanted = [
         *((ours, FILE, 1.5) for ours in (FIRST, AGAIN, VW_FIRST, VW_AGAIN, ARROW_AGAIN)),
         (SMALL, SMALL_FILE, 1.5),
@@ -217,30 +217,31 @@ def claims(found: contest.Found) -> list[Claim]:
 
 
 def limits(found: contest.Found) -> str:
-    """What bounds the ratios that are out of reach, by the contenders that do less."""
+    """The bounds of the ratios that cannot be reached, from the contenders that do less."""
     kept, thrown = (contest.times_faster(found, name, DAEMON) for name in (KEPT, THROWN))
     listed = contest.times_faster(found, LISTED, DISK)
     return (
-        f"What is in the way of the rest. Of 12 times the daemon: the server that keeps bodies unread is {kept:.1f} "
-        f"times as fast as the daemon, the one that throws them away {thrown:.0f} times; what that leaves for reading, learning "
-        f"and acknowledging rows is too little. Of the disk: it reaches {listed:.2f} of itself with a list beside it."
+        f"Why the other ratios are not reached. 12 times the daemon: the server that stores bodies unread is {kept:.1f} "
+        f"times as fast as the daemon, the one that discards them {thrown:.0f} times. The difference is too small for parsing, "
+        f"learning and acknowledging rows. The disk: it reaches {listed:.2f} of its own speed if it also writes two index pages."
     )
 
 
 def notes(rows: Rows, repeats: int) -> list[str]:
-    """What was done, in words."""
+    """The paragraphs about the method."""
     n = len(rows.lines)
     context = Context(EncoderConfig())
     logged = sum(len(encode_batch(parse_examples(body, NDJSON, context, labelled=True).batch)) for body in rows.bodies)
     conditions = (
         f"{len(rows.bodies)} bodies of {ROWS} rows x {FEATURES} draws: {sum(map(len, rows.bodies)) / n:.0f} bytes a row of "
         f"NDJSON, {sum(map(len, rows.lines)) / n + 1:.0f} of VW text, {logged / n:.0f} in the log. Median of {repeats} "
-        f"alternating rounds; {CONNECTIONS} connections where nothing else is said. CPU is that of the service, of the program, "
-        "of the daemon with its child, of the thread that appends or writes; the client's is inside the wall clock only."
+        f"alternating rounds; {CONNECTIONS} connections unless stated otherwise. CPU is that of the service, of the program, of "
+        "the daemon with its child, or of the thread that appends or writes. The client's CPU is included in the wall time "
+        "only."
     )
     groups = (
-        f"The store and the disk take {GROUP} records a sync. The store writes payloads once, to a file of their own, syncs it, "
-        "and then commits to its database where they lie."
+        f"The store and the disk write {GROUP} records per sync. The store writes payloads once, to a separate file, syncs it, "
+        "and then commits their positions to its database."
     )
     return [conditions, groups]
 

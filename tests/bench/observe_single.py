@@ -93,7 +93,7 @@ class Peer:
     """A side: where it listens, what it has used, what it predicts for rows that nobody learnt, how many events it holds.
 
     predict : probabilities of rows, by a body of each
-    events  : how many events it has acknowledged; None where it does not count
+    events  : how many events it has acknowledged; None if it does not count
     """
 
     name: str
@@ -105,32 +105,32 @@ class Peer:
     loss: float | None = None  # held-out log loss after `teach`
 
     def teach(self, ask: Ask) -> None:
-        """Have it learn TAUGHT rows, and predict rows that nobody has learnt."""
+        """Let it learn TAUGHT rows, and predict rows that no side has learnt."""
         ask(replace(self.command, count=TAUGHT, first=0, connections=min(self.command.connections, 16)))
         self.sent += TAUGHT
         y = [row.label for row in rows_of(self.command.features, HELD_OUT, HELD_OUT_FROM)]
         self.loss = log_loss(self.predict(self.command.features), y)
 
     def run(self, ask: Ask) -> Measure:
-        """One run, behind one that is not timed: others have had the machine meanwhile."""
+        """One timed run after one that is not timed, because other sides have used the machine meanwhile."""
         warming = before_timing(self.command)
         ask(warming)
         before = self.cpu_s()
-        told = ask(self.command)
+        reported = ask(self.command)
         cpu_s = self.cpu_s() - before
         self.sent += warming.count + self.command.count
-        facts = {"p50 µs": told.p50_us, "p99 µs": told.p99_us, "load's CPU": told.client_cpu_s / told.seconds}
+        facts = {"p50 µs": reported.p50_us, "p99 µs": reported.p99_us, "load's CPU": reported.client_cpu_s / reported.seconds}
         if self.loss is not None:
             facts["held-out log loss"] = self.loss
         if self.events is not None:
             facts["events"] = float(self.events())
             if int(facts["events"]) != self.sent:
                 raise RuntimeError(f"{self.name} holds {facts['events']:.0f} events of {self.sent} that it acknowledged")
-        return Measure(told.seconds, cpu_s, self.command.count, facts)
+        return Measure(reported.seconds, cpu_s, self.command.count, facts)
 
 
 def before_timing(command: Command) -> Command:
-    """A part of a run, after which caches and memory are the side's again."""
+    """A part of a run, after which caches and memory are those of this side again."""
     return replace(command, count=command.count // UNTIMED)
 
 
@@ -141,7 +141,7 @@ def cpu_of(pid: int) -> float:
 
 
 def riata_peer(name: str, running: Running, model: str, connections: int, features: int, count: int) -> Peer:
-    """A new model of a service of ours."""
+    """A new model of a running service."""
     control = connect(running.port)
     control.call("PUT", f"/models/{model}", b"{}")
     command = Command("http", running.port, connections, features, count, f"/models/{model}/observe", TAUGHT)
@@ -251,22 +251,22 @@ def fixed_side(fixed: UvloopFixed, command: Command, ask: Ask) -> Side:
         here = replace(command, port=fixed.port)
         ask(before_timing(here))
         before = fixed.cpu_s()
-        told = ask(here)
-        facts = {"p50 µs": told.p50_us, "p99 µs": told.p99_us, "load's CPU": told.client_cpu_s / told.seconds}
-        return Measure(told.seconds, fixed.cpu_s() - before, command.count, facts)
+        reported = ask(here)
+        facts = {"p50 µs": reported.p50_us, "p99 µs": reported.p99_us, "load's CPU": reported.client_cpu_s / reported.seconds}
+        return Measure(reported.seconds, fixed.cpu_s() - before, command.count, facts)
 
     return Side(FIXED, run)
 
 
 def same_work(first: dict[str, Measure]) -> str:
-    """Why the sides did not learn the same; empty where they did. Events are counted in every run."""
+    """The reason why the sides did not learn the same; empty if they did. Events are counted in every run."""
     losses = {name: measure.facts["held-out log loss"] for name, measure in first.items() if "held-out log loss" in measure.facts}
-    told = ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items())
+    reported = ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items())
     if max(losses.values()) >= math.log(2.0):
-        return f"a side has learnt nothing: held-out log loss {told}"
+        return f"a side has learnt nothing: held-out log loss {reported}"
     worst = max(loss for name, loss in losses.items() if name.startswith(OURS))
     if worst > min(losses.values()) + LOSS_DIFFERENCE_MAX:
-        return f"held-out log losses are not comparable: {told}"
+        return f"held-out log losses are not comparable: {reported}"
     return ""
 
 
@@ -338,7 +338,7 @@ def main() -> int:
 
 
 def busy(found: Found, connections: int) -> str:
-    """How many processors the sides kept busy, in a sentence."""
+    """The number of processors that the sides kept busy, in a sentence."""
     parts = []
     for name, measures in found.items():
         if name not in (STORE, DISK, PAGES):
@@ -353,33 +353,34 @@ def busy(found: Found, connections: int) -> str:
 
 
 def limit(found: Found, connections: int) -> str:
-    """What no server of this loop over this database can be better than, beside what there is to reach, in a sentence."""
+    """The lower bound for any server with this loop and this database, compared with the target, in a sentence."""
     if connections == 1:
         answer, sync, append = (fact(found[name], "p50 µs") for name in (FIXED, PAGES, STORE))
         theirs, rest = per_unit(found[FASTAPI], "seconds") * 1e6, fact(found[OURS], "p50 µs") - answer - append
         others = (
-            f" The other {rest:.0f} µs of riata are the reading of the row, two changes of thread, to the store's and back, and"
-            " caches that are cold in a thread that was just woken."
+            f" The other {rest:.0f} µs of riata are parsing of the row, two thread changes (to the log thread and back), and"
+            " cold caches in a thread that was just woken."
         )
         return (
-            f"The limit: a fixed answer ({answer:.0f} µs) and a sync of two pages ({sync:.0f} µs), one behind the other and"
-            f" nothing else done, are {answer + sync:.0f} µs, which would be {theirs / (answer + sync):.1f} times the rows of"
-            f" {FASTAPI}; with all that the store does for an append ({append:.0f} µs) it would be"
+            f"The limit: a fixed answer ({answer:.0f} µs) and a sync of two pages ({sync:.0f} µs), one after the other and "
+            f"without any other work, take {answer + sync:.0f} µs. That would be {theirs / (answer + sync):.1f} times the rows "
+            "of"
+            f" {FASTAPI}. With all the work of the store for an append ({append:.0f} µs) it would be"
             f" {theirs / (answer + append):.1f} times.{others if rest > 0 else ''}\n"
         )
     over = times_faster(found, FIXED, VW)
     return (
-        f"The limit: a fixed answer, for which no row is read, learnt or kept, has {over:.2f} times the rows of the {VW}, whose"
+        f"The limit: a fixed answer, which parses, learns and stores no row, has {over:.2f} times the rows of the {VW}, whose"
         f" {connections + 1} processes share the cores; riata is one process.\n"
     )
 
 
 NOTE: Final = (
-    "Before anything is timed each side learns the same rows, and predicts rows that none has seen: their log losses have to be"
-    " near. Each timed run comes behind a quarter of it that is not timed. Events are counted on both sides of every run;"
-    " after the last the log is read from the disk, its chain checked,"
-    " and every row that was acknowledged has to be in it. Figures are medians over the rounds, ratios are taken round by"
-    " round. A load that keeps a processor busy by itself is the limit of a side, not the side."
+    "Before the timing each side learns the same rows and predicts rows that no side has seen; their log losses have to be "
+    "close. A run of a quarter of the length, which is not timed, precedes each timed run. Events are counted before and after "
+    "every run. After the last run the log is read from the disk, its chain is checked, and every acknowledged row has to be "
+    "in it. Figures are medians over the rounds; ratios are computed round by round. If the load generator keeps a whole "
+    "processor busy, it is the limit, and not the server."
 )
 
 

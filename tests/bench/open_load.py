@@ -3,7 +3,7 @@
 Run as a process of its own, `python -m tests.bench.open_load PORT MODEL`, by `tests.bench.beside_learning`. Reads a line of JSON
 {"rate": a second, "seconds": ...}, answers one: how many were asked, how many failed, and percentiles of the time from the
 moment a request was due to the moment its answer was there, in microseconds. Requests take turns over CONNECTIONS connections;
-a request whose connection is still busy waits behind the other, which is counted.
+a request whose connection is still busy waits for the other, and this time is counted.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def requests(model: str, count: int = BODIES) -> list[bytes]:
 
 
 @dataclass(slots=True)
-class Lane:
-    """One connection, and when each request under way on it was due."""
+class Link:
+    """One connection, and the due times of the requests under way on it."""
 
     socket: socket.socket
     due: deque[float] = field(default_factory=deque)
     heard: bytes = b""
 
-    def hear(self) -> list[tuple[float, bool]]:
-        """What has come: for every whole answer when its request was due, and whether it is a good one."""
+    def read_answers(self) -> list[tuple[float, bool]]:
+        """Read answers: for every complete one the due time of its request, and whether it is a good one."""
         self.heard += self.socket.recv(1 << 16)
         found = []
         while (end := self.heard.find(b"\r\n\r\n")) >= 0:
@@ -66,11 +66,11 @@ class Lane:
 
 
 def ask(port: int, made: list[bytes], rate: float, seconds: float) -> dict[str, float]:
-    """Ask `rate` times a second for `seconds`; see the module."""
-    lanes = [Lane(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(CONNECTIONS)]
-    by_file = {lane.socket.fileno(): lane for lane in lanes}
-    for lane in lanes:
-        lane.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    """Send `rate` requests per second for `seconds`; see the module."""
+    links = [Link(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(CONNECTIONS)]
+    by_file = {link.socket.fileno(): link for link in links}
+    for link in links:
+        link.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     count = round(rate * seconds)
     took: list[float] = []
     bad = 0
@@ -80,28 +80,28 @@ def ask(port: int, made: list[bytes], rate: float, seconds: float) -> dict[str, 
         due = begun + sent / rate
         now = time.perf_counter()
         if sent < count and now >= due:
-            lane = lanes[sent % CONNECTIONS]
-            lane.due.append(due)
-            lane.socket.sendall(made[sent % len(made)])
+            link = links[sent % CONNECTIONS]
+            link.due.append(due)
+            link.socket.sendall(made[sent % len(made)])
             sent += 1
             continue
         wait = max(0.0, due - now - SPIN_S) if sent < count else 0.1
         for file in select.select(list(by_file), [], [], wait)[0]:
-            for was_due, good in by_file[file].hear():
+            for was_due, good in by_file[file].read_answers():
                 took.append(time.perf_counter() - was_due)
                 bad += not good
-    for lane in lanes:
-        lane.socket.close()
+    for link in links:
+        link.socket.close()
     p50, p99, p999 = (float(1e6 * np.percentile(took, q)) for q in (50, 99, 99.9))
     return {"asked": count, "failed": bad + count - len(took), "p50_us": p50, "p99_us": p99, "p999_us": p999}
 
 
 def main() -> int:
-    """Serve lines until there are no more."""
+    """Execute lines until there are no more."""
     port, made = int(sys.argv[1]), requests(sys.argv[2])
     for line in sys.stdin:
-        told = json.loads(line)
-        print(json.dumps(ask(port, made, told["rate"], told["seconds"])), flush=True)
+        reported = json.loads(line)
+        print(json.dumps(ask(port, made, reported["rate"], reported["seconds"])), flush=True)
     return 0
 
 

@@ -200,7 +200,7 @@ def figure_1_bar(table: Table) -> Bar:
 
 
 def draw_figure_1(plain: Sequence[Bar], noisy: Sequence[Bar]) -> None:
-    """Two bars a table: as it is, and with the noise columns."""
+    """Two bars per table: unchanged, and with the noise columns."""
     figure, axes = plt.subplots(figsize=(9.0, 4.2), layout="constrained")
     at = np.arange(len(plain))
     axes.bar(at - 0.2, [bar.left for bar in plain], 0.4, label="the set as it is", color="tab:blue")
@@ -294,12 +294,12 @@ def main() -> int:
         "# Figures 1 and 2 of Langford, Li & Zhang, measured again\n\n"
         f"{FOLDS}-fold cross-validation, {PASSES} passes, logistic loss, constant step size from {ETAS}, period {PERIOD} "
         f"(rounding: {ROUND_PERIOD}), {len(GRAVITIES)} gravities, {len(THRESHOLDS)} thresholds, {len(LASSO_C)} batch settings. "
-        "The grids of gravity are a second version, made after a look at the first: ceiling = gravity had no point below ten "
-        "features while its grid ended at 0.1 and now goes to 2.0, and the subgradient's was thinned from 17 gravities to 5. "
-        "Settings are chosen on the same folds that are shown, which flatters every method a little, and the subgradient most: "
-        "it is the only one with two knobs, gravity and the threshold at the end. "
+        "The grids of gravity are a second version, changed after the first results: the grid of ceiling = gravity was "
+        "extended from 0.1 to 2.0, because it had no point below ten features, and the subgradient's was reduced from 17 "
+        "gravities to 5. Settings are chosen on the same folds that are shown. This favours every method slightly, and the "
+        "subgradient most, because it alone has two parameters: gravity and the threshold at the end. "
         f"Random features are 1 with probability {NOISE_PROBABILITY}. "
-        "The paper used squared loss and tuned the number of passes and the decay of the step size too.\n\n"
+        "The paper used squared loss and also tuned the number of passes and the decay of the step size.\n\n"
         + "\n".join(parts) + "\n"
         + report.conditions("python -m tests.bench.paper_figures", ["numpy", "numba", "scikit-learn", "matplotlib"])
     )  # fmt: skip

@@ -1,10 +1,9 @@
 """Tables 1 and 2 and Figures 3 and 4 of Balakrishnan & Madigan (2008), measured again with this project's learner.
 
-How near the online estimate comes to the batch optimum of the same penalised likelihood, as the L1 distance of coefficients,
-on the paper's simulated design: an intercept and ten standard normal features, the intercept penalised like the others.
-The algorithm as printed solves after each event; beside it stand the block, the warm-up, the burn-in and the growing penalty.
-Every figure is over 20 seeds. Batch optima are Newton's, to a violation of 1e-10 gamma, by code that shares nothing with the
-learner's.
+The distance of the online estimate from the batch optimum of the same penalised likelihood, as the L1 distance of coefficients,
+on the paper's simulated design: an intercept and ten standard normal features, the intercept penalised like the others. The
+algorithm as printed solves after each event. It is compared with the block, the warm-up, the burn-in and the growing penalty.
+Every figure is over 20 seeds. Batch optima are computed with Newton's method, to a violation of 1e-10 gamma, by separate code.
 
 Writes paper_tables.md, .csv and two pictures. Takes some minutes.
 """
@@ -67,36 +66,36 @@ def configure(variant: str, gamma: float, t: int = T, link: ProbitOrLogistic = "
 
 
 def gamma_in_force(config: TaylorSketchConfig, i: int) -> float:
-    """The penalty after event i, which the batch optimum to compare with has too."""
+    """The penalty after event i, which the batch optimum for comparison also has."""
     if config.gamma_schedule == "linear":
         return config.gamma * max(i / config.gamma_events, config.gamma_floor)
     return config.gamma
 
 
-THE_PICTURE: Final = """Lines are means of the streams, bands reach from their 10th to their 90th percentile. During a warm-up
-everything held is linearised anew at powers of two, and between them events are added as usual. At gamma 100 nothing has a weight
-for the first hundreds of events, in batch or online.
+THE_PICTURE: Final = """Lines are means over the streams; bands reach from their 10th to their 90th percentile. During a warm-up
+all collected events are linearised again when their number is a power of two; between these points events are added as usual.
+At gamma 100 all weights are zero for the first hundreds of events, in batch and online.
 """
-READING_1: Final = """What the first events added to the sketch was linearised far from where the weights end, and it stays:
-the algorithm as printed comes nearer only as its start is outweighed. A warm-up or a burn-in removes the start, and is three to
-four times nearer at t = 100,000 with gamma 10. With a fixed gamma of 100 a warm-up hardly helps and a burn-in by a quarter: the
-penalty's share of the sum fades, so the batch optimum itself keeps moving, and Online runs after it. With a penalty that grows
-like t the optimum stands still: at t = 100,000, where the penalties are the same, it is 7 and 40 times nearer than the algorithm
-as printed. To solve after 100 events instead of each costs a fifth at gamma 10 and next to nothing at gamma 100. The prior and
-the floor of curvature, on by default for the sake of features that are seen a few times only, nearly double the distance on this
-dense design; with the warm-up, on by default in exact, it is about half of the printed algorithm's. Where rows are dense and
-features few, `prior_curvature` = 0 halves that again.
+READING_1: Final = """The first events were linearised far from the final weights, and their terms stay in the sketch. The
+algorithm as printed gets closer only as later events outweigh them. A warm-up or a burn-in avoids this and is three to four
+times closer at t = 100,000 with gamma 10. With a fixed gamma of 100 a warm-up hardly helps, and a burn-in helps by a quarter:
+the penalty's share of the sum decreases, so the batch optimum itself keeps moving, and Online lags. With a penalty that grows
+like t the optimum does not move: at t = 100,000, where the penalties are the same, Online is 7 and 40 times closer than the
+algorithm as printed. Solving after 100 events instead of each increases the distance by a fifth at gamma 10 and hardly at gamma
+100. The prior and the floor of curvature are on by default for features that are seen only a few times. They nearly double the
+distance on this dense design; with the warm-up, which is on by default in exact, it is about half of the printed algorithm's.
+If rows are dense and features few, `prior_curvature` = 0 halves that again.
 """
-READING_2: Final = """Online sees every event once, MP once a pass. From zero, probit starts worse than logistic and gains more
-from a warm-up. The paper numbers the passes of MP z = 1, 2, 3, with distances 0.172, 0.003 and 0: nearest to passes 2, 3 and 4 of
-logistic at gamma 100 here, so its count begins after the first pass from zero.
+READING_2: Final = """Online sees every event once, MP once per pass. Starting from zero, probit is worse than logistic and
+gains more from a warm-up. The paper numbers the passes of MP z = 1, 2, 3, with distances 0.172, 0.003 and 0. These are closest
+to passes 2, 3 and 4 of logistic at gamma 100 here, so the paper seems to count from after the first pass.
 """
-NOT_COMPARABLE: Final = """- The batch columns of Table 1 are further from the truth than the stated design allows, too.
-  So no coefficient here is compared with a printed one, only distances of Online to batch with each other.
+NOT_COMPARABLE: Final = """- The batch columns of Table 1 are also further from the truth than the stated design allows. So this
+  page compares no coefficient with a printed one, only distances between Online and batch.
 - Table 2 prints 0.074 as the L1 distance of Online in the probit column; the column itself adds up to 0.057.
-- The printed runs are one stream each, without a spread. Whether they used the paper's block heuristic or a growing penalty is
-  not said, nor whether the intercept was penalised, as the formula has it and as it is here.
-- A penalty that grows from zero, as the text proposes, is not in the tables: it can diverge, and the learner's has a floor.
+- The printed runs are one stream each, without a spread. The paper does not state whether they used its block heuristic or a
+  growing penalty, nor whether the intercept was penalised, as it is in the formula and here.
+- A penalty that grows from zero, as the text proposes, is not in the tables: it can diverge. The learner's penalty has a floor.
 """
 
 
@@ -192,7 +191,7 @@ def distance_table(seeds: Sequence[Seed]) -> str:
 
 
 def table_1(seed: Seed) -> str:
-    """Table 1 as the paper has it: the coefficients, and the distance in the last line."""
+    """Table 1 in the paper's form: the coefficients, and the distance in the last line."""
     gamma, places = GAMMAS[0], [GRID.index(t) for t in CHECKS]
     online, batch = seed.online[gamma][PRINTED], seed.batch[gamma]
     rows = [
@@ -268,7 +267,9 @@ def main() -> int:
 
 
 def shrunk(seeds: Sequence[Seed], shorts: Sequence[Short]) -> str:
-    """How far a printed coefficient of the batch optimum is from what the stated design gives, and which t would give it."""
+    """The difference between a printed coefficient of the batch optimum and that of the stated design, and the t that would
+    give it.
+    """
     j, gamma, printed = SHRUNK_PRINTED
     found = np.array([short.batch["logistic", gamma][j] for short in shorts])
     mean, sd = float(found.mean()), float(found.std(ddof=1))
@@ -276,19 +277,20 @@ def shrunk(seeds: Sequence[Seed], shorts: Sequence[Short]) -> str:
     t = float(np.interp(printed, path, GRID))
     return (
         f"- Table 2 prints {printed:.3f} for the coefficient whose truth is {BETA_TRUE[j]:.3f} (logistic, gamma {gamma:g}, "
-        f"t = {T_2:,}). Here the batch optimum is {mean:.3f} on average, standard deviation {sd:.3f}: print is "
-        f"{(mean - printed) / sd:.0f} of them away. On average it is shrunk that far at t = {round(t, -2):,.0f}."
+        f"t = {T_2:,}). Here the batch optimum is {mean:.3f} on average, standard deviation {sd:.3f}: the printed value is "
+        f"{(mean - printed) / sd:.0f} of these away. The average shrinks to the printed value at t = {round(t, -2):,.0f}."
     )
 
 
 def introduction(seeds: Sequence[Seed], liblinear: float) -> str:
-    """What was measured, and how good the yardstick is."""
+    """The paragraph about the method and the accuracy of the reference."""
     return (
         f"The paper's simulated design: an intercept and {D - 1} standard normal features, {len(SEEDS)} streams, means with "
-        "standard deviations in brackets. Distances are L1, of all coefficients to the batch optimum of the penalised likelihood "
-        "of the same events, at the penalty in force. The intercept is penalised like the others, as the paper's formula has it. "
-        "Unless a line says otherwise the learner is exact, solves after 100 events and has no prior or floor of curvature. "
-        "Batch optima are Newton's, from code of their own; their optimality conditions are violated by at most "
+        "standard deviations in brackets. Distances are L1 distances of all coefficients to the batch optimum of the penalised "
+        "likelihood of the same events, at the penalty in force. The intercept is penalised like the others, as in the paper's "
+        "formula. Unless stated otherwise the learner is exact, solves after every 100 events and has no prior or floor of "
+        "curvature. Batch optima are computed with Newton's method by separate code; their optimality conditions are violated "
+        "by at most "
         f"{max(seed.kkt for seed in seeds):.0e} gamma. One of them was compared with scikit-learn's liblinear "
         f"(t = {T:,}, gamma {GAMMAS[0]:g}): no coefficient differs by more than {liblinear:.0e}.\n"
     )
@@ -300,7 +302,10 @@ def page(seeds: Sequence[Seed], shorts: Sequence[Short], liblinear: float) -> st
     parts = [
         "# Tables 1 and 2 and Figures 3 and 4 of Balakrishnan & Madigan (2008), measured again\n",
         introduction(seeds, liblinear),
-        "## How near the online estimate comes\n\n![L1 distance to batch along the stream](paper_tables_distance.png)\n",
+        (
+            "## Distance of the online estimate from the batch optimum\n\n"
+            "![L1 distance to batch along the stream](paper_tables_distance.png)\n"
+        ),
         f"{THE_PICTURE}\n{distance_table(seeds)}",
         (
             f"With the algorithm as printed, {near[0]}, {near[1]} and {near[2]} of the {len(SEEDS)} streams are as near as the "
@@ -310,10 +315,11 @@ def page(seeds: Sequence[Seed], shorts: Sequence[Short], liblinear: float) -> st
         f"## Table 2: t = {T_2:,}\n\n{table_2(shorts)}\n{READING_2}",
         (
             "## Coefficients along the stream\n\n![coefficients online and in batch](paper_tables_paths.png)\n\n"
-            f"Seed {SEEDS[0]}, the algorithm as printed, beside the batch optimum. The paper's Figures 3 and 4 were not at hand: "
-            "this picture and the one above show what the paper compares, all along the stream, and are not drawn after them.\n"
+            f"Seed {SEEDS[0]}, the algorithm as printed, and the batch optimum. The paper's Figures 3 and 4 were not available. "
+            "This picture and the one above show the same comparison along the whole stream, but they do not copy those "
+            "figures.\n"
         ),
-        f"## What cannot be compared with print\n\n{shrunk(seeds, shorts)}\n{NOT_COMPARABLE}",
+        f"## What cannot be compared with the printed values\n\n{shrunk(seeds, shorts)}\n{NOT_COMPARABLE}",
         report.conditions("python -m tests.bench.paper_tables", ["numpy", "numba", "scipy", "scikit-learn", "matplotlib"]),
     ]
     return "\n".join(parts)

@@ -1,9 +1,9 @@
 """From the bytes of a body to checked, hashed, sorted features: against Vowpal Wabbit, Python decoders, scikit-learn.
 
-Ours reads bodies of 1000 rows from memory that a service has read them into, one after another, as requests come, names known;
-`vw --noop` reads the same rows from a file of the page cache, its time for a file of one row taken off. Before anything is timed
-the sides' rows, features and sums of values are compared, and the hashes of ours with those of the decoder that hashes. Adding up
-what is compared is outside of what is timed, on every side.
+Riata reads bodies of 1000 rows from the memory in which a service has received them, one after another, with all names known.
+`vw --noop` reads the same rows from a file in the page cache; its time for a file of one row is subtracted. Before the timing
+the rows, features and sums of values of all sides are compared, and the hashes of Riata with those of the decoder that hashes.
+The sums for this comparison are not part of the measured time on any side.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ BODY_ROWS: Final = 1000
 CODES: Final = 200  # values of a binary feature
 NDJSON, VW, SVMLIGHT = "application/x-ndjson", "text/x-vw", "text/x-svmlight"
 NOTE: Final = (
-    "Ours refuses what is not well-formed, hashes every name, looks it up among the names seen, sorts every row by hash, sums "
-    "what comes twice and checks bounds. `vw --noop` hashes; decoders make dictionaries, and are followed by hashing and "
-    "sorting where it says so. What is neither sorted nor looked up is the part of ours that does what `vw --noop` does."
+    "Riata refuses malformed rows, hashes every name, looks it up among the known names, sorts every row by hash, sums repeated "
+    "features and checks bounds. `vw --noop` hashes. Decoders make dictionaries; hashing and sorting follow if stated. "
+    "The contender that is neither sorted nor looked up is the part of Riata's work that `vw --noop` does too."
 )
 NO_FEATURES: Final = (np.zeros(0, np.uint32), np.zeros(0))
 Decode = Callable[[bytes], list[dict[str, Any]]]
@@ -113,7 +113,7 @@ def bodies_of(lines: Sequence[bytes]) -> list[bytes]:
 
 @dataclass(slots=True)
 class Clock:
-    """Adds up what passes in its `with`: what is done to compare the sides is outside."""
+    """Adds up the time inside its `with`; the comparison of the sides is outside."""
 
     seconds: float = 0.0
     cpu_s: float = 0.0
@@ -128,14 +128,14 @@ class Clock:
 
 
 def measured(run: Callable[[Clock], dict[str, float]], units: int, size: int) -> Measure:
-    """One run in this process; `run` is given the clock that says how long it took."""
+    """One run in this process; `run` gets the clock that measures it."""
     clock = Clock()
     facts = run(clock)
     return Measure(clock.seconds, clock.cpu_s, units, {"GB/s of CPU": size / clock.cpu_s / 1e9, **facts})
 
 
 def ours(lines: Sequence[bytes], kind: str, labels: Labels, features: int) -> Side:
-    """This service's reader; every name is known."""
+    """The reader of this service; every name is known."""
     bodies, seen = [PaddedBuffer.of(body) for body in bodies_of(lines)], NamesSeen()
     context = Context(EncoderConfig(), labels, seen)
     for body in bodies:
@@ -154,7 +154,7 @@ def ours(lines: Sequence[bytes], kind: str, labels: Labels, features: int) -> Si
 
 @kernel
 def words_alone(text: Text, row: RecordScratch, key: np.uint64, fingerprints: U64, values: F64) -> int:
-    """Find the words of lines `label | words`, hash their names and read their numbers, one behind another: how many; -1 where
+    """Find the words of lines `label | words`, hash their names and read their numbers, one after another: how many; -1 where
     one is no such word.
 
     Source    what `wire.readers.vw.body.read_vw` and `wire.scan.tokens.vw_tokens` begin with
@@ -179,7 +179,7 @@ def words_alone(text: Text, row: RecordScratch, key: np.uint64, fingerprints: U6
 
 
 def without_order(lines: Sequence[bytes], features: int) -> Side:
-    """The part of ours that does no more than `vw --noop`: delimiters, hashes and numbers, one body's over the last one's."""
+    """The part of the reader's work that `vw --noop` does too: delimiters, hashes and numbers, each body over the last one's."""
     bodies = bodies_of(lines)
     longest = max(map(len, bodies))
     work = make_workspace(longest, 1)
@@ -199,7 +199,7 @@ def without_order(lines: Sequence[bytes], features: int) -> Side:
 
 
 def vowpal(lines: Sequence[bytes], folder: Path, features: int) -> Side:
-    """`vw --noop`, from a file, its start taken off."""
+    """`vw --noop` from a file, minus its start."""
     size = sum(len(line) + 1 for line in lines)
     for name, held in (("rows.vw", lines), ("one.vw", lines[:1])):
         (folder / name).write_bytes(b"\n".join(held) + b"\n")
@@ -216,7 +216,7 @@ def vowpal(lines: Sequence[bytes], folder: Path, features: int) -> Side:
 
 @kernel
 def hash_and_sort(text: U8, ends: I64, rows: I64, values: F64, hashes: U32, sums: F64, keys: U64) -> None:
-    """Hash names that lie one behind another, and sort every row by hash.
+    """Hash names that lie one after another, and sort every row by hash.
 
     Source    what `wire.scan.assemble` does for rows without equal hashes, by the sort of the standard library
     """
@@ -233,7 +233,7 @@ def hash_and_sort(text: U8, ends: I64, rows: I64, values: F64, hashes: U32, sums
 
 
 def hashed(rows: list[dict[str, Any]]) -> tuple[U32, F64]:
-    """Features of decoded rows as our readers would write them: names joined once, the rest compiled."""
+    """Features of decoded rows as the readers of this service write them: names joined once, the rest compiled."""
     names = [name for row in rows for name in row]
     text = np.array(bytearray("".join(names).encode()), np.uint8)
     ends = np.concatenate(([0], np.cumsum(np.fromiter(map(len, names), np.int64, len(names)))))
@@ -260,7 +260,7 @@ def decoders() -> dict[str, Decode]:
 
 
 def decoding(name: str, decode: Decode, lines: Sequence[bytes], features: int, to_features: bool) -> Side:
-    """A decoder alone, or followed by the hashing and sorting that are needed to learn."""
+    """A decoder alone, or followed by the hashing and sorting that learning needs."""
     bodies = bodies_of(lines)
 
     def run(clock: Clock) -> dict[str, float]:
@@ -292,7 +292,7 @@ def sklearn_svmlight(lines: Sequence[bytes], folder: Path, features: int) -> Sid
 
 
 def same(found: dict[str, Measure]) -> str:
-    """Why the sides did not read the same; '' where they did."""
+    """The reason why the sides did not read the same; empty if they did."""
     first, *others = found.items()
     for name, measure in others:
         for fact in ("rows", "hashes", "sum"):
@@ -303,7 +303,7 @@ def same(found: dict[str, Measure]) -> str:
 
 
 def sum_check(rows: Rows) -> None:
-    """The hashed decoder's features equal ours, every one. Raises `SystemExit`."""
+    """The features of the hashed decoder equal those of Riata. Raises `SystemExit` otherwise."""
     body = bodies_of(rows.json)[0]
     batch = parse_examples(body, NDJSON, Context(EncoderConfig()), labelled=True).batch
     hashes, sums = hashed([json.loads(line)["features"] for line in body.splitlines()])
@@ -357,7 +357,7 @@ def main() -> int:
         tables,
         [
             NOTE,
-            "Ratios are of CPU time: `vw` reads with a thread of its own.",
+            "Ratios are of CPU time: `vw` uses a separate thread for reading.",
         ],
         "python -m tests.bench.parse_speed",
         ("numpy", "numba", "msgspec", "pydantic", "scikit-learn"),

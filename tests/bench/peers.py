@@ -25,7 +25,7 @@ PROBABILITY_MIN: Final = 1e-15  # log loss is clipped here, for every contender
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Progressive figures of one contender on one stream; an infinite loss where its numbers left the finite range."""
+    """Progressive figures of one contender on one stream; an infinite loss if its numbers are not finite."""
 
     log_loss: float
     auc: float
@@ -90,7 +90,7 @@ def river(stream: Stream) -> Score:
 
 
 def river_scaled(stream: Stream) -> Score:
-    """The same behind river's StandardScaler, on sparse dictionaries: only features present are scaled."""
+    """The same after river's StandardScaler, on sparse dictionaries: only features present are scaled."""
     model = linear_model.LogisticRegression(optimizer=optim.SGD(RIVER_RATE), l1=RIVER_L1)
     return _learn_river(preprocessing.StandardScaler() | model, model, stream, {})
 

@@ -1,8 +1,8 @@
-"""How far hostile events move predictions: the default learner under four ways of poisoning, one hostile event in a hundred.
+"""The effect of hostile events on predictions: the default learner under four kinds of poisoning, one hostile event in a hundred.
 
 An honest stream of a sparse logistic truth is sent to a model of the service at its default settings, and to other models with
-hostile events spread evenly through it. What is asked is how far the probabilities of rows that nobody sent move. The attacks,
-from what any client does by mistake to what only somebody does who has read the bounds of a request:
+hostile events spread evenly through it. The bench measures how far the probabilities of other rows shift. The attacks range
+from mistakes that any client can make to those that need knowledge of the bounds of a request:
 
     flipped   honest rows with the other label
     aimed     one row's own features with the other label, over and over; the shift is that of the row itself
@@ -83,7 +83,7 @@ def teach(service: Connection, model: str, rows: list[Row]) -> None:
 
 
 def shifts(service: Connection, events: int, victims: int, asked: int) -> dict[str, list[float]]:
-    """Return the shifts of probability under each attack: of `asked` rows nobody sent, or of the rows aimed at, one each."""
+    """Return the shifts of probability under each attack: of `asked` other rows, or of the attacked rows, one each."""
     honest, held_out = make_rows(events, SEED + 2), make_rows(asked, SEED + 3)
     teach(service, "none", honest)
     base = predict(service, "none", held_out)
@@ -123,11 +123,11 @@ def main() -> int:
             aimed = "-" if kind == "flipped" else f"{own.max():.3f}"
             cells.append([words, aimed, f"{others.mean():.3f}", f"{np.quantile(others, 0.99):.3f}", f"{others.max():.3f}"])
     text = (
-        "# How far one hostile event in a hundred moves predictions\n\n"
-        + report.table(["hostile events", "row aimed at, most", "other rows, mean", "99 %", "most"], cells)
-        + "\nAbsolute shifts of the probability against a model that saw the honest events alone. "
+        "# Effect of one hostile event in a hundred on predictions\n\n"
+        + report.table(["hostile events", "attacked row, maximum", "other rows, mean", "99 %", "maximum"], cells)
+        + "\nAbsolute shifts of the probability, compared with a model that learnt the honest events alone. "
         f"{options.events:,} honest events of {FEATURES} features, one hostile event after every {EVERY}; "
-        f"{options.victims} rows aimed at, {options.asked} others asked. Default settings.\n\n"
+        f"{options.victims} attacked rows, {options.asked} others compared. Default settings.\n\n"
         + report.conditions("python -m tests.bench.poisoning", ["numpy", "numba"])
     )
     report.publish("poisoning", text, write=not options.no_write)

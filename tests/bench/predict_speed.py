@@ -72,7 +72,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A contender: where it listens, what it is asked (GET, then POST), how an answer ends, and the CPU seconds it has used."""
+    """A contender: its address, its requests (GET, then POST), the end of its answers, and the CPU seconds it has used."""
 
     port: int
     asked: tuple[list[bytes], list[bytes]]
@@ -81,7 +81,7 @@ class Server:
 
 
 def make_rows(count: int, seed: int) -> Rows:
-    """Draw rows; the truth behind them is the same for every seed."""
+    """Draw rows; their truth is the same for every seed."""
     truth = np.random.default_rng(SEED).normal(size=NAMES)
     rng = np.random.default_rng((SEED, seed))
     features, labels = [], []
@@ -95,7 +95,7 @@ def make_rows(count: int, seed: int) -> Rows:
 
 
 def first_of(features: dict[str, float]) -> dict[str, float]:
-    """What of a row goes into a query."""
+    """The part of a row that is sent in a query."""
     return dict(list(features.items())[:IN_QUERY])
 
 
@@ -123,29 +123,29 @@ def connect(port: int) -> socket.socket:
     return found
 
 
-def hear(connection: socket.socket, end: bytes) -> bytes:
+def read_answer(connection: socket.socket, end: bytes) -> bytes:
     """Read one answer."""
-    heard = connection.recv(READ_BYTES)
-    while not heard.endswith(end):
+    received = connection.recv(READ_BYTES)
+    while not received.endswith(end):
         part = connection.recv(READ_BYTES)
         if not part:
-            raise RuntimeError(f"the connection was closed after {heard!r}")
-        heard += part
-    return heard
+            raise RuntimeError(f"the connection was closed after {received!r}")
+        received += part
+    return received
 
 
 def answers_of(server: Server, which: int) -> list[bytes]:
-    """Ask everything once, over one connection."""
+    """Send every request once, over one connection."""
     found = []
     with connect(server.port) as connection:
         for request in server.asked[which]:
             connection.sendall(request)
-            found.append(hear(connection, server.end))
+            found.append(read_answer(connection, server.end))
     return found
 
 
 def probability_of(answer: bytes) -> float:
-    """Read a probability: out of the document of an HTTP answer, or the margin that the daemon says."""
+    """Read a probability from an HTTP answer, or from the margin that the daemon sends."""
     if not answer.startswith(b"HTTP"):
         return 1.0 / (1.0 + math.exp(-float(answer.split()[0])))
     if not answer.startswith(OK):
@@ -154,7 +154,7 @@ def probability_of(answer: bytes) -> float:
 
 
 def round_trips(server: Server, which: int, count: int) -> Measure:
-    """Ask `count` requests one after the other and time each."""
+    """Send `count` requests one after another and time each."""
     requests, end, taken = server.asked[which], server.end, []
     clock = time.perf_counter_ns
     with connect(server.port) as connection:
@@ -163,7 +163,7 @@ def round_trips(server: Server, which: int, count: int) -> Measure:
             request = requests[k % ASKED]
             start = clock()
             connection.sendall(request)
-            hear(connection, end)
+            read_answer(connection, end)
             taken.append(clock() - start)
         seconds = (clock() - begun) / 1e9
         cpu_s = server.cpu_s() - cpu_s
@@ -182,7 +182,7 @@ def drive(server: Server, which: int, count: int, ready: object, taken: object) 
         at = k % len(connections)
         connection = connections[at]
         if k >= len(connections):
-            hear(connection, end)
+            read_answer(connection, end)
             times.append(clock() - sent[at])
         if k < count:
             sent[at] = clock()
@@ -191,7 +191,7 @@ def drive(server: Server, which: int, count: int, ready: object, taken: object) 
 
 
 def saturated(server: Server, which: int, count: int) -> Measure:
-    """Ask `count` requests over CONNECTIONS connections."""
+    """Send `count` requests over CONNECTIONS connections."""
     context = multiprocessing.get_context("fork")
     ready, taken = context.Barrier(DRIVERS + 1), context.Queue()
     share = count // DRIVERS
@@ -218,16 +218,16 @@ def process_cpu_s(pid: int) -> float:
 
 
 def post(port: int, path: str, body: bytes, kind: str, more: str = "") -> bytes:
-    """Send one request; returns the body of the answer. Raises where it is refused."""
+    """Send one request; returns the body of the answer. Raises an error if it is refused."""
     head = f"POST {path} HTTP/1.1\r\n{HEAD}{more}Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     with connect(port) as connection:
         connection.sendall(head.encode() + body)
-        heard = b""
-        while not (b"\r\n\r\n" in heard and heard.rstrip().endswith((b"}", b"]"))):
-            heard += connection.recv(READ_BYTES)
-    if not heard.startswith((OK, b"HTTP/1.1 202 ")):
-        raise RuntimeError(heard.decode(errors="replace"))
-    return heard.partition(b"\r\n\r\n")[2]
+        received = b""
+        while not (b"\r\n\r\n" in received and received.rstrip().endswith((b"}", b"]"))):
+            received += connection.recv(READ_BYTES)
+    if not received.startswith((OK, b"HTTP/1.1 202 ")):
+        raise RuntimeError(received.decode(errors="replace"))
+    return received.partition(b"\r\n\r\n")[2]
 
 
 @contextmanager
@@ -256,7 +256,7 @@ def riata(learnt: Rows, asked: Rows, keyed: bool) -> Iterator[Server]:
 
 
 def agrees(server: Server, asked: Rows, more: str) -> None:
-    """Raise unless every row is answered by itself as it is among others, which another way of the service does."""
+    """Raise unless every row alone gets the same answer as in a body of many rows, which another path of the service gives."""
     for which, part in ((0, first_of), (1, dict)):
         body = b"[" + b",".join(json.dumps({"features": part(features)}).encode() for features in asked.features) + b"]"
         together = json.loads(post(server.port, "/predict", body, "application/json", more))
@@ -289,44 +289,44 @@ def fastapi(learnt: Rows, asked: Rows) -> Iterator[Server]:
 
 @contextmanager
 def asgi(asked: Rows) -> Iterator[Server]:
-    """What uvicorn can do at most."""
+    """The upper bound of uvicorn."""
     with RawAsgi() as rival:
         yield Server(rival.port, http_requests(asked), b"}", rival.cpu_s)
 
 
 @contextmanager
 def fixed(asked: Rows, busy_poll_us: int = 0, work_us: int = 0) -> Iterator[Server]:
-    """What an event loop and the kernel take."""
+    """The cost of an event loop and the kernel."""
     with UvloopFixed(busy_poll_us, work_us) as limit:
         yield Server(limit.port, http_requests(asked), b"}", limit.cpu_s)
 
 
 def log_loss(server: Server, which: int, labels: Sequence[int]) -> float:
-    """Mean log loss over the rows that are asked."""
+    """Mean log loss over the requested rows."""
     found = [probability_of(answer) for answer in answers_of(server, which)]
     return statistics.fmean(-math.log(p if y else 1.0 - p) for p, y in zip(found, labels, strict=True))
 
 
 def why_unequal(servers: dict[str, Server], asked: Rows) -> tuple[str, str]:
-    """Why contenders do not predict the same rows about as well, or nothing; and the losses as a sentence."""
-    told = []
+    """The reason why contenders do not predict the same rows about as well, or nothing; and the losses as a sentence."""
+    reported = []
     for which, words in ((0, "ten features"), (1, "75 features")):
         losses = {name: log_loss(servers[name], which, asked.label) for name in (PLAIN, KEYED, VW, FASTAPI)}
-        told.append(f"{words}: " + ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items()))
+        reported.append(f"{words}: " + ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items()))
         if losses[PLAIN] != losses[KEYED]:
             return "the service predicts otherwise where it asks for keys", ""
         if max(losses.values()) - min(losses.values()) > LOSS_DIFFERENCE_MAX:
-            return f"log losses are too far apart: {told[-1]}", ""
-    return "", "Mean log loss over the rows that are asked, none of them learnt. " + "; ".join(told) + "."
+            return f"log losses are too far apart: {reported[-1]}", ""
+    return "", "Mean log loss over the requested rows, none of which was learnt. " + "; ".join(reported) + "."
 
 
 def compare(servers: dict[str, Server], names: Sequence[str], run: Callable[[Server], Measure], repeats: int) -> Found:
-    """Let `names` take turns."""
+    """Run `names` alternately."""
     return contest.contest([Side(name, partial(run, servers[name])) for name in names], repeats, lambda _: "")
 
 
 def ratio(found: Found, ours: str, theirs: str, name: str) -> float:
-    """Median over the rounds of how many times a figure of `theirs` that of `ours` is."""
+    """A figure of `theirs` over that of `ours`: the median over the rounds."""
     return statistics.median(us.facts[name] / them.facts[name] for us, them in zip(found[ours], found[theirs], strict=True))
 
 
@@ -355,11 +355,12 @@ def measure(servers: dict[str, Server], quick: bool) -> tuple[list[Claim], list[
         notes.append(
             f"{path}: keys and rates cost {fact(full[KEYED], 'cpu_us') - fact(full[PLAIN], 'cpu_us'):+.1f} µs of CPU a request. "
             f"ASGI doing nothing takes {fact(full[ASGI], 'cpu_us'):.1f} µs, the service {fact(full[PLAIN], 'cpu_us'):.1f} µs; "
-            f"{fact(full[FIXED], 'cpu_us'):.1f} µs of that an event loop takes that reads anything and writes a fixed answer. "
-            f"Its round trip is {fact(one[FIXED], 'p50_us'):.1f} µs, {fact(one[AWAKE], 'p50_us'):.1f} µs where it stays awake, "
+            f"{fact(full[FIXED], 'cpu_us'):.1f} µs of these are the cost of an event loop that reads anything and writes a "
+            f"fixed answer. Its round trip is {fact(one[FIXED], 'p50_us'):.1f} µs, {fact(one[AWAKE], 'p50_us'):.1f} µs if it "
+            "stays awake, "
             f"the service's {fact(one[PLAIN], 'p50_us'):.1f} µs. Awake and with {WORKS_US[0]} µs of work it is "
-            f"{fact(one[WORKING[0]], 'p50_us'):.1f} µs, with {WORKS_US[1]} µs {fact(one[WORKING[1]], 'p50_us'):.1f} µs: what is "
-            "more than the work is a client whose core has gone to sleep meanwhile, and has to be woken. So the most that a "
+            f"{fact(one[WORKING[0]], 'p50_us'):.1f} µs, with {WORKS_US[1]} µs {fact(one[WORKING[1]], 'p50_us'):.1f} µs. The "
+            "excess over the work is the time to wake the client's core, which has gone to sleep meanwhile. So the best that a "
             "server and this client can reach through an event loop is "
             f"{ratio(one, FIXED, VW, 'p50_us'):.2f} of the daemon's round trip, {ratio(one, AWAKE, VW, 'p50_us'):.2f} awake, "
             f"and {contest.times_faster(full, FIXED, FASTAPI):.1f} times the requests of {FASTAPI}."

@@ -43,7 +43,7 @@ def learn_over_http(service: Connection, stream: Stream) -> Score:
 
 
 def peer_scores(stream: Stream) -> dict[str, Score]:
-    """Scores of every peer; the dense variant only where rows are narrow."""
+    """Scores of every peer; the dense variant only if rows are narrow."""
     scores = {name: learn(stream) for name, learn in PEERS.items()}
     if len({name for event in stream.events for name, _ in event.pairs}) <= DENSE_WIDTH_MAX:
         scores[DENSE] = river_scaled_dense(stream)
@@ -75,17 +75,17 @@ def _notes(learner: dict[str, object]) -> str:
     return (
         "\n- Riata: one set of defaults for every stream: `" + json.dumps(learner) + "`. The intercept is not counted.\n"
         "- VW: `--loss_function logistic`, else its defaults (adaptive, normalised, invariant, 2^18 weights), constant counted.\n"
-        f"- river: LogisticRegression, SGD({RIVER_RATE}), l1 = {RIVER_L1:g}. *scaled*: behind StandardScaler, which on sparse\n"
-        "  dictionaries sees present features only; *dense rows*: with zeros written out, where there are at most "
+        f"- river: LogisticRegression, SGD({RIVER_RATE}), l1 = {RIVER_L1:g}. *scaled*: after StandardScaler, which on sparse   "
+        "dictionaries sees present features only; *dense rows*: with zeros written out, if there are at most "
         f"{DENSE_WIDTH_MAX} columns.\n"
         "- Words are counted, lower-case, the same for all. Spambase is unscaled and shuffled once with a fixed seed.\n"
-        "- The best peer is taken over every peer column, the scaled ones too.\n"
-        "- These six streams were looked at when the defaults were chosen; `defaults.md` has streams that were not tuned on.\n"
+        "- The best peer is the best of all peer columns, including the scaled ones.\n"
+        "- These six streams were used to choose the defaults; `defaults.md` has streams that were not used.\n"
     )
 
 
 def main() -> int:
-    """Run everything; exit status 1 where the promise is broken."""
+    """Run everything; exit status 1 if the bound is exceeded."""
     parser = report.arguments(__doc__ or "")
     parser.add_argument("--only", choices=sorted(STREAMS), action="append", help="only this stream; may be repeated")
     options = parser.parse_args()
@@ -100,7 +100,7 @@ def main() -> int:
     worst = max(ratio_to_best(scores) for _, scores in results)
     text = (
         "# Progressive loss on six public streams\n\n"
-        f"Ahead of the best peer on {ahead} of {len(results)}; at worst {worst:.3f} of its log loss (bound {BEHIND_MAX}).\n\n"
+        f"Better than the best peer on {ahead} of {len(results)}; at worst {worst:.3f} of its log loss (bound {BEHIND_MAX}).\n\n"
         + _tables(results) + _notes(learner) + "\n"
         + report.conditions("python -m tests.bench.progressive", ["numpy", "numba", "river", "vowpalwabbit"])
     )  # fmt: skip

@@ -37,7 +37,7 @@ class Drawable(Protocol):
 
 
 def draw_claims(claims: Sequence[Drawable], path: Path) -> None:
-    """Draw the claims, top to bottom, as an SVG file: green where reached, grey where not."""
+    """Draw the claims, top to bottom, as an SVG file: green if reached, grey if not."""
     with plt.rc_context(NUMBERS):
         figure, axes = plt.subplots(figsize=(9.6, 1.1 + BAR_INCHES * len(claims)), layout="constrained")
         places = range(len(claims))

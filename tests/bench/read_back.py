@@ -1,12 +1,12 @@
-"""What it costs to read a checkpoint back.
+"""Cost of reading a checkpoint back.
 
-Processor time and memory for checkpoints of about a million weights, each number the least of three:
+Processor time and memory for checkpoints of about a million weights, each number the minimum of three:
 
-- decoded: the bytes are checked, and the digest of what they hold: all that was done before.
-- checked: the state is thawed as well, in a table for its weights, frozen again and compared.
+- decoded: the bytes and the digest of their content are checked; earlier versions did only this.
+- checked: the state is also thawed into a table of the size of its weights, frozen again and compared.
 - whole: the state is thawed into a table of the configured size, as a start does, frozen again and compared.
 
-more MiB is by how much memory was above what it was before, at most. Each is measured in a process of its own.
+*more MiB* is the maximum of the additional memory. Each figure is measured in a separate process.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REPEATS: Final = 3
 
 
 def saved(learner: dict[str, Any], bits: int, features: int) -> tuple[Generation, bytes, int]:
-    """A generation of a model that has met so many features, its bytes, and how many weights are not zero."""
+    """A generation of a model with so many features, its bytes, and the number of non-zero weights."""
     state = ModelState("m", bytes(16))
     payload = config_payload(read_config({"learner": learner, "encoder": {"bits": bits}}))
     state.apply(Record("m", "config", 1, 1, 0, payload, b"", bytes(20)))
@@ -121,7 +121,8 @@ def main() -> None:
     heads = ["learner", "table", "weights", "checkpoint MiB"] + [f"{way} {unit}" for way in WAYS for unit in ("ms", "more MiB")]
     found = [[name, *rows(learner, bits, features)] for name, learner, bits, features in STATES]
     conditions = report.conditions("python -m tests.bench.read_back", ["numpy", "numba"])
-    text = f"# {(__doc__ or '').strip()}\n\n{report.table(heads, found)}\n{conditions}"
+    title, _, about = (__doc__ or "").strip().partition(".\n")
+    text = f"# {title}\n{about}\n\n{report.table(heads, found)}\n{conditions}"
     report.publish("read_back", text, write=not options.no_write)
 
 

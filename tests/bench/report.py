@@ -23,17 +23,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def conditions(command: str, packages: Sequence[str]) -> str:
-    """The lines under a table that say when, where and with what it was made."""
+    """The lines below a table with the date, the machine and the command."""
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     return (
         f"Made by `{command}` on {datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, {versions}, "
         f"{os.cpu_count()} virtual cores, {platform.system()} {platform.machine()}, "
-        f"load average {os.getloadavg()[0]:.1f} at the end (above the number of cores it means that others shared them).\n"
+        f"load average {os.getloadavg()[0]:.1f} at the end (above the number of cores: other work shared them).\n"
     )
 
 
 def publish(name: str, text: str, *, write: bool) -> None:
-    """Show a report, and write it as service/docs/evidence/`name`.md where `write` is true."""
+    """Show a report, and write it as service/docs/evidence/`name`.md if `write` is true."""
     sys.stdout.write(text)
     if write:
         EVIDENCE.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def publish(name: str, text: str, *, write: bool) -> None:
 
 
 def arguments(about: str) -> argparse.ArgumentParser:
-    """A parser whose help is the module's own text, with the options that every bench has."""
+    """A parser with the module's docstring as help, and the options of every bench."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-write", action="store_true", help="print the report only, leave service/docs/evidence alone")
     return parser

@@ -17,7 +17,7 @@ REQUEST_S_MAX: Final = 120.0
 
 
 class ServiceFailed(RuntimeError):
-    """The service did not start, or answered what the bench did not expect."""
+    """The service did not start, or gave an unexpected answer."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ def connect(port: int) -> Connection:
 
 @contextmanager
 def running_service(data: Path | None = None) -> Iterator[int]:
-    """Start `riata serve` in a process of its own over `data` (a fresh folder by default); yields its port."""
+    """Start `riata serve` in a separate process over `data` (a new folder by default); yields its port."""
     with tempfile.TemporaryDirectory() as folder, Running(data or Path(folder) / "data") as running:
         running.start()
         yield running.port

@@ -47,7 +47,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What came of it: seconds from the first byte to the last answer, latencies, the load's own CPU seconds."""
+    """The results: seconds from the first byte to the last answer, latencies, CPU seconds of the load."""
 
     seconds: float
     p50_us: float
@@ -73,7 +73,7 @@ class Row:
 
 
 def rows_of(features: int, count: int, first: int = 0) -> list[Row]:
-    """Rows first..first + count of the one stream that there is for so many features a row."""
+    """Rows first..first + count of the single stream with so many features per row."""
     rng = np.random.default_rng([SEED, features])
     truth = rng.normal(0.0, 2.0, NAMES) * (rng.random(NAMES) < 0.3)
     end = first + count
@@ -99,7 +99,7 @@ def requests_of(command: Command) -> list[bytes]:
 
 
 def whole_http(answer: bytes) -> bool:
-    """Whether an answer is whole. Raises `RuntimeError` where it does not say that the row was taken."""
+    """Whether an answer is complete. Raises `RuntimeError` if it does not accept the row."""
     end = answer.find(_END)
     if end < 0:
         return False
@@ -110,12 +110,12 @@ def whole_http(answer: bytes) -> bool:
 
 
 def whole_line(answer: bytes) -> bool:
-    """Whether a line has come."""
+    """Whether a line has arrived."""
     return answer.endswith(b"\n")
 
 
 def send(command: Command) -> Told:
-    """Do what a command says."""
+    """Execute a command."""
     made = iter(requests_of(command))
     whole: Callable[[bytes], bool] = whole_line if command.kind == "vw" else whole_http
     poll = select.epoll()
@@ -162,7 +162,7 @@ def send(command: Command) -> Told:
 
 @contextmanager
 def load_process() -> Iterator[Callable[[Command], Told]]:
-    """The load in a process of its own; gives what sends it a command and waits."""
+    """The load in a separate process; yields a function that sends it a command and waits."""
     command = [sys.executable, "-m", "tests.bench.single_rows"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         pipes = process.stdin, process.stdout
@@ -184,7 +184,7 @@ def load_process() -> Iterator[Callable[[Command], Told]]:
 
 
 def main() -> int:
-    """Answer each line of the standard input by a line, until it ends."""
+    """Answer each line of standard input with a line, until it ends."""
     for line in sys.stdin:
         sys.stdout.write(json.dumps(asdict(send(Command(**json.loads(line))))) + "\n")
         sys.stdout.flush()

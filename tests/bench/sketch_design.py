@@ -41,7 +41,7 @@ class Rows:
         return np.asarray(beta[0] + np.bincount(row, products, minlength=self.n))
 
     def batch(self, label: F64) -> Batch:
-        """The rows as events; column c has the same place among hashes as among columns, and slot c + 1 of 2^BITS."""
+        """The rows as events; column c has the same order among hashes as among columns, and slot c + 1 of 2^BITS."""
         return Batch(
             indptr=self.indptr,
             hash=((1 + self.column) << (HASH_BITS - BITS)).astype(np.uint32),
@@ -61,7 +61,7 @@ def dense_rows(z: F64) -> Rows:
 
 
 def dense_beta(weights: Weights, width: int) -> F64:
-    """f64[1 + width]: what a learner serves, the intercept first, by the columns of `Rows.batch`."""
+    """f64[1 + width]: the served weights, the intercept first, by the columns of `Rows.batch`."""
     beta = np.zeros(1 + width)
     beta[weights.slot.astype(np.int64) >> (weights.bits - BITS)] = weights.beta
     beta[0] = weights.intercept

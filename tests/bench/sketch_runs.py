@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 def spread(work: Callable[[Job], Result], jobs: Sequence[Job], processes: int, title: str) -> list[Result]:
-    """Results of `work` in the order of `jobs`, made by so many processes with one thread each for linear algebra."""
+    """Results of `work` in the order of `jobs`, computed by so many processes with one thread each for linear algebra."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # inherited by the processes, which load numpy after it is set
     results: dict[int, Result] = {}
     with (
@@ -41,7 +41,7 @@ def spread(work: Callable[[Job], Result], jobs: Sequence[Job], processes: int, t
 
 
 def follow(learner: Learner, batch: Batch, stops: Iterable[int]) -> Iterator[int]:
-    """Let `learner` learn `batch` up to each of `stops` (rising), and yield there."""
+    """Let `learner` learn `batch` up to each of `stops` (increasing), and yield there."""
     for start, stop in pairwise((0, *stops)):
         stepped = learner.step(slice_rows(batch, start, stop))
         if bool(stepped.refused.any()):

@@ -1,14 +1,14 @@
-"""What an event costs the Taylor sketch, beside what the machine's linear algebra and the algorithm as printed would cost.
+"""The cost of an event in the Taylor sketch, compared with the machine's linear algebra and with the algorithm as printed.
 
 Dense rows: Gaussian features, one in fourteen of them with a weight, an intercept, penalised like the others. The learner, in
 exact mode, has learnt four events for each feature, at least 2000, with a solve every 100; further ones are timed, through
-`TaylorSketch.step` on batches: parsing is not in it, everything else is.
+`TaylorSketch.step` on batches: this includes everything except parsing.
 
-  solve every 1, 64, 100, 256   events between two solves; 100 is the default, 1 is Balakrishnan & Madigan's Online
-  dsyrk                    OpenBLAS adding 128 rows to a symmetric matrix of that size, per row: what the sketch cannot do
-                           without. Once with the kernel it chooses, once with the one for 512-bit vectors
-  full Shooting            the same events and the same tolerance as printed, from the learner's sketch: a rank one update of
-                           the whole square, then sweeps over all coordinates until none moves by more; compiled likewise
+  solve every 1, 64, 100, 256   events between two solves; 100 is the default, 1 is Balakrishnan & Madigan's Online dsyrk
+  OpenBLAS adding 128 rows to a symmetric matrix of that size, per row: the minimum for the sketch. Once with the kernel it
+  chooses, once with the one for 512-bit vectors full Shooting            the same events and the same tolerance as printed,
+  from the learner's sketch: a rank one update of the whole square, then sweeps over all coordinates until none moves by more;
+  compiled likewise
 
 Sparse rows: 77 features of 50,000 in the proportions of words in a text (Zipf, exponent 1.05), unit length, 1500 of them with
 a weight; 2^18 slots; learners with their defaults, after 20,000 events.
@@ -82,7 +82,7 @@ print(json.dumps(taken))
 
 
 def blas_row_us(core_type: str) -> dict[int, float]:
-    """Microseconds of dsyrk for a row, by d; empty where this machine cannot run that kernel."""
+    """Microseconds of dsyrk for a row, by d; empty if this machine cannot run that kernel."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"} | ({"OPENBLAS_CORETYPE": core_type} if core_type else {})
     command = [sys.executable, "-c", _BLAS, json.dumps(list(GAMMAS))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -202,7 +202,7 @@ def step_us(learner: Learner, batch: Batch) -> float:
 
 
 def run_dense(d: int, tick: Any) -> Dense:
-    """Learn, then time every contender on the same rows in turns."""
+    """Learn, then time every contender alternately on the same rows."""
     configs = {
         block: TaylorSketchConfig(
             mode="exact",
@@ -309,7 +309,7 @@ def main() -> int:
     after = {core_type: blas_row_us(core_type) for core_type in CORE_TYPES}  # the machine may have changed its mind
     blas = {name: {d: statistics.mean((us, after[name][d])) for d, us in times.items()} for name, times in blas.items()}
     text = (
-        "# What an event costs the Taylor sketch\n\nProcessor time of an event in microseconds, one thread.\n\n"
+        "# Cost of an event in the Taylor sketch\n\nProcessor time of an event in microseconds, one thread.\n\n"
         "## Dense rows, exact\n\n"
         + dense_table(found, blas)
         + "\n## Text-like sparse rows, bounded\n\n"

@@ -1,19 +1,18 @@
-"""What it costs to serve what was learnt, and to save it, beside one pass over the memory of the learner's table.
+"""The cost of publications and checkpoints, compared with one pass over the memory of the learner's table.
 
-Truncated gradient and FTRL-Proximal over so many features, spread over a table with four slots for each; hardly a weight
-is zero.
-For every size, in turns, after 1000 more rows of 75 features each time:
+Truncated gradient and FTRL-Proximal with the stated number of features, in a table with four slots per feature. Almost all
+weights are non-zero. For every size, alternating, each time after 1000 more rows of 75 features:
 
-- publication: everything the writer does to serve the present state: weights, index, figures, the immutable model.
+- publication: all work of the writer to serve the current state: weights, index, metrics, the immutable model.
 - pass: every number of the table is read once and added up.
 - copy: the table is copied into memory that was written to before.
 
-Before anything is timed, what is published is compared with what a learner publishes that was frozen and thawed: the same bits.
+Before the timing, the published model is compared with that of a learner that was frozen and thawed: the bits are equal.
 
-Then learning, in a thread of the lowest priority as the writer's is, alone and beside one checkpoint that begins with it: the
-state is frozen in the learning thread, and encoded, written to the embedded store, synced and read back by others. As much is
-learnt as takes ten seconds, the interval of checkpoints by default. Meanwhile a thread that sleeps for a fifth of a millisecond
-at a time tells how long the interpreter was ever kept from it.
+Then learning is measured, in a thread of the lowest priority like the writer's, alone and during one checkpoint that begins at
+the same time. The state is frozen in the learning thread; other threads encode it, write it to the embedded store, sync it and
+read it back. The rows take ten seconds to learn, the default interval of checkpoints. Meanwhile a thread that sleeps for a
+fifth of a millisecond at a time measures the longest time without the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def vocabulary(size: int, bits: int) -> U32:
 
 
 def batch_of(hashes: U32, rng: np.random.Generator) -> Batch:
-    """ROWS rows with these features, u32[ROWS, n], strictly increasing in a row; labels are drawn, and learnt all the same."""
+    """ROWS rows with these features, u32[ROWS, n], strictly increasing in a row; the labels are random."""
     rows, features = hashes.shape
     value: F64 = rng.uniform(0.1, 1.0, rows * features)
     label: F64 = rng.integers(0, 2, (rows,)).astype(np.float64)
@@ -91,13 +90,13 @@ def drawn(words: U32, rng: np.random.Generator) -> Batch:
 
 
 def document(kind: str, bits: int) -> dict[str, Any]:
-    """A configuration that keeps nearly every weight it has, so that the number of weights stays what it is."""
+    """A configuration that keeps nearly every weight non-zero, so that the number of weights is constant."""
     weak = {"gravity": 1e-9} if kind == "truncated_gradient" else {"l1": 1e-3}
     return {"learner": {"kind": kind, **weak}, "encoder": {"bits": bits}}
 
 
 class Stand:
-    """A state with about 2^size weights that are not zero, and what can be done with it."""
+    """A state with about 2^size non-zero weights, and the operations on it."""
 
     def __init__(self, kind: str, size: int, store: Path) -> None:
         bits = size + SPARSITY_BITS
@@ -122,7 +121,7 @@ class Stand:
 
     @property
     def non_zeros(self) -> int:
-        """How many weights are not zero."""
+        """The number of non-zero weights."""
         return len(self.state.learner.weights().slot)
 
     def learn(self) -> None:
@@ -131,7 +130,7 @@ class Stand:
         self._next += 1
 
     def publish(self) -> Any:
-        """What the writer does five times a second."""
+        """The operation of the writer five times per second."""
         return publish(self.state, 0, 1, self._clock)
 
     def read(self) -> float:
@@ -145,7 +144,7 @@ class Stand:
         np.copyto(self._other, self.table)
 
     def save(self, frozen: Any) -> float:
-        """Write a checkpoint; returns how long it took."""
+        """Write a checkpoint; returns the time it took."""
         begun = time.perf_counter()
         saved = Checkpointer(self.log_thread.call, self._owner, Retention(2, 10**6)).save(frozen, 0, {})
         if saved.verdict is not Verdict.OK:
@@ -153,20 +152,18 @@ class Stand:
         return time.perf_counter() - begun
 
     def served_as_if_thawed(self) -> str:
-        """Why what is published is not what a learner publishes that was frozen and thawed; empty where it is."""
+        """The reason why the published model differs from that of a learner that was frozen and thawed; empty if it does not."""
         frozen = self.state.freeze()
         other = publish(ModelState.thaw(frozen.header, frozen.arrays), 0, 1, self._clock).model
         model = self.publish().model
         same = model.weights.intercept == other.weights.intercept and all(
             one.tobytes() == two.tobytes()
-            for one, two in (
-                (model.weights.slot, other.weights.slot), (model.weights.beta, other.weights.beta), (model.bucket, other.bucket)
-            )
-        )  # fmt: skip
+            for one, two in ((model.weights.slot, other.weights.slot), (model.weights.beta, other.weights.beta))
+        )
         return "" if same else "a state that was frozen and thawed serves other weights"
 
     def _take(self, batch: Batch) -> None:
-        """Learn without a record: the event that the state stands at stays the one in the log, so that it can be saved."""
+        """Learn without a record: the event of the state stays the one in the log, so that it can be saved."""
         self.state._learn(self._seq, [batch], frozenset())
         self._seq += batch.n
 
@@ -177,13 +174,13 @@ class Stand:
 
 @dataclass(slots=True)
 class Waits:
-    """The longest time between two looks of a thread that wants to look every TICK_S."""
+    """The longest time between two iterations of a thread that wants to run every TICK_S."""
 
     longest_s: float = 0.0
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Look until told to stop."""
+        """Iterate until told to stop."""
         last = time.perf_counter()
         while not self.stop.is_set():
             time.sleep(TICK_S)
@@ -194,7 +191,7 @@ class Waits:
 
 @contextmanager
 def waiting() -> Iterator[Waits]:
-    """A thread that wants the interpreter often, meanwhile."""
+    """Run a thread that needs the interpreter often, during the block."""
     waits = Waits()
     thread = threading.Thread(target=waits.run)
     thread.start()
@@ -206,7 +203,7 @@ def waiting() -> Iterator[Waits]:
 
 
 def timed(stand: Stand, work: Callable[[], object]) -> Measure:
-    """One run of `work`, after more was learnt. Units: numbers of the table."""
+    """One run of `work`, after more rows were learnt. Units: numbers of the table."""
     for _ in range(2):
         stand.learn()
     cpu, begun = time.thread_time(), time.perf_counter()
@@ -215,7 +212,7 @@ def timed(stand: Stand, work: Callable[[], object]) -> Measure:
 
 
 def learn(stand: Stand, count: int, saving: bool) -> Measure:
-    """Learn `count` batches in a thread of the lowest priority, beside a checkpoint where `saving`."""
+    """Learn `count` batches in a thread of the lowest priority, during a checkpoint if `saving`."""
 
     def work() -> tuple[float, float, float]:
         begun, cpu = time.perf_counter(), time.thread_time()
@@ -239,7 +236,7 @@ def learn(stand: Stand, count: int, saving: bool) -> Measure:
 
 
 def batches_of(stand: Stand, seconds: float) -> int:
-    """How many batches take so long."""
+    """The number of batches that take so long."""
     begun = time.perf_counter()
     for _ in range(BATCHES):
         stand.learn()
@@ -247,7 +244,7 @@ def batches_of(stand: Stand, seconds: float) -> int:
 
 
 def over(found: Found, one: str, other: str, of: str = "seconds") -> float:
-    """How many times the seconds (or `cpu_s`) of one side are those of the other: the median over the rounds."""
+    """The seconds (or `cpu_s`) of one side over those of the other: the median over the rounds."""
     return float(statistics.median(getattr(a, of) / getattr(b, of) for a, b in zip(found[one], found[other], strict=True)))
 
 
@@ -258,14 +255,14 @@ def middle_ms(measures: list[Measure]) -> str:
 
 @dataclass(slots=True)
 class Report:
-    """What is found, size by size."""
+    """The results, size by size."""
 
     claims: list[Claim] = field(default_factory=list)
     serving: list[list[str]] = field(default_factory=list)
     saving: list[list[str]] = field(default_factory=list)
 
     def add(self, name: str, size: int, stand: Stand, served: Found, saved: Found) -> None:
-        """Take in one learner at one size."""
+        """Add one learner at one size."""
         at = [name, f"2^{size}", f"{stand.table.nbytes / 2**20:,.0f}"]
         once, copied = over(served, PUBLICATION, PASS), over(served, PUBLICATION, COPY)
         at[1] = f"{stand.non_zeros:,}"
@@ -336,11 +333,11 @@ def main() -> int:
             one_size(found, name, size, seconds, repeats)
     contest.report_page(
         "snapshot_cost",
-        "What serving and saving what was learnt costs",
+        "The cost of publications and checkpoints",
         (__doc__ or "").partition("\n\n")[2],
         found.claims,
         found.tables(),
-        [f"{repeats} rounds, three times as many of publications; {seconds:g} s of learning beside one checkpoint."],
+        [f"{repeats} rounds, three times as many for publications; {seconds:g} s of learning during one checkpoint."],
         "python -m tests.bench.snapshot_cost" + (" --quick" if options.quick else ""),
         ["numba", "numpy"],
         write=not options.no_write,

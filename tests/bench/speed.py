@@ -1,4 +1,4 @@
-"""Every bench of speed in turn, each in a process of its own, and one page of all their claims.
+"""Every bench of speed in turn, each in a separate process, and one page of all their claims.
 
 What each found is read from the file that it leaves beside its page; with --only, the others' from when they last ran.
 """
@@ -20,14 +20,14 @@ SPEED: Final = (
 )  # fmt: skip
 LONG: Final = ("steady",)  # takes an hour: only where it is named
 HOW: Final = (
-    "Both sides of each were measured in one run on one machine, in turn, after a check that they do the same work; "
-    "the pages below have the contenders, the conditions and what was checked."
+    "Both sides of each ratio were measured alternately in one run on one machine, after a check that they do the same work. "
+    "The pages below have the contenders, the conditions and the checks."
 )
 HERE: Final = Path(__file__).parent
 
 
 def run_bench(name: str, quick: bool) -> int:
-    """Run one; returns its exit status. What it prints is its own."""
+    """Run one bench; returns its exit status. Its output is not captured."""
     command = [sys.executable, "-m", f"tests.bench.{name}", *(["--quick"] if quick else [])]
     return subprocess.run(command, check=False).returncode
 
@@ -49,7 +49,7 @@ def summary(results: list[dict[str, Any]], failed: list[str], trial: bool) -> st
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run and report; exit status 1 where a bench failed or found unequal work."""
+    """Run and report; exit status 1 if a bench failed or found unequal work."""
     parser = contest.arguments(__doc__ or "")
     parser.add_argument("--only", choices=SPEED + LONG, action="append", help="run this one (may be given again)")
     options = parser.parse_args(arguments)

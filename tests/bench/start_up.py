@@ -1,14 +1,14 @@
-"""How long a start takes, from exec of `riata serve` to ready: warm and cold, empty and with much to take up.
+"""Time of a start, from exec of `riata serve` to ready: warm and cold, empty and full.
 
 - warm: files are in the kernel's cache, machine code and byte code are on the disk from an earlier start.
-- cold: the kernel was told to forget every file that a start reads; what other processes have mapped it keeps.
+- cold: every file that a start reads was removed from the kernel's cache, except those that other processes have mapped.
 - empty: a new data directory.
 - full: ten million events in the log (bulk bodies of 10,000 rows), a million non-zero weights, a checkpoint at their end.
-- replay: the same, killed with events behind its last checkpoint.
+- replay: the same, killed with events after its last checkpoint.
 
-Ready is the first 200 of /readyz, asked every 4 ms. Kinds of starts alternate; figures are medians. The parts of a warm, empty
-start are measured by themselves, in processes that do nothing else. Compiling is measured once, from an empty folder; its time
-is that of the whole process and of those that it starts.
+A start ends with the first 200 of `/readyz`, which is requested every 4 ms. Kinds of starts alternate; figures are medians. The
+parts of a warm, empty start are measured separately, in processes that do nothing else. Compiling is measured once, from an
+empty folder; its time is that of the whole process and of its child processes.
 """
 
 from __future__ import annotations
@@ -44,21 +44,25 @@ PARTS: Final = {
     "this package": "import riata.wiring",
     "kernels": "from riata.run.warm_up import warm_up; warm_up()",
 }
+START: Final = (
+    "from riata.run.compilers import Compilers; from riata.run.warm_up import warm_up_start; warm_up_start(Compilers())"
+)
 COMPILING: Final = {  # what compiles where nothing is there, and in how many seconds it should on four cores
-    "what a first start needs": (["-c", PARTS["kernels"]], 60.0),
+    "what a first start waits for": (["-c", START], 60.0),
     "`riata warm`: everything, of every learner": (["-m", "riata", "warm"], 150.0),
 }
 WHY: Final = (
-    "A start waits for the interpreter's own work: importing packages, and linking machine code that is on the disk. A full one "
-    "also reads its newest checkpoint, verifies it and puts its weights into the table; of the log it reads only what lies "
-    "behind that. To have less to replay, set `checkpoint_every_events` lower; to start without compiling, run `riata warm` "
-    "where the image is made."
+    "A start consists mainly of importing packages and linking machine code that is on the disk. A full one also reads its "
+    "newest checkpoint, verifies it and loads its weights into the table; of the log it reads only the part after that. To "
+    "replay less, set `checkpoint_every_events` lower. To start without compiling, run `riata warm` when the image is built."
 )
 MEASURE: Final = "import gc, os, time; gc.disable(); os.environ['OPENBLAS_NUM_THREADS'] = '1'; t = time.perf_counter()\n"
 
 
 def parts() -> list[tuple[str, float]]:
-    """Seconds of each part of a start, one after the other in one process; the interpreter's is that of `python -c pass`."""
+    """Seconds of each part of a start, one after another in one process; that of the interpreter is the time of `python -c
+    pass`.
+    """
     steps = [step for step in PARTS.values() if step]
     lines = [f"{step}; print(time.perf_counter() - t); t = time.perf_counter()" for step in steps]
     script = MEASURE + "\n".join(lines)
@@ -70,7 +74,7 @@ def parts() -> list[tuple[str, float]]:
 
 
 def compiling(folder: Path) -> list[tuple[str, float, float]]:
-    """Seconds, and seconds of processor time, that compiling takes; for each of `COMPILING`."""
+    """Seconds, and seconds of processor time, of compiling each of `COMPILING`."""
     found = []
     for number, (name, (arguments, _)) in enumerate(COMPILING.items()):
         kernels = {"NUMBA_CACHE_DIR": str(folder / f"kernels-{number}"), "PYTHONPATH": f"{ROOT / 'service'}"}
@@ -88,7 +92,7 @@ def _environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def started(data: Path, cold: bool, kill: bool = False) -> Iterator[tuple[Running, Start]]:
-    """Start over `data`, cold or not, and end it, in good order or by a kill."""
+    """Start over `data`, cold or not, and stop it normally or by a kill."""
     if cold:
         cool(data)
     with service(data, RIATA_LOG_KEEP_EVENTS=str(10**9)) as running:
@@ -111,7 +115,7 @@ def make_full(data: Path, events: int, names: int) -> int:
 
 
 def add_unsaved(data: Path, events: int, names: int) -> None:
-    """Leave `events` more in the log behind the last checkpoint, and kill."""
+    """Add `events` to the log after the last checkpoint, and kill."""
     with started(data, cold=False, kill=True) as (running, _):
         config = b'{"checkpoint_every_s": 86400, "checkpoint_every_events": 1000000000}'
         connect(running.port).call("PATCH", f"/models/{MODEL}", config)
@@ -179,7 +183,7 @@ def main() -> int:
     made_of = report.table(["part of a warm, empty start", "ms"], [[name, f"{1000 * s:,.0f}"] for name, s in parts()])
     about = (
         f"Full: {events:,} events in the log, {weights:,} non-zero weights, {size / MIB:,.0f} MiB in the data directory. "
-        f"Median of {repeats} starts of each kind, in turn."
+        f"Median of {repeats} starts of each kind, alternating."
     )
     notes = [about, WHY]
     tables = ["## Starts\n\n" + report.table(heads, rows), made_of]
@@ -187,7 +191,7 @@ def main() -> int:
         lines = [[name, f"{took:.0f}", f"{cpu_s:.0f}"] for name, took, cpu_s in compiled]
         tables.append("## Compiling\n\n" + report.table(["from an empty folder", "s", "CPU s"], lines))
     contest.report_page(
-        "start_up", "How long a start takes", (__doc__ or "").split("\n", 1)[1], claims, tables, notes,
+        "start_up", "Start time", (__doc__ or "").split("\n", 1)[1], claims, tables, notes,
         "python -m tests.bench.start_up", ["numpy", "numba", "fastapi", "uvicorn"], not options.no_write, options.quick,
     )  # fmt: skip
     return 0

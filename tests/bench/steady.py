@@ -1,20 +1,20 @@
 """Whether memory grows under a steady mixed load of an hour or so.
 
-One process of `riata serve` on a SQLite store answers, over and over, a round of what a day brings: a body of 2000 rows, rows one
-by one with ids of their own, predictions by GET and by POST, explained ones, remembered ones whose labels come a round later,
-the model's figures, `/metrics`, requests that are refused, a connection that is opened and closed; and every fiftieth round a
-model that is made, taught, asked and dropped. Names are the same from round to round, but for as many new ones
-as are asked for. Between rounds the bench waits so long that both processes together take the wanted share of one core.
+One process of `riata serve` on a SQLite store answers rounds of typical requests. A round has a body of 2000 rows, single rows
+with ids, predictions by GET and by POST, predictions with explanations, remembered predictions whose labels arrive in the next
+round, the model's metrics, `/metrics`, refused requests, and a connection that is opened and closed. Every fiftieth round also
+creates a model, trains it, requests predictions of it and drops it. Names are the same in every round, except for an optional
+number of new ones. Between rounds the bench waits so that both processes together use the wanted share of one core.
 
-Memory is the anonymous resident memory of the process (RssAnon), noted every few seconds; what grows shows as the difference
-of the medians of the third and of the last quarter of the time. Who holds it is asked five times: of the process itself, which
-runs with a thread more that says what SQLite, the C library's allocator and Python's own have given out, and of the kernel.
+Memory is the anonymous resident memory of the process (RssAnon), read every few seconds. Growth is the difference between the
+medians of the third and of the last quarter of the time. The holders of the memory are read five times: from the process
+itself, in which an additional thread reports the allocations of SQLite, of the C library and of Python, and from the kernel.
 
-Two things grow for long and end by themselves, so they are filled before the time begins, with rows that have ids of their own
-and the names of the load: the newest event ids, of which the store holds up to 100,000 in memory, and SQLite's page cache of
-32 MiB. Log and ids are kept for fewer events than by default, so that their bounds are reached, too. Without that an hour of this
-load, which sends 91,000 ids and labels, grows by 7 MiB a quarter of it (291.9, 298.8 and 305.7 MiB in the last three), and would
-have ended growing some minutes later.
+Two caches grow for a long time up to a bound: the newest event ids, of which the store holds up to 100,000 in memory, and
+SQLite's page cache of 32 MiB. The bench fills both before the time begins, with rows that have ids and the names of the load.
+Log and ids are kept for fewer events than by default, so that their bounds are reached too. Without this, memory grows by 7 MiB
+per quarter of an hour's load (291.9, 298.8 and 305.7 MiB in the last three), because an hour sends only 91,000 ids and labels;
+it would have stopped growing some minutes later.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ WARM_ROWS: Final = 5000
 HOLDERS: Final = {
     "python": "Python's small objects", "python_free": "free in Python's arenas", "sqlite_pages": "SQLite's page cache",
     "sqlite_rest": "SQLite, the rest", "table": "the model's table", "others": "compiled code, arrays, buffers, stacks",
-    "all": "all (RssAnon)", "c_rest": "given out by the C library without SQLite, touched or not",
+    "all": "all (RssAnon)", "c_rest": "allocated from the C library except by SQLite, touched or not",
     "c_free": "free in the C library",
 }  # fmt: skip
 TABLE_MIN: Final = 100 * MIB  # of address space: the table of 2^22 slots is the one mapping of such a size
@@ -75,7 +75,7 @@ TABLE_MIN: Final = 100 * MIB  # of address space: the table of 2^22 slots is the
 
 @dataclass(slots=True)
 class Seen:
-    """What was noted: minutes from the beginning and bytes; and how much was done."""
+    """Observations: minutes from the beginning and bytes; and the amount of work done."""
 
     minute: list[float] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Seen:
 
 
 class Load:
-    """The rounds, over one connection that stays."""
+    """The rounds, over one persistent connection."""
 
     def __init__(self, port: int, new_names: int) -> None:
         self._port = port
@@ -110,7 +110,7 @@ class Load:
         self.requests = self.rows = self.again = 0
 
     def _call(self, method: str, path: str, body: bytes | dict[str, Any] = b"", kind: str = JSON) -> Any:
-        """One request; again where the answer is 503, as after the machine has stood still for longer than a time limit."""
+        """One request; repeated if the answer is 503, as after a pause of the machine that exceeds a time limit."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         while True:
             self.requests += 1
@@ -158,7 +158,7 @@ class Load:
         other.http.close()
 
     def _labels(self) -> None:
-        """Label what was remembered a round ago, and have more remembered."""
+        """Send labels for the predictions of the previous round, and remember new ones."""
         labels = [{"prediction_id": asked, "label": k % 2} for k, asked in enumerate(self._asked)]
         if labels:
             self._call("POST", "/models/m/observe", json.dumps(labels).encode())
@@ -167,7 +167,7 @@ class Load:
         self._asked = [answer["prediction_id"] for answer in answers]
 
     def make_and_drop(self) -> None:
-        """A model that comes and goes."""
+        """Create a model, use it and drop it."""
         name = f"gone{next(self._number)}"
         self._call("PUT", f"/models/{name}", {"encoder": {"bits": 16}})
         seq = self._call("POST", f"/models/{name}/observe", next(self._bulk), VW_TEXT)["seq"]
@@ -177,12 +177,12 @@ class Load:
 
 def holders(running: Telling) -> dict[str, int]:
     """Bytes by holder (keys of HOLDERS)."""
-    told, taken, table = running.ask("memory"), memory(running.process.pid), table_memory(running.process.pid)
+    reported, taken, table = running.ask("memory"), memory(running.process.pid), table_memory(running.process.pid)
     parts = {
-        "python": told["python"], "python_free": told["python_free"], "sqlite_pages": told["sqlite_pages"],
-        "sqlite_rest": told["sqlite"] - told["sqlite_pages"], "table": table,
+        "python": reported["python"], "python_free": reported["python_free"], "sqlite_pages": reported["sqlite_pages"],
+        "sqlite_rest": reported["sqlite"] - reported["sqlite_pages"], "table": table,
     }  # fmt: skip
-    given_out = {"c_rest": told["c_in_use"] - told["sqlite"], "c_free": told["c_free"]}
+    given_out = {"c_rest": reported["c_in_use"] - reported["sqlite"], "c_free": reported["c_free"]}
     return parts | {"others": taken - sum(parts.values()), "all": taken} | given_out
 
 
@@ -199,7 +199,7 @@ def table_memory(pid: int) -> int:
 
 
 def warm(running: Telling, load: Load, seen: Seen, ids: int) -> None:
-    """Send up to `ids` rows with ids of their own, until what fills is full; then what a load of some minutes would have done."""
+    """Send up to `ids` rows with ids until the caches are full; then the load of some minutes."""
     link, before, few = connect(running.port), 0, min(IDS_HELD, ids) // 2
     while seen.warmed < ids:
         rows = [
@@ -222,7 +222,7 @@ def warm(running: Telling, load: Load, seen: Seen, ids: int) -> None:
 
 
 def measure(folder: Path, minutes: float, cores: float, new_names: int, ids: int) -> Seen:
-    """Keep the load up for so long."""
+    """Run the load for so long."""
     seen = Seen()
     with Telling(folder / "steady", **KEPT) as running, Progress(console=Console(stderr=True)) as bar:
         running.start()
@@ -264,14 +264,14 @@ def draw(seen: Seen, path: Path) -> None:
 
 
 def holder_table(seen: Seen) -> str:
-    """Who held what, and when."""
+    """The memory of each holder over time."""
     (_, first), (_, last) = seen.held[0], seen.held[-1]
     rows = [
         [label, *(f"{parts[key] / MIB:,.1f}" for _, parts in seen.held), f"{(last[key] - first[key]) / MIB:+,.1f}"]
         for key, label in HOLDERS.items()
     ]
     heads = ["MiB held by", *(f"minute {minute:.0f}" for minute, _ in seen.held), "more at the end"]
-    return "## Who holds it\n\n" + report.table(heads, rows)
+    return "## Holders\n\n" + report.table(heads, rows)
 
 
 def page(seen: Seen, cores: float, options: Any) -> None:
@@ -285,11 +285,11 @@ def page(seen: Seen, cores: float, options: Any) -> None:
     text = (
         f"{minutes:.0f} minutes, {seen.rounds:,} rounds: {seen.requests:,} requests ({seen.again} sent again), "
         f"{seen.rows:,} rows learnt from, "
-        f"{seen.cpu_s / (60 * minutes):.2f} of one core in both processes together (asked: {cores:g}); before them "
+        f"{seen.cpu_s / (60 * minutes):.2f} of one core in both processes together (wanted: {cores:g}); before them "
         f"{seen.warmed:,} rows with ids, of which each of the newest {IDS_HELD:,} took {seen.id_bytes:,.0f} bytes. "
         f"Medians of the quarters: {', '.join(f'{taken:,.1f}' for taken in quarters)} MiB. "
-        f"Of what was added, {options.new_names * seen.rounds:,} names that were new are there by right, at the bytes of a "
-        "non-zero weight that [memory](memory.md) tells."
+        f"The growth includes {options.new_names * seen.rounds:,} new names, each of which takes the bytes of a non-zero weight "
+        "([memory](memory.md))."
     )
     notes = [text] if options.no_write else [text, "![memory against time](steady_curve.svg)"]
     command = f"python -m tests.bench.steady{' --quick' if options.quick else f' --minutes {options.minutes or MINUTES:g}'}"

@@ -30,7 +30,7 @@ Pairs = tuple[tuple[str, float], ...]
 
 
 class SharedDataMissing(RuntimeError):
-    """RIATA_SHARED is unset, or does not hold the data sets."""
+    """RIATA_SHARED is unset, or does not contain the data sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Stream:
 
 
 def shared_file(name: str) -> Path:
-    """Path of one shared data file. Raises `SharedDataMissing` where there is none."""
+    """Path of one shared data file. Raises `SharedDataMissing` if it does not exist."""
     root = os.environ.get("RIATA_SHARED")
     if not root:
         raise SharedDataMissing("set RIATA_SHARED to the folder that holds data/")
@@ -166,7 +166,7 @@ def rcv1() -> Stream:
 
 
 def spambase() -> Stream:
-    """Mail statistics as they are, unscaled (1e-2 to 1e4 in one row), shuffled once with SHUFFLE_SEED."""
+    """Mail statistics, unscaled (1e-2 to 1e4 in one row), shuffled once with SHUFFLE_SEED."""
     header, *rows = csv.reader(open_lines("uci_spambase.csv.gz"))
     random.Random(SHUFFLE_SEED).shuffle(rows)
     events = []

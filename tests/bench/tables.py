@@ -23,7 +23,7 @@ HOUSING_MEDIAN: Final = 21.2  # thousands of dollars; the median of MEDV splits 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a table's label is, which values of it are positive, and which columns say nothing."""
+    """The position of a table's label, its positive values, and the columns to ignore."""
 
     label: str
     positive: str
@@ -63,7 +63,7 @@ class Table:
 
     @property
     def bits(self) -> int:
-        """Smallest size of weight table in which every column has a slot of its own."""
+        """Smallest size of weight table in which every column has a separate slot."""
         return max(1, (self.width - 1).bit_length())
 
     def batch(self, order: I64) -> Batch:

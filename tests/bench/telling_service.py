@@ -1,4 +1,4 @@
-"""The real service, which says of its own memory and threads what nobody can see from outside.
+"""The real service, which reports details of its memory and threads that are not visible from outside.
 
 `python -m tests.bench.telling_service serve ...` is `riata serve ...` with one thread more, which waits on the port in
 BENCH_CONTROL and answers a line with one line of JSON. `memory`: the bytes that SQLite, the allocator of the C library and
@@ -98,12 +98,12 @@ def _sqlite_pages(connection: sqlite3.Connection) -> int:
 class _Answer(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         for line in self.rfile:
-            told = memory() if line == b"memory\n" else threads()
-            self.wfile.write(json.dumps(told).encode() + b"\n")
+            reported = memory() if line == b"memory\n" else threads()
+            self.wfile.write(json.dumps(reported).encode() + b"\n")
 
 
 class Telling(Running):
-    """Such a service in a process of its own, as a user has it but for `settings`."""
+    """Such a service in a separate process, as a user has it but for `settings`."""
 
     def __init__(self, data: Path, **settings: str) -> None:
         self._control = free_port()
@@ -118,7 +118,7 @@ class Telling(Running):
 
 
 def run() -> None:
-    """`riata serve`, and the thread beside it."""
+    """`riata serve` with the reporting thread."""
     socketserver.TCPServer.allow_reuse_address = True  # a killed one is started again on its port
     server = socketserver.TCPServer(("127.0.0.1", int(os.environ[CONTROL])), _Answer)
     threading.Thread(target=server.serve_forever, name="telling", daemon=True).start()

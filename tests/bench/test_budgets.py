@@ -38,7 +38,7 @@ def test_texts_become_rows_of_length_one() -> None:
     assert rows[0]["to"] / rows[0]["or"] == pytest.approx(1.0 + np.log(2.0))
 
 
-def test_a_word_of_every_document_says_nothing_by_rarity() -> None:
+def test_a_word_of_every_document_has_no_weight_by_rarity() -> None:
     rows = [dict(pairs) for _, pairs in weigh_by_rarity([(1, "a b"), (0, "a a c"), (0, "a b d")])]
     assert [sorted(row) for row in rows] == [["b"], ["c"], ["b", "d"]]
 

@@ -90,7 +90,7 @@ def achieved(config: TaylorSketchConfig, width: int, t: int, seeds: int) -> list
     return [coverage(np.array(errors), np.array(std), level) for level in LEVELS]
 
 
-def test_intervals_hold_what_they_promise_where_the_penalty_is_light_and_the_start_was_warm() -> None:
+def test_intervals_have_their_nominal_coverage_with_a_small_penalty_and_a_warm_up() -> None:
     config = TaylorSketchConfig(mode="exact", gamma=0.1, warm_up=1000)
     assert achieved(config, width=8, t=3000, seeds=40) == pytest.approx(list(LEVELS), abs=0.05)
 

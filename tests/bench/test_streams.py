@@ -1,4 +1,4 @@
-"""The readers give every contender the same events, and the wire sees in them what the peers are told."""
+"""The readers give every contender the same events, and the service's readers read the same rows as the peers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_table_row_keeps_numbers_and_turns_words_into_indicators() -> None:
     )
 
 
-def test_missing_shared_data_is_said_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_shared_data_is_reported_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RIATA_SHARED", raising=False)
     with pytest.raises(SharedDataMissing, match="set RIATA_SHARED"):
         shared_file("sms_spam.jsonl.gz")

@@ -1,4 +1,4 @@
-"""What the witness of the last acknowledged event costs an acknowledgement, with and without it in turns.
+"""The cost of the witness of the last acknowledged event for an acknowledgement, with and without it alternately.
 
 - the store alone: one row an append, synced; of every two appends one, by chance, without the witness, in the same store.
 - over HTTP: one service that writes the witness in every second tenth of a second (`tests.bench.half_witnessed`): what is
@@ -171,12 +171,13 @@ def main() -> int:
             costs.append(over_http("HTTP, 1000 rows a body, 4 connections", port, load.bodies(1000), 4, options.seconds))
     heads = ["acknowledgement", "without, µs", "with, µs", "cost", "range of nine tenths", "by itself", "pairs"]
     text = (
-        "# What the witness costs\n\n"
+        "# Cost of the witness\n\n"
         + report.table(heads, [line(cost, alone_us) for cost in costs])
-        + f"\nTo write the witness once takes {alone_us:.2f} µs of processor time by itself. Every acknowledgement is synced; "
-        "with and without take turns in the same process: of two appends of the store alone one, by chance; over HTTP tenths of "
-        "a second, where answers that began in another one than they ended in are left out. \"cost\": the median difference of "
-        "a pair; \"by itself\": that processor time. Both over the median without.\n\n"
+        + f"\nWriting the witness once takes {alone_us:.2f} µs of processor time. Every acknowledgement is synced. Both "
+        "variants alternate in the same process. With the store alone, one of every two appends, chosen at random, writes the "
+        "witness. Over HTTP the variants alternate every tenth of a second; answers that span two intervals are left out. "
+        "*cost* is the median difference of a pair and *by itself* the processor time of the write, both over the median "
+        "without the witness.\n\n"
         + report.conditions("python -m tests.bench.witness", ["numpy"])
     )  # fmt: skip
     report.publish("witness", text, write=not options.no_write)

@@ -14,19 +14,19 @@ def say(text: str) -> None:
 
 
 def summary(times: Sequence[float]) -> str:
-    """Least, median, 90th percentile and most, as cells of a table."""
+    """Minimum, median, 90th percentile and maximum, as cells of a table."""
     ordered = sorted(times)
     at = [0, len(ordered) // 2, int(0.9 * (len(ordered) - 1)), len(ordered) - 1]
     return " | ".join(f"{ordered[i]:.2f}" for i in at)
 
 
 def table(counts: Mapping[str, int]) -> str:
-    """Counts, one a line."""
+    """Counts, one per line."""
     return "\n".join(["", "| | |", "| --- | --- |", *(f"| {name} | {count} |" for name, count in counts.items())])
 
 
 def histogram(times: Mapping[str, Sequence[float]], label: str, path: Path, lines: Mapping[str, float]) -> None:
-    """Draw how often what took how long; `lines` are moments worth marking."""
+    """Draw a histogram of durations; `lines` mark moments."""
     import matplotlib
 
     matplotlib.use("Agg")

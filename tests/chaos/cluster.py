@@ -30,8 +30,9 @@ ENVIRONMENT = {"RIATA_DISK_RESERVE_BYTES": "0"}
 
 
 def until(condition: Callable[[], object], within_s: float, what: str) -> None:
-    """Wait until `condition` holds, which takes `within_s` at most where nothing else runs. Raises `AssertionError` saying `what`
-    did not come true. A request without an answer counts as not yet: a process may be starting again."""
+    """Wait until `condition` holds; `within_s` is the limit on an idle machine. Raises `AssertionError` with `what` otherwise.
+    A request without an answer counts as false, because a process may be restarting.
+    """
 
     def holds() -> bool:
         try:
@@ -46,13 +47,13 @@ def until(condition: Callable[[], object], within_s: float, what: str) -> None:
 
 
 def service_environment(more: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process of the service: of this one, without settings, with `more`."""
+    """The environment of a service process: that of this process, without settings, plus `more`."""
     outside = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
     return {**outside, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT))), **ENVIRONMENT, **more}
 
 
 class Member:
-    """One process of the service, started again on its port and directory as often as asked."""
+    """One process of the service, restarted on its port and directory as often as needed."""
 
     def __init__(self, name: str, directory: Path, environment: Mapping[str, str], recorder: Recorder) -> None:
         self.name = name
@@ -144,12 +145,12 @@ class Member:
             self.process.wait()
 
     def again(self, before: Sequence[str] = (), **environment: str) -> None:
-        """End it, and start it with another command or environment; wait until it is ready."""
+        """End it, start it with another command or environment, and wait until it is ready."""
         self.again_soon(before, **environment)
         self.wait_ready()
 
     def again_soon(self, before: Sequence[str] = (), **environment: str) -> None:
-        """As `again`, for a process that need not become ready."""
+        """The same as `again`, for a process that need not become ready."""
         self.end()
         self.process.wait()
         with self._lock:
@@ -202,13 +203,13 @@ class Member:
         return total
 
     def resources(self) -> Resources:
-        """What the process holds now."""
+        """The current resources of the process."""
         process = psutil.Process(self.pid)
         return Resources(process.memory_info().rss, process.num_fds(), process.num_threads())
 
 
 class Load:
-    """`tests.chaos.load` while the block lasts."""
+    """Runs `tests.chaos.load` for the duration of the block."""
 
     def __init__(self, history: Path, *options: str) -> None:
         self.history = history
@@ -244,14 +245,14 @@ class Load:
         return self.history.read_text(encoding="utf-8").count('"margin": ')
 
     def acked_since(self, moment: float) -> bool:
-        """Whether a request that was sent after `moment`, of the monotonic clock, is acknowledged."""
+        """Whether a request that was sent after `moment`, by the monotonic clock, is acknowledged."""
         whole = self.history.read_text(encoding="utf-8").rpartition("\n")[0]
         lines = [line for line in whole.splitlines()[-200:] if '"outcome": "acked"' in line]
         return any(json.loads(line)["at"] > moment for line in lines)
 
 
 class Cluster:
-    """Members by name, supervised while the block lasts; everything it leaves is in `directory`."""
+    """Members by name, supervised for the duration of the block; all files are in `directory`."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -278,12 +279,12 @@ class Cluster:
         return self.members[name]
 
     def make_model(self, member: Member, document: Mapping[str, Any] | None = None) -> None:
-        """Create the model that the rows are for."""
+        """Create the model for the rows."""
         answer = httpx.put(f"{member.url}/models/{rows.MODEL}", json=document or rows.DOCUMENT, timeout=300)
         answer.raise_for_status()
 
     def load(self, *options: str, observe: Sequence[Member] = (), predict: Sequence[Member] = ()) -> Load:
-        """Start clients with their own histories and their own range of ids."""
+        """Start clients with separate histories and separate ranges of ids."""
         self._loads += 1
         urls = ["--observe", *(member.url for member in observe), "--predict", *(member.url for member in predict)]
         prefix = ["--prefix", f"load{self._loads}-"]

@@ -24,7 +24,7 @@ REPLAY_S = 600
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a damaged directory. said: by the service, or what is missing in it."""
+    """The result for a damaged directory. said: by the service, or what is missing in the directory."""
 
     outcome: Outcome
     said: str
@@ -53,13 +53,14 @@ def remove(path: Path, _rng: random.Random) -> str:
 
 
 def files_of(directory: Path) -> list[Path]:
-    """Every file of a store that has anything to damage."""
+    """Every file of a store that is not empty."""
     return sorted(path for path in directory.iterdir() if path.is_file() and path.stat().st_size)
 
 
 def judge(directory: Path, history: History) -> Verdict:
-    """Start the service on a damaged directory and, if it becomes ready, look for every acknowledged event with code that is not
-    the store's own. What is not right has to be reported by a replay."""
+    """Start the service on a damaged directory and, if it becomes ready, look for every acknowledged event without the code of
+    the store. A replay must report every error.
+    """
     with Running(directory, {"RIATA_DISK_RESERVE_BYTES": "0"}) as running:
         if not running.lives():
             assert running.process.poll() is not None, f"neither ready nor ended: {running.output()}"
@@ -75,8 +76,7 @@ def judge(directory: Path, history: History) -> Verdict:
 
 
 def wrong_in(directory: Path, history: History) -> str:
-    """The first thing that is wrong with the log in `directory`; empty if every acknowledged event is in it, once, as it was
-    sent."""
+    """The first error in the log in `directory`; empty if every acknowledged event is in it, once, as it was sent."""
     scratch = directory.with_name(f"{directory.name} looked at")
     scratch.mkdir(exist_ok=True)
     try:
@@ -89,5 +89,5 @@ def wrong_in(directory: Path, history: History) -> str:
 
 
 def acked_seq(history: History) -> int:
-    """The highest event that a client was told of."""
+    """The highest acknowledged event."""
     return max((one.seq for one in history.sent if one.outcome == "acked"), default=0)

@@ -28,8 +28,9 @@ PROGRESS_REQUESTS = 3  # acknowledged and learnt between two faults
 
 @dataclass(frozen=True)
 class Took:
-    """One fault. to_leader_s: until another writer said it holds the lease; to_served_s: until the replica served events that
-    were accepted after the fault."""
+    """One fault. to_leader_s: until another writer reported that it holds the lease; to_served_s: until the replica served
+    events that were accepted after the fault.
+    """
 
     fault: str
     to_leader_s: float
@@ -37,7 +38,7 @@ class Took:
 
 
 def one_fault(fleet: Fleet, fault: str) -> Took:
-    """Take the active writer away; measure; put things right again."""
+    """Stop the active writer; measure; restore the service."""
     active = fleet.active()
     others = [member for member in fleet.writers if member is not active]
     for member in others:
@@ -62,7 +63,7 @@ def one_fault(fleet: Fleet, fault: str) -> Took:
 
 
 def failovers(directory: Path, times: int, lease_ms: int, seed: int) -> tuple[list[Took], dict[str, int]]:
-    """Run the whole; returns the times, and counts for the table. Raises `AssertionError` where INV does not hold."""
+    """Run all faults; returns the times, and counts for the table. Raises `AssertionError` if INV does not hold."""
     rng = random.Random(seed)
     with Fleet(directory, lease_ttl_ms=lease_ms, store_timeout_ms=max(250, lease_ms // 3)) as fleet:
         fleet.begin(webs=1, writers=2, replicas=1)

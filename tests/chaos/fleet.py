@@ -88,7 +88,7 @@ class Fleet:
         until(lambda: load.acked() >= seen + more, within_s, f"{more} more requests are acknowledged")
 
     def learnt(self, within_s: float = 60) -> None:
-        """Wait until the replicas serve everything that is in the log."""
+        """Wait until the replicas serve all events of the log."""
         source = RedisSource(self.server.url)
 
         def level() -> bool:

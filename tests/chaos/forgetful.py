@@ -1,8 +1,8 @@
 """`riata` that dies of SIGKILL at one moment of a delayed label: after a durable append, before the step that should follow.
 
-RIATA cannot be told so by a setting: the moment stands in the variable DIES_AT, as the store call before which it dies.
+No setting of Riata can do this. The variable DIES_AT names the moment, as the store call before which it dies.
 `forget`: default labels are in the log, the predictions not forgotten. `mark`: a label is in the log, its prediction not marked.
-`answer`: a prediction is remembered, and nobody is told its id.
+`answer`: a prediction is remembered, and no client gets its id.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ def _die_at(moment: str) -> None:
 
 
 def forget(self: SqliteStore, model: str, keys: Sequence[bytes]) -> int:
-    """Forget, unless it dies."""
+    """Delete pending predictions, unless the process dies."""
     _die_at("forget")
     return _forget(self, model, keys)
 
 
 def remember(self: SqliteStore, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
-    """Remember, unless these are marks and it dies."""
+    """Store pending predictions; die instead if these are labels of predictions."""
     if rows[0].row[:1] == b"L":
         _die_at("mark")
     return _keep(self, model, rows, bytes_max)
 
 
 async def tell(self: Service, model: str, rows: list[bytes]) -> list[str]:
-    """Remember, and die before anybody is told."""
+    """Store pending predictions, and die before the answer."""
     ids = await _tell(self, model, rows)
     _die_at("answer")
     return ids

@@ -23,7 +23,7 @@ Outcome = Literal["acked", "not_accepted", "unknown", "refused"]
 
 
 class Recorder:
-    """Appends to a history file; several threads may."""
+    """Appends to a history file; used by several threads."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
@@ -46,7 +46,7 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Sent:
-    """One attempt to have events observed. seq is that of the answer, 0 for none."""
+    """One attempt to send events. seq is that of the answer, 0 if there is none."""
 
     ids: tuple[str, ...]
     outcome: Outcome
@@ -56,7 +56,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Predicted:
-    """One prediction. `process` is the start of a process that answered it."""
+    """One prediction. `process` is the start of the process that answered it."""
 
     process: str
     event_id: str
@@ -68,7 +68,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one process held before and after."""
+    """The resources of one process before and after."""
 
     rss: int
     fds: int
@@ -77,7 +77,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault that was injected, and the figure that has to tell of it, before and after."""
+    """A fault that was injected, and the metric that must report it, before and after."""
 
     name: str
     before: float
@@ -98,7 +98,7 @@ class History:
     faults: list[Fault] = field(default_factory=list)
 
     def acked(self) -> dict[str, int]:
-        """Ids that some answer called durable, with the position that answer vouched for."""
+        """Ids that an answer reported as durable, with the position in that answer."""
         found: dict[str, int] = {}
         for one in self.sent:
             if one.outcome == "acked":
@@ -107,7 +107,7 @@ class History:
         return found
 
     def never_accepted(self) -> set[str]:
-        """Ids whose every attempt was answered `not_accepted` or refused."""
+        """Ids for which every attempt was answered `not_accepted` or refused."""
         maybe = {event_id for one in self.sent if one.outcome in ("acked", "unknown") for event_id in one.ids}
         return {event_id for one in self.sent for event_id in one.ids} - maybe
 
@@ -116,7 +116,7 @@ class History:
 
 
 def read_history(paths: Iterable[Path], logs: Mapping[str, Path] | None = None) -> History:
-    """Read history files, and what the processes wrote."""
+    """Read history files and the output of the processes."""
     lines = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
     starts = sorted((line["at"], line["url"], line["name"]) for line in lines if line["what"] == "started")
     history = History(logs={name: path.read_text(errors="replace") for name, path in (logs or {}).items() if path.exists()})

@@ -8,9 +8,9 @@
 4  no process serves an older model than it has served, and every margin is that of the model it names
 5  generations are contiguous, each the child of the one before, with epochs and events that never fall; one that callers asked
    for may be missing behind newer ones of that kind
-6  memory, descriptors and threads are back where they were
+6  memory, descriptors and threads return to their initial values
 7  no 5xx but 503 and 507; no traceback, secret or content of events in what the processes wrote
-8  every injected fault has moved the figure that tells of it
+8  every injected fault has changed the metric that reports it
 
 Works when the processes are gone, on what they left and on what the clients wrote down.
 """
@@ -61,7 +61,7 @@ PLANNED_5XX = {503, 507}
 
 @dataclass(frozen=True)
 class Violation:
-    """One rule that does not hold, and where."""
+    """One rule that does not hold, and the place."""
 
     rule: int
     detail: str
@@ -69,7 +69,7 @@ class Violation:
 
 @dataclass
 class Left:
-    """What a scenario has left of one model."""
+    """The result of a scenario for one model."""
 
     top: Top
     entries: list[Entry]
@@ -81,14 +81,14 @@ class Left:
 
 
 def require(source: Source, history: History, model: str = rows.MODEL) -> Left:
-    """Check all rules; raise `AssertionError` naming what does not hold."""
+    """Check all rules; raises `AssertionError` with those that do not hold."""
     found = check(source, history, model)
     assert not found, "\n".join(f"rule {one.rule}: {one.detail}" for one in found[:20])
     return Left.of(source, model)
 
 
 def check(source: Source, history: History, model: str = rows.MODEL, replay: bool = True) -> list[Violation]:
-    """Return everything that is wrong; `replay` false leaves the process of its own out, which takes some seconds."""
+    """Return all violations. If `replay` is false, the separate replay process, which takes some seconds, is left out."""
     left = Left.of(source, model)
     found = [Violation(1, detail) for detail in wrong_log(left, history)]
     broken = bool(found)
@@ -107,12 +107,12 @@ def check(source: Source, history: History, model: str = rows.MODEL, replay: boo
 
 
 def key_of(event_id: str) -> bytes:
-    """The 16 bytes that stand for an id in the log."""
+    """The 16 bytes that represent an id in the log."""
     return hashlib.blake2b(event_id.encode(), digest_size=16).digest()
 
 
 def logged(entries: Sequence[Entry]) -> dict[bytes, list[int]]:
-    """Where in the log each id stands."""
+    """The position of each id in the log."""
     found: dict[bytes, list[int]] = defaultdict(list)
     for entry in entries:
         if entry.kind == "observe":
@@ -156,7 +156,7 @@ def wrong_log(left: Left, history: History) -> Iterator[str]:
 
 
 def wrong_contents(left: Left) -> Iterator[str]:
-    """Rule 2: what a checkpoint says of itself."""
+    """Rule 2: the content of a checkpoint."""
     for saved in left.saved:
         if hashlib.blake2b(saved.content, digest_size=32).digest() != saved.digest:
             yield f"generation {saved.gen} is not what was written"
@@ -183,7 +183,7 @@ def _chain_at(left: Left, seq: int) -> bytes | None:
 
 
 def wrong_replay(source: Source, model: str) -> Iterator[str]:
-    """Rule 2: a process that has seen nothing else learns the log anew."""
+    """Rule 2: a separate process replays the log."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
     environment["PYTHONPATH"] = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
     command = [sys.executable, "-m", *source.replay_command(model)]
@@ -208,7 +208,7 @@ def wrong_outcomes(left: Left, history: History) -> Iterator[str]:
 
 
 def wrong_models(left: Left, history: History) -> Iterator[tuple[int, str]]:
-    """Rules 2 and 4: plain Python learns the log, and is asked what every checkpoint and every served margin should be."""
+    """Rules 2 and 4: plain Python learns the log and computes what every checkpoint and every served margin should be."""
     if left.top.first_seq > 1 or any(entry.kind == "restore" for entry in left.entries):
         return  # the twin starts from nothing
     twin: Eager | None = None
@@ -232,7 +232,7 @@ def wrong_models(left: Left, history: History) -> Iterator[tuple[int, str]]:
 
 
 def twin_of(payload: bytes) -> Eager:
-    """The empty model that a configuration makes, in plain Python. Its sums have to be exact, so it is kept on the grid."""
+    """The empty model of a configuration, in plain Python. Its sums must be exact, so it is kept on the grid."""
     config = config_from_payload(payload)
     learner = config.learner
     assert isinstance(learner, TruncatedGradientConfig)
@@ -241,14 +241,14 @@ def twin_of(payload: bytes) -> Eager:
 
 
 def learn_entry(twin: Eager, entry: Entry, skips: set[int]) -> None:
-    """Learn the events of one record that no skip event takes out."""
+    """Learn the events of one record that no skip event excludes."""
     for i, row in enumerate(rows_of(entry.payload)):
         if entry.first + i not in skips:
             learn_rows(twin, [Event(row.features, row.label, row.weight)])
 
 
 def margin_of(twin: Eager, event_id: str) -> float:
-    """What the model answers."""
+    """The margin that the model answers."""
     margin = twin.intercept
     for name, value in rows.encoded(event_id):
         margin += twin.beta.get(name >> (32 - twin.bits), 0.0) * value
@@ -274,7 +274,7 @@ def wrong_weights(twin: Eager, saved: Saved) -> Iterator[str]:
 
 
 def falling(predicted: Sequence[Predicted]) -> Iterator[str]:
-    """Rule 4: answers that were asked for after another had arrived are of no older model."""
+    """Rule 4: a prediction requested after another was answered is of no older model."""
     newest: dict[str, int] = {}
     for one in sorted(predicted, key=lambda one: one.at):
         seq = newest.get(one.process, 0)
@@ -319,7 +319,7 @@ def wrong_words(history: History) -> Iterator[str]:
 
 
 def positions(history: History, entries: Sequence[Entry]) -> tuple[int, int, int]:
-    """(acknowledged events, of them lost, of them twice), for tables."""
+    """(acknowledged events, lost events, events in the log twice), for tables."""
     where = logged(entries)
     counts = Counter(min(2, len(where.get(key_of(event_id), []))) for event_id in history.acked())
     return sum(counts.values()), counts[0], counts[2]

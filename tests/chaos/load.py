@@ -28,7 +28,7 @@ WAIT_S = 0.02  # between two attempts
 
 
 class Caller:
-    """One connection to one URL, opened anew after each failure."""
+    """One connection to one URL, opened again after each failure."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._place = urlsplit(url).netloc
@@ -36,14 +36,14 @@ class Caller:
         self._connection: http.client.HTTPConnection | None = None
 
     def connect(self) -> None:
-        """Raises `OSError`; nothing was sent then."""
+        """Raises `OSError`; nothing was sent in that case."""
         if self._connection is None:
             connection = http.client.HTTPConnection(self._place, timeout=self._timeout_s)
             connection.connect()
             self._connection = connection
 
     def post(self, path: str, body: bytes, kind: str) -> tuple[int, dict[str, Any]]:
-        """(status, document); raises `OSError` or `HTTPException`, and then nobody knows."""
+        """(status, document). Raises `OSError` or `HTTPException`; the outcome is then unknown."""
         assert self._connection is not None
         try:
             self._connection.request("POST", path, body, {"Content-Type": kind})
@@ -68,20 +68,20 @@ def attempt(caller: Caller, ids: list[str]) -> tuple[Outcome, int, int, str]:
     except OSError as error:
         return "not_accepted", 0, 0, repr(error)
     try:
-        status, told = caller.post(f"/models/{rows.MODEL}/observe", rows.observe_body(ids), "application/x-ndjson")
+        status, reported = caller.post(f"/models/{rows.MODEL}/observe", rows.observe_body(ids), "application/x-ndjson")
     except (OSError, http.client.HTTPException) as error:
         caller.close()
         return "unknown", 0, 0, repr(error)
     if status in (200, 202):
-        assert told["accepted"] + told["duplicate"] == len(ids), told
-        return "acked", int(told["seq"]), status, ""
-    outcome = told.get("outcome", "not_accepted")
-    assert outcome in ("not_accepted", "unknown"), told
-    return outcome, 0, status, str(told.get("code"))
+        assert reported["accepted"] + reported["duplicate"] == len(ids), reported
+        return "acked", int(reported["seq"]), status, ""
+    outcome = reported.get("outcome", "not_accepted")
+    assert outcome in ("not_accepted", "unknown"), reported
+    return outcome, 0, status, str(reported.get("code"))
 
 
 class Observing(threading.Thread):
-    """One client that teaches."""
+    """A client that sends events."""
 
     def __init__(self, name: str, options: argparse.Namespace, recorder: Recorder, over: threading.Event) -> None:
         super().__init__(name=name)
@@ -115,7 +115,7 @@ class Observing(threading.Thread):
 
 
 class Predicting(threading.Thread):
-    """One client that asks, always at the same URL."""
+    """A client that requests predictions, always at the same URL."""
 
     def __init__(self, name: str, url: str, options: argparse.Namespace, recorder: Recorder, over: threading.Event) -> None:
         super().__init__(name=name)
@@ -129,20 +129,20 @@ class Predicting(threading.Thread):
             number += 1
             try:
                 caller.connect()
-                status, told = caller.post(f"/models/{rows.MODEL}/predict", rows.predict_body(event_id), "application/json")
+                status, reported = caller.post(f"/models/{rows.MODEL}/predict", rows.predict_body(event_id), "application/json")
             except (OSError, http.client.HTTPException) as error:
                 caller.close()
                 self._recorder.write(what="failed", at=sent, url=self._url, status=0, why=repr(error))
                 self._over.wait(WAIT_S)
                 continue
             if status == 200:
-                told_of = told["model"]
+                told_of = reported["model"]
                 self._recorder.write(
                     what="predict", at=sent, url=self._url, id=event_id, seq=told_of["seq"], version=told_of["version"],
-                    margin=told["margin"],
+                    margin=reported["margin"],
                 )  # fmt: skip
             else:
-                self._recorder.write(what="failed", at=sent, url=self._url, status=status, why=str(told.get("code")))
+                self._recorder.write(what="failed", at=sent, url=self._url, status=status, why=str(reported.get("code")))
         caller.close()
 
 

@@ -18,6 +18,6 @@ def one(cluster: Cluster, **settings: object) -> Member:
 
 
 def require(cluster: Cluster, tmp_path: Path) -> invariants.Left:
-    """INV over what is left when all is over."""
+    """Check INV at the end."""
     cluster.end()
     return invariants.require(SqliteSource(cluster["one"].data, tmp_path), cluster.history())

@@ -16,7 +16,7 @@ _step_all = TruncatedGradient.step_all
 
 
 def poisoned_row(batch: Batch, skip: BOOL | None) -> int | None:
-    """The first row that holds the poison and is not skipped; None where there is none."""
+    """The first row with the poison that is not skipped; None if there is none."""
     for row in range(batch.n):
         held = batch.value[batch.indptr[row] : batch.indptr[row + 1]]
         if (held == POISON).any() and (skip is None or not skip[row]):
@@ -25,7 +25,7 @@ def poisoned_row(batch: Batch, skip: BOOL | None) -> int | None:
 
 
 def dying_step(self: TruncatedGradient, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-    """Learn, unless a row that is not skipped holds the poison."""
+    """Learn, unless a row that is not skipped has the poison."""
     if poisoned_row(join_batches(batches), skip) is not None:
         ctypes.string_at(0)  # this thread reads address 0; a signal sent would let it run on for a while
     return _step_all(self, batches, skip)

@@ -28,7 +28,7 @@ _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 
 @dataclass
 class Written:
-    """One file: what it held when it was synced last, and what was done to it since."""
+    """One file: its content at the last sync, and the operations since."""
 
     synced: bytes | None = None  # None: never
     since: list[tuple[int, bytes | None]] = field(default_factory=list)  # (place, content); content None: cut to that length
@@ -36,7 +36,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Event:
-    """What a system call did. what: write, cut, sync, rename, unlink, said."""
+    """The effect of a system call. what: write, cut, sync, rename, unlink, said."""
 
     what: str
     path: str
@@ -51,12 +51,12 @@ def can_trace() -> bool:
 
 
 def command(trace: Path) -> list[str]:
-    """What to put before a command so that its calls are recorded in `trace`."""
+    """The prefix of a command that records its system calls in `trace`."""
     return ["strace", "-f", "-qq", "-xx", "-s", str(2**24), "-o", str(trace), "-e", f"trace={CALLS}"]
 
 
 def events(trace: Path, directory: Path) -> Iterator[Event]:
-    """What a recorded process did to files in `directory`, and said on standard output, in order."""
+    """The operations of a recorded process on files in `directory`, and its standard output, in order."""
     names: dict[int, str] = {}
     ends: dict[str, int] = {}
     for call, arguments, result in _calls(trace):
@@ -114,14 +114,14 @@ def _calls(trace: Path) -> Iterator[tuple[str, str, int]]:
 
 
 class Disk:
-    """Files as they come to be, event by event."""
+    """The state of the files, event by event."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.files: dict[str, Written] = {}
 
     def take(self, event: Event) -> None:
-        """Do one thing."""
+        """Apply one event."""
         if event.what == "write":
             self._file(event.path).since.append((event.place, event.content))
         elif event.what == "cut":
@@ -136,7 +136,7 @@ class Disk:
             self.files[event.content.decode()] = self.files.pop(event.path)
 
     def after_a_cut(self, target: Path, rng: random.Random) -> None:
-        """Write to `target` what may be on the disk if the power goes now."""
+        """Write to `target` what may be on the disk after a power cut now."""
         target.mkdir(parents=True)
         kept = rng.choice([0.0, 0.5, 0.9, 1.0])
         for path, file in self.files.items():
@@ -152,7 +152,7 @@ class Disk:
 
 
 def _survivors(since: Sequence[tuple[int, bytes | None]], rng: random.Random, kept: float) -> Iterator[tuple[int, bytes | None]]:
-    """What of these writes reached the disk: any sectors of any of them."""
+    """The part of these writes that reached the disk: any sectors of any of them."""
     for place, content in since:
         if content is None:
             if rng.random() < kept:

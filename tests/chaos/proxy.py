@@ -123,7 +123,7 @@ class Proxy:
         return f"{scheme}://127.0.0.1:{self.port}{path}"
 
     def cut_after(self, reply_bytes: int | None) -> None:
-        """Reset connections, present and future, after so many bytes of answers; None: no more."""
+        """Reset current and future connections after so many bytes of answers; None: no longer."""
         self._cut_after = reply_bytes
         for link in self._links:
             link.left = reply_bytes
@@ -134,13 +134,13 @@ class Proxy:
             link.cut()
 
     def half_close(self) -> None:
-        """Tell the target on every connection that no more requests come; answers still pass."""
+        """Signal to the target on every connection that no more requests follow; answers still pass."""
         for link in list(self._links):
             with contextlib.suppress(OSError):
                 link.far.shutdown(socket.SHUT_WR)
 
     def heal(self) -> None:
-        """No fault any more; connections that were cut stay so."""
+        """End all faults; connections that were reset stay reset."""
         self.delay_s, self.trickle_bytes = 0.0, 0
         self.drop_replies = self.frozen = self.refuse = self.hold_requests = False
         self.cut_after(None)

@@ -20,7 +20,7 @@ _step_all = TruncatedGradient.step_all
 
 
 def raising_step(self: TruncatedGradient, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-    """Learn, unless a row that is not skipped holds the poison: then learn those before it, and raise."""
+    """Learn, unless a row that is not skipped has the poison; then learn the rows before it, and raise."""
     batch = join_batches(batches)
     row = poisoned_row(batch, skip)
     if row is not None:

@@ -28,7 +28,7 @@ from tests.redis_server import RedisServer
 
 
 class Rewriting:
-    """Keeps the append-only file being rewritten while the block lasts."""
+    """Keeps Redis rewriting its append-only file for the duration of the block."""
 
     def __init__(self, server: RedisServer) -> None:
         self._server = server
@@ -57,7 +57,7 @@ class Rewriting:
 def kills(directory: Path, times: int, seed: int) -> tuple[list[float], dict[str, int]]:
     """Run the whole; returns seconds from each kill to the acknowledgement of an event sent after it, and counts for the table.
 
-    Raises `AssertionError` where INV does not hold."""
+    Raises `AssertionError` if INV does not hold."""
     rng = random.Random(seed)
     server = RedisServer(directory / "redis", "--auto-aof-rewrite-min-size", "64kb", "--auto-aof-rewrite-percentage", "10")
     server.start()

@@ -14,10 +14,10 @@ SOAK = int(os.environ.get("CHAOS_REPEATS", "20"))
 
 
 def repeats(quick: int, soak: int = SOAK) -> list[int | ParameterSet]:
-    """Seeds for `pytest.mark.parametrize`: those beyond the first `quick` are slow."""
+    """Seeds for `pytest.mark.parametrize`: those after the first `quick` are slow."""
     return [*range(quick), *(slow(seed) for seed in range(quick, soak))]
 
 
 def slow(*values: object) -> ParameterSet:
-    """Values for `pytest.mark.parametrize` that a soak alone tries."""
+    """Values for `pytest.mark.parametrize` that only a soak runs."""
     return pytest.param(*values, marks=pytest.mark.slow)

@@ -2,7 +2,7 @@
 
     python -m tests.chaos.replaying URL NAMESPACE MODEL
 
-Exit code 0 where the log is whole and every checkpoint holds the same bits.
+Exit code 0 if the log is whole and every checkpoint holds the same bits.
 """
 
 from __future__ import annotations

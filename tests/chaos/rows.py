@@ -40,14 +40,14 @@ def features_of(event_id: str) -> dict[str, float]:
 
 
 def label_of(event_id: str) -> int:
-    """0 or 1: what a fifth of the names say, nearly always."""
+    """0 or 1: depends on a fifth of the names, with rare exceptions."""
     features = features_of(event_id)
     score = sum(value for name, value in features.items() if int(name.removeprefix(MARK)) % 5 == 0)
     return int(score > 0) ^ int(random.Random(f"{event_id}!").random() < 0.1)
 
 
 def encoded(event_id: str) -> list[tuple[int, float]]:
-    """(hash, value) of the event, as its row in the log has to hold them."""
+    """(hash, value) of the event, as its row in the log must have them."""
     hashed = [(hash_name(name.encode(), 0, TAGS["number"]) >> 32, value) for name, value in features_of(event_id).items()]
     return sorted(hashed)
 

@@ -27,7 +27,7 @@ PARTITION_S = 4.0
 
 
 class Faults:
-    """What may happen, by name; each ends what it began."""
+    """The possible faults by name; each one ends what it began."""
 
     def __init__(self, fleet: Fleet, rng: random.Random) -> None:
         self._fleet, self._rng = fleet, rng
@@ -102,7 +102,7 @@ class Faults:
 def soak(directory: Path, minutes: float, seed: int) -> tuple[Counter[str], list[float], dict[str, int]]:
     """Run the whole; returns the faults, the seconds from the end of each to the third acknowledgement after it, and counts.
 
-    Raises `AssertionError` where the service does not go on within a minute, or INV does not hold."""
+    Raises `AssertionError` if the service does not go on within a minute, or INV does not hold."""
     rng = random.Random(seed)
     server = RedisServer(directory / "redis", "--auto-aof-rewrite-min-size", "256kb")
     server.start()

@@ -26,7 +26,7 @@ VALUES = ("d", "f", "", "B", "b", "H", "h", "i")  # by form; 1 where there are n
 
 @dataclass(frozen=True)
 class Entry:
-    """One record of the log, as it lies there."""
+    """One record of the log as stored."""
 
     kind: str
     first: int
@@ -43,7 +43,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Top:
-    """What the store says of the log as a whole. before is the chain at first_seq - 1."""
+    """The store's description of the log as a whole. before is the chain at first_seq - 1."""
 
     lineage: bytes
     seq: int
@@ -54,7 +54,7 @@ class Top:
 
 @dataclass(frozen=True)
 class Saved:
-    """One generation; content is empty where chunks are missing."""
+    """One generation; content is empty if chunks are missing."""
 
     gen: int
     parent: int
@@ -79,7 +79,7 @@ class Row:
 
 
 class Source(Protocol):
-    """A store whose processes are gone."""
+    """A store whose processes have ended."""
 
     def top(self, model: str) -> Top: ...
 
@@ -90,12 +90,12 @@ class Source(Protocol):
         ...
 
     def replay_command(self, model: str) -> list[str]:
-        """What to run, behind `python -m`, to learn the log anew in a process of its own; exit code 0 where all is equal."""
+        """The arguments of `python -m` that replay the log in a separate process; exit code 0 if all is equal."""
         ...
 
 
 class SqliteSource:
-    """The embedded store in `directory`, which no process has open. Works on a copy in `scratch`."""
+    """The embedded store in `directory`, which no process has open. Uses a copy in `scratch`."""
 
     def __init__(self, directory: Path, scratch: Path) -> None:
         self.directory = scratch / f"copy of {directory.name}"
@@ -147,7 +147,7 @@ class SqliteSource:
 
 
 class RedisSource:
-    """A shared store on a server that still runs, while no process of the service does."""
+    """A shared store on a running server, without processes of the service."""
 
     def __init__(self, url: str, namespace: str = "riata") -> None:
         self.url = url
@@ -199,7 +199,7 @@ def _entry(place: bytes, fields: dict[bytes, bytes]) -> Entry:
 
 
 def digest_of(entry: Entry) -> bytes:
-    """The digest that `entry` has to carry."""
+    """The digest that `entry` must have."""
     head = struct.pack("<B7xQq", CODES.get(entry.kind, 0), entry.count, entry.accepted_ms)
     return hashlib.sha256(head + entry.payload).digest()
 
@@ -215,7 +215,7 @@ def chain_before_all(lineage: bytes) -> bytes:
 
 
 def rows_of(payload: bytes) -> list[Row]:
-    """The events of an `observe` payload, field by field as `service/docs/formats.md` draws them."""
+    """The events of an `observe` payload, field by field, by the drawing in `service/docs/formats.md`."""
     version, flags, form, digits, n, nnz, total = struct.unpack_from("<BBBBIII", payload)
     assert total == len(payload)
     if version == 1:
@@ -248,5 +248,5 @@ def rows_of(payload: bytes) -> list[Row]:
 
 
 def skipped_by(payload: bytes) -> int:
-    """The event that a `skip` payload takes out."""
+    """The event that a `skip` payload excludes."""
     return int(struct.unpack_from("<B3xQ", payload)[1])

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("learners_compiled")
 
 
 def parts(learner: int) -> tuple[dict[str, Any], Arrays]:
-    """Header and arrays of a true state, to be changed."""
+    """Header and arrays of a valid state, to be changed."""
     return layout.decode_checkpoint(frozen(learner).encode())
 
 
@@ -48,7 +48,7 @@ def thaw(header: dict[str, Any], arrays: Arrays) -> ModelState:
 
 
 def saved_as(header: dict[str, Any], arrays: Arrays) -> tuple[Generation, bytes]:
-    """A generation of this content, all of its digests right, and its bytes."""
+    """A generation with this content and correct digests, and its bytes."""
     content = layout.encode_checkpoint(header, arrays)
     head = Head(bytes.fromhex(header["lineage"]), header["applied"], bytes.fromhex(header["chain"]), 1, 0)
     saved = generation(1, head.seq, head.chain, content, head.lineage)
@@ -201,7 +201,7 @@ def test_headers_that_no_model_can_have_are_refused_though_every_digest_is_right
         '{"arrays":[],"header":{"a":"é"}}'.encode(),
     ],
 )
-def test_a_header_that_says_the_same_in_other_bytes_is_refused(text: bytes) -> None:
+def test_a_header_that_has_the_same_content_in_other_bytes_is_refused(text: bytes) -> None:
     assert layout.decode_checkpoint(signed(b'{"arrays":[],"header":{}}', b"")) == ({}, {})
     with pytest.raises(Corrupt, match=r"differs from what was written|not JSON"):
         layout.decode_checkpoint(signed(text, b""))

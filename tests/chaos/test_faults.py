@@ -30,7 +30,7 @@ LINES = {"Content-Type": "application/x-ndjson"}
 
 
 def replayed_equal(directory: Path, model: str, skipped: int) -> None:
-    """The log, learnt by a program without the defect, gives what is stored."""
+    """A program without the defect learns the log and gets the stored result."""
     store = read_sqlite(directory)
     try:
         report = replay(store, model)
@@ -54,7 +54,7 @@ def test_an_update_that_raises_midway_is_never_served_and_is_left_out_alone(tmp_
         assert httpx.post(f"{running.url}/observe", json=bad, timeout=WAIT_S).json()["accepted"] == ROWS  # it is in the log
         deadline = time.monotonic() + WAIT_S
         while httpx.get(f"{running.url}/livez", timeout=WAIT_S).status_code == 200:
-            assert time.monotonic() < deadline, "nobody is told that learning has ended"
+            assert time.monotonic() < deadline, "nobody is reported that learning has ended"
             time.sleep(0.02)
         after = httpx.get(f"{running.url}/predict?a=3", timeout=WAIT_S).json()
         assert (after["margin"], after["model"]["seq"]) == (before["margin"], before["model"]["seq"])
@@ -101,7 +101,7 @@ def test_a_body_for_which_there_is_no_memory_fails_alone(tmp_path: Path) -> None
 
 
 def post(running: Running, body: bytes) -> int:
-    """Status of an answer; 0 where there was none."""
+    """Status of an answer; 0 if there is none."""
     try:
         answer = httpx.post(f"{running.url}/models/m/observe", content=body, headers=LINES, timeout=WAIT_S)
     except httpx.TransportError:
@@ -118,10 +118,10 @@ def test_one_event_sent_a_hundred_times_at_once_is_there_once(tmp_path: Path) ->
         body = json.dumps({"features": {"a": 1}, "label": 1, "event_id": "one"}).encode()
         other = json.dumps({"features": {"a": 2}, "label": 1, "event_id": "one"}).encode()
         with ThreadPoolExecutor(20) as pool, httpx.Client(base_url=running.url, timeout=WAIT_S) as client:
-            told = list(pool.map(lambda _: client.post("/models/m/observe", content=body, headers=LINES).json(), range(100)))
+            reported = list(pool.map(lambda _: client.post("/models/m/observe", content=body, headers=LINES).json(), range(100)))
             assert client.post("/models/m/observe", content=other, headers=LINES).json()["errors"][0]["code"] == "id_reused"
-        assert sorted(one["accepted"] for one in told) == [0] * 99 + [1]
-        assert sum(one["duplicate"] for one in told) == 99
-        assert len({one["seq"] for one in told}) == 1
+        assert sorted(one["accepted"] for one in reported) == [0] * 99 + [1]
+        assert sum(one["duplicate"] for one in reported) == 99
+        assert len({one["seq"] for one in reported}) == 1
         assert running.stop() == 0
     assert len(logged_ids(tmp_path / "data")) == 1

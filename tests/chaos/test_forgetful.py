@@ -20,7 +20,7 @@ DEADLINE_S = 900.0
 
 
 def served(directory: Path, dies_at: str = "") -> Running:
-    """The service, that dies at `dies_at`; empty for one that lives."""
+    """The service, which dies at `dies_at`; empty for one that does not."""
     return Running(directory, {"RIATA_DISK_RESERVE_BYTES": "0", "DIES_AT": dies_at}, module="tests.chaos.forgetful")
 
 
@@ -49,7 +49,7 @@ def died(running: Running) -> None:
 
 
 def logged_labels(directory: Path) -> list[float]:
-    """The labels in the log, once the service has stopped; its replay is the model that it saved."""
+    """The labels in the log after the service has stopped. A replay of the log must give the saved model."""
     store = read_sqlite(directory)
     try:
         report = replay(store, "m")
@@ -118,8 +118,8 @@ def test_a_death_before_the_answer_to_a_prediction_costs_nothing_but_room(tmp_pa
     assert logged_labels(directory) == [1.0] * len(ROWS)
 
 
-def test_an_id_is_good_after_a_kill(tmp_path: Path) -> None:
-    """What was answered is on the disk: the id before the answer, and the label before its own."""
+def test_an_id_is_valid_after_a_kill(tmp_path: Path) -> None:
+    """Everything answered is on disk: the id before its answer, and the label before its own."""
     directory = tmp_path / "data"
     ids: list[str] = []
     with served(directory) as running:
@@ -131,7 +131,7 @@ def test_an_id_is_good_after_a_kill(tmp_path: Path) -> None:
         assert labelled(running, ids[:6]).json()["accepted"] == 6
         running.kill()
         running.start()
-        told = labelled(running, ids).json()
-        assert (told["accepted"], told["duplicate"]) == (len(ROWS) - 6, 6)
+        reported = labelled(running, ids).json()
+        assert (reported["accepted"], reported["duplicate"]) == (len(ROWS) - 6, 6)
         assert running.stop() == 0
     assert logged_labels(directory) == [1.0] * len(ROWS)

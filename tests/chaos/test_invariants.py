@@ -23,7 +23,7 @@ from tests.chaos.invariants import Violation
 
 @dataclasses.dataclass(frozen=True)
 class Right:
-    """What a real service left behind, and what its clients saw."""
+    """The data of a real service, and the observations of its clients."""
 
     data: Path
     history: History
@@ -51,7 +51,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Right:
 def broken(
     right: Right, tmp_path: Path, tamper: Callable[[sqlite3.Connection], object], history: History | None = None
 ) -> set[int]:
-    """The rules that are broken once `tamper` has changed the store."""
+    """The rules that are violated after `tamper` has changed the store."""
     data = tmp_path / "data"
     shutil.copytree(right.data, data)
     connection = sqlite3.connect(data / "riata.db")
@@ -63,7 +63,7 @@ def broken(
 
 
 def told(right: Right, tmp_path: Path, **changed: Any) -> set[int]:
-    """The rules that are broken once the clients tell another story."""
+    """The rules that are violated after the observations of the clients are changed."""
     return broken(right, tmp_path, lambda _: None, dataclasses.replace(right.history, **changed))
 
 
@@ -95,7 +95,7 @@ def newest_record(connection: sqlite3.Connection) -> tuple[int, int, bytes]:
 
 
 def append(connection: sqlite3.Connection, payload: bytes, count: int) -> None:
-    """Append a record by hand, sound in itself."""
+    """Append a valid record without the store."""
     number, seq, chain = connection.execute("SELECT id, seq, chain FROM models WHERE name = ?", (rows.MODEL,)).fetchone()
     digest = stored.digest_of(stored.Entry("observe", seq + 1, count, 0, payload, b"", b""))
     chain = stored.chain_after(chain, digest)
@@ -141,7 +141,7 @@ def swap_two_records(connection: sqlite3.Connection) -> None:
     [change_a_value, lose_the_last_record, repeat_the_last_record, lose_one_in_the_middle, swap_two_records],
     ids=lambda tamper: tamper.__name__,
 )
-def test_rule_1_sees_a_log_that_is_not_what_was_acknowledged(
+def test_rule_1_sees_a_log_that_differs_from_the_acknowledgements(
     tamper: Callable[[sqlite3.Connection], None], right: Right, tmp_path: Path
 ) -> None:
     assert 1 in broken(right, tmp_path, tamper)
@@ -160,7 +160,7 @@ def test_rule_1_detects_content_that_was_never_sent(right: Right, tmp_path: Path
 
 
 def newest_generation(connection: sqlite3.Connection) -> tuple[int, int, bytes]:
-    """(model, gen, content): a checkpoint is one chunk, or more after many events."""
+    """(model, gen, content): a checkpoint is one chunk, or more if there are many events."""
     sql = "SELECT id, MAX(gen) FROM models JOIN generations ON model = id WHERE name = ?"
     model, gen = connection.execute(sql, (rows.MODEL,)).fetchone()
     chunks = connection.execute("SELECT data FROM chunks WHERE model = ? AND gen = ? ORDER BY idx", (model, gen))
@@ -168,7 +168,7 @@ def newest_generation(connection: sqlite3.Connection) -> tuple[int, int, bytes]:
 
 
 def put_chunks(connection: sqlite3.Connection, model: int, gen: int, chunks: Iterable[bytes]) -> None:
-    """Have a generation hold these."""
+    """Replace the chunks of a generation."""
     (epoch,) = connection.execute("SELECT epoch FROM chunks WHERE model = ? AND gen = ?", (model, gen)).fetchone()
     connection.execute("DELETE FROM chunks WHERE model = ? AND gen = ?", (model, gen))
     for number, data in enumerate(chunks):
@@ -177,7 +177,7 @@ def put_chunks(connection: sqlite3.Connection, model: int, gen: int, chunks: Ite
 
 
 def cut_in_chunks(connection: sqlite3.Connection) -> None:
-    """As a checkpoint lies there that is too large for one."""
+    """A checkpoint in chunks, as a large one is stored."""
     model, gen, content = newest_generation(connection)
     put_chunks(connection, model, gen, layout.split_chunks([content], len(content) // 3))
 
@@ -191,7 +191,7 @@ def rot(connection: sqlite3.Connection) -> None:
 
 
 def sign_other_weights(connection: sqlite3.Connection) -> None:
-    """A checkpoint that is sound in itself, of weights that no log makes."""
+    """A valid checkpoint with weights that no log gives."""
     model, gen, content = newest_generation(connection)
     header, arrays = layout.decode_checkpoint(content)
     arrays["learner.beta"][0] += 2.0**-40
@@ -291,7 +291,7 @@ def test_rule_5_sees_generations_that_do_not_follow(
 
 
 @pytest.mark.parametrize("field", ["rss", "fds", "threads"])
-def test_rule_6_sees_what_is_not_given_back(field: str, right: Right, tmp_path: Path) -> None:
+def test_rule_6_sees_resources_that_are_not_released(field: str, right: Right, tmp_path: Path) -> None:
     before = Resources(10**8, 20, 20)
     after = dataclasses.replace(before, **{field: 10**9})
     assert told(right, tmp_path, resources={"one": (before, after)}) == {6}

@@ -43,7 +43,7 @@ def lines(count: int, seed: int) -> bytes:
 
 
 class Service:
-    """A running service, and what is asked of it here."""
+    """A running service and the requests of this test."""
 
     def __init__(self, running: Running) -> None:
         self.running = running
@@ -78,7 +78,7 @@ class Service:
 
 
 def replayed(directory: Path) -> str:
-    """What `riata replay --verify` says, which has to agree."""
+    """The report of `riata replay --verify`, which must find no difference."""
     command = [sys.executable, "-m", "riata", "replay", "--data", str(directory), "--verify"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -35,7 +35,7 @@ ENVIRONMENT = {"RIATA_DISK_RESERVE_BYTES": "0"}
 
 
 def request_body(number: int, seed: int) -> bytes:
-    """The events of request `number`: always the same ones, each with an id of its own."""
+    """The events of request `number`: always the same, each with its own id."""
     rng = np.random.default_rng([seed, number])
     lines = []
     for i in range(ROWS):
@@ -47,7 +47,7 @@ def request_body(number: int, seed: int) -> bytes:
 
 
 def send_until_acknowledged(running: Running, number: int, seed: int, restart: Iterator[None]) -> int:
-    """Post request `number` until an answer says that it is in the log, starting the service again where it was killed."""
+    """Post request `number` until it is acknowledged; restart the service if it was killed."""
     body = request_body(number, seed)
     while True:
         try:
@@ -70,7 +70,7 @@ def send_until_acknowledged(running: Running, number: int, seed: int, restart: I
 
 
 def change_until_acknowledged(running: Running, gamma: float, restart: Iterator[None]) -> None:
-    """Change the penalty, starting the service again where it was killed. Asking once more changes nothing."""
+    """Change the penalty; restart the service if it was killed. Repeating the request changes nothing."""
     while True:
         try:
             answer = httpx.patch(f"{running.url}/models/m", json={"gamma": gamma}, timeout=300)

@@ -37,7 +37,7 @@ def riata(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def fill(running: Running) -> dict[str, float]:
-    """Three models; of each some records before its checkpoint and some after it. Return a margin of each."""
+    """Three models, each with some records before its checkpoint and some after it. Returns a margin of each."""
     for name in MODELS[:2]:
         document = {"encoder": {"bits": 12}, "checkpoint_every_s": 3600}
         httpx.put(f"{running.url}/models/{name}", json=document, timeout=WAIT_S).raise_for_status()
@@ -63,7 +63,7 @@ def metric(running: Running, name: str, model: str) -> float:
 
 
 def refused_by_name(running: Running, model: str) -> None:
-    """Whatever is asked of the model is answered 503, naming it, what is damaged and what mends it."""
+    """Every request for the model is answered 503 with its name, the damage and the repair."""
     at = f"{running.url}/models/{model}"
     with httpx.Client(timeout=WAIT_S) as client:
         answers = [
@@ -100,7 +100,7 @@ def others_go_on(running: Running, model: str) -> None:
 
 
 def stopped(tmp_path: Path, seed: int = 0) -> tuple[Path, dict[str, float]]:
-    """A directory that a killed service left; its margins."""
+    """The directory of a killed service, and its margins."""
     directory = tmp_path / f"data{seed}"
     with Running(directory, NO_RESERVE) as running:
         running.start()
@@ -111,7 +111,7 @@ def stopped(tmp_path: Path, seed: int = 0) -> tuple[Path, dict[str, float]]:
 
 
 def spoil(directory: Path, model: str, what: str) -> int:
-    """Flip a bit; return the first event that is harmed. The events that are needed are after the checkpoint."""
+    """Flip a bit; returns the first damaged event. The events that are needed are after the checkpoint."""
     records = damaging.firsts(directory, model)
     if what == "row":
         assert damaging.flip_payload(directory, model, records[-1]).name == "riata.db"
@@ -236,7 +236,7 @@ def edit(url: str, model: str, number: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")
-def test_row_52_a_flipped_bit_in_a_shared_store_harms_one_model_in_every_process(tmp_path: Path) -> None:
+def test_row_52_a_flipped_bit_in_a_shared_store_affects_one_model_in_every_process(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as server:
         writer, web = (Running.of_role(tmp_path / role, role, server.url) for role in ("writer", "web"))
         with writer, web:
@@ -290,7 +290,7 @@ def test_row_52_a_flipped_bit_in_a_shared_store_harms_one_model_in_every_process
 
 
 def fill_shared(web: Running, writer: Running) -> dict[str, float]:
-    """As `fill`, through a process that takes events beside the one that learns."""
+    """The same as `fill`, through a process that accepts events while another learns."""
     for name in MODELS[:2]:
         document = {"encoder": {"bits": 12}, "checkpoint_every_s": 3600}
         httpx.put(f"{web.url}/models/{name}", json=document, timeout=WAIT_S).raise_for_status()

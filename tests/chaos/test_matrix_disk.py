@@ -72,7 +72,7 @@ def test_row_25_a_full_disk_refuses_and_recovers(options: list[str], small_disk:
 
 
 class Asked:
-    """A service of its own on the small disk, and what it says of itself."""
+    """A separate service on the small disk, and its reports."""
 
     def __init__(self, disk: Path, tmp_path: Path) -> None:
         self.running = Running(
@@ -84,7 +84,7 @@ class Asked:
         return answer.status_code, answer.json()
 
     def accepting(self) -> tuple[bool, float, float, list[str]]:
-        """What readiness, two meters and the warnings say."""
+        """The state by readiness, two metrics and the warnings."""
         ready = httpx.get(f"{self.running.url}/readyz", timeout=60)
         assert ready.status_code == 200, ready.text  # predictions are answered
         lines = httpx.get(f"{self.running.url}/metrics", timeout=60).text.splitlines()
@@ -93,12 +93,12 @@ class Asked:
         return ready.json()["accepting"], float(meters["riata_accepting"]), refuses, ready.json()["warnings"]
 
     def says(self, accepting: bool) -> bool:
-        told, meter, refuses, _ = self.accepting()
-        return (told, meter, refuses) == (accepting, float(accepting), float(not accepting))
+        reported, meter, refuses, _ = self.accepting()
+        return (reported, meter, refuses) == (accepting, float(accepting), float(not accepting))
 
 
 def names_all(said: str) -> bool:
-    """Whether a sentence has the setting, and how much is free and needed."""
+    """Whether a sentence has the setting, and the free and the required space."""
     return "disk_reserve_bytes (RIATA_DISK_RESERVE_BYTES)" in said and bool(
         re.search(r"\d+ bytes are free and \d+ are needed", said)
     )
@@ -133,7 +133,7 @@ def test_row_25_readiness_and_meters_say_that_the_disk_is_full_and_recover(small
 
 
 def at_the_bound(asked: Asked, filler: Path, disk: Path) -> None:
-    """With the reserve free and hardly more, events go on being refused: accepted again, they would soon be refused again."""
+    """With hardly more than the reserve free, events stay refused. If they were accepted, they would soon be refused again."""
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
     os.truncate(filler, filler.stat().st_size - (RESERVE + RESERVE // 16 - free))
     for _ in range(30):
@@ -164,7 +164,7 @@ def fill(filler: Path) -> None:
 
 
 def walk(cluster: Cluster, injections: Sequence[str], options: Sequence[str] = ()) -> list[int]:
-    """Under load, one start after another in which system calls fail; returns the exit codes that they led to."""
+    """Under load, one start after another in which system calls fail; returns their exit codes."""
     member = one(cluster)
     with cluster.load(*options, observe=[member], predict=[member]) as load:
         for injection in injections:
@@ -251,7 +251,7 @@ def test_row_27_a_short_write_ends_the_process_and_loses_nothing(cluster: Cluste
 
 
 def power_cuts(tmp_path: Path, groups: int, cuts: int, seed: int, settings: SqliteSettings = SETTINGS) -> int:
-    """Row 28: one run is recorded, the power goes at `cuts` moments of it; returns how many events were at stake."""
+    """Row 28: one run is recorded, and the power is cut at `cuts` moments of it; returns the number of events checked."""
     if not power.can_trace():
         pytest.skip("system calls cannot be recorded here")
     directory, trace = tmp_path / "live", tmp_path / "trace"
@@ -278,7 +278,7 @@ def power_cuts(tmp_path: Path, groups: int, cuts: int, seed: int, settings: Sqli
 
 
 def check_after_cut(directory: Path, durable: int) -> None:
-    """What was acknowledged is there, densely, with every checkpoint that the store names."""
+    """Acknowledged events are there without gaps, with every checkpoint that the store names."""
     store = open_sqlite(directory, SETTINGS)
     try:
         ids = stored_ids(store)
@@ -320,7 +320,7 @@ def without_syncs(take: object) -> object:
 
 
 def opened(directory: Path) -> list[int] | None:
-    """The ids that a start finds, None where it refuses to start."""
+    """The ids that a start finds, None if it refuses."""
     try:
         store = read_sqlite(directory)
     except RiataError:

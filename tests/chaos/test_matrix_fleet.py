@@ -38,7 +38,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.fixture
 def load(fleet: Fleet) -> Iterator[Load]:
-    """Load while the fault lasts, and until all is well again."""
+    """Load during the fault, and until the service has recovered."""
     with fleet.load(*OPTIONS) as found:
         fleet.goes_on(found, 3)
         fleet.active()
@@ -53,7 +53,7 @@ def load(fleet: Fleet) -> Iterator[Load]:
 
 
 def noticed(fleet: Fleet, name: str, count: float) -> None:
-    """Note for rule 8 that something told of the fault."""
+    """Record for rule 8 that a metric reported the fault."""
     fleet.cluster.faults.append(Fault(name, 0, count))
 
 
@@ -112,7 +112,7 @@ def test_row_5_a_setting_changed_at_run_time_stops_events_and_is_named(setting: 
 
 @pytest.mark.parametrize("seed", repeats(1))
 @pytest.mark.parametrize("command", [("CLIENT", "PAUSE", 3000, "ALL"), ("DEBUG", "SLEEP", 3)], ids=["pause", "sleep"])
-def test_row_14_the_redis_stands_still(command: tuple[str | int, ...], seed: int, fleet: Fleet, load: Load) -> None:
+def test_row_14_redis_is_paused(command: tuple[str | int, ...], seed: int, fleet: Fleet, load: Load) -> None:
     time.sleep(random.Random(seed).uniform(0.0, 0.1))
     fleet.server.cli(*command)
     fleet.goes_on(load, 3)
@@ -213,7 +213,7 @@ def test_row_41_a_replica_whose_downloads_crawl_takes_one_at_a_time(seed: int, f
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", repeats(1, 10))
 def test_row_45_a_rolling_restart_fails_no_prediction(seed: int, fleet: Fleet, load: Load) -> None:
-    """One process after the other is told to stop and started anew; whoever asks the others is always answered."""
+    """One process after another is restarted; the others answer every request."""
     order = [*fleet.webs, *fleet.writers, *fleet.replicas]
     random.Random(seed).shuffle(order)
     for member in order:

@@ -26,7 +26,7 @@ TEN_YEARS_S = 10 * 365 * 86_400
 
 
 def kills(cluster: Cluster, tmp_path: Path, times: int, seed: int, *load_options: str) -> None:
-    """Row 1 and 2, embedded: the process is killed at random moments, some of them within its start."""
+    """Rows 1 and 2, embedded: the process is killed at random moments, some of them during its start."""
     member = one(cluster)
     rng = random.Random(seed)
     with cluster.load(*load_options, observe=[member], predict=[member]) as load:
@@ -107,7 +107,7 @@ def test_row_21_the_wall_clock_jumps_while_it_runs(step_s: int, cluster: Cluster
 
 
 def limit(member: Member, kind: int, value: int) -> tuple[int, int]:
-    """Set a limit of a running process; returns the one before."""
+    """Set a limit of a running process; returns the previous one."""
     before = resource.prlimit(member.pid, kind)
     resource.prlimit(member.pid, kind, (value, before[1]))
     return before
@@ -116,7 +116,7 @@ def limit(member: Member, kind: int, value: int) -> tuple[int, int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", repeats(1, 10))
 def test_row_38_killed_the_moment_it_holds_more_memory_than_it_may(seed: int, cluster: Cluster, tmp_path: Path) -> None:
-    """As the kernel kills in a group of bounded memory, and systemd-oomd out of it: SIGKILL amid the request that needed more."""
+    """As the kernel does in a memory cgroup, and systemd-oomd outside of it: SIGKILL during the request that needed more."""
     member, rng = one(cluster), random.Random(seed)
     killed = 0
     with cluster.load("--rows", "1500", "--clients", "4", observe=[member], predict=[member]) as load:
@@ -202,7 +202,7 @@ def test_row_44_stopped_twice_it_ends_at_once_and_loses_nothing(cluster: Cluster
         until(lambda: load.acked() > 5, 30, "requests are acknowledged")
         member.kept = False
         member.send(signal.SIGTERM)
-        until(lambda: not member.ready(), 10, "it has heard the first")
+        until(lambda: not member.ready(), 10, "it has received the first")
         member.send(signal.SIGTERM)
         assert member.process.wait(5) == EXIT_AT_ONCE + signal.SIGTERM
     require(cluster, tmp_path)

@@ -1,7 +1,7 @@
 """Rows of the fault matrix about a store that has changed: emptied, cut, forged, rolled back, full, failing.
 
-Each has a service of its own. Where nothing that was acknowledged may be lost INV is checked; where it is lost, somebody has to
-have said so, and no process may serve an older model than it did.
+Each has a service of its own. Where nothing that was acknowledged may be lost INV is checked; where it is lost, a process must
+have reported it, and no process may serve an older model than before.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def begun(fleet: Fleet, writers: int = 1, load: bool = True) -> None:
-    """A service that has learnt something, and whose clients are gone."""
+    """A service that has learnt something and has no clients any more."""
     fleet.begin(webs=1, writers=writers, replicas=1)
     if load:
         taught(fleet)
@@ -57,7 +57,7 @@ def taught(fleet: Fleet, requests: int = 10) -> None:
 
 
 def served(member: Member) -> int:
-    """The event of the model that it answers from."""
+    """The event of the served model."""
     kind = {"Content-Type": "application/json"}
     answer = httpx.post(f"{member.url}/models/{rows.MODEL}/predict", content=rows.predict_body("x"), headers=kind, timeout=10)
     answer.raise_for_status()
@@ -73,7 +73,7 @@ def model_key(fleet: Fleet, part: str) -> str:
 
 
 def told(fleet: Fleet) -> float:
-    """How much the processes have to say about a store that is not what it was."""
+    """The number of reports by the processes that the store has changed."""
     figures = (
         "riata_log_forks_total",
         "riata_rollbacks_seen_total",
@@ -88,7 +88,7 @@ def told(fleet: Fleet) -> float:
 
 
 def send_one(fleet: Fleet, event_id: str) -> tuple[int, str]:
-    """(status, code) of one event more."""
+    """(status, code) of one more event."""
     kind = {"Content-Type": "application/x-ndjson"}
     url = f"{fleet.webs[0].url}/models/{rows.MODEL}/observe"
     answer = httpx.post(url, content=rows.observe_body([event_id]), headers=kind, timeout=300)
@@ -134,7 +134,7 @@ def test_row_7_a_full_redis_refuses_events_makes_room_and_recovers_unaided(fleet
 
 
 @pytest.mark.parametrize("part", ["log", "gens", slow("meta"), slow("models"), slow("own")])
-def test_row_8_a_key_that_vanished_is_noticed_and_no_empty_model_is_served(part: str, fleet: Fleet) -> None:
+def test_row_8_a_missing_key_is_detected_and_no_empty_model_is_served(part: str, fleet: Fleet) -> None:
     begun(fleet)
     before = {member.name: served(member) for member in [*fleet.webs, *fleet.replicas]}
     key = f"{{riata:riata}}:{part}" if part in ("models", "own") else model_key(fleet, part)
@@ -175,21 +175,21 @@ def test_row_10_a_log_cut_ahead_of_the_learner_stops_it(fleet: Fleet) -> None:
 
 
 def foreign_entry(fleet: Fleet) -> None:
-    """Somebody else appends."""
+    """Another client appends."""
     with fleet.server.client() as client:
         [(place, fields)] = client.xrevrange(model_key(fleet, "log"), count=1)
         client.xadd(model_key(fleet, "log"), fields, id=f"{int(place.split(b'-')[0]) + 5}-0")
 
 
 def lost_entry(fleet: Fleet) -> None:
-    """An entry that the writer has yet to learn is deleted."""
+    """Delete an entry that the writer has not learnt yet."""
     with fleet.server.client() as client:
         found = client.xrevrange(model_key(fleet, "log"), count=3)
         client.xdel(model_key(fleet, "log"), found[2][0])
 
 
 def edited_entry(fleet: Fleet) -> None:
-    """A value of the last entry is changed; everything else is as it was."""
+    """Change a value of the last entry and nothing else."""
     key = model_key(fleet, "log")
     with fleet.server.client() as client:
         entries = client.xrange(key)
@@ -271,7 +271,7 @@ def test_row_34_yesterdays_backup_is_found_out_and_replicas_keep_the_newer_model
 
 
 def codes(fleet: Fleet) -> set[str]:
-    """Why the writers say that they are not ready."""
+    """The reasons why the writers are not ready."""
     answers = [member.get("/readyz") for member in fleet.writers]
     return {str(answer.json().get("code")) for answer in answers if answer is not None}
 

@@ -42,7 +42,7 @@ def copy(source: Path, target: Path) -> Path:
 
 
 def check(verdict: damage.Verdict, history: History, what: str) -> None:
-    """Not silent; and where events were said to be missing, the count reaches to the last acknowledged one."""
+    """The result is not silent; and if events are reported as missing, the count includes the last acknowledged one."""
     assert verdict.outcome != "silent", f"{what}: {verdict.said}"
     if found := REFUSED.search(verdict.said):
         ends, witnessed, missing = map(int, found.groups())
@@ -84,7 +84,7 @@ def test_row_46_the_tail_of_the_log_is_damaged(flips: int, cuts: int, cluster: C
 
 
 def kills_with_damage(cluster: Cluster, tmp_path: Path, kills: int, seed: int) -> Counter[str]:
-    """Kill the process in mid-load and damage one file of what it leaves, in turn every file in every way; returns outcomes."""
+    """Kill the process under load and damage one of its files, every file in every way in turn; returns outcomes."""
     rng, member, outcomes = random.Random(seed), one(cluster), Counter[str]()
     for number in range(kills):
         if number:

@@ -74,8 +74,8 @@ def test_an_event_that_kills_the_writer_of_a_shared_store_is_skipped_alone_while
         followed = httpx.get(f"{web.url}/predict?a=1&_min_seq={more['seq']}", timeout=300)
         assert followed.status_code == 200
         assert httpx.get(f"{web.url}/metrics", timeout=300).status_code == 200
-        told = httpx.get(f"{web.url}/models/default", timeout=300).json()
-        assert (told["examples"], told["skipped"]) == (ROWS + 2, 1)
+        reported = httpx.get(f"{web.url}/models/default", timeout=300).json()
+        assert (reported["examples"], reported["skipped"]) == (ROWS + 2, 1)
         assert web.stop() == 0
         assert writer.stop() == 0
         store = open_redis(redis.url)

@@ -15,7 +15,7 @@ from tests.chaos.proxy import Proxy
 
 @pytest.fixture
 def echo() -> Iterator[int]:
-    """A port that answers every byte with itself."""
+    """A port that echoes every byte."""
     server = socket.create_server(("127.0.0.1", 0))
     ends: list[socket.socket] = []
 
@@ -59,16 +59,16 @@ def client(proxy: Proxy) -> Iterator[socket.socket]:
 
 
 def say(client: socket.socket, text: bytes, back: int) -> bytes:
-    """Send, and wait for `back` bytes of answer, fewer where the connection ends."""
+    """Send, and wait for `back` bytes of answer, or fewer if the connection ends."""
     client.sendall(text)
-    return hear(client, back)
+    return receive(client, back)
 
 
-def hear(client: socket.socket, back: int) -> bytes:
-    heard = b""
-    while len(heard) < back and (piece := client.recv(65_536)):
-        heard += piece
-    return heard
+def receive(client: socket.socket, back: int) -> bytes:
+    received = b""
+    while len(received) < back and (piece := client.recv(65_536)):
+        received += piece
+    return received
 
 
 def silent(client: socket.socket, for_s: float) -> bool:
@@ -106,7 +106,7 @@ def test_frozen_nothing_moves_and_thawed_all_arrives(proxy: Proxy, client: socke
     client.sendall(b"late")
     assert silent(client, 0.2)
     proxy.heal()
-    assert hear(client, 4) == b"late"
+    assert receive(client, 4) == b"late"
 
 
 def test_held_requests_are_executed_later(proxy: Proxy, client: socket.socket) -> None:
@@ -115,7 +115,7 @@ def test_held_requests_are_executed_later(proxy: Proxy, client: socket.socket) -
     assert silent(client, 0.2)
     assert proxy.requests == 0
     proxy.heal()
-    assert hear(client, 4) == b"held"
+    assert receive(client, 4) == b"held"
 
 
 def test_a_connection_is_cut_after_so_many_bytes_of_answers(proxy: Proxy, client: socket.socket) -> None:
@@ -140,10 +140,10 @@ def test_a_cut_ends_what_is_open_and_a_refusal_what_is_new(proxy: Proxy, client:
 def test_half_closed_the_target_sees_the_end_and_still_answers(proxy: Proxy, client: socket.socket) -> None:
     assert say(client, b"x", 1) == b"x"
     proxy.half_close()
-    assert hear(client, 3) == b"end"
+    assert receive(client, 3) == b"end"
 
 
-def test_a_trickle_has_the_rate_it_says(proxy: Proxy, client: socket.socket) -> None:
+def test_a_slow_link_has_its_stated_rate(proxy: Proxy, client: socket.socket) -> None:
     proxy.trickle_bytes = 400
     began = time.monotonic()
     assert say(client, b"x" * 100, 100) == b"x" * 100

@@ -10,7 +10,7 @@ import pytest
 
 
 class WallClock:
-    """Compiles `wall_clock.c`; skips the test where there is no compiler."""
+    """Compiles `wall_clock.c`; skips the test if there is no compiler."""
 
     def __init__(self, directory: Path) -> None:
         compiler = shutil.which("cc") or shutil.which("gcc")
@@ -23,7 +23,7 @@ class WallClock:
         self.set(0)
 
     def set(self, offset_s: int) -> None:
-        """Be so many seconds off from here on."""
+        """Set the offset in seconds from now on."""
         temporary = self._file.with_suffix(".new")
         temporary.write_text(str(offset_s))
         temporary.replace(self._file)

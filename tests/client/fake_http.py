@@ -10,7 +10,7 @@ import httpx
 
 
 class Script:
-    """Answers one after the other; an exception among them is raised. Keeps the requests and the waits between them."""
+    """Returns one answer after another; an exception among them is raised. Records the requests and the waits between them."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self.answers = list(answers)

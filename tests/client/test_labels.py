@@ -39,7 +39,7 @@ def test_a_prediction_to_be_remembered_and_its_label_go_to_their_routes() -> Non
 
 
 def test_a_prediction_to_be_remembered_is_never_sent_again_by_itself() -> None:
-    """A lost answer leaves rows behind whose ids nobody knows, and with a default label they would be learnt."""
+    """If the answer was lost, the stored rows have unknown ids, and with a default label they would be learnt."""
     script = Script(answer(200, {}), httpx.ReadTimeout("timed out"), problem(503, "remember_full", "30"))
     riata = client(script)
     riata.version()
@@ -83,8 +83,8 @@ def test_a_label_finds_its_prediction_without_blocking(url: str) -> None:
         async with AsyncRiata(url) as riata:
             await riata.create_model("awaiting", {})
             answers = await riata.predict([RED, RED], model="awaiting", remember=True)
-            told = await asyncio.gather(*(riata.label(one["prediction_id"], 1, model="awaiting") for one in answers * 2))
-            return sum(one.accepted for one in told), sum(one.duplicate for one in told)
+            reported = await asyncio.gather(*(riata.label(one["prediction_id"], 1, model="awaiting") for one in answers * 2))
+            return sum(one.accepted for one in reported), sum(one.duplicate for one in reported)
 
     assert asyncio.run(work()) == (2, 2)
 

@@ -43,14 +43,14 @@ def test_creating_a_model_waits_while_its_kernels_are_compiled() -> None:
     assert script.waits == [calls.COMPILING_AGAIN_S] * 2
 
 
-def test_creating_a_model_does_not_wait_for_ever() -> None:
+def test_creating_a_model_does_not_wait_indefinitely() -> None:
     tries = int(calls.COMPILING_S_MAX / calls.COMPILING_AGAIN_S) + 1
     script = Script(*[answer(202, {"name": "m", "state": "compiling"})] * tries)
     with pytest.raises(Unreachable, match="still being compiled"):
         client(script).create_model("m", {})
 
 
-def test_what_is_no_url_is_refused() -> None:
+def test_an_invalid_url_is_refused() -> None:
     with pytest.raises(BadInput, match="not a URL"):
         Riata("http://host:port")
 

@@ -34,7 +34,7 @@ IMAGE_PORTS: Final = {"riata": ("8080", "8081"), "redis": ("6379",), "haproxy": 
 
 
 class ComposeFailed(RuntimeError):
-    """A service did not do what the file says of it."""
+    """A service did not behave as the file specifies."""
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def seconds(duration: str) -> float:
 
 
 def required_programs(document: dict[str, Any]) -> set[str]:
-    """Programs that have to be on the path, beside the service itself."""
+    """Programs that must be on the path, besides the service itself."""
     images = {str(service["image"]).partition(":")[0] for service in document["services"].values()}
     of_image = {"redis": {"redis-server", "redis-cli"}, "haproxy": {"haproxy", "bash"}, "prom/prometheus": {"prometheus", "wget"}}
     return set().union(*(of_image.get(image, set()) for image in images))
@@ -79,7 +79,7 @@ class Service:
 
     @property
     def grace_s(self) -> float:
-        """How long it may take to stop."""
+        """The time that it may take to stop."""
         return seconds(self.spec.get("stop_grace_period", "10s"))
 
 
@@ -99,11 +99,11 @@ class Compose:
     # What a container engine would do ---------------------------------------------------------------------------------
 
     def order(self) -> list[str]:
-        """Names of the services, each after those it depends on."""
+        """Names of the services, each after those that it depends on."""
         return list(TopologicalSorter({name: s.spec.get("depends_on", {}) for name, s in self.services.items()}).static_order())
 
     def local(self, service: Service, text: str) -> str:
-        """Put what is here in the place of what would be in the container of `service`: addresses, then paths."""
+        """Replace addresses and paths of the container of `service` with those of this machine."""
         for (name, port), here in self.ports.items():
             text = re.sub(rf"(?<![\w.-]){re.escape(name)}:{port}(?!\d)", f"127.0.0.1:{here}", text)
             if name == service.name:
@@ -154,7 +154,9 @@ class Compose:
     # Starting, watching, stopping -------------------------------------------------------------------------------------
 
     def up(self) -> None:
-        """Start everything in order, each once what it depends on is as the file demands; wait until all are healthy."""
+        """Start everything in order, each service after its dependencies meet the conditions of the file; wait until all are
+        healthy.
+        """
         for name in self.order():
             for needed, how in self.services[name].spec.get("depends_on", {}).items():
                 self._wait(needed, how["condition"])
@@ -172,7 +174,7 @@ class Compose:
             )
 
     def healthy(self, name: str) -> bool:
-        """Say whether the health check passes now; a service that has none is healthy while it runs, or has ended well."""
+        """Whether the health check passes now. A service without one is healthy while it runs, or after it exited with 0."""
         service = self.services[name]
         process = self.process(name)
         check = service.spec.get("healthcheck", {})
@@ -210,7 +212,9 @@ class Compose:
         raise ComposeFailed(f"{name}: not {condition} after {START_S} s:\n{self.output(name)}")
 
     def stop(self, name: str) -> float:
-        """Stop one service as the file says; returns the seconds it took. Raises where that is longer than its grace."""
+        """Stop one service as the file specifies; returns the seconds it took. Raises an error if that is longer than its grace
+        period.
+        """
         service = self.services[name]
         process = self.process(name)
         started = time.monotonic()
@@ -223,7 +227,7 @@ class Compose:
         return time.monotonic() - started
 
     def down(self) -> dict[str, float]:
-        """Stop everything, each before what it depends on; returns the seconds that each took."""
+        """Stop everything, each service before its dependencies; returns the seconds that each took."""
         return {name: self.stop(name) for name in reversed(self.order()) if self.services[name].process is not None}
 
     def kill(self, name: str) -> None:
@@ -232,14 +236,14 @@ class Compose:
         self.process(name).wait()
 
     def process(self, name: str) -> subprocess.Popen[bytes]:
-        """The process of a service. Raises where it was not started."""
+        """The process of a service. Raises an error if it was not started."""
         process = self.services[name].process
         if process is None:
             raise ComposeFailed(f"{name} was not started")
         return process
 
     def url(self, name: str, port: str = "8080") -> str:
-        """Where a service answers."""
+        """The address of a service."""
         return f"http://127.0.0.1:{self.ports[name, port]}"
 
     def of_role(self, role: str) -> Iterator[str]:
@@ -247,7 +251,7 @@ class Compose:
         return (name for name, s in self.services.items() if s.spec.get("environment", {}).get("RIATA_ROLE") == role)
 
     def output(self, name: str) -> str:
-        """The last of what a service wrote."""
+        """The last output of a service."""
         return self._log(name).read_text(errors="replace")[-4000:]
 
     def _log(self, name: str) -> Path:

@@ -55,20 +55,20 @@ BODIES: Final = {
 
 
 def missing() -> list[str]:
-    """What keeps the image from being built here."""
+    """The reason why the image cannot be built here."""
     lacks = [program for program in PROGRAMS if shutil.which(program) is None]
     return lacks if os.geteuid() == 0 else ["root", *lacks]
 
 
 @dataclass
 class Builder:
-    """buildah with a storage of its own below `directory`."""
+    """buildah with its own storage below `directory`."""
 
     directory: Path
     containers: list[str] = field(default_factory=list)
 
     def call(self, *words: str, timeout_s: float = 300) -> str:
-        """Run one command of buildah; returns what it printed. Raises with all it said where it fails."""
+        """Run one command of buildah; returns its output. Raises an error with all output if it fails."""
         (self.directory / "storage.conf").write_text(
             f'[storage]\ndriver = "vfs"\nrunroot = "{self.directory}/run"\ngraphroot = "{self.directory}/graph"\n'
         )
@@ -86,7 +86,7 @@ class Builder:
         return done.stdout.strip()
 
     def make_stand_in(self) -> None:
-        """Make a base of Debian's own Python, with the certificates and the package index that this machine uses."""
+        """Make a base of Debian's own Python, with the certificates and the package index of this machine."""
         root = self.directory / "base"
         subprocess.run(
             ["debootstrap", "--variant=minbase", "--include=ca-certificates,python3,python3-venv", "bookworm", str(root)],
@@ -105,7 +105,7 @@ class Builder:
         shutil.rmtree(root)
 
     def build(self, base: str | None) -> Path:
-        """Build the image and return where its root is."""
+        """Build the image and return the path of its root."""
         if base is None:
             self.make_stand_in()
         pull = ["--pull-never"] if base is None else []
@@ -116,7 +116,7 @@ class Builder:
         return Path(self.call("mount", container))
 
     def config(self) -> dict[str, Any]:
-        """What the image says of itself: user, variables, entry point, health check."""
+        """The configuration of the image: user, variables, entry point, health check."""
         found: dict[str, Any] = json.loads(self.call("inspect", self.containers[-1]))["Docker"]["config"]
         return found
 
@@ -140,17 +140,17 @@ class Image:
         return sum(files.values())
 
     def command(self, data: Path, words: list[str], environment: dict[str, str]) -> list[str]:
-        """The command that runs `words` in the image as its user, with these variables beside its own."""
+        """The command that runs `words` in the image as its user, with these variables added."""
         variables = [*self.config["Env"], *(f"{name}={value}" for name, value in environment.items())]
         enter = ["unshare", "--mount", "sh", "-ec", ENTER, "enter", str(self.root), str(data), self.config["User"]]
         return [*enter, "/usr/bin/env", "-i", "-C", self.config["WorkingDir"], *variables, *words]
 
     def say(self, data: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run something else than the service."""
+        """Run another command than the service."""
         return self.say_with(data, {}, *words)
 
     def say_with(self, data: Path, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-        """Run something else than the service, with these variables."""
+        """Run another command than the service, with these variables."""
         command = self.command(data, list(words), environment)
         return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
 
@@ -165,7 +165,7 @@ class Inside:
     ready_s: float
 
     def compiled(self) -> list[str]:
-        """Kernels that were compiled since the start, and so were not in the image."""
+        """Kernels compiled since the start, which were therefore not in the image."""
         kernels = Path(f"/proc/{self.process.pid}/root/tmp/riata-kernels")
         return [path.name for path in kernels.rglob("*") if path.is_file() and not path.is_symlink()]
 
@@ -200,7 +200,7 @@ def serving(image: Image, data: Path, environment: dict[str, str]) -> Iterator[I
 
 
 def ready(url: str) -> bool:
-    """Whether the service takes events and predictions."""
+    """Whether the service accepts events and predictions."""
     try:
         return httpx.get(f"{url}/readyz", timeout=5).is_success
     except httpx.TransportError:
@@ -208,7 +208,7 @@ def ready(url: str) -> bool:
 
 
 def talk(url: str) -> float:
-    """Have every learner learn from every kind of body, predict, explain; returns the seconds of the very first answer."""
+    """Let every learner learn from every kind of body, predict and explain; returns the seconds of the first answer."""
     first_s = 0.0
     learners: list[dict[str, Any]] = [{"kind": kind} for kind in ("truncated_gradient", "taylor_sketch", "ftrl_proximal")]
     with httpx.Client(base_url=url, timeout=300) as http:
@@ -228,7 +228,7 @@ def talk(url: str) -> float:
 
 
 def made_up_rows() -> bytes:
-    """A thousand rows of twenty features, the same every time."""
+    """A thousand rows of twenty features, always the same."""
     random = Random(1)
     rows = []
     for _ in range(1000):
@@ -238,7 +238,7 @@ def made_up_rows() -> bytes:
 
 
 def replays_here(data: Path) -> bool:
-    """Whether the log, learnt again with kernels compiled for this very machine, gives the bits that the image stored."""
+    """Whether a replay with kernels compiled for this machine gives the bits that the image stored."""
     command = [sys.executable, "-m", "riata", "replay", "--data", str(data), "--verify"]
     given = {name: value for name, value in os.environ.items() if not name.startswith(("RIATA_", "NUMBA_CPU"))}
     environment = {**given, "PYTHONPATH": str(ROOT / "service")}

@@ -29,7 +29,7 @@ def dashboard() -> dict[str, Any]:
 
 
 def panels() -> Iterator[tuple[str, str]]:
-    """Title and expression of everything a panel asks, Grafana's variables filled in."""
+    """Title and expression of every query of a panel, with Grafana's variables filled in."""
     for panel in dashboard()["panels"]:
         for target in panel.get("targets", []):
             expression = target["expr"]
@@ -39,13 +39,13 @@ def panels() -> Iterator[tuple[str, str]]:
 
 
 def metrics_of(expression: str) -> set[str]:
-    """Names of the metrics that an expression asks for."""
+    """Names of the metrics in an expression."""
     without_strings = re.sub(r'"[^"]*"', '""', expression)
     return set(re.findall(r"\b(up|(?:riata|process)_\w+)\b", without_strings))
 
 
 def exported(text: str) -> set[str]:
-    """Names of the series that a scrape may give, those of which it has no sample yet among them."""
+    """Names of the series that a scrape may have, including those without a sample yet."""
     found = set()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
         found |= {f"{name}_bucket", f"{name}_sum", f"{name}_count"} if kind == "histogram" else {name}

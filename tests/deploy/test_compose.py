@@ -26,7 +26,7 @@ def services() -> dict[str, dict[str, Any]]:
 
 
 def problems(document: dict[str, Any]) -> list[str]:
-    """What the schema of the compose specification, as the package check-jsonschema carries it, has to say."""
+    """Errors by the schema of the compose specification in the package check-jsonschema."""
     text = (files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json").read_text(encoding="utf-8")
     return [f"{'/'.join(map(str, e.path))}: {e.message}" for e in Draft202012Validator(json.loads(text)).iter_errors(document)]
 

@@ -40,7 +40,9 @@ def until(what: str, ask: Callable[[], object], within_s: float = SOON_S) -> Non
 
 
 def predict_served(url: str, seq: int) -> dict[str, Any]:
-    """Ask until the answer includes event `seq`: a process that is late says so after a while, and is asked again."""
+    """Request until the answer includes event `seq`. A process that lags answers with an error after a while, and is asked
+    again.
+    """
     answers: list[httpx.Response] = []
 
     def served() -> bool:
@@ -88,7 +90,7 @@ def test_an_event_through_either_web_process_is_learnt_once_and_read_everywhere(
     assert all(answer["model"]["seq"] >= last["seq"] for answer in answers)
 
 
-def test_what_only_the_learner_can_do_is_led_to_it(compose: Compose) -> None:
+def test_a_request_for_the_learner_is_routed_to_it(compose: Compose) -> None:
     refused = httpx.post(f"{compose.url('web-1')}/models/default/snapshots", timeout=300)
     assert (refused.status_code, refused.json()["code"]) == (409, "other_role")
     until(
@@ -122,7 +124,7 @@ def test_prometheus_reads_every_process_and_evaluates_every_rule(compose: Compos
     assert evaluated().keys() == rules().keys()
 
 
-def test_prometheus_understands_every_panel(compose: Compose) -> None:
+def test_prometheus_accepts_every_panel(compose: Compose) -> None:
     until("a scrape", lambda: query(compose, "riata_ready"))
     for _, expression in panels():
         query(compose, expression)

@@ -15,7 +15,7 @@ COMPOSE = ROOT / "docker-compose.yml"
 
 
 def hosts(port: int, allowed: str | None = None) -> Hosts:
-    """The hosts that a service of the compose file answers on a port."""
+    """The hosts for which a service of the compose file answers on a port."""
     environment = load(COMPOSE)["services"]["web-1"]["environment"]
     return read_hosts(environment["RIATA_ALLOWED_HOSTS"] if allowed is None else allowed, "0.0.0.0", any_address=port == 8081)
 

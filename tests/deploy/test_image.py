@@ -72,7 +72,7 @@ def run(script: str, tmp_path: Path, cpu: str) -> subprocess.CompletedProcess[st
 V3 = "avx2 bmi1 bmi2 f16c fma abm movbe"
 
 
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="only there are older processors to be told from newer ones")
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="only there are older processors to be reported from newer ones")
 def test_a_start_links_to_the_carried_code_and_asks_whether_it_fits(tmp_path: Path) -> None:
     said = run('echo "$NUMBA_CPU_NAME|$NUMBA_CACHE_DIR|$@"', tmp_path, V3).stdout.strip()
     cpu, cache, words = said.split("|")

@@ -78,7 +78,7 @@ def test_no_container_can_become_more_than_it_is() -> None:
     assert enforced == "restricted"
 
 
-def test_no_image_is_whatever_is_newest() -> None:
+def test_no_image_uses_the_tag_latest() -> None:
     tags = {image["name"]: image.get("newTag") or image.get("digest") for image in kustomization()["images"]}
     for name, container in containers():
         image, _, tag = container["image"].partition(":")
@@ -147,14 +147,14 @@ def test_labels_lead_where_they_should() -> None:
 
 
 def allows(policy: dict[str, Any], labels: dict[str, str]) -> bool:
-    """Whether a policy's pods include those with these labels."""
+    """Whether the pods selected by a policy include those with these labels."""
     selector = policy.get("podSelector", policy)
     plain = selector.get("matchLabels", {}).items() <= labels.items()
     return plain and all(labels.get(e["key"]) in e["values"] for e in selector.get("matchExpressions", []))
 
 
 def callers(port: int, component: str) -> list[dict[str, Any]]:
-    """Who may call a port of a component."""
+    """The components that may connect to a port of a component."""
     labels = {"app.kubernetes.io/name": "riata", "app.kubernetes.io/component": component}
     found = []
     for policy in of_kind("NetworkPolicy"):

@@ -73,7 +73,7 @@ def test_every_alert_says_what_to_do_and_how_soon() -> None:
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """What the processes of a service may show to Prometheus: alone with keys, and sharing a store."""
+    """The metrics that the processes of a service may expose: alone with keys, and sharing a store."""
     directory = tmp_path_factory.mktemp("meters")
     keys = directory / "keys.toml"
     found = {"up"}

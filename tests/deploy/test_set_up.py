@@ -20,7 +20,7 @@ NEEDED = ("sh", "printf", "chmod", "rm")
 
 
 def machine(directory: Path, **programs: str) -> str:
-    """A PATH on which there are these programs, each a shell script, and what any script needs."""
+    """A PATH with only these programs, each a shell script, and what every script needs."""
     directory.mkdir()
     for name in NEEDED:
         (directory / name).symlink_to(shutil.which(name) or name)
@@ -49,7 +49,7 @@ def test_a_user_without_rights_gets_the_command_to_run(tmp_path: Path) -> None:
     assert not (tmp_path / "asked").exists()
 
 
-def test_what_is_missing_is_installed_one_by_one_and_a_failure_fails_nothing(tmp_path: Path) -> None:
+def test_missing_programs_are_installed_one_by_one_and_a_failure_is_ignored(tmp_path: Path) -> None:
     apt = f'[ -x {tmp_path}/bin/policy-rc.d ] || exit 1; echo "$@" >>{tmp_path}/asked; case "$*" in *prometheus*) exit 100;; esac'
     installed = 'case "$*" in *strace*) echo "install ok installed";; *) echo "deinstall ok config-files";; esac'
     done = install(machine(tmp_path / "bin", id="echo 0", dpkg_query=installed, apt_get=apt))

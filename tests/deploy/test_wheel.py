@@ -19,7 +19,7 @@ SOURCES = ("pyproject.toml", "README.md", "LICENSE", "service")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of the files that git knows, built in a folder of its own."""
+    """A wheel of the files that git knows, built in a separate folder."""
     directory = tmp_path_factory.mktemp("wheel")
     listed = subprocess.run(["git", "ls-files", *SOURCES], cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=False)
     if listed.returncode:

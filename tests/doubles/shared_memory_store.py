@@ -17,7 +17,7 @@ from riata.store import memory
 from riata.store.append_plan import Planned
 from riata.store.memory import MemoryStore
 from riata.store.records import ACCEPT_LOSS
-from riata.store.retention import judge_edition
+from riata.store.retention import same_chain
 from riata.store.store import DAMAGED, Append, Appended, Edition, Head, Holder, Owner, Record, Standing, Verdict
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -147,12 +147,19 @@ class SharedMemoryStore(MemoryStore):
             if not self._owns(owner):
                 return Verdict.FENCED
             newest = entry.editions[0][0] if entry.editions else None
-            verdict = judge_edition(edition, entry.head, entry.generations, newest, self._chain_at(entry, edition.applied))
+            verdict = self._verdict(entry, edition, newest)
             if verdict is Verdict.OK:
                 number = newest.number + 1 if newest else 1
                 numbered = dataclasses.replace(edition, number=number, epoch=owner.epoch)
                 entry.editions = [(numbered, content), *entry.editions[: EDITIONS_KEPT - 1]]
             return verdict
+
+    def _verdict(self, entry: _SharedModel, edition: Edition, newest: Edition | None) -> Verdict:
+        if edition.lineage != entry.head.lineage:
+            return Verdict.FORK
+        if newest and edition.applied < newest.applied:
+            return Verdict.BEHIND
+        return same_chain(edition.applied, edition.chain, entry.head, entry.generations, self._chain_at(entry, edition.applied))
 
     def open_edition(self, model: str) -> tuple[Edition, bytes] | None:
         with self._changed:

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Draw:
-    """Reads choices from `data`, front to back; behind its end every choice is the first one."""
+    """Reads choices from `data`, front to back; after its end every choice is the first one."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -27,20 +27,20 @@ class Draw:
         return taken
 
     def below(self, count: int) -> int:
-        """A number of 0 .. count - 1; 0 where count is below 1."""
+        """A number of 0 .. count - 1; 0 if count is below 1."""
         if count <= 1:
             return 0
         width = ((count - 1).bit_length() + 7) // 8
         return int.from_bytes(self.take(width), "little") % count
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of `options`, of which there is at least one."""
+        """One of `options`, which are not empty."""
         return options[self.below(len(options))]
 
     def text(self) -> bytes:
-        """Up to 255 bytes, their number first."""
+        """Up to 255 bytes, preceded by their number."""
         return self.take(self.below(256))
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """All remaining bytes."""
         return self.take(self.left)

@@ -36,7 +36,7 @@ INDEX = st.integers(0, 2**16)  # of what is there; what is there may depend on t
 
 @dataclass(frozen=True)
 class Event:
-    """What was sent."""
+    """An event as it was sent."""
 
     value: float
     label: int
@@ -46,12 +46,12 @@ class Event:
 
 
 def pick(known: Sequence[T], index: int) -> T:
-    """One of these."""
+    """One of these values."""
     return known[index % len(known)]
 
 
 class Client(RuleBasedStateMachine):
-    """One model of a service that outlives the machine. `world` is set by whoever runs it."""
+    """One model of a service that outlives the machine. The test sets `world`."""
 
     world: ClassVar[World]
     numbers: ClassVar[itertools.count[int]] = itertools.count()
@@ -77,7 +77,7 @@ class Client(RuleBasedStateMachine):
         assert self.ask("PUT", "", json=document).status_code == 201
 
     def ask(self, method: str, path: str, learner: bool = False, **more: Any) -> httpx.Response:
-        """Send, and again as long as the service cannot be reached or says that it cannot now."""
+        """Send, and repeat while the service cannot be reached or is temporarily unavailable."""
         deadline = time.monotonic() + WAIT_S
         last = ""
         while time.monotonic() < deadline:
@@ -99,7 +99,7 @@ class Client(RuleBasedStateMachine):
         return self.ask("POST", "/observe", content="\n".join(map(json.dumps, rows)), headers=LINES)
 
     def accepted(self, events: dict[str, Event], answer: httpx.Response, again: bool = False) -> None:
-        """Take an acknowledgement into the dictionary. again : part of it may have been there"""
+        """Add an acknowledgement to the dictionary; `again` means that part of it may have been stored before."""
         report = answer.json()
         assert answer.status_code == 202, report
         assert report["rejected"] == 0
@@ -267,7 +267,7 @@ class Client(RuleBasedStateMachine):
             self.check_log()
 
     def check_log(self) -> None:
-        """Each acknowledged event once, with its content, dense, and nothing else."""
+        """Check that each acknowledged event is in the log once, with its content, without gaps, and nothing else."""
         entries = self.world.entries(self.model)
         if entries is None:
             return

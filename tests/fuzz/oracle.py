@@ -1,7 +1,7 @@
 """What every reader of untrusted bytes owes, whatever the bytes: an answer or a declared refusal, soon, in little memory.
 
 A target raises for whatever else goes wrong: an exception that is not declared, an answer that does not come back from its own
-encoding. `check` adds the two bounds. Time is the thread's processor time, so that a busy machine accuses nobody, in units of
+encoding. `check` adds the two bounds. Time is the thread's processor time, so that a busy machine causes no failure, in units of
 what this machine takes for a loop that is always the same, so that a slow one does not either; an input is slow only where it is
 slow three times. Memory is the growth of the process's peak while the input is read.
 """
@@ -56,7 +56,7 @@ def _timed(one_input: Callable[[bytes], None], data: bytes) -> float:
 
 
 def _reset_peak() -> int:
-    """Make the peak of the resident memory what it is now, and return that."""
+    """Reset the peak of the resident memory to its current value, and return that."""
     _CLEAR.write_text(_RESET_PEAK)
     return _memory("VmRSS")
 

@@ -1,9 +1,8 @@
 """Fuzz one reader of untrusted bytes: `python -m tests.fuzz.run TARGET --seconds 60`.
 
-Mutation is guided by what the reader's Python covers; compiled code cannot be watched, so beside it stand slow twins and
-parts in Python that can. A target is a module of `tests.fuzz.targets` with `one_input(data)`, `starts()` and `TOKENS`. What
-it finds is written to --found and replayed by `--replay FILE...`; a file put under tests/fuzz/seeds/TARGET is replayed
-before every merge.
+Mutation is guided by what the reader's Python covers; compiled code cannot be instrumented, so slow twins and Python code cover
+it. A target is a module of `tests.fuzz.targets` with `one_input(data)`, `starts()` and `TOKENS`. What it finds is written to
+--found and replayed by `--replay FILE...`; a file put under tests/fuzz/seeds/TARGET is replayed before every merge.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def unwatched(packages: tuple[str, ...]) -> list[str]:
-    """Every module that is not of `packages`, or holds a kernel."""
+    """Every module that is not in `packages`, or has a kernel."""
     found = []
     for top in (ROOT / "service" / "riata", ROOT / "tests"):
         for path in sorted(top.rglob("*.py")):
@@ -55,17 +54,17 @@ def load(target: str) -> Any:
 
 
 def seeds(target: str) -> list[bytes]:
-    """Inputs kept because something was found with them."""
+    """Inputs with which an error was found."""
     return [path.read_bytes() for path in sorted((SEEDS / target).glob("*"))]
 
 
 def escaped(token: bytes) -> str:
-    """A token as a dictionary of libFuzzer has it."""
+    """A token in the format of a libFuzzer dictionary."""
     return '"' + "".join(f"\\x{byte:02x}" for byte in token) + '"'
 
 
 def fuzz(target: str, seconds: int, found: Path) -> None:
-    """Run until the time is over or something is found; ends the process."""
+    """Run until the time is over or an error is found; ends the process."""
     atheris: Any = importlib.import_module("atheris")
 
     with atheris.instrument_imports(include=["riata", "tests"], exclude=unwatched(TARGETS[target])):

@@ -1,4 +1,4 @@
-"""Sequences of made-up requests against the running application with keys: what one answer names, the next request asks about.
+"""Sequences of synthetic requests against the running application with keys: what one answer names, the next request asks about.
 
 The operations one by one are in tests/web/test_contract.py. Here they follow one another: a model that was created is taught,
 asked, saved, put back and dropped, in every order that the document allows, with parts that it does not allow in between.
@@ -61,7 +61,7 @@ LONG: Final = (400, 25)
 
 
 def keyed_app(directory: Path, token: str) -> FastAPI:
-    """The whole service on a store in memory, asking for a key."""
+    """The whole service on a store in memory, with keys required."""
     path = directory / "keys.toml"
     path.write_text(entry_text(KeyEntry("fuzz", digest_of(token), ["observe", "predict", "admin"], "*")), encoding="utf-8")
     os.chmod(path, 0o600)
@@ -87,7 +87,7 @@ def url_and_token(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[st
 
 
 def schema_with_keys() -> BaseSchema:
-    """Our document, as it is where a keys file is given: there a key is no choice."""
+    """The OpenAPI document with keys required, as it is if a keys file is given."""
     document = openapi_document()
     for item in document["paths"].values():
         for operation in item.values():

@@ -1,4 +1,4 @@
-"""A minute of coverage-guided fuzzing for each target, in a process of its own; what it finds becomes a seed."""
+"""A minute of coverage-guided fuzzing for each target, in a separate process; what it finds becomes a seed."""
 
 from __future__ import annotations
 

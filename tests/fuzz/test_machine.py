@@ -28,7 +28,7 @@ def machine(world: str, directory: Path) -> Iterator[type[Client]]:
 
 @contextmanager
 def told(there: type[Client]) -> Iterator[None]:
-    """Where something fails, say how it failed first."""
+    """If something fails, report how it failed first."""
     there.failures.clear()
     try:
         yield

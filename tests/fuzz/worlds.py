@@ -19,33 +19,33 @@ WAIT_S = 900.0
 
 
 class World(Protocol):
-    """A running service. learner_url : of the process that learns, which alone makes checkpoints"""
+    """A running service. `learner_url` is that of the process that learns, which alone makes checkpoints."""
 
     url: str
     learner_url: str
 
     def kill(self, rng: random.Random) -> None:
-        """SIGKILL somebody."""
+        """SIGKILL to one process."""
         ...
 
     def stop(self) -> None:
-        """SIGTERM everybody."""
+        """SIGTERM to all processes."""
         ...
 
     def start(self) -> None:
-        """Start whoever does not run; returns when all are ready."""
+        """Start the processes that do not run; returns when all are ready."""
         ...
 
     def entries(self, model: str) -> list[Entry] | None:
-        """The log as it lies there; None where it cannot be read beside a process that has it open."""
+        """The stored log; None if it cannot be read while a process has it open."""
         ...
 
     def output(self) -> str:
-        """The last that was written to the logs."""
+        """The end of the logs."""
         ...
 
     def damage(self, model: str) -> None:
-        """While nobody runs: one byte of the newest checkpoint is another."""
+        """Change one byte of the newest checkpoint while no process runs."""
         ...
 
 
@@ -91,7 +91,7 @@ class OneProcess:
 
 
 class WebAndWriter:
-    """A web process and a writer on Redis; who is killed is drawn."""
+    """A web process and a writer on Redis; the process to kill is drawn."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self.redis = stack.enter_context(RedisServer(directory / "redis"))
@@ -138,7 +138,7 @@ class WebAndWriter:
 
 
 def ready(url: str) -> bool:
-    """Whether a process takes requests."""
+    """Whether a process accepts requests."""
     try:
         return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
     except httpx.TransportError:

@@ -14,7 +14,7 @@ from tests.twins import bytes8 as twin
 
 @kernel
 def ask_all(data: U8, count: int, word: U64, answers: I64) -> None:
-    """Ask everything of every word. Source: the module under test."""
+    """Apply every function to every word. Source: the module under test."""
     for at in range(count):
         word[at] = load_word(data, at)
         answers[at, 0] = first_byte(not_plain(word[at]))

@@ -51,7 +51,7 @@ def test_eight_at_once_are_each_as_if_alone() -> None:
 
 @kernel
 def turn_over(line: F64, start: U32, column: F64) -> None:
-    """Read eight lines of four, write them back with every column doubled. Source: this test."""
+    """Read eight lines of four and write them back with every column doubled. Source: this test."""
     a, b, c, d = transpose.read_four(line, start, 1)
     f64x8.store(column, 0, a)
     f64x8.store(column, 8, b)
@@ -105,7 +105,7 @@ def test_slots_are_copied_and_two_of_one_slot_are_noticed(left: int, shift: int,
 
 @kernel
 def list_starts(slot: U32, start: U32, copied: U32, said: I64) -> None:
-    """Work out the starts of slot[1:9], and copy these slots. Source: this test."""
+    """Compute the starts of slot[1:9], and copy these slots. Source: this test."""
     said[0] = transpose.starts_of(slot, 1, 4, start, 2)
     transpose.copy_eight(slot, 1, copied, 0)
 

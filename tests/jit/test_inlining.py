@@ -37,7 +37,7 @@ def twice(xs: np.ndarray[Any, Any], most: float) -> float:
 
 
 def machine_code(function: Callable[..., Any]) -> str:
-    """The instructions; the compiler numbers the functions it sees, so names differ."""
+    """The instructions without names: the compiler numbers the functions, so names differ."""
     compiled = numba.njit(nogil=True)(function)
     compiled.compile((numba.float64[::1], numba.float64))
     lines = next(iter(compiled.inspect_asm().values())).splitlines()

@@ -27,7 +27,7 @@ LONG = [  # minutes without the compiler
     "tests/learn/test_taylor_twin.py::test_learner_is_its_slow_twin[hybrid-warm-up-burn-in]",
     "tests/learn/test_taylor_twin.py::test_learner_is_its_slow_twin[strict-warm-up-shadow]",
     "tests/maths/test_hashing.py::test_slots_of_many_names_spread_evenly",
-    "tests/maths/test_rank_update.py::test_either_lane_adds_up_a_matrix_of_many_blocks",
+    "tests/maths/test_rank_update.py::test_each_path_adds_up_a_matrix_of_many_blocks",
 ]
 
 

@@ -143,7 +143,7 @@ def test_only_what_is_there_is_replaced() -> None:
     assert vars(owner) == {"there": 2}
 
 
-def test_numba_is_imported_without_what_it_only_looks_for() -> None:
+def test_numba_is_imported_without_its_optional_imports() -> None:
     code = "import sys, riata.jit.kernel; print(sorted({'numba', 'scipy', 'yaml'} & set(sys.modules))); import scipy, yaml"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=900)
     assert done.stdout.split() == ["['numba']"]

@@ -39,7 +39,7 @@ print(*sorted(one.__name__ for one in replaced if one.__module__.startswith("ria
 
 
 def compiled(folder: Path, patches: str) -> tuple[str, list[str]]:
-    """What kernels compute and the digests of their machine code; and what of numba was replaced."""
+    """Results of kernels and digests of their machine code; and the replaced parts of numba."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), "RIATA_NUMBA_PATCHES": patches}
     done = subprocess.run([sys.executable, "-c", COMPILE], capture_output=True, text=True, timeout=900, env=environment)
     assert done.returncode == 0, done.stderr
@@ -57,7 +57,7 @@ def test_without_patches_kernels_have_the_same_machine_code(tmp_path: Path) -> N
 
 
 def compiled_again(folder: Path) -> str:
-    """What kernels compute that numba itself has kept on the disk."""
+    """Results of kernels that numba's own cache has on disk."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), "RIATA_NUMBA_PATCHES": "0"}
     look = COMPILE.partition("for kernel in")[0] + "assert sum(fill_places.stats.cache_hits.values()) == 1\n"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=900, env=environment)

@@ -76,7 +76,7 @@ def test_positions_and_the_words_there(step: int) -> None:
 
 @kernel
 def every_third(array: U32, at: int, out: U64) -> None:
-    """Every third position, which the compiler knows. Source: this test."""
+    """Every third position, a step that is known at compile time. Source: this test."""
     u64x8.put(out, 0, u64x8.positions(array, at, 3))
 
 

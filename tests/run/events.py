@@ -33,7 +33,7 @@ def random_batch(rng: np.random.Generator, n: int, features: int = 8, with_ids: 
 
 
 def here(store: Store) -> Callable[[Callable[[Store], Any]], Future[Any]]:
-    """Run calls that are written for the store's thread in this one."""
+    """Run in this thread the calls that are meant for the log thread."""
 
     def call(work: Callable[[Store], Any]) -> Future[Any]:
         future: Future[Any] = Future()

@@ -22,7 +22,8 @@ from riata.run.checkpointer import Retention
 from riata.run.config import may_change, read_config
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
-from riata.run.fit import Block, Fit
+from riata.run.file_reading import Block
+from riata.run.fit import Fit
 from riata.run.replay import replay
 from riata.run.service import Service
 from riata.store.sqlite.store import SqliteSettings, open_sqlite, read_sqlite
@@ -50,8 +51,8 @@ ROWS: Final = (0, 1, 9, 41, 60, 130)  # the first points of a learning curve are
 SMALL: Final = SqliteSettings(ballast_bytes=2**14, reserve_bytes=0, wal_bytes_max=2**18, long_bytes=2**15)
 
 
-def house_on(directory: Path) -> Node:
-    """A service on a directory, which keeps no more of the log than its checkpoints need."""
+def service_on(directory: Path) -> Node:
+    """A service on a directory. It keeps only the part of the log that its checkpoints need."""
     fatal: list[str] = []
     engine = AloneEngine(
         lambda: open_sqlite(directory, SMALL),
@@ -64,7 +65,7 @@ def house_on(directory: Path) -> Node:
 
 
 def document_of(learner: str, labels: str) -> dict[str, Any]:
-    """The configuration of one of CASES: nothing is saved but on demand."""
+    """The configuration of one of CASES: checkpoints are saved on request only."""
     return {
         "learner": LEARNERS.get(learner, REAL),
         "labels": labels,
@@ -76,7 +77,7 @@ def document_of(learner: str, labels: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Journey:
-    """One model on its way. After `travel` nothing of it runs."""
+    """One model during a sequence of operations. After `travel` nothing of it runs."""
 
     seed: int
     learner: str
@@ -89,7 +90,7 @@ class Journey:
     directories: itertools.count[int] = field(default_factory=itertools.count)
 
     def travel(self) -> None:
-        """Go up to STEPS_MAX steps. Raises `AssertionError` with what was done so far."""
+        """Run up to STEPS_MAX steps. Raises `AssertionError` with the list of steps done."""
         rng = random.Random(f"{self.seed} {self.learner} {self.labels}")
         steps = [rng.choice(STEPS) for _ in range(rng.randint(1, STEPS_MAX))]
         directory = self._new_directory()
@@ -110,8 +111,10 @@ class Journey:
     async def _live(
         self, directory: Path, steps: list[str], rng: random.Random, before: dict[str, object]
     ) -> tuple[Path, dict[str, object]]:
-        """One process: start, compare what is served with what was, go some steps, be killed. Returns what is left."""
-        node = house_on(directory)
+        """One process: start, compare the served model with the expected one, run some steps, be killed. Returns the directory
+        that is left.
+        """
+        node = service_on(directory)
         await node.service.start()
         try:
             assert {name: self._served(node, name) for name in before} == before
@@ -163,7 +166,7 @@ class Journey:
             await admin.change(model, {**changes, "label_ttl_s": rng.randint(1, 10**6)})
 
     async def _learn_and_save(self, node: Node, rng: random.Random) -> None:
-        """Some rows, in one request or two; then so many checkpoints that the log before them goes."""
+        """Learn some rows, in one or two requests, then save enough checkpoints that the log before them is trimmed."""
         count, saves = rng.choice(ROWS), rng.choice([1, SAVES_MAX])
         self.told.append(f"{count} rows and {saves} checkpoints of {self.model}")
         for part in (count // 3, count - count // 3):
@@ -196,7 +199,7 @@ class Journey:
         return weights.slot.tobytes(), weights.beta.tobytes(), weights.intercept
 
     def _served(self, node: Node, model: str) -> object:
-        """What is said of a model, whichever process says it."""
+        """The description of a model, without the parts that depend on the process."""
         published = node.service.published(model)
         positions = [point["seq"] for point in published.history]
         assert positions == sorted(positions)
@@ -204,7 +207,7 @@ class Journey:
         return self._weights(node, model), published.applied, published.figures, published.history, published.skipped
 
     def _replay(self, directory: Path) -> None:
-        """What `riata replay --verify` does."""
+        """The same as `riata replay --verify`."""
         with contextlib.closing(read_sqlite(directory)) as store:
             for model in store.models():
                 report = replay(store, model)

@@ -59,7 +59,7 @@ def build(store: MemoryStore, **settings: Any) -> Node:
 def run_with(
     store: MemoryStore, work: Callable[[Node], Awaitable[None]], document: dict[str, Any] = SMALL, **settings: Any
 ) -> None:
-    """Start a service on `store`, with a model m made from `document` if it is not there, and stop it after `work`."""
+    """Start a service on `store`, create model m from `document` if it does not exist, and stop the service after `work`."""
 
     async def whole() -> None:
         node = build(store, **settings)
@@ -75,7 +75,7 @@ def run_with(
 
 
 def events(n: int, seed: int = 0, first_id: int | None = None) -> list[dict[str, Any]]:
-    """Rows in which red things are wanted."""
+    """Rows whose label depends on the feature `red`."""
     rng = np.random.default_rng(seed)
     rows: list[dict[str, Any]] = []
     for i in range(n):

@@ -33,7 +33,7 @@ WAIT_S = 900.0
 
 
 class MovedClock(SystemClock):
-    """The machine's clock, and as much as it was put forward."""
+    """The machine's clock plus an offset."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0
@@ -42,8 +42,8 @@ class MovedClock(SystemClock):
         return super().unix_ms() + self.ahead_ms
 
 
-class LabelHouse(Node):
-    """A house that remembers."""
+class RememberingNode(Node):
+    """A service that remembers predictions."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ class LabelHouse(Node):
         return told
 
     async def refusal(self, prediction_id: str, label: float, model: str = "m", **more: Any) -> str:
-        """The code of the one row, which must be refused."""
+        """The error code of the single row, which must be refused."""
         with pytest.raises(RowsRefused) as refused:
             await self.label(prediction_id, label, model, **more)
         [error] = refused.value.observed.errors
@@ -72,14 +72,14 @@ class LabelHouse(Node):
         return self.service.remembered()[model]
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        """Wait for what happens in the background."""
+        """Wait for a condition that a background thread will meet."""
         deadline = time.monotonic() + WAIT_S
         while not reached():
             assert time.monotonic() < deadline, self.service.remembered()
             await asyncio.sleep(0.01)
 
 
-def build(store: MemoryStore, **settings: Any) -> LabelHouse:
+def build(store: MemoryStore, **settings: Any) -> RememberingNode:
     fatal: list[str] = []
     numbers = itertools.count(1)
     engine = AloneEngine(
@@ -89,18 +89,19 @@ def build(store: MemoryStore, **settings: Any) -> LabelHouse:
         lambda size: next(numbers).to_bytes(size, "big"),
         fatal.append,
     )
-    return LabelHouse(engine, Service(engine), Admin(engine), store, fatal)
+    return RememberingNode(engine, Service(engine), Admin(engine), store, fatal)
 
 
-def run_house(
+def run_node(
     store: MemoryStore,
-    work: Callable[[LabelHouse], Awaitable[None]],
+    work: Callable[[RememberingNode], Awaitable[None]],
     document: dict[str, Any] | None = None,
     sweeps_every_s: float = 0.05,
     **settings: Any,
 ) -> None:
-    """Start a service on `store` with a model m made from SMALL and `document`, and stop it after `work`. The store can be read
-    afterwards."""
+    """Start a service on `store` with a model m from SMALL and `document`, and stop it after `work`. The store can be read
+    afterwards.
+    """
 
     async def whole() -> None:
         node = build(store, **settings)
@@ -124,5 +125,5 @@ def logged(store: Store, model: str = "m") -> list[Batch]:
 
 
 def labels(store: Store, model: str = "m") -> list[float]:
-    """The labels of all events in a log, in its order."""
+    """The labels of all events in a log, in the order of the log."""
     return [label for batch in logged(store, model) for label in batch.label.tolist()]

@@ -29,7 +29,7 @@ _nonces = itertools.count(1)
 
 @dataclass
 class Process:
-    """One role. `gone` cuts all its store objects off, and mends them with an empty sentence."""
+    """One role. `gone` disconnects all its store objects; an empty sentence connects them again."""
 
     engine: SharedEngine
     service: Service
@@ -67,7 +67,7 @@ async def until(what: Callable[[], object], wait_s: float = WAIT_S) -> None:
 
 
 def build(store: SharedMemoryStore, role: Role, copies: Path | None = None, **settings: Any) -> Process:
-    """A process that is not started."""
+    """A process that is not started yet."""
     objects: list[SharedMemoryStore] = []
     number = next(_nonces)
     draws = itertools.count(1)
@@ -101,7 +101,7 @@ def build(store: SharedMemoryStore, role: Role, copies: Path | None = None, **se
 
 @asynccontextmanager
 async def running(store: SharedMemoryStore, role: Role, copies: Path | None = None, **settings: Any) -> AsyncIterator[Process]:
-    """A started process; stopped in good order at the end, unless it lost the store."""
+    """A started process. It is stopped normally at the end, unless it lost the store."""
     process = build(store, role, copies, **settings)
     await process.service.start()
     try:
@@ -120,6 +120,6 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def with_model(process: Process, document: dict[str, Any] = SMALL) -> None:
-    """Make the model m."""
+    """Create the model m."""
     await until(lambda: process.engine.started)
     await process.admin.put_model("m", document)

@@ -24,7 +24,7 @@ NOW_MS = 1_800_000_000_000
 
 
 def learn(store: SqliteStore, owner: Owner) -> int:
-    """What a start does; the last event learnt."""
+    """Apply the log as a start does; returns the last event learnt."""
     return Recovery(here(store), owner, lambda: NOW_MS).recover("m").state.applied
 
 
@@ -40,7 +40,7 @@ def grow(store: SqliteStore, rows: int) -> None:
 
 
 def killed(tmp_path: Path) -> Path:
-    """Event 1 sets the model up, 2 to 21 are in the database, 22 to 51 in its write-ahead log."""
+    """Event 1 is the configuration; 2 to 21 are in the database, 22 to 51 in its write-ahead log."""
     store = open_sqlite(tmp_path / "live", SETTINGS)
     create_model(store)
     owner = store.acquire(bytes(16), 1, "test", 0)
@@ -60,7 +60,7 @@ def repairs(store: SqliteStore) -> list[tuple[int, dict[str, object]]]:
 
 
 def goes_on(directory: Path, end: int) -> None:
-    """It starts at event `end`, learns on, and a replay gives the same bits."""
+    """The directory starts at event `end` and learns further events, and a replay gives the same bits."""
     assert find(directory) == []
     store = open_sqlite(directory, SETTINGS)
     owner = store.acquire(bytes(16), 1, "test", 0)
@@ -186,7 +186,7 @@ def test_a_state_of_events_that_the_log_lost_is_carried_into_it(tmp_path: Path) 
 
 
 def cut_log(directory: Path, to: int) -> None:
-    """Take the events after `to`, at which a record ends, out of the database, as damage of its pages may."""
+    """Remove the events after `to`, the end of a record, from the database, as damage to its pages may."""
     connection = sqlite3.connect(directory / "riata.db")
     base = 1 << 44
     connection.execute("DELETE FROM log WHERE key > ?", (base + to,))

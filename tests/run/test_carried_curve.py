@@ -16,7 +16,7 @@ from riata.run.replay import replay
 from riata.store import layout
 from riata.store.sqlite.store import read_sqlite
 from tests.doubles.memory_store import MemoryStore
-from tests.run.journeys import house_on
+from tests.run.journeys import service_on
 from tests.run.node import Node, events, run_with
 
 STORED = Path(__file__).parents[1] / "golden" / "carried_curve.db.gz"  # made by `make_carried_curve` beside it
@@ -101,7 +101,7 @@ def run_on(directory: Path, work: Callable[[Node], Awaitable[None]]) -> None:
     """Start a service on a directory, and stop it after `work`."""
 
     async def whole() -> None:
-        node = house_on(directory)
+        node = service_on(directory)
         await node.service.start()
         try:
             await work(node)

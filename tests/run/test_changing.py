@@ -27,7 +27,7 @@ def document(learner: dict[str, Any]) -> dict[str, Any]:
 
 
 def served(node: Node, model: str = "m") -> tuple[float, bytes, float]:
-    """Penalty, weights and intercept that are served."""
+    """Penalty, weights and intercept of the served model."""
     published = node.service.published(model)
     weights = published.model.weights
     gamma = getattr(published.config.learner, "gamma", -1.0)
@@ -49,7 +49,7 @@ def test_a_model_moves_to_another_penalty_without_learning_again(learner: dict[s
         spec_of(changed).adjust(alone, changed)
         expected = alone.weights()
         assert served(node) == (30.0, expected.slot.tobytes() + expected.beta.tobytes(), expected.intercept)
-        assert after.model.non_zeros < before.model.non_zeros
+        assert after.model.weights.non_zeros < before.model.weights.non_zeros
 
     run_with(MemoryStore(), work, document(learner))
 
@@ -119,7 +119,7 @@ def test_an_export_carries_the_penalty_in_force() -> None:
     run_with(MemoryStore(), work, document(EXACT))
 
 
-def test_an_import_of_another_learner_is_served_as_what_it_is() -> None:
+def test_an_import_of_another_learner_is_served_with_that_learner() -> None:
     async def work(node: Node) -> None:
         await node.admin.put_model("plain", SMALL)
         await node.observe(events(60))
@@ -135,7 +135,7 @@ def test_an_import_of_another_learner_is_served_as_what_it_is() -> None:
     run_with(MemoryStore(), work, document(EXACT))
 
 
-def test_what_is_so_already_is_not_logged() -> None:
+def test_a_change_without_effect_is_not_logged() -> None:
     async def work(node: Node) -> None:
         await node.observe(events(5))
         _, seq = await node.admin.change("m", {"gamma": 0.5})
@@ -161,7 +161,7 @@ def test_of_changes_at_the_same_moment_none_is_lost() -> None:
     run_with(MemoryStore(), work, document(EXACT))
 
 
-def test_what_is_fixed_and_what_is_not_there_is_refused_and_changes_nothing() -> None:
+def test_fixed_and_unknown_settings_are_refused_and_nothing_changes() -> None:
     async def work(node: Node) -> None:
         with pytest.raises(Conflict, match="mode cannot change"):
             await node.admin.change("m", {"gamma": 1.0, "mode": "strict"})
@@ -198,9 +198,9 @@ def test_the_point_of_the_path_at_the_penalty_in_force_has_the_weights_that_are_
         await node.observe(events(80))  # a whole number of blocks: the learner has just solved
         path = await node.service.path("m", PathQuestion())
         [point] = [point for point in path["points"] if point["in_force"]]
-        assert point["non_zeros"] == node.service.published("m").model.non_zeros
+        assert point["non_zeros"] == node.service.published("m").model.weights.non_zeros
         await node.admin.change("m", {"gamma": path["points"][5]["gamma"]})
-        assert node.service.published("m").model.non_zeros == path["points"][5]["non_zeros"]
+        assert node.service.published("m").model.weights.non_zeros == path["points"][5]["non_zeros"]
 
     run_with(MemoryStore(), work, document(EXACT))
 

@@ -51,7 +51,7 @@ def test_changes_by_name_leave_everything_else_as_it_was() -> None:
     assert with_changes(sketch(), {}) == sketch()
 
 
-def test_a_change_that_makes_no_sense_beside_the_rest_is_refused() -> None:
+def test_a_change_that_contradicts_other_settings_is_refused() -> None:
     growing = sketch(gamma_schedule="linear")
     assert with_changes(growing, {"gamma": 3}).learner == sketch(gamma_schedule="linear", gamma=3).learner
     with pytest.raises(BadInput, match="needs a gamma above 0"):

@@ -127,7 +127,7 @@ def test_events_learnt_while_a_checkpoint_is_written_belong_to_the_next_one() ->
     assert core.due(10_000) == [Action.CHECKPOINT]
 
 
-def test_a_checkpoint_that_a_caller_asks_for_does_not_put_off_the_schedule() -> None:
+def test_a_requested_checkpoint_does_not_delay_the_schedule() -> None:
     core = Core(0, CHAIN, SCHEDULE, 0)
     advance(core)
     core.published(0)

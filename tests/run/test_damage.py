@@ -46,8 +46,8 @@ def serve(directory: Path, work: Callable[[Node], Awaitable[None]], **settings: 
 
     async def whole() -> None:
         fatal: list[str] = []
-        told = EngineSettings("test", Retention(3, settings.pop("keep_events", 10**6)), "fsync", **settings)
-        engine = AloneEngine(lambda: open_sqlite(directory, SETTINGS), told, SystemClock(), os.urandom, fatal.append)
+        reported = EngineSettings("test", Retention(3, settings.pop("keep_events", 10**6)), "fsync", **settings)
+        engine = AloneEngine(lambda: open_sqlite(directory, SETTINGS), reported, SystemClock(), os.urandom, fatal.append)
         node = Node(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]
         await node.service.start()
         try:
@@ -65,7 +65,7 @@ async def observe(node: Node, model: str, rows: int = ROWS, seed: int = 0) -> No
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Three models, each with a checkpoint in the middle of its log, left by a process that was killed: none is at the end."""
+    """Three models, each with a checkpoint in the middle of its log and not at the end, left by a killed process."""
 
     async def work(node: Node) -> None:
         for name in MODELS[:2]:
@@ -88,7 +88,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def looked_at(directory: Path, model: str = "a") -> Health:
-    """Serve: `model` is refused by name, whatever is asked; the others answer and learn. Return the health."""
+    """Serve: every request for `model` is refused with its name; the others are served and learn. Returns the health report."""
     seen: list[Health] = []
 
     async def work(node: Node) -> None:
@@ -170,7 +170,7 @@ def spoil_kind(directory: Path, behind: bool = False) -> int:
 
 
 @pytest.mark.parametrize("spoil", [spoil_row, spoil_file, cut_file, spoil_kind])
-def test_a_damaged_record_harms_one_model(spoil: Callable[[Path], int], directory: Path) -> None:
+def test_a_damaged_record_affects_one_model(spoil: Callable[[Path], int], directory: Path) -> None:
     event = spoil(directory)
     health = looked_at(directory)
     assert f"is damaged at event {event}:" in health.damaged["a"]
@@ -208,13 +208,13 @@ def test_a_record_of_a_newer_program_is_no_damage_and_nothing_starts(directory: 
     assert error.value.code == "newer_format"
 
 
-def test_damaged_names_harm_nothing_but_names(directory: Path) -> None:
+def test_damaged_names_affect_only_names(directory: Path) -> None:
     damaging.change(directory, "UPDATE names SET digest = zeroblob(16)")
 
     async def work(node: Node) -> None:
         for name in MODELS:
             await observe(node, name, seed=7)
-            assert node.service.published(name).model.non_zeros
+            assert node.service.published(name).model.weights.non_zeros
 
     serve(directory, work)
 
@@ -249,7 +249,7 @@ def test_damage_after_the_newest_checkpoint_is_found_by_the_running_service(
 
 
 def found_while_running(directory: Path, event: int) -> None:
-    """The scrub finds that the log of `a` is damaged at `event`, which is behind its checkpoint; nobody is harmed."""
+    """The scrub finds damage in the log of `a` at `event`, which is after its checkpoint; no model is affected."""
 
     async def work(node: Node) -> None:
         scrub = scrubbed(node)
@@ -275,7 +275,7 @@ def found_while_running(directory: Path, event: int) -> None:
     serve(directory, again)
 
 
-def test_a_log_without_damage_is_read_and_nothing_is_said(directory: Path) -> None:
+def test_a_log_without_damage_is_read_and_nothing_is_reported(directory: Path) -> None:
     async def work(node: Node) -> None:
         assert await scrubbed(node).scrub() == []
         assert node.engine.tally.log_scrubbed_bytes > 10_000
@@ -337,7 +337,7 @@ def raise_for_all(_error: Corrupt) -> bool:
 
 
 def chain_alone(found: Any, after_seq: int, chain: bytes) -> tuple[int, bytes]:
-    """Places and chains, but no digests."""
+    """Check positions and chains, but no digests."""
     for record in found:
         after_seq, chain = record.last, record.chain
     return after_seq, chain

@@ -27,7 +27,7 @@ def test_events_are_learnt_and_served() -> None:
         published = node.service.published("m")
         assert published.model.seq == observed.seq == 51
         assert published.figures["cumulative"]["examples"] == 50
-        assert published.model.non_zeros >= 3
+        assert published.model.weights.non_zeros >= 3
         assert set(node.service.names("m").slots_with("colour=red", 12))
 
     run_with(MemoryStore(), work)
@@ -70,7 +70,7 @@ def test_bad_rows_do_not_stop_good_ones_unless_atomic() -> None:
     run_with(MemoryStore(), work)
 
 
-def test_what_was_logged_is_there_after_a_crash_and_after_a_stop() -> None:
+def test_logged_events_are_there_after_a_crash_and_after_a_stop() -> None:
     store = MemoryStore()
     digests: list[str] = []
 
@@ -89,13 +89,13 @@ def test_what_was_logged_is_there_after_a_crash_and_after_a_stop() -> None:
 
 
 def killed_now(store: MemoryStore) -> MemoryStore:
-    """The store that a start would find if the process that has `store` open were killed at this moment."""
+    """The store that a start would find if the process that has `store` open were killed now."""
     found = MemoryStore()
     found._kept = copy.deepcopy(store._kept)
     return found
 
 
-def test_what_a_start_has_replayed_is_saved_at_once() -> None:
+def test_a_start_that_replayed_events_saves_a_checkpoint_at_once() -> None:
     left: list[MemoryStore] = []
 
     async def saved(node: Node) -> list[int]:
@@ -142,8 +142,8 @@ def test_restore_brings_the_content_back_while_the_log_continues() -> None:
     run_with(MemoryStore(), work)
 
 
-def test_checkpoints_that_callers_ask_for_never_push_out_those_of_the_schedule() -> None:
-    """They are counted apart, exports too, and as many are kept."""
+def test_requested_checkpoints_never_push_out_scheduled_ones() -> None:
+    """Requested checkpoints, exports included, are counted separately, and as many are kept."""
     document = {**SMALL, "checkpoint_every_events": 10}
     store = MemoryStore()
 
@@ -330,7 +330,7 @@ def test_a_damaged_checkpoint_is_noticed_and_written_again() -> None:
     run_with(MemoryStore(), work)
 
 
-def test_a_service_that_is_not_started_says_so() -> None:
+def test_a_service_that_is_not_started_reports_it() -> None:
     node = build(MemoryStore())
     health = node.service.health()
     assert (health.alive, health.started, health.ready) == (True, False, False)

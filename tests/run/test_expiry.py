@@ -23,7 +23,7 @@ from riata.wire.names import NOTHING_NAMED, NamesSeen
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, random_batch
 from tests.run.node import events
-from tests.run.remembering_node import LabelHouse, labels, logged, run_house
+from tests.run.remembering_node import RememberingNode, labels, logged, run_node
 
 T = TypeVar("T")
 DAY_MS = 86_400_000
@@ -35,7 +35,7 @@ ZERO = Terms(0.0, NamesSeen(10))
 
 @dataclass(frozen=True)
 class Direct:
-    """The store itself, in this thread."""
+    """The store itself, called in this thread."""
 
     store: Store
 
@@ -47,7 +47,7 @@ class Direct:
 
 
 class Dies(Direct):
-    """Dies between the append and the forgetting."""
+    """A store that fails between the append and the deletion of the pending prediction."""
 
     def call(self, work: Callable[[Store], T]) -> T:
         if self.store.remembered("m")[0] and any(batch.has_id.any() for batch in logged_of(self.store)):
@@ -60,7 +60,7 @@ def logged_of(store: Store) -> list[Any]:
 
 
 def waiting_store(n: int = 5, due_ms: int = DUE_MS) -> tuple[MemoryStore, list[bytes]]:
-    """A store in which n predictions of m wait, and their keys."""
+    """A store with n pending predictions of m, and their keys."""
     store = MemoryStore()
     create_model(store)
     return store, remember(store, n, due_ms)
@@ -73,7 +73,7 @@ def remember(store: Store, n: int, due_ms: int = DUE_MS, first: int = 0) -> list
     return keys
 
 
-def test_what_is_due_gets_the_default_label_once_and_is_forgotten() -> None:
+def test_a_due_prediction_gets_the_default_label_once_and_is_forgotten() -> None:
     store, keys = waiting_store()
     assert sweep(Direct(store), "m", DUE_MS - 1, ZERO) == Swept()
     assert store.remembered("m")[0] == 5
@@ -127,7 +127,7 @@ def test_a_death_after_which_the_default_is_another_keeps_the_first() -> None:
 
 
 def test_two_at_once_do_no_harm() -> None:
-    """Both ask before either appends; so it is for a moment after a lease was lost."""
+    """Both processes read before either appends. This can happen for a moment after a lease is lost."""
     store, _ = waiting_store()
 
     class Interrupted(Direct):
@@ -152,7 +152,7 @@ def test_a_store_that_refuses_the_append_forgets_nothing() -> None:
     assert sweep(Direct(store), "m", DUE_MS, ZERO) == Swept(5, 5, 0)
 
 
-def test_a_rotten_row_is_given_up_and_does_not_hold_up_the_others() -> None:
+def test_a_damaged_row_is_given_up_and_does_not_delay_the_others() -> None:
     store, keys = waiting_store()
     kept = store.recall("m", keys[:2])
     for key, row in zip(keys, (b"", kept[keys[1]].row[:-1] + b"?"), strict=False):
@@ -162,7 +162,7 @@ def test_a_rotten_row_is_given_up_and_does_not_hold_up_the_others() -> None:
     assert len(labels(store)) == 3
 
 
-def test_what_the_model_could_not_learn_is_forgotten() -> None:
+def test_a_prediction_that_the_model_cannot_learn_is_forgotten() -> None:
     store, _ = waiting_store()
     unfit = Terms(
         0.0, NamesSeen(10), lambda parsed: dataclasses.replace(parsed, batch=take_rows(parsed.batch, np.zeros(0, np.int64)))
@@ -198,7 +198,7 @@ def test_it_is_the_same_in_sqlite(tmp_path: Any) -> None:
 def test_the_service_gives_default_labels_by_itself_and_they_are_learnt() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         rows = events(250)
         ids = await node.remember([row["features"] for row in rows])
         assert (await node.label(ids[0], 1)).accepted == 1
@@ -213,7 +213,7 @@ def test_the_service_gives_default_labels_by_itself_and_they_are_learnt() -> Non
         assert await node.refusal(ids[1], 1) == "prediction_late"
         await node.until(lambda: node.tally().rows == 1)
 
-    run_house(store, work, {"label_ttl_s": 60, "default_label": 0})
+    run_node(store, work, {"label_ttl_s": 60, "default_label": 0})
     assert labels(store) == [1.0] + [0.0] * 249
     report = replay(store, "m")
     assert report.equal
@@ -223,7 +223,7 @@ def test_the_service_gives_default_labels_by_itself_and_they_are_learnt() -> Non
 def test_a_default_label_can_be_changed_while_the_model_learns() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         await node.remember([RED])
         await node.admin.change("m", {"default_label": 1, "label_ttl_s": 5})
         [later] = await node.remember([RED])
@@ -236,19 +236,19 @@ def test_a_default_label_can_be_changed_while_the_model_learns() -> None:
         with pytest.raises(BadInput):
             await node.admin.change("m", {"default_label": 2})
 
-    run_house(store, work)
+    run_node(store, work)
     assert labels(store) == [1.0]
 
 
 def test_labels_of_minus_and_plus_one_have_such_a_default() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         await node.remember([RED])
         node.clock.ahead_ms += 8 * DAY_MS
         await node.until(lambda: node.tally().defaulted == 1)
 
-    run_house(store, work, {"labels": "-1/+1", "default_label": -1})
+    run_node(store, work, {"labels": "-1/+1", "default_label": -1})
     assert labels(store) == [0.0]
 
 
@@ -265,7 +265,7 @@ def test_a_store_outage_is_survived() -> None:
 
     store = Away()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         await node.remember([RED])
         store.away = True
         node.clock.ahead_ms += 8 * DAY_MS
@@ -273,15 +273,15 @@ def test_a_store_outage_is_survived() -> None:
         store.away = False
         await node.until(lambda: node.tally().defaulted == 1)
 
-    run_house(store, work, {"default_label": 0})
+    run_node(store, work, {"default_label": 0})
     assert labels(store) == [0.0]
 
 
-def test_what_brings_new_features_to_a_full_vocabulary_is_only_forgotten(learners_compiled: None) -> None:  # noqa: ARG001
+def test_a_prediction_with_new_features_for_a_full_vocabulary_is_only_forgotten(learners_compiled: None) -> None:  # noqa: ARG001
     store = MemoryStore()
     learner = {"kind": "taylor_sketch", "mode": "exact", "features_max": 3, "warm_up": 0, "ramp": 0.0, "block": 1}
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         await node.observe([{"features": {"a": 1.0, "b": 1.0}, "label": 1}] * 5)
         await node.until(lambda: node.service.published("m").closed_vocabulary is not None)
         one, _, _ = await node.remember([{"c": 1.0}, {"a": 1.0}, {"d": 1.0}])
@@ -291,14 +291,14 @@ def test_what_brings_new_features_to_a_full_vocabulary_is_only_forgotten(learner
         assert (node.tally().defaulted, node.tally().joined) == (1, 0)
         assert node.service.published("m").skipped == 0
 
-    run_house(store, work, {"learner": learner, "default_label": 0})
+    run_node(store, work, {"learner": learner, "default_label": 0})
     assert labels(store) == [1.0] * 5 + [0.0]
 
 
 def test_a_dropped_model_does_not_stop_the_others() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         for name in ("a", "b", "z"):
             await node.admin.put_model(name, {"default_label": 1})
             await node.remember([RED] * 150, name)
@@ -307,13 +307,13 @@ def test_a_dropped_model_does_not_stop_the_others() -> None:
         await node.until(lambda: node.tally("z").defaulted == 150 == node.tally("a").defaulted)
         assert "b" not in node.service.remembered()
 
-    run_house(store, work)
+    run_node(store, work)
 
 
 def test_only_the_owner_of_the_store_sweeps() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         await node.remember([RED])
         await node.until(lambda: node.tally().rows == 1)
         node.engine.fatal = "the learning thread has ended"
@@ -324,4 +324,4 @@ def test_only_the_owner_of_the_store_sweeps() -> None:
         node.engine.fatal = None
         await node.until(lambda: node.tally().expired == 1)
 
-    run_house(store, work)
+    run_node(store, work)

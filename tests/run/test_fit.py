@@ -16,7 +16,8 @@ from riata.base.errors import Malformed, TooLarge
 from riata.learn import huge_pages
 from riata.run.config import read_config
 from riata.run.exports import read_export
-from riata.run.fit import Block, Fit
+from riata.run.file_reading import Block
+from riata.run.fit import Fit
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, run_with
 
@@ -166,14 +167,14 @@ def test_blank_blocks_are_no_rows_and_a_byte_order_mark_is_refused() -> None:
 def test_interrupted_it_is_the_model_after_the_rows_so_far(threads: int) -> None:
     body = lines_of(some_rows(1000))
     fit = Fit(read_config({"encoder": {"bits": 12}}), NDJSON)
-    told = []
+    reported = []
 
     def go_on(position: int) -> bool:
-        told.append(position)
-        return len(told) < 3
+        reported.append(position)
+        return len(reported) < 3
 
     fit.run(cut(body, 100), threads, go_on)
-    assert (fit.interrupted, fit.rows, len(told)) == (True, 300, 3)
+    assert (fit.interrupted, fit.rows, len(reported)) == (True, 300, 3)
     assert fit.digest == fitted(lines_of(some_rows(1000)[:300])).digest
     assert not any(thread.name == "riata-in-order" for thread in threading.enumerate())
 
@@ -194,9 +195,9 @@ def test_a_block_that_reaches_many_pages_of_the_table_finds_them_large_at_once(m
     assert fitted(body, document, lines=10).digest == whole.digest
     assert huge_pages.COLLAPSE in asked
     asked.clear()
-    told = Fit(whole.state.config, NDJSON)
-    told.expect_many()
+    reported = Fit(whole.state.config, NDJSON)
+    reported.expect_many()
     assert asked == [mmap.MADV_NOHUGEPAGE, mmap.MADV_HUGEPAGE]
-    told.run(cut(body, 10))
+    reported.run(cut(body, 10))
     assert len(asked) == 2
-    assert told.digest == whole.digest
+    assert reported.digest == whole.digest

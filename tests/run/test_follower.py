@@ -26,7 +26,7 @@ from tests.run.events import CONFIG, random_batch
 
 
 class Writer:
-    """A process that learns, reduced to what it publishes."""
+    """A process that learns, reduced to its publications."""
 
     def __init__(self, clock: ManualClock, store: SharedMemoryStore | None = None) -> None:
         self.clock = clock
@@ -129,7 +129,7 @@ def test_as_long_as_editions_of_the_first_answer_are_fetched_any_model_may_still
     assert not follower.may_come("another")
 
 
-def test_what_is_served_is_known_to_be_the_newest_when_the_store_last_said_so() -> None:
+def test_the_served_model_was_the_newest_at_the_last_answer_of_the_store() -> None:
     clock, writer, follower, catalogue = setting()
     writer.learn("default")
     writer.step()
@@ -234,7 +234,7 @@ def test_another_event_in_the_place_of_one_that_was_acknowledged_here_is_a_loss(
     assert follower.ledger.lost() == {"default": 1}
 
 
-def test_a_store_that_was_emptied_takes_nothing_away_and_a_note_of_it_outlives_the_process(tmp_path: Path) -> None:
+def test_an_emptied_store_removes_no_served_model_and_the_note_of_it_outlives_the_process(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
     path = tmp_path / "d" / "store.note"
     catalogue = Catalogue()
@@ -298,7 +298,7 @@ def test_a_process_without_the_lease_or_with_another_log_publishes_nothing() -> 
 
 
 def test_a_new_leader_publishes_its_own_state_and_not_the_edition_that_it_served() -> None:
-    """The edition may be of a release that the log was upgraded from, or of a history that was taken back."""
+    """The edition may be of a release from which the log was upgraded, or of a history that was rolled back."""
     clock, writer, follower, board = setting()
     writer.learn("default")
     writer.step()
@@ -392,7 +392,7 @@ def test_a_copy_with_any_byte_changed_or_missing_is_refused(tmp_path: Path) -> N
     assert Copies(tmp_path, Catalogue(), clock).load() == []
 
 
-def test_a_copy_that_cannot_be_written_is_reported_and_stops_nothing(tmp_path: Path) -> None:
+def test_a_copy_that_cannot_be_written_is_only_reported(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
     catalogue, seen = Catalogue(), list[Fetched]()
     Follower(catalogue, clock, seen.append).step(writer.store)

@@ -21,7 +21,7 @@ MUTATED_MAX = 20  # journeys, within which a missing safeguard has to be noticed
 
 
 def _keep_positions(_self: Progressive, _seq: int) -> None:
-    """The points of an imported curve are taken for some of this log."""
+    """Treat the points of an imported curve as points of this log."""
 
 
 def _do_not_thaw(_generation: Generation, content: bytes) -> None:

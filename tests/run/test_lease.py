@@ -38,7 +38,7 @@ def position(store: SharedMemoryStore, name: str = "m") -> WriterPosition:
     return WriterPosition(head.lineage, head.seq, head.chain, 0)
 
 
-def test_one_leads_and_the_other_knows_it_and_takes_over_when_the_lease_expires() -> None:
+def test_one_leads_and_the_other_takes_over_when_the_lease_expires() -> None:
     clock, _store, first, second = pair()
     owner = first.try_acquire()
     assert owner is not None
@@ -100,7 +100,7 @@ def test_an_expired_lease_is_not_renewed_even_if_no_process_took_it() -> None:
         first.renew(dict)
 
 
-def test_a_store_that_does_not_answer_is_no_reason_to_give_up() -> None:
+def test_a_store_that_does_not_answer_is_tried_again() -> None:
     clock, store, first, _second = pair()
     first.try_acquire()
     clock.now_ms += 10

@@ -42,7 +42,7 @@ def learn(store: SharedMemoryStore, name: str, events: int = 1, times: int = 1) 
 
 
 def look(ledger: Ledger, store: SharedMemoryStore) -> Judgement:
-    """Judge a store, and where it may be used take note of it, as a follower does."""
+    """Check a store and, if it may be used, record its events, as a follower does."""
     standings, changes = store.standings(), store.changes()
     judged = ledger.judge(standings, changes, partial(marks_present, store))
     if not judged.code:
@@ -58,7 +58,7 @@ def begun(*names: str) -> SharedMemoryStore:
 
 
 def kept(store: SharedMemoryStore) -> SharedMemoryStore:
-    """A copy of what the store has now, put into a store of its own: yesterday's backup."""
+    """A copy of the store's content in a separate store: yesterday's backup."""
     backup = SharedMemoryStore()
     backup._kept = copy.deepcopy(store._kept)
     return backup
@@ -130,7 +130,7 @@ def end_of(store: SharedMemoryStore, name: str = "m") -> Mark:
 
 
 def test_events_of_two_lost_histories_are_not_counted_as_those_of_one() -> None:
-    """Marks 6 and 14 are lost, and 7 to 13 are not: they are before the second loss, and after the first."""
+    """Marks 6 and 14 are lost; 7 to 13 are not: they are before the second loss and after the first."""
     store = begun("m")
     lineage = store.head("m").lineage
     ledger = Ledger(StoreIdentityFile(None), 100)
@@ -149,7 +149,7 @@ def test_events_of_two_lost_histories_are_not_counted_as_those_of_one() -> None:
 
 
 def test_a_mark_of_a_history_that_was_taken_back_is_missed_although_a_later_mark_is_there(tmp_path: Path) -> None:
-    """The store had the mark when it was compared. The mark that came after it does not stand for it."""
+    """The store had the mark when it was compared. A later mark does not replace it."""
     store, path = begun("m"), tmp_path / "store.note"
     lineage = store.head("m").lineage
     ledger = reopened(path)
@@ -166,7 +166,7 @@ def test_a_mark_of_a_history_that_was_taken_back_is_missed_although_a_later_mark
 
 
 def test_a_log_that_is_rolled_back_between_two_readings_is_compared_again() -> None:
-    """The end of the log was read before, the chains after: together they would tell of a loss twice, or of none."""
+    """The end of the log is read before the rollback, the chains after it. Together they would show a loss twice, or none."""
     store = begun("m")
     ledger = Ledger(StoreIdentityFile(None), 100)
     learn(store, "m", 1, 4)
@@ -229,7 +229,7 @@ def test_an_acknowledgement_of_a_loss_that_another_process_accepted_needs_an_acc
 
 
 def test_an_acceptance_of_another_loss_does_not_add_its_events() -> None:
-    """One process accepts 10 lost events. Another one knows only of an event that was lost after that."""
+    """One process accepts 10 lost events. Another one knows only of one event that was lost after that."""
     store = begun("m")
     one, other = Ledger(StoreIdentityFile(None), 100), Ledger(StoreIdentityFile(None), 100)
     look(one, store)
@@ -351,7 +351,7 @@ def copy_of(ledger: Ledger) -> Ledger:
     return other
 
 
-def test_accepting_an_emptied_store_begins_a_default_model_and_names_what_it_stands_in_for(tmp_path: Path) -> None:
+def test_accepting_an_emptied_store_creates_a_default_model_and_names_the_ones_it_replaces(tmp_path: Path) -> None:
     store, path = begun("m"), tmp_path / "store.note"
     learn(store, "m", 5)
     learn(store, "default", 2)
@@ -432,7 +432,7 @@ def test_a_note_is_read_as_it_was_written_and_the_first_format_too(tmp_path: Pat
     assert look(reopened(path), begun()).code == "store_strange"
 
 
-def test_a_note_of_which_a_bit_was_flipped_is_never_believed(tmp_path: Path) -> None:
+def test_a_note_of_which_a_bit_was_flipped_is_never_used(tmp_path: Path) -> None:
     data = encode(Noted(4, {"m": KnownLog(bytes(range(16)), [(3, bytes(20))])}, {"m": 3}))
     for at in range(len(data)):
         for bit in range(8):
@@ -473,7 +473,7 @@ def test_old_marks_are_thinned_out_and_the_newest_are_all_kept() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x01{}", b"\x01[]", b"\x09{}", b'\x01{"action":"cut","id":"a","lost":1,"missing":1}'])
-def test_what_is_no_acceptance_accepts_nothing(payload: bytes) -> None:
+def test_an_invalid_acceptance_accepts_nothing(payload: bytes) -> None:
     store = begun("m")
     store._kept.models["m"].accepted = payload
     assert acceptance(store.standings()["m"]) is None

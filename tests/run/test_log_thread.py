@@ -15,7 +15,7 @@ from tests.run.events import create_model, random_batch
 
 
 class Counting(MemoryStore):
-    """Notes how large the groups are."""
+    """Records the size of each group."""
 
     def __init__(self, faults: Faults | None = None) -> None:
         super().__init__(faults=faults)
@@ -26,7 +26,7 @@ class Counting(MemoryStore):
         return super().append(group)
 
 
-def keeper_on(store: MemoryStore, logged: list[int], fatal: list[str]) -> LogThread:
+def log_thread_on(store: MemoryStore, logged: list[int], fatal: list[str]) -> LogThread:
     def on_logged(_append: Append, appended: Appended) -> None:
         if appended.record is not None:
             logged.append(appended.record.last)
@@ -43,7 +43,7 @@ def request(seed: int) -> Append:
 def test_requests_that_wait_together_are_one_group_and_answered_in_log_order() -> None:
     store, logged = Counting(), list[int]()
     create_model(store)
-    log_thread = keeper_on(store, logged, [])
+    log_thread = log_thread_on(store, logged, [])
     held, answers = threading.Event(), list[Any]()
     log_thread.call(lambda _store: held.wait(10))
     for seed in range(20):
@@ -63,7 +63,7 @@ def test_the_store_is_idle_after_all_are_answered_and_none_waits() -> None:
 
     store = Resting()
     create_model(store)
-    log_thread = keeper_on(store, [], [])
+    log_thread = log_thread_on(store, [], [])
     held = threading.Event()
     log_thread.call(lambda _store: held.wait(10))
     log_thread.submit(request(1), lambda _answer: happened.append("answer"))
@@ -78,7 +78,7 @@ def test_the_store_is_idle_after_all_are_answered_and_none_waits() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "ends"), [("not_accepted", False), ("unknown", True)])
-def test_a_store_that_fails_while_it_rests_is_dealt_with_as_ever(outcome: str, ends: bool) -> None:
+def test_a_store_that_fails_while_idle_is_handled_as_usual(outcome: str, ends: bool) -> None:
     resting = threading.Event()
 
     class Failing(Counting):
@@ -88,7 +88,7 @@ def test_a_store_that_fails_while_it_rests_is_dealt_with_as_ever(outcome: str, e
 
     store, fatal, answers = Failing(), list[str](), list[Any]()
     create_model(store)
-    log_thread = keeper_on(store, [], fatal)
+    log_thread = log_thread_on(store, [], fatal)
     log_thread.submit(request(1), answers.append)
     assert resting.wait(10)
     log_thread.submit(request(2), answers.append)
@@ -100,7 +100,7 @@ def test_a_store_that_fails_while_it_rests_is_dealt_with_as_ever(outcome: str, e
 def test_a_group_is_bounded() -> None:
     store = Counting()
     create_model(store)
-    log_thread = keeper_on(store, [], [])
+    log_thread = log_thread_on(store, [], [])
     held, answers = threading.Event(), list[Any]()
     log_thread.call(lambda _store: held.wait(10))
     for seed in range(GROUP_REQUESTS_MAX + 5):
@@ -114,7 +114,7 @@ def test_a_group_is_bounded() -> None:
 def test_a_call_between_requests_sees_the_ones_before_it() -> None:
     store, logged = Counting(), list[int]()
     create_model(store)
-    log_thread = keeper_on(store, logged, [])
+    log_thread = log_thread_on(store, logged, [])
     log_thread.submit(request(1), lambda _answer: None)
     assert log_thread.call(lambda s: s.head("m").seq).result(10) == 3
     with pytest.raises(NotFound):
@@ -125,17 +125,17 @@ def test_a_call_between_requests_sees_the_ones_before_it() -> None:
 def test_a_failure_at_commit_is_noticed_before_any_answer() -> None:
     store, fatal = Counting(Faults()), list[str]()
     create_model(store)
-    log_thread = keeper_on(store, [], fatal)
+    log_thread = log_thread_on(store, [], fatal)
     store.faults.appends_lost = 1
     seen: list[tuple[str, int]] = []
-    told = threading.Event()
+    reported = threading.Event()
 
     def done(answer: Appended | RiataError) -> None:
         seen.append((getattr(answer, "outcome", ""), len(fatal)))
-        told.set()
+        reported.set()
 
     log_thread.submit(request(1), done)
-    assert told.wait(10)
+    assert reported.wait(10)
     log_thread.close()
     assert seen == [("unknown", 1)]
 
@@ -148,11 +148,11 @@ def test_a_store_that_cannot_be_opened_is_reported_to_the_caller() -> None:
         LogThread(broken, lambda _append, _appended: None, lambda _reason: None).start().result(10)
 
 
-def test_a_question_taken_back_does_not_end_the_thread() -> None:
+def test_a_cancelled_request_does_not_end_the_thread() -> None:
     fatal: list[str] = []
     store = Counting()
     create_model(store)
-    log_thread = keeper_on(store, [], fatal)
+    log_thread = log_thread_on(store, [], fatal)
     held = threading.Event()
     log_thread.call(lambda _store: held.wait(10))
     asked = log_thread.call(lambda s: s.head("m").seq)
@@ -163,10 +163,10 @@ def test_a_question_taken_back_does_not_end_the_thread() -> None:
     assert fatal == []
 
 
-def test_what_is_gathered_is_asked_for_when_its_group_is_put_together() -> None:
+def test_gathered_rows_are_requested_when_their_group_is_formed() -> None:
     store, logged = Counting(), list[int]()
     create_model(store)
-    log_thread = keeper_on(store, logged, [])
+    log_thread = log_thread_on(store, logged, [])
     held, answers, waiting = threading.Event(), list[Any](), list[Append]()
     log_thread.gathering = waiting
     log_thread.call(lambda _store: held.wait(10))

@@ -18,7 +18,7 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="nobody gives way 
 
 @dataclass
 class Times:
-    """A clock that stands, and the pauses that were made."""
+    """A stopped clock, and a list of the pauses that were made."""
 
     now_s: float = 1.0
     pauses: list[float] = field(default_factory=list)
@@ -34,7 +34,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Times:
 
 @dataclass
 class Door:
-    """Somebody who waits at an epoll for what a client sends, and a thread that gives way to them."""
+    """A thread that waits at an epoll for data from a client, and a thread that yields to it."""
 
     client: socket.socket
     served: socket.socket
@@ -90,7 +90,7 @@ def test_no_thread_yields_to_a_loop_that_is_closed_or_has_no_selector(door: Door
 
 
 @ON_LINUX
-def test_the_loop_of_the_service_says_what_it_waits_at() -> None:
+def test_the_loop_of_the_service_reports_its_selector() -> None:
     async def is_seen() -> bool:
         loop = asyncio.get_running_loop()
         descriptor = waits_at(loop)
@@ -113,7 +113,7 @@ def test_the_loop_of_the_service_says_what_it_waits_at() -> None:
     assert uvloop.run(is_seen())
 
 
-def test_another_loop_says_nothing() -> None:
+def test_another_loop_reports_nothing() -> None:
     loop = asyncio.SelectorEventLoop()
     assert waits_at(loop) is None
     loop.close()

@@ -47,7 +47,7 @@ def accept_loss(data: Path, store: str, *options: str) -> subprocess.CompletedPr
 
 
 def refuses(running: Running, code: str) -> str:
-    """Wait until a process says by `code` that it is not ready; what it says."""
+    """Wait until a process reports by `code` that it is not ready; returns the report."""
     until(lambda: ready(running).json().get("code") == code)
     answer = ready(running)
     assert answer.status_code == 503
@@ -111,7 +111,7 @@ def test_a_process_that_led_from_its_first_moment_does_not_take_an_emptied_store
 def test_after_an_older_file_is_restored_no_process_continues_until_the_loss_is_accepted(
     fleet: Fleet, tmp_path: Path, kept: str
 ) -> None:
-    """kept: whether the web keeps the directory of its note, or is a new machine at its restart."""
+    """kept: whether the web process keeps the directory with its note, or is a new machine after its restart."""
     writer, web, replica = (
         fleet.add(name, role, False, **UNHURRIED) for name, role in (("w", "writer"), ("a", "web"), ("r", "replica"))
     )
@@ -174,7 +174,7 @@ def test_after_an_older_file_is_restored_no_process_continues_until_the_loss_is_
 
 
 @pytest.mark.slow
-def test_a_failover_to_a_copy_that_lagged_is_counted_recorded_and_said_for_good(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_failover_to_a_lagging_copy_is_counted_and_recorded_permanently(fleet: Fleet, tmp_path: Path) -> None:
     with RedisServer(tmp_path / "second") as second, Proxy(fleet.redis.port) as link:
         second.cli("REPLICAOF", "127.0.0.1", fleet.redis.port)
         names = {"w": "writer", "a": "web", "all": "all"}
@@ -224,7 +224,7 @@ def test_a_failover_to_a_copy_that_lagged_is_counted_recorded_and_said_for_good(
                 until(lambda one=one: metric(one, 'riata_lost_events{model="m"}') == 12)  # type: ignore[misc]
 
 
-def test_a_damaged_note_is_said_and_kept_aside_and_a_sound_store_is_served(fleet: Fleet) -> None:
+def test_a_damaged_note_is_reported_and_set_aside_and_an_intact_store_is_served(fleet: Fleet) -> None:
     one = fleet.add("one", "all", True, **UNHURRIED)
     assert observe(one, events(5, first_id=0), "default", wait=True).status_code == 200
     one.kill()

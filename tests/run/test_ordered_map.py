@@ -31,7 +31,7 @@ def test_results_come_in_the_order_of_their_items(threads: int, ahead: int) -> N
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_what_drawing_or_working_raises_is_raised_in_its_turn(threads: int) -> None:
+def test_exceptions_of_source_and_work_are_raised_in_order(threads: int) -> None:
     def items() -> Iterator[int]:
         yield from range(5)
         raise Malformed("no more")

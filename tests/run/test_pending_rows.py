@@ -75,7 +75,7 @@ def test_the_largest_row_there_can_be_is_kept_and_its_names_left_out_where_they_
     assert len(waiting(encode_waiting(batch, short)[0]).names) == 100
 
 
-def test_what_is_left_of_a_labelled_one_comes_back() -> None:
+def test_the_record_of_a_labelled_prediction_is_returned() -> None:
     for left in (Labelled(1.0, 1.0, 2), Labelled(-2.5, 1000.0, 2**63), Labelled(0.0, 1e-9, 0)):
         assert decode_row(encode_labelled(left)) == left
     assert len(encode_labelled(Labelled(1.0, 1.0, 2))) < len(

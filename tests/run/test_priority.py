@@ -12,7 +12,7 @@ from riata.run.priority import SHARE_MIN, WINDOW_S, StarvationGauge, TwoPriority
 
 
 class Used:
-    """A thread's processor time."""
+    """The processor time of a thread."""
 
     def __init__(self) -> None:
         self.s = 0.0
@@ -21,7 +21,7 @@ class Used:
         return self.s
 
 
-def test_work_that_gets_its_share_is_not_hurried_and_work_that_starves_is_until_nothing_waits() -> None:
+def test_only_starving_work_gets_normal_priority_until_nothing_waits() -> None:
     pace, used = StarvationGauge(), Used()
     assert not pace.note(0.0, used, waiting=True)
     used.s = SHARE_MIN * WINDOW_S
@@ -42,7 +42,7 @@ def test_a_pause_restarts_the_window() -> None:
 
 
 class Work:
-    """Notes in which thread, and at what priority, every turn is taken."""
+    """Records the thread and the priority of each turn."""
 
     def __init__(self) -> None:
         self.turns: list[tuple[int, int]] = []
@@ -56,7 +56,7 @@ class Work:
         return self.go_on
 
     def until(self, holds: int) -> None:
-        """Wait until so many threads have taken turns, one after the other."""
+        """Wait until so many threads have taken turns, one after another."""
         deadline = time.monotonic() + 900
         while len({at for at, _ in self.turns}) < holds or not self.turns:
             assert time.monotonic() < deadline

@@ -8,8 +8,8 @@ from typing import Any, cast
 import numpy as np
 
 from riata.learn.learner import Sketch
+from riata.predict.linear_model import LinearModel
 from riata.predict.one_row import Plan
-from riata.predict.scoring import score
 from riata.predict.uncertainty import Covariance, look_up
 from riata.run.model_state import ModelState
 from riata.run.publishing import REST, Curvature
@@ -23,7 +23,7 @@ HYBRID: dict[str, Any] = {**SMALL, "learner": {"kind": "taylor_sketch", "k": 4, 
 
 @dataclass
 class SlowLearner:
-    """Takes `took_ms` of a manual clock to hand out its sketch."""
+    """A learner that takes `took_ms` of a manual clock to copy its sketch."""
 
     clock: ManualClock
     took_ms: int
@@ -43,7 +43,7 @@ class FakeState:
 
 
 async def soon(holds: Callable[[], bool]) -> None:
-    """Wait a while for something that has to become true by itself."""
+    """Wait until a condition becomes true in the background."""
     for _ in range(3000):
         if holds():
             return
@@ -52,18 +52,20 @@ async def soon(holds: Callable[[], bool]) -> None:
 
 
 def refresh(curvature: Curvature, state: FakeState) -> int:
-    """Offer it a new event; how often the sketch has been asked for afterwards."""
+    """Pass a new event; returns how often the sketch has been copied since."""
     state.applied += 1
     curvature.refresh(cast(ModelState, state), state.learner.clock)
     return state.learner.asked
 
 
-def test_what_is_served_comes_with_the_plan_that_its_rows_are_answered_by() -> None:
+def test_a_served_model_has_the_plan_for_answering_rows() -> None:
     async def work(node: Node) -> None:
         await node.observe(events(40))
         model = node.service.published("m").model
-        made: Plan = model.plan
-        assert made.words.tolist() == Plan(model, node.service.context("m", labelled=False)).words.tolist()
+        assert isinstance(model, LinearModel)
+        assert model.plan is not None
+        made = Plan(model.weights, model.bucket, model.link.code, node.service.context("m", labelled=False))
+        assert model.plan.words.tolist() == made.words.tolist()
 
     run_with(MemoryStore(), work, {**SMALL, "encoder": {"bits": 12, "text": ["color"], "hash_key": 7, "normalise": "l2"}})
 
@@ -79,7 +81,7 @@ def test_an_inversion_is_followed_by_twenty_times_its_duration_without_one() -> 
 
 
 class WaitingClock(ManualClock):
-    """That of a thread which has no processor, whatever time passes."""
+    """The clock of a thread that gets no processor time, however much time passes."""
 
     def thread_ms(self) -> int:
         return 0
@@ -133,16 +135,17 @@ def test_after_a_stream_has_ended_its_last_events_get_their_standard_errors_too(
             model = node.service.published("m").model
             uncertainty = look_up(expected, model.weights)
             assert uncertainty is not None
+            assert isinstance(model, LinearModel)
             wanted = np.empty(batch.n)
             uncertainty.std_errors(batch, model.weights, model.bucket, wanted)
-            return bool((score(model, batch).std_error == wanted).all())
+            return bool((model.score(batch).std_error == wanted).all())
 
         await soon(as_of_now)
 
     run_with(MemoryStore(), work, HYBRID)
 
 
-def test_a_restore_does_not_keep_the_curvature_of_what_was_before() -> None:
+def test_a_restore_does_not_keep_the_previous_curvature() -> None:
     async def work(node: Node) -> None:
         await node.observe(events(50))
         saved = await node.admin.snapshot_now("m")
@@ -151,6 +154,7 @@ def test_a_restore_does_not_keep_the_curvature_of_what_was_before() -> None:
         looked = await node.engine.led("the path").look("m")
         model = node.service.published("m").model
         assert looked.sketch is not None
+        assert isinstance(model, LinearModel)
         assert model.uncertainty is not None
         uncertainty = look_up(Covariance.of(looked.sketch), model.weights)
         assert uncertainty is not None

@@ -33,7 +33,7 @@ def save(store: Store, owner: Owner, state: ModelState) -> Verdict | None:
 
 
 def rot(store: MemoryStore, gen: int) -> None:
-    """Change one byte of a stored chunk behind the store's back."""
+    """Change one byte of a stored chunk without the store's knowledge."""
     chunks = store._kept.models["m"].chunks
     epoch, digest, content = chunks[gen, 0]
     chunks[gen, 0] = (epoch, digest, content[:-1] + bytes([content[-1] ^ 1]))
@@ -69,7 +69,7 @@ def test_a_start_from_a_generation_ends_in_the_same_bits_as_one_from_the_beginni
     assert found.state.freeze().digest() == recover(fresh).state.freeze().digest()
 
 
-def test_a_generation_that_rotted_is_passed_over() -> None:
+def test_a_damaged_generation_is_passed_over() -> None:
     store = logged_store()
     owner = acquire(store)
     state = recover(store, owner).state
@@ -83,7 +83,7 @@ def test_a_generation_that_rotted_is_passed_over() -> None:
     assert found.state.freeze().digest() == state.freeze().digest()
 
 
-def test_a_trimmed_log_without_a_generation_that_verifies_is_not_papered_over() -> None:
+def test_a_trimmed_log_without_a_verified_generation_is_an_error() -> None:
     store = logged_store()
     owner = acquire(store)
     for _ in range(3):
@@ -99,12 +99,12 @@ def test_a_trimmed_log_without_a_generation_that_verifies_is_not_papered_over() 
 
 
 class Died(BaseException):
-    """The process is gone; nothing in it can catch this."""
+    """The process ended; no code in it can catch this."""
 
 
 @contextmanager
 def deadly(monkeypatch: pytest.MonkeyPatch, poison: int) -> Iterator[None]:
-    """Any start that applies event `poison` dies under it."""
+    """Every start that applies event `poison` dies at it."""
     apply, apply_all = ModelState.apply, ModelState.apply_all
 
     def dying_all(

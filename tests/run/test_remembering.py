@@ -18,14 +18,14 @@ from riata.store.store import PendingPrediction
 from riata.wire.prediction_key import make_key
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import events
-from tests.run.remembering_node import LabelHouse, labels, logged, run_house
+from tests.run.remembering_node import RememberingNode, labels, logged, run_node
 
 RED = {"colour": "red", "size": 3.0}
 DAY_MS = 86_400_000
 
 
 class Losing(MemoryStore):
-    """A store that can lose the marks of labels: of what is to be remembered, only predictions get through."""
+    """A store that can refuse the labels of predictions, as if it had gone away; predictions themselves are stored."""
 
     loses = False
     calls = 0
@@ -41,20 +41,20 @@ def test_a_label_makes_the_event_that_features_and_label_would_have_made() -> No
     stores = MemoryStore(), MemoryStore()
     rows = events(40)
 
-    async def later(node: LabelHouse) -> None:
+    async def later(node: RememberingNode) -> None:
         ids = await node.remember([row["features"] for row in rows])
-        told = await node.observe([{"prediction_id": one, "label": row["label"]} for one, row in zip(ids, rows, strict=True)])
-        assert (told.accepted, told.seq, told.applied) == (40, 41, True)
+        reported = await node.observe([{"prediction_id": one, "label": row["label"]} for one, row in zip(ids, rows, strict=True)])
+        assert (reported.accepted, reported.seq, reported.applied) == (40, 41, True)
         served.append(node.service.published("m").model)
         assert (node.tally().remembered, node.tally().joined) == (40, 40)
 
-    async def at_once(node: LabelHouse) -> None:
+    async def at_once(node: RememberingNode) -> None:
         await node.observe(rows)
         served.append(node.service.published("m").model)
 
     served: list[object] = []
-    run_house(stores[0], later)
-    run_house(stores[1], at_once)
+    run_node(stores[0], later)
+    run_node(stores[1], at_once)
     one, other = served
     assert one.weights.beta.tobytes() == other.weights.beta.tobytes() != b""  # type: ignore[attr-defined]
     assert one.weights.slot.tobytes() == other.weights.slot.tobytes()  # type: ignore[attr-defined]
@@ -63,12 +63,12 @@ def test_a_label_makes_the_event_that_features_and_label_would_have_made() -> No
     assert replay(stores[0], "m").equal
 
 
-def test_joined_rows_stand_in_the_log_where_they_stood_in_the_body() -> None:
+def test_joined_rows_keep_their_order_in_the_log() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         first, second = await node.remember([{"a": 1.0}, {"b": 2.0}])
-        told = await node.observe(
+        reported = await node.observe(
             [
                 {"features": {"c": 3.0}, "label": 0, "weight": 5.0},
                 {"prediction_id": second, "label": 1, "weight": 6.0},
@@ -77,9 +77,9 @@ def test_joined_rows_stand_in_the_log_where_they_stood_in_the_body() -> None:
                 {"prediction_id": first, "label": 0, "weight": 8.0},
             ]
         )
-        assert (told.accepted, told.rejected, [error.index for error in told.errors]) == (4, 1, [2])
+        assert (reported.accepted, reported.rejected, [error.index for error in reported.errors]) == (4, 1, [2])
 
-    run_house(store, work)
+    run_node(store, work)
     [batch] = logged(store)
     assert batch.weight.tolist() == [5.0, 6.0, 7.0, 8.0]
     assert batch.label.tolist() == [0.0, 1.0, 1.0, 0.0]
@@ -87,11 +87,11 @@ def test_joined_rows_stand_in_the_log_where_they_stood_in_the_body() -> None:
     assert batch.has_id.tolist() == [False, True, False, True]
 
 
-def test_what_is_kept_are_the_features_as_they_were() -> None:
-    """Whatever the model learns, and whatever is changed of it, between the two."""
+def test_the_features_at_the_time_of_the_prediction_are_kept() -> None:
+    """The stored features do not depend on what the model learns, or how it is changed, before the label."""
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         [one] = await node.remember([RED])
         [kept] = store.due("m", 2**50, 9)
         await node.observe(events(50))
@@ -99,7 +99,7 @@ def test_what_is_kept_are_the_features_as_they_were() -> None:
         assert store.due("m", 2**50, 9) == [kept]
         await node.label(one, 1)
 
-    run_house(store, work)
+    run_node(store, work)
     first, *_, last = logged(store)
     assert last.n == 1
     assert last.value.tolist() == [3.0, 1.0] or last.value.tolist() == [1.0, 3.0]
@@ -107,47 +107,47 @@ def test_what_is_kept_are_the_features_as_they_were() -> None:
 
 
 def test_a_recreated_model_has_no_predictions_of_the_old_one() -> None:
-    """So no features can come in that another encoder has made."""
+    """So features of another encoder cannot enter its log."""
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         [one] = await node.remember([RED])
         await node.admin.drop_model("m")
         await node.admin.put_model("m", {"encoder": {"bits": 8, "hash_key": 7}})
         assert await node.refusal(one, 1) == "prediction_unknown"
         assert (await node.label((await node.remember([RED]))[0], 1)).accepted == 1
 
-    run_house(store, work)
+    run_node(store, work)
     assert labels(store) == [1.0]
 
 
 def test_the_same_label_again_is_a_duplicate_and_another_one_a_conflict() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         one, other = await node.remember([RED, RED])
         assert (await node.label(one, 1)).seq == 2
         again = await node.label(one, 1)
         assert (again.accepted, again.duplicate, again.seq, again.applied, again.errors) == (0, 1, 2, True, [])
         assert await node.refusal(one, 0) == "label_conflict"
         assert await node.refusal(one, 1, weight=2.0) == "label_conflict"
-        told = await node.observe([{"prediction_id": other, "label": label} for label in (0, 0, 1)])
-        assert (told.accepted, told.duplicate, told.rejected) == (1, 1, 1)
-        assert [(error.index, error.code) for error in told.errors] == [(2, "label_conflict")]
+        reported = await node.observe([{"prediction_id": other, "label": label} for label in (0, 0, 1)])
+        assert (reported.accepted, reported.duplicate, reported.rejected) == (1, 1, 1)
+        assert [(error.index, error.code) for error in reported.errors] == [(2, "label_conflict")]
         tally = node.tally()
         assert (tally.joined, tally.repeated, tally.conflict) == (2, 2, 3)
 
-    run_house(store, work)
+    run_node(store, work)
     assert labels(store) == [1.0, 0.0]
 
 
 def test_repeats_among_other_rows_are_counted_with_them() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         one, other = await node.remember([RED, RED])
         await node.label(one, 1)
-        told = await node.observe(
+        reported = await node.observe(
             [
                 {"prediction_id": one, "label": 1},
                 {"prediction_id": other, "label": 0},
@@ -155,20 +155,20 @@ def test_repeats_among_other_rows_are_counted_with_them() -> None:
                 *events(1),
             ]
         )
-        assert (told.accepted, told.duplicate, told.rejected, told.seq) == (2, 1, 1, 4)
-        told = await node.observe([{"prediction_id": one, "label": 1}, {"prediction_id": one, "label": 0}])
-        assert (told.accepted, told.duplicate, told.rejected, told.seq, told.applied) == (0, 1, 1, 2, True)
-        told = await node.observe([{"prediction_id": one, "label": 1}, *events(1)], wait_applied=False)
-        assert (told.accepted, told.duplicate, told.seq, told.applied) == (1, 1, 5, False)
+        assert (reported.accepted, reported.duplicate, reported.rejected, reported.seq) == (2, 1, 1, 4)
+        reported = await node.observe([{"prediction_id": one, "label": 1}, {"prediction_id": one, "label": 0}])
+        assert (reported.accepted, reported.duplicate, reported.rejected, reported.seq, reported.applied) == (0, 1, 1, 2, True)
+        reported = await node.observe([{"prediction_id": one, "label": 1}, *events(1)], wait_applied=False)
+        assert (reported.accepted, reported.duplicate, reported.seq, reported.applied) == (1, 1, 5, False)
 
-    run_house(store, work)
+    run_node(store, work)
     assert len(labels(store)) == 4
 
 
 def test_atomic_takes_all_labels_or_none() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         one, other = await node.remember([RED, RED])
         await node.label(other, 1)
         stranger = {"prediction_id": make_key(node.clock.unix_ms() + DAY_MS, bytes(10)).hex(), "label": 1}
@@ -180,19 +180,19 @@ def test_atomic_takes_all_labels_or_none() -> None:
             with pytest.raises(RowsRefused) as refused:
                 await node.observe(rows, atomic=True)
             assert (refused.value.code, refused.value.observed.accepted) == ("atomic_refused", 0)
-        told = await node.observe(
+        reported = await node.observe(
             [{"prediction_id": one, "label": 0}, {"prediction_id": other, "label": 1}, *events(1)], atomic=True
         )
-        assert (told.accepted, told.duplicate) == (2, 1)
+        assert (reported.accepted, reported.duplicate) == (2, 1)
 
-    run_house(store, work)
+    run_node(store, work)
     assert labels(store)[:2] == [1.0, 0.0]
 
 
 def test_unknown_and_late_predictions_are_distinguished() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         await node.admin.put_model("other", {})
         [one] = await node.remember([RED])
         assert await node.refusal(one, 1, "other") == "prediction_unknown"
@@ -208,26 +208,26 @@ def test_unknown_and_late_predictions_are_distinguished() -> None:
         assert await node.refusal(gone, 1) == "prediction_late"
         assert await node.refusal(one, 1) == "prediction_late"
 
-    run_house(store, work)
+    run_node(store, work)
     assert labels(store) == [1.0]
 
 
 def test_a_label_that_is_too_late_is_taken_while_its_prediction_is_still_there() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         [one] = await node.remember([RED])
         node.clock.ahead_ms += 8 * DAY_MS
         assert (await node.label(one, 1)).accepted == 1
 
-    run_house(store, work, sweeps_every_s=60.0)
+    run_node(store, work, sweeps_every_s=60.0)
     assert labels(store) == [1.0]
 
 
 def test_a_label_is_known_even_when_the_index_of_ids_has_forgotten_it() -> None:
     store = MemoryStore(dedupe_events=5)
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         [one] = await node.remember([RED])
         seq = (await node.label(one, 1)).seq
         for number in range(4):
@@ -240,14 +240,14 @@ def test_a_label_is_known_even_when_the_index_of_ids_has_forgotten_it() -> None:
         assert (node.tally().defaulted, node.tally().expired) == (0, 0)
         assert node.engine.served_model("m").logged == seq + 20 + 1  # and one for the change
 
-    run_house(store, work)
+    run_node(store, work)
     assert len(labels(store)) == 21
 
 
 def test_a_lost_mark_is_made_good_by_the_index_of_ids() -> None:
     store = Losing()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         [one] = await node.remember([RED])
         store.loses = True
         assert (await node.label(one, 1)).accepted == 1
@@ -259,47 +259,47 @@ def test_a_lost_mark_is_made_good_by_the_index_of_ids() -> None:
         assert store.remembered("m") == (1, 33)
         assert (node.tally().joined, node.tally().repeated, node.tally().conflict) == (1, 2, 1)
 
-    run_house(store, work)
+    run_node(store, work)
     assert labels(store) == [1.0]
 
 
 def test_a_hundred_equal_labels_at_once_make_one_event() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         [one] = await node.remember([RED])
-        told = await asyncio.gather(*(node.label(one, 1) for _ in range(100)))
-        assert sorted((one.accepted, one.duplicate) for one in told) == [(0, 1)] * 99 + [(1, 0)]
-        assert {one.seq for one in told} == {2}
+        reported = await asyncio.gather(*(node.label(one, 1) for _ in range(100)))
+        assert sorted((one.accepted, one.duplicate) for one in reported) == [(0, 1)] * 99 + [(1, 0)]
+        assert {one.seq for one in reported} == {2}
         assert (node.tally().joined, node.tally().repeated) == (1, 99)
 
-    run_house(store, work)
+    run_node(store, work)
     assert labels(store) == [1.0]
 
 
 def test_two_labels_at_once_one_wins_and_every_answer_says_which() -> None:
     store = MemoryStore()
 
-    async def one_label(node: LabelHouse, prediction_id: str, label: int) -> str:
+    async def one_label(node: RememberingNode, prediction_id: str, label: int) -> str:
         try:
-            told = await node.label(prediction_id, label)
+            reported = await node.label(prediction_id, label)
         except RowsRefused as error:
             return error.observed.errors[0].code
-        return f"{label} {'accepted' if told.accepted else 'duplicate'}"
+        return f"{label} {'accepted' if reported.accepted else 'duplicate'}"
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         [one] = await node.remember([RED])
-        told = await asyncio.gather(*(one_label(node, one, k % 2) for k in range(40)))
+        reported = await asyncio.gather(*(one_label(node, one, k % 2) for k in range(40)))
         [won] = [int(label) for label in labels(store)]
-        assert sorted(told) == sorted([f"{won} accepted"] + [f"{won} duplicate"] * 19 + ["label_conflict"] * 20)
+        assert sorted(reported) == sorted([f"{won} accepted"] + [f"{won} duplicate"] * 19 + ["label_conflict"] * 20)
 
-    run_house(store, work)
+    run_node(store, work)
 
 
-def test_a_full_memory_is_said_and_nothing_of_the_request_is_kept() -> None:
+def test_a_full_memory_is_reported_and_nothing_of_the_request_is_kept() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         ids = await node.remember([RED] * 3)
         size = store.remembered("m")[1]
         assert size <= 400
@@ -313,45 +313,45 @@ def test_a_full_memory_is_said_and_nothing_of_the_request_is_kept() -> None:
         assert len(await node.remember([RED])) == 1
         assert node.tally().remembered == 4
 
-    run_house(store, work, remember_bytes_max=400)
+    run_node(store, work, remember_bytes_max=400)
 
 
-def test_of_requests_that_come_together_those_are_kept_that_find_room() -> None:
+def test_of_simultaneous_requests_those_within_the_bound_are_kept() -> None:
     store = Losing()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         kept = await asyncio.gather(*(node.remember([RED] * n) for n in (1, 9, 1, 9, 1)), return_exceptions=True)
         assert [isinstance(ids, Busy) for ids in kept] == [False, True, False, True, False]
         assert store.remembered("m")[0] == 3
 
-    run_house(store, work, remember_bytes_max=400)
+    run_node(store, work, remember_bytes_max=400)
 
 
 def test_requests_that_come_together_are_kept_in_few_transactions() -> None:
     store = Losing()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         ids = await asyncio.gather(*(node.remember([RED]) for _ in range(100)))
         assert len({one for [one] in ids}) == 100
         assert store.calls < 10
         assert store.remembered("m")[0] == 100
 
-    run_house(store, work)
+    run_node(store, work)
 
 
 def test_a_cancelled_request_does_not_stop_the_others_of_its_group() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         asked = [asyncio.create_task(node.remember([RED])) for _ in range(20)]
         await asyncio.sleep(0)
         for task in asked[::3]:
             task.cancel()
-        told = await asyncio.gather(*asked, return_exceptions=True)
-        assert sum(isinstance(one, list) for one in told) == 13
+        reported = await asyncio.gather(*asked, return_exceptions=True)
+        assert sum(isinstance(one, list) for one in reported) == 13
         assert store.remembered("m")[0] >= 13
 
-    run_house(store, work)
+    run_node(store, work)
 
 
 def test_a_store_that_went_away_predicts_nothing_with_an_id() -> None:
@@ -365,27 +365,27 @@ def test_a_store_that_went_away_predicts_nothing_with_an_id() -> None:
 
     store = Away()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         store.away = True
-        told = await asyncio.gather(*(node.remember([RED]) for _ in range(5)), return_exceptions=True)
-        assert [getattr(error, "code", None) for error in told] == ["store_unreachable"] * 5
+        reported = await asyncio.gather(*(node.remember([RED]) for _ in range(5)), return_exceptions=True)
+        assert [getattr(error, "code", None) for error in reported] == ["store_unreachable"] * 5
         store.away = False
         assert len(await node.remember([RED])) == 1
 
-    run_house(store, work)
+    run_node(store, work)
 
 
-def test_a_row_that_has_rotted_is_given_up_and_said_so() -> None:
+def test_a_damaged_row_is_given_up_and_reported() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         [one] = await node.remember([RED])
         [kept] = store.due("m", 2**50, 9)
         store.remember("m", [dataclasses.replace(kept, row=kept.row[:-1] + bytes([kept.row[-1] ^ 1]))], 2**50)
         assert await node.refusal(one, 1) == "prediction_damaged"
         assert node.tally().damaged == 1
 
-    run_house(store, work)
+    run_node(store, work)
     assert labels(store) == []
 
 
@@ -400,44 +400,44 @@ def test_a_store_that_finds_a_row_damaged_does_not_hold_up_the_others() -> None:
 
     store = Checking()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         one, other = await node.remember([RED, RED])
         store.damaged = bytes.fromhex(one)
-        told = await node.observe([{"prediction_id": one, "label": 1}, {"prediction_id": other, "label": 0}])
-        assert (told.accepted, [(error.index, error.code) for error in told.errors]) == (1, [(0, "prediction_damaged")])
+        reported = await node.observe([{"prediction_id": one, "label": 1}, {"prediction_id": other, "label": 0}])
+        assert (reported.accepted, [(error.index, error.code) for error in reported.errors]) == (1, [(0, "prediction_damaged")])
 
-    run_house(store, work)
+    run_node(store, work)
     assert labels(store) == [0.0]
 
 
 def test_many_labels_at_once_are_joined_as_few_are() -> None:
     store = MemoryStore()
 
-    async def work(node: LabelHouse) -> None:
+    async def work(node: RememberingNode) -> None:
         rows = events(500)
         ids = await node.remember([row["features"] for row in rows])
-        told = await node.observe([{"prediction_id": one, "label": row["label"]} for one, row in zip(ids, rows, strict=True)])
-        assert told.accepted == 500
+        reported = await node.observe([{"prediction_id": one, "label": row["label"]} for one, row in zip(ids, rows, strict=True)])
+        assert reported.accepted == 500
         assert np.array_equal(labels(store), [row["label"] for row in rows])
 
-    run_house(store, work)
+    run_node(store, work)
 
 
 def test_a_restart_remembers() -> None:
     store = MemoryStore()
     ids: list[str] = []
 
-    async def before(node: LabelHouse) -> None:
+    async def before(node: RememberingNode) -> None:
         ids.extend(await node.remember([RED, {"blue": 1.0}]))
         await node.label(ids[0], 1)
 
-    async def after(node: LabelHouse) -> None:
+    async def after(node: RememberingNode) -> None:
         assert (await node.label(ids[0], 1)).duplicate == 1
         assert await node.refusal(ids[0], 0) == "label_conflict"
         assert (await node.label(ids[1], 0)).accepted == 1
 
-    run_house(store, before)
+    run_node(store, before)
     reborn = store.crash()
-    run_house(reborn, after)
+    run_node(reborn, after)
     assert labels(reborn) == [1.0, 0.0]
     assert replay(reborn, "m").equal

@@ -50,7 +50,7 @@ def examples(running: Running) -> int:
 
 
 def logged_labels(server: RedisServer) -> list[float]:
-    """The labels in the log; its replay is the model that was saved."""
+    """The labels in the log. A replay of the log must give the saved model."""
     store = open_redis(server.url, RedisSettings())
     try:
         assert replay(store, "m").equal
@@ -67,8 +67,8 @@ def test_a_label_outlives_the_process_that_predicted_and_the_redis_it_is_kept_in
     ids = predicted(one)
     one.kill()
     with ThreadPoolExecutor(8) as pool:
-        told = [answer.json() for answer in pool.map(lambda _: label(other, ids[:6]), range(8))]
-    assert (sum(t["accepted"] for t in told), sum(t["duplicate"] for t in told)) == (6, 42)
+        reported = [answer.json() for answer in pool.map(lambda _: label(other, ids[:6]), range(8))]
+    assert (sum(t["accepted"] for t in reported), sum(t["duplicate"] for t in reported)) == (6, 42)
     fleet.redis.kill()
     assert label(other, ids[6:]).status_code == 503
     fleet.redis.start()
@@ -78,7 +78,7 @@ def test_a_label_outlives_the_process_that_predicted_and_the_redis_it_is_kept_in
     assert label(other, ids, 0).json()["errors"][0]["code"] == "label_conflict"
 
     def learnt() -> bool:
-        """What the supervisor of a writer does whose lease lapsed while its Redis was away."""
+        """Restart the writer, as its supervisor does after its lease expired while Redis was away."""
         if writer.process.poll() is not None:
             assert writer.process.returncode == EXIT_LOST
             writer.start(wait=False)

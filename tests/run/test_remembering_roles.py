@@ -41,13 +41,13 @@ def test_a_label_may_come_through_another_process_than_the_prediction() -> None:
             await with_model(one)
             await until(lambda: other.has())
             ids = await remember(one, RED, RED)
-            told = await other.observe([{"prediction_id": ids[0], "label": 1}])
-            assert (told.accepted, told.applied) == (1, True)
+            reported = await other.observe([{"prediction_id": ids[0], "label": 1}])
+            assert (reported.accepted, reported.applied) == (1, True)
             assert (await one.observe([{"prediction_id": ids[0], "label": 1}])).duplicate == 1
             both = await asyncio.gather(
                 *(process.observe([{"prediction_id": ids[1], "label": 0}]) for process in (one, other) for _ in range(20))
             )
-            assert sorted(told.accepted for told in both) == [0] * 39 + [1]
+            assert sorted(reported.accepted for reported in both) == [0] * 39 + [1]
             await until(lambda: other.applied() == 3)
             assert other.service.published("m").figures["cumulative"]["examples"] == 2
 

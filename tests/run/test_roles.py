@@ -94,7 +94,7 @@ def test_an_unpublished_model_is_not_ready_and_an_unknown_one_is_not_found() -> 
     run(work)
 
 
-def test_a_standby_takes_over_from_a_vanished_writer_and_nothing_is_lost() -> None:
+def test_a_standby_takes_over_from_a_killed_writer_and_nothing_is_lost() -> None:
     async def work() -> None:
         store = SharedMemoryStore()
         async with running(store, "web") as web, running(store, "writer") as first:
@@ -182,7 +182,7 @@ def test_changes_of_one_model_by_two_processes_at_once_are_both_kept() -> None:
 
 
 @pytest.mark.slow
-def test_a_standby_of_a_newer_version_says_so_and_takes_over_with_an_upgrade_event() -> None:
+def test_a_standby_of_a_newer_version_reports_it_and_takes_over_with_an_upgrade_event() -> None:
     async def work() -> None:
         store = SharedMemoryStore()
         async with AsyncExitStack() as older, running(store, "web") as web:
@@ -321,7 +321,7 @@ def test_a_replica_starts_and_answers_without_the_store_and_refuses_a_damaged_co
     run(work)
 
 
-def test_what_a_role_does_not_do_is_refused_with_the_role_that_does() -> None:
+def test_a_request_for_another_role_is_refused_with_its_name() -> None:
     async def work() -> None:
         store = SharedMemoryStore()
         async with running(store, "writer") as writer, running(store, "replica") as replica:

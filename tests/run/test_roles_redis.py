@@ -48,7 +48,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def until(what: Callable[[], object], wait_s: float = WAIT_S) -> None:
-    """Wait until `what` is true; connections that are refused count as not yet."""
+    """Wait until `what` is true; a refused connection counts as false."""
     deadline = time.monotonic() + wait_s
     while True:
         try:
@@ -65,13 +65,13 @@ def body(rows: list[dict[str, Any]]) -> bytes:
 
 
 def observe(running: Running, rows: list[dict[str, Any]], model: str = "m", wait: bool = False) -> httpx.Response:
-    """One attempt."""
+    """Send one request once."""
     url = f"{running.url}/models/{model}/observe{'?wait=applied' if wait else ''}"
     return httpx.post(url, content=body(rows), headers=NDJSON, timeout=300)
 
 
 def observe_until_taken(running: Running, rows: list[dict[str, Any]], model: str = "m") -> int:
-    """Send until acknowledged; the place of the last event in the log."""
+    """Send until acknowledged; returns the number of the last event."""
     answers: list[httpx.Response] = []
 
     def taken() -> bool:
@@ -89,7 +89,9 @@ def predict(running: Running, query: str = "colour=red&size=3", model: str = "m"
 
 
 def predict_until_served(running: Running, seq: int) -> dict[str, Any]:
-    """Ask until the answer includes event `seq`: a follower that is late says so after a while, and is asked again."""
+    """Request until the answer includes event `seq`. A follower that lags answers with an error after a while, and is asked
+    again.
+    """
     answers: list[httpx.Response] = []
 
     def served() -> bool:
@@ -107,7 +109,7 @@ def ready(running: Running) -> httpx.Response:
 
 
 def metric(running: Running, name: str) -> float:
-    """The value of one series; 0 where it is not there."""
+    """The value of one series; 0 if it does not exist."""
     for line in httpx.get(f"{running.url}/metrics", timeout=10).text.splitlines():
         if line.startswith(f"{name} "):
             return float(line.rsplit(" ", 1)[1])
@@ -120,7 +122,7 @@ def make_model(running: Running, document: dict[str, Any] = DOCUMENT) -> None:
 
 
 def replayed_margin_source(fleet: Fleet) -> tuple[bytes, str]:
-    """Weights and digest of an offline replay of m."""
+    """Weights and digest of m from an offline replay."""
     store = open_redis(fleet.redis.url, RedisSettings())
     try:
         report = replay(store, "m")
@@ -129,7 +131,7 @@ def replayed_margin_source(fleet: Fleet) -> tuple[bytes, str]:
     return report.state.learner.weights().beta.tobytes(), report.digest
 
 
-def test_a_fleet_learns_what_comes_through_any_web_and_survives_its_writer_and_its_redis(fleet: Fleet) -> None:
+def test_a_fleet_learns_events_accepted_by_any_web_and_survives_its_writer_and_its_redis(fleet: Fleet) -> None:
     first, a, b = fleet.add("w1", "writer", wait=False), fleet.add("a", "web", wait=False), fleet.add("b", "web", wait=False)
     replica = fleet.add("r", "replica", wait=False)
     for running in (first, a, b, replica):

@@ -41,7 +41,7 @@ def refuses(watch: StoreWatch, code: str) -> bool:
 
 
 class Closing(MemoryStore):
-    """Notes that it was closed."""
+    """Records that it was closed."""
 
     closed = False
 
@@ -114,7 +114,7 @@ def log_thread(open_store: Callable[[], Store], fatal: list[str], patient: bool 
     return LogThread(open_store, lambda _append, _appended: None, fatal.append, patient)
 
 
-def test_a_patient_keeper_refuses_until_its_store_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_log_thread_refuses_until_its_store_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("riata.run.log_thread.REOPEN_S", 0.05)
     there, fatal, answers = threading.Event(), list[str](), list[Any]()
     store = MemoryStore()
@@ -158,7 +158,7 @@ def test_a_permanent_fault_is_reported_to_the_caller_of_start(patient: bool) -> 
         log_thread(open_store, [], patient).start().result(WAIT_S)
 
 
-def test_a_keeper_outlives_a_store_that_does_not_answer_for_a_while() -> None:
+def test_a_log_thread_outlives_a_store_that_does_not_answer_for_a_while() -> None:
     fatal, answers = list[str](), list[Any]()
     store = SharedMemoryStore()
     create_model(store)
@@ -296,7 +296,7 @@ def test_a_model_that_could_not_be_dropped_is_learnt_on() -> None:
     run(work)
 
 
-def test_a_model_that_no_writer_takes_up_is_in_the_log_and_that_is_said() -> None:
+def test_a_model_that_no_writer_takes_up_is_in_the_log_and_that_is_reported() -> None:
     async def work() -> None:
         store = SharedMemoryStore()
         async with running(store, "web", observe_timeout_ms=1000) as web:

@@ -35,7 +35,7 @@ class Asked(NamedTuple):
 
 
 class Counting(MemoryStore):
-    """Notes how many appends each group had."""
+    """Records the number of appends in each group."""
 
     def __init__(self, faults: Faults | None = None) -> None:
         super().__init__(faults=faults)
@@ -51,13 +51,13 @@ def row(at: int, **more: object) -> bytes:
 
 
 async def ask(node: Node, asked: Asked, together: bool = True) -> Observed | RiataError:
-    """What the web room does with a small body; not `together`: as if there were no arena."""
+    """Send a small body as `web` does. Without `together` there is no batcher."""
     service, (body, kind, key, atomic, wait_applied, model) = node.service, asked
     try:
         if together:
-            told = await service.observe_small(model, body, kind, key, wait_applied=wait_applied)
-            if told is not None:
-                return told
+            reported = await service.observe_small(model, body, kind, key, wait_applied=wait_applied)
+            if reported is not None:
+                return reported
         parsed = parse_with_ids(body, kind, service.context(model, True), key)
         return await service.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
     except RiataError as error:
@@ -65,7 +65,7 @@ async def ask(node: Node, asked: Asked, together: bool = True) -> Observed | Ria
 
 
 async def hold(node: Node) -> threading.Event:
-    """Keep the store's thread busy until the event is set."""
+    """Block the log thread until the event is set."""
     begun, held = threading.Event(), threading.Event()
 
     def wait(_store: object) -> None:
@@ -79,7 +79,7 @@ async def hold(node: Node) -> threading.Event:
 
 
 async def ask_at_once(node: Node, all_of_them: Sequence[Asked]) -> list[Observed | RiataError]:
-    """Ask while the store's thread is kept busy, so that what can be together is."""
+    """Send requests while the log thread is blocked, so that all that can be joined are joined."""
     held = await hold(node)
     tasks = [asyncio.ensure_future(ask(node, asked)) for asked in all_of_them]
     await asyncio.sleep(0.01)
@@ -95,7 +95,7 @@ def shown(answer: Observed | RiataError) -> dict[str, Any]:
 
 
 def logged(store: MemoryStore) -> list[bytes]:
-    """The rows of the log of m, each as bytes; what is no row is empty."""
+    """The rows of the log of m as bytes; a record that is no row is empty."""
     rows: list[bytes] = []
     for record in store.read("m", 0):
         if record.kind != "observe":
@@ -173,7 +173,7 @@ def test_at_once_every_request_gets_its_own_counts_and_its_own_place() -> None:
         assert {**one, "seq": 0} == {**other, "seq": 0}
 
 
-def test_what_waits_together_is_one_append_and_one_record_in_the_order_it_came() -> None:
+def test_waiting_requests_become_one_append_and_one_record_in_order_of_arrival() -> None:
     store = Counting()
 
     async def work(node: Node) -> None:
@@ -242,7 +242,7 @@ def test_a_request_that_waits_too_long_is_unknown_and_still_logged() -> None:
     run_with(store, work, observe_timeout_ms=60)
 
 
-def test_no_more_wait_than_there_is_room_for() -> None:
+def test_no_more_predictions_wait_than_the_bound_allows() -> None:
     async def work(node: Node) -> None:
         answers = await ask_at_once(node, [Asked(row(at)) for at in range(8)])
         full = [answer for answer in answers if isinstance(answer, Busy)]
@@ -318,7 +318,7 @@ def test_an_answer_that_cannot_be_sent_does_not_delay_others(caplog: pytest.LogC
     assert "could not be answered" in caplog.text
 
 
-def test_a_role_that_takes_no_events_takes_none_here() -> None:
+def test_a_role_that_accepts_no_events_refuses_them() -> None:
     async def work(node: Node) -> None:
         object.__setattr__(node.engine.settings, "role", "writer")
         answer = await ask(node, Asked(row(1)))

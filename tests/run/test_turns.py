@@ -30,7 +30,7 @@ LEARNERS: list[dict[str, Any]] = [
 
 
 def a_log(learner: dict[str, Any] | None = None, sizes: tuple[int, ...] = (1,) * 40) -> list[Record]:
-    """A config record and observe records of these sizes, with one skip record behind the first half."""
+    """A config record and observe records of these sizes, with one skip record after the first half."""
     store = MemoryStore()
     document = {"encoder": {"bits": 12}} if learner is None else {"encoder": {"bits": 12}, "learner": learner}
     create_model(store, config=read_config(document))

@@ -29,7 +29,7 @@ def _refuse(_self: Curve, *_: object) -> None:
 
 
 def _forget_refusals(self: Progressive, *args: Any) -> None:
-    """Take the state for another one."""
+    """Thaw to a different state: one more refusal."""
     _thaw(self, *args)
     self._refused += 1
 
@@ -41,7 +41,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 
 
 def save_what_cannot_be_read(fault: str, patch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Learn and save with a fault, then without it. Raises `AssertionError` where something is not as it has to be."""
+    """Learn and save with a fault, then without it. Raises `AssertionError` if a result is wrong."""
 
     async def work(node: Node) -> None:
         node.engine.learning._checkpointer._retention = Retention(0, 0)  # type: ignore[union-attr]  # all may go that may
@@ -75,7 +75,7 @@ def test_a_checkpoint_that_cannot_be_read_back_is_not_verified(
 
 
 def _decode_only(generation: Generation, content: bytes) -> ModelState | None:
-    """What counted as reading back before: the bytes are those that were written."""
+    """The former check of a checkpoint: the bytes are those that were written."""
     if Frozen(*layout.decode_checkpoint(content)).digest() != generation.state_digest:
         raise Corrupt("other bits")
     return None

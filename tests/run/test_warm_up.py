@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 
+from riata.base.errors import Busy
 from riata.jit.disk_cache import NotCompiled
 from riata.run import warm_up
+from riata.run.compilers import Compilers
+from riata.wire import parse
+from riata.wire.encoder import EncoderConfig
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -58,10 +62,9 @@ async def talk(house):
         await house.admin.change("m", {"gamma": 0.7})
     await house.admin.restore("m", saved["generation"])
     from riata.predict.explain import top_weights
-    from riata.predict.scoring import score
     published = house.service.published("m")
-    score(published.model, batch)
-    top_weights(published.model, 5, "c", house.service.names("m"))
+    published.model.score(batch)
+    top_weights(published.model.weights, published.model.weight_errors(), 5, "c", house.service.names("m"))
 
 
 kind = sys.argv[1]
@@ -97,7 +100,7 @@ sys.stdout.write(f"{sum(sum(k._cache_hits.values()) for k in kernels)} {sum(sum(
 """
 
 
-def test_what_is_not_on_the_disk_is_compiled_by_another_process_and_found_by_this_one(tmp_path: Path) -> None:
+def test_missing_machine_code_is_compiled_by_another_process_and_found_by_this_one(tmp_path: Path) -> None:
     paths = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
     environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
@@ -109,6 +112,34 @@ def test_what_is_not_on_the_disk_is_compiled_by_another_process_and_found_by_thi
     assert hits > 0
     assert misses == 0
     assert any(tmp_path.rglob("*.nbc"))
+
+
+def test_a_reader_that_a_start_puts_off_is_refused_until_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = dict(warm_up._READERS)
+    compiled = readers["vw lines"]
+    missing = [True]
+
+    def not_compiled() -> None:
+        if missing:
+            raise NotCompiled("kernel")
+        compiled()
+
+    def compile_all(_self: Compilers, parts: list[str], _tell: object, low_priority: bool) -> None:
+        assert (parts, low_priority) == (["vw lines"], True)
+        assert sorted(parse.PUT_OFF) == ["vw"]
+        missing.clear()
+
+    monkeypatch.setattr(warm_up, "_READERS", {**readers, "vw lines": not_compiled})
+    monkeypatch.setattr(Compilers, "compile", compile_all)
+    monkeypatch.setattr(parse, "PUT_OFF", set())
+    compilers, context = Compilers(), parse.Context(EncoderConfig())
+    warm_up.warm_up_start(compilers)
+    assert parse.parse_examples(b'{"features":{"a":1}}', "application/json", context, False).rows == 1
+    with pytest.raises(Busy, match="VW text are being compiled") as caught:
+        parse.parse_examples(b"|f a", "text/x-vw", context, False)
+    assert caught.value.code == "not_ready"
+    warm_up.warm_up_put_off(compilers)
+    assert parse.parse_examples(b"|f a", "text/x-vw", context, False).rows == 1
 
 
 def test_parts_that_are_found_are_left_alone_and_the_others_compiled_apart_and_then_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +165,7 @@ def test_parts_that_are_found_are_left_alone_and_the_others_compiled_apart_and_t
     assert told == ["found", "missing"]
 
 
-def test_an_error_of_a_part_is_no_reason_to_compile_it_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_part_does_not_compile_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise ZeroDivisionError
 

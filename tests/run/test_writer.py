@@ -24,7 +24,7 @@ EVERY_MS = 100
 
 
 class Told:
-    """What a writer has told the outside, and what the outside wants."""
+    """Records what a writer reports, and holds what is requested of it."""
 
     def __init__(self) -> None:
         self.published: list[int] = []
@@ -38,19 +38,21 @@ class Told:
         def publish(published: Published) -> None:
             self.published.append(published.applied)
 
-        return WriterHooks(publish, lambda _model, _refused: None, self.saved.append, lambda _model: self.wanted, fatal)
+        return WriterHooks(
+            publish, lambda _model, _refused: None, self.saved.append, lambda _model: self.wanted, fatal, lambda *_: None
+        )
 
 
 class Kept:
-    """In the place of a checkpointer: every checkpoint is good at once."""
+    """A replacement for a checkpointer: every checkpoint succeeds at once."""
 
     def save(self, frozen: Frozen, _created_ms: int, _info: dict[str, Any]) -> Saved:
         lineage = bytes.fromhex(frozen.header["lineage"])
         return Saved(str(frozen.header["model"]), lineage, Verdict.OK, None, 0)
 
 
-class Desk:
-    """A writer that takes one turn when it is told to, and the log of its one model."""
+class ManualWriter:
+    """A writer that takes one turn on request, and the log of its one model."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.ways = 0  # how often the writer gave way
@@ -66,13 +68,13 @@ class Desk:
         self.told.published.clear()
 
     def learn(self, after_ms: int = 0) -> int:
-        """Have a record learnt; returns its last event."""
+        """Pass a record to learn; returns its last event."""
         self.clock.now_ms += after_ms
         log_batch(self.store, random_batch(self._rng, 70))
         return self._take_last()
 
     def configure(self, **changed: Any) -> int:
-        """Have the configuration changed; returns the event."""
+        """Change the configuration; returns the event."""
         config = read_config({**self.document, **changed})
         self.store.append([Append("m", "config", 0, payload=config_payload(config))])
         return self._take_last()
@@ -91,8 +93,8 @@ class Desk:
 
 
 @contextmanager
-def served_model(**document: Any) -> Iterator[Desk]:
-    made = Desk(document)
+def served_model(**document: Any) -> Iterator[ManualWriter]:
+    made = ManualWriter(document)
     yield made
     made.writer._saver.shutdown(wait=True)
 

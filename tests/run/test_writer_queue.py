@@ -21,7 +21,7 @@ def logged(first: int, count: int = 1, kind: Kind = "observe") -> Logged:
 @pytest.mark.parametrize(
     "item", [PublishNow("m"), None, logged(2, SMALL_ROWS), logged(2, 1, "config")], ids=["nudge", "end", "large", "config"]
 )
-def test_what_presses_is_not_left_to_gather(item: Item | None) -> None:
+def test_an_urgent_record_is_not_gathered(item: Item | None) -> None:
     inbox = WriterQueue()
     assert not inbox.presses()
     inbox.put(logged(1))
@@ -34,7 +34,7 @@ def test_what_presses_is_not_left_to_gather(item: Item | None) -> None:
 
 
 @pytest.mark.parametrize("item", [PublishNow("m"), None, logged(2, SMALL_ROWS), logged(2, 1, "config")])
-def test_what_presses_ends_the_gathering(item: Item | None) -> None:
+def test_an_urgent_record_ends_the_gathering(item: Item | None) -> None:
     inbox = WriterQueue()
     inbox.put(logged(1))
     gathering = threading.Thread(target=inbox.gather, args=(LONG_S,))

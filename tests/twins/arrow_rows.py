@@ -11,7 +11,7 @@ TWINS_OF = ("wire/readers/arrow/names", "wire/readers/arrow/rows")
 
 
 def write_digits(indices: Sequence[int]) -> bytes:
-    """The numbers one behind another."""
+    """The numbers one after another."""
     return "".join(map(str, indices)).encode()
 
 

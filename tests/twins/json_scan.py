@@ -34,7 +34,7 @@ def scan_escape(text: bytes, p: int) -> int:
 
 
 def scan_string(text: bytes, p: int) -> tuple[int, int] | None:
-    """(closing quote, what it holds), or None where it is no string."""
+    """(closing quote, what it holds), or None if it is no string."""
     end = _end(_STRING, text, p)
     if end is None:
         return None

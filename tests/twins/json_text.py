@@ -49,7 +49,7 @@ def read_words(name: str, value: object, rules: Rules) -> list[Record]:
 
 
 def read_scalar(text: bytes) -> float | None:
-    """The value of a number, true, false or null (which is 0 where it is read); None where it is none of them."""
+    """The value of a number, true, false or null (which is 0 if it is read); None if it is none of them."""
     try:
         value = decode(text)
     except Refused:

@@ -11,7 +11,7 @@ def lacks(known: set[int], fingerprint: int) -> bool:
 
 
 def enter(known: set[int], fingerprint: int) -> int:
-    """1 where it was put, 0 where it was there."""
+    """1 where it was put, 0 if it was there."""
     absent = lacks(known, fingerprint)
     known.add(fingerprint or 1)
     return int(absent)

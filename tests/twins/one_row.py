@@ -8,7 +8,6 @@ from urllib.parse import parse_qsl
 
 from riata.predict.model import Model
 from riata.predict.one_row import RowAnswer
-from riata.predict.scoring import score
 from riata.wire.parse import Context, parse_examples, parse_query
 from riata.wire.parsed import Parsed
 from riata.wire.rows import Rules
@@ -29,7 +28,7 @@ def query_records(query: bytes, rules: Rules) -> list[Record]:
 
 
 def answer_row(model: Model, context: Context, row: bytes, json: bool) -> RowAnswer | None:
-    """The general way: parse, then score; None where the row is refused."""
+    """The general way: parse, then score; None if the row is refused."""
     parsed: Parsed = (
         parse_examples(row, "application/json", context, labelled=False)
         if json
@@ -37,5 +36,5 @@ def answer_row(model: Model, context: Context, row: bytes, json: bool) -> RowAns
     )
     if parsed.errors:
         return None
-    scores = score(model, parsed.batch)
+    scores = model.score(parsed.batch)
     return (scores.margin[0], scores.probability[0], scores.label[0], scores.known[0], scores.unknown[0])

@@ -14,7 +14,7 @@ def list_rows(
     code: Sequence[int], spans: Sequence[tuple[int, int]], with_id: Sequence[bool]
 ) -> tuple[tuple[int, int, int], list[int], list[int]]:
     """Of rows whose features are begin:end: (how many are accepted, how many of them have an id, where all of their features lie
-    one behind the other or -1), their numbers, and where their features begin once they do."""
+    one after the other or -1), their numbers, and where their features begin once they do."""
     rows = [i for i, found in enumerate(code) if found == 0]
     ends = [0]
     for i in rows:
@@ -25,5 +25,5 @@ def list_rows(
 
 
 def first_left(code: Sequence[int], start: int) -> int:
-    """The first row from `start` on that is left to a slow lane; how many rows there are where none is."""
+    """The first row from `start` on that is left to a slow reader; the number of rows if there is none."""
     return next((i for i in range(start, len(code)) if code[i] == HANDOVER), len(code))

@@ -51,7 +51,7 @@ class Row:
 
 @dataclass
 class Plain:
-    """All of the state. slot[p] is the key at position p of the block, None where it is free."""
+    """All of the state. slot[p] is the key at position p of the block, None if it is free."""
 
     config: TaylorSketchConfig
     bits: int
@@ -415,7 +415,7 @@ def list_alive(plain: Plain) -> list[int]:
 
 
 def _admit_new(plain: Plain, x: dict[int, float]) -> bool:
-    """Let features of an exact sketch in as they appear; false where one has no room and may not be outside."""
+    """Let features of an exact sketch in as they appear; false if one has no room and may not be outside."""
     if plain.config.mode != "exact":
         return True
     room = block_limit(plain.config) - len(plain.slot)
@@ -429,7 +429,7 @@ def _admit_new(plain: Plain, x: dict[int, float]) -> bool:
 
 
 def learn_row(plain: Plain, event: Event) -> bool:
-    """Learn one row that is not to be refused for its numbers; false where there is no room for it."""
+    """Learn one row that is not to be refused for its numbers; false if there is no room for it."""
     x = by_key(plain, event)
     margin = margin_of(plain, {**x, INTERCEPT: 1.0})
     if not _admit_new(plain, x):

@@ -15,7 +15,7 @@ TWINS_OF = ("wire/readers/svmlight/body",)
 
 
 def read_svmlight(body: bytes, rules: Rules) -> list[SlowRow | Refusal]:
-    """Every line that is neither blank nor all comment, through the slow lane."""
+    """Every line that is neither blank nor all comment, through the slow reader."""
     lines = [line.removesuffix(b"\r").lstrip(b" \t") for line in body.split(b"\n")]
     return [reference_svmlight(line, rules) for line in lines if line and not line.startswith(b"#")]
 

@@ -29,7 +29,7 @@ def line_span(data: U8, start: int, stop: int) -> tuple[int, int]:
 
 
 def read_label(data: U8, start: int, stop: int, rules: Rules) -> tuple[float, int]:
-    """By the slow lane."""
+    """By the slow reader."""
     try:
         return checked_label(text_of(data, start, stop), rules), OK
     except Refused:

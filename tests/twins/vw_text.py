@@ -9,7 +9,7 @@ TWINS_OF = ("wire/readers/vw/body", "wire/readers/vw/fast")
 
 
 def read_vw(body: bytes, rules: Rules) -> list[SlowRow | Refusal]:
-    """Every line that is not blank, through the slow lane."""
+    """Every line that is not blank, through the slow reader."""
     lines = [line.removesuffix(b"\r").lstrip(b" \t") for line in body.split(b"\n")]
     return [reference_vw(line, rules) for line in lines if line]
 

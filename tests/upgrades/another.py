@@ -27,7 +27,7 @@ _fingerprint: Final[Callable[[], str]] = numerics.fingerprint
 
 @contextlib.contextmanager
 def being(version: int = VERSION, arithmetic: str = "") -> Iterator[None]:
-    """Be a program of that version of the algorithms, on a machine of that arithmetic; by default the present ones."""
+    """Become a program of that version of the algorithms, on a machine of that arithmetic; by default the current ones."""
     shift = 1.0 + 1e-9 * (version - VERSION) + (1e-10 if arithmetic else 0.0)
     before = registry.ALGO_VERSION, numerics.fingerprint, _gradient.kernel_settings
 
@@ -46,7 +46,7 @@ def being(version: int = VERSION, arithmetic: str = "") -> Iterator[None]:
 
 
 def put(*values: Any) -> None:
-    """Set what a release is told by."""
+    """Set the values by which a release is identified."""
     module: Any
     for module, name, value in zip(
         (registry, numerics, learner), ("ALGO_VERSION", "fingerprint", "kernel_settings"), values, strict=True

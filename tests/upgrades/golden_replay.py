@@ -79,7 +79,7 @@ FEW: Final = (
 
 
 def read_log() -> list[Logged]:
-    """The stored log but for its configuration, which each case has its own of."""
+    """The stored log without its configuration, because each case has its own."""
     content, at, found = gzip.decompress(LOG.read_bytes()), 0, []
     codes = {code: kind for kind, code in records.KIND_CODES.items()}
     while at < len(content):
@@ -101,7 +101,7 @@ def chained(log: Iterable[Logged]) -> Iterator[Record]:
 
 
 def regrouped(log: list[Logged], size_of: Callable[[int], int]) -> list[Logged]:
-    """The same events, observe records cut anew: the i-th of them into records of size_of(i) events."""
+    """The same events, with observe records divided again: the i-th of them into records of size_of(i) events."""
     found: list[Logged] = []
     for i, (kind, count, payload) in enumerate(log):
         if kind != "observe":
@@ -115,7 +115,7 @@ def regrouped(log: list[Logged], size_of: Callable[[int], int]) -> list[Logged]:
 
 
 def replayed(learner: dict[str, Any], log: list[Logged], together: bool = True) -> str:
-    """Learn the log with one learner; the digest of the state. `together` false: record by record."""
+    """Learn the log with one learner; returns the digest of the state. If not `together`, record by record."""
     config = read_config({"encoder": {"bits": BITS}, "learner": learner})
     state = ModelState("m", LINEAGE)
     skips = frozenset(records.decode_skip(payload)[0] for kind, _, payload in log if kind == "skip")

@@ -33,7 +33,7 @@ def golden() -> dict[str, Any]:
 
 
 def expected(names: tuple[str, ...], fingerprint: str) -> dict[str, str]:
-    """The pinned digests for an arithmetic. Skips where there are none."""
+    """The pinned digests for an arithmetic. Skips the test if there are none."""
     known = golden()["digests"]
     if fingerprint not in known:
         pytest.skip(
@@ -44,7 +44,7 @@ def expected(names: tuple[str, ...], fingerprint: str) -> dict[str, str]:
 
 
 def elsewhere(names: tuple[str, ...], timeout_s: float, **environment: str) -> dict[str, Any]:
-    """What a process with another environment makes of the log."""
+    """The result for the log in a process with another environment."""
     command = [sys.executable, "-m", "tests.upgrades.golden_replay", *names]
     paths = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
     around = {**os.environ, "PYTHONPATH": paths, **environment}
@@ -99,7 +99,7 @@ def test_the_bits_do_not_depend_on_threads() -> None:
 
 
 def compiled_for(names: tuple[str, ...], cpu: str, features: str, folder: Path) -> None:
-    """Compile for other instructions, and compare with what this machine's give."""
+    """Compile for another instruction set, and compare with the results of this machine's."""
     about = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(folder)}
     found = elsewhere(names, 3500, **about)
     assert found["numerics"] == numerics.fingerprint()

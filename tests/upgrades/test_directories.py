@@ -36,11 +36,14 @@ RELEARNT: Final = ("exact", "hybrid")  # the present version learns the events a
 
 @pytest.fixture
 def left(tmp_path: Path) -> Path:
-    """The directory that the release before upgrade events left behind when it was killed."""
+    """The directory that the release before upgrade events left when it was killed."""
     directory = tmp_path / "data"
     directory.mkdir()
     with tarfile.open(fileobj=io.BytesIO(ARCHIVE.read_bytes()), mode="r:gz") as archive:
-        archive.extractall(directory, filter="data")
+        for file in archive:  # `extractall` with a filter is newer than the Python of Debian 12
+            content = archive.extractfile(file)
+            assert content is not None
+            (directory / file.name).write_bytes(content.read())
     return directory
 
 
@@ -49,7 +52,7 @@ def program(directory: Path, version: int = VERSION, arithmetic: str = "") -> Ru
 
 
 def replayed(directory: Path, version: int = VERSION, arithmetic: str = "") -> tuple[int, str]:
-    """What `riata replay --verify` says, and its exit code."""
+    """The report and the exit code of `riata replay --verify`."""
     command = [sys.executable, "-m", MODULE, "replay", "--data", str(directory), "--verify"]
     paths = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
     environment = {**os.environ, "PYTHONPATH": paths, ALGO_VERSION: str(version), NUMERICS: arithmetic}
@@ -66,20 +69,21 @@ def log_of(directory: Path, model: str) -> list[Record]:
 
 
 def upgrades(directory: Path, model: str) -> list[dict[str, Any]]:
-    """What the upgrade events of a model say, after a check that its log has every event once."""
+    """The content of the upgrade events of a model, after a check that its log has every event once."""
     found = log_of(directory, model)
     assert [record.first for record in found[1:]] == [record.last + 1 for record in found[:-1]]
     return [decode_restore(record.payload)[0] for record in found if record.kind == "upgrade"]
 
 
 def acknowledged(directory: Path, model: str) -> int:
-    """How many rows the log holds."""
+    """The number of rows in the log."""
     return sum(record.count for record in log_of(directory, model) if record.kind == "observe")
 
 
 def assert_sound(directory: Path, alike: bool) -> str:
-    """Of what is replayed, only older parts of sketches differ; returns what the command says. alike: the release that left the
-    directory had the arithmetic of this machine"""
+    """In the replay only older parts of sketches differ; returns the report. alike: the release that left the directory had the
+    arithmetic of this machine
+    """
     code, output = replayed(directory)
     assert code == NOT_COMPARABLE, output
     assert "DIFFERENT" not in output
@@ -163,13 +167,13 @@ def test_damage_is_not_taken_for_another_version(left: Path) -> None:
 
 
 def has_locked(running: Running) -> bool:
-    """Whether the process has the directory, so that it is about to recover its models."""
+    """Whether the process has locked the directory, so that it is about to recover its models."""
     lock = running.directory / "riata.lock"
     return lock.exists() and f"{running.process.pid}" in lock.read_text(errors="replace")
 
 
 def locked_after_s(running: Running) -> float:
-    """Start a process and wait until it has the directory; the seconds that took."""
+    """Start a process and wait until it has locked the directory; returns the seconds that took."""
     began = time.monotonic()
     running.start(wait=False)
     while not has_locked(running):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from riata.run.provenance import Provenance, current, read_provenance
 from riata.run.recovery import Recovered, Recovery
 from riata.run.replay import Span, replay
 from riata.run.upgrades import append_upgrade
-from riata.store import records
+from riata.store import layout, records
 from riata.store.store import Append, Appended, Owner, Record
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here, log_batch, random_batch
@@ -26,7 +27,7 @@ OTHER = "0123456789abcdef"
 
 
 class Kept:
-    """A store with one model, and the programs that start on it one after the other."""
+    """A store with one model, and the programs that start on it one after another."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore()
@@ -34,11 +35,11 @@ class Kept:
         self.owner: Owner | None = None
 
     def log(self, n: int = 20) -> None:
-        """Events that somebody sends."""
+        """Log events of a client."""
         log_batch(self.store, random_batch(self.rng, n))
 
     def start(self) -> Recovered:
-        """A program starts."""
+        """Start a program."""
         self.owner = self.store.acquire(bytes(16), current().algo_version, "test", 0)
         return Recovery(here(self.store), self.owner, lambda: 0).recover("m")
 
@@ -162,7 +163,7 @@ def test_a_model_that_nothing_was_stored_of_is_learnt_from_its_log_and_needs_non
 
 
 class Meanwhile(MemoryStore):
-    """Somebody else appends just before an upgrade event does."""
+    """A store in which another process appends just before an upgrade event does."""
 
     def append(self, group: Sequence[Append]) -> list[Appended]:
         if group[0].kind == "upgrade":
@@ -170,7 +171,7 @@ class Meanwhile(MemoryStore):
         return super().append(group)
 
 
-def test_what_others_append_before_the_event_is_learnt_from_the_carried_state() -> None:
+def test_events_that_others_append_before_it_are_learnt_from_the_carried_state() -> None:
     kept = Kept(Meanwhile())
     create_model(kept.store)
     kept.log()
@@ -187,7 +188,7 @@ def test_what_others_append_before_the_event_is_learnt_from_the_carried_state() 
         assert replay(kept.store, "m", to=45).digest == replay(kept.store, "m", to=45).digest
 
 
-def test_an_upgrade_that_does_not_know_of_the_one_before_it_is_void(kept: Kept) -> None:
+def test_an_upgrade_that_does_not_name_the_one_before_it_is_void(kept: Kept) -> None:
     with being(VERSION + 1, OTHER):  # this one has lost its lease, and appends late
         kept.start()
         model = kept.store._kept.models["m"]
@@ -232,7 +233,7 @@ def test_a_refused_event_ends_the_start(kept: Kept) -> None:
 
 
 def test_an_event_that_the_store_takes_back_is_not_built_upon(kept: Kept) -> None:
-    """A crash of the store undoes the append, and another process appends before the log is read again."""
+    """A crash of the store loses the append, and another process appends before the log is read again."""
     with being(VERSION + 1):
         owner = kept.store.acquire(bytes(16), current().algo_version, "test", 0)
         forgetful = Forgetful(kept.store)
@@ -244,7 +245,41 @@ def test_an_event_that_the_store_takes_back_is_not_built_upon(kept: Kept) -> Non
         assert replay(kept.store, "m").sound
 
 
-def test_after_the_generations_have_rotted_the_carried_state_is_started_from(kept: Kept) -> None:
+@pytest.mark.parametrize("grown", [(), (5,), (20,), (25,), (20, 20)])
+def test_an_upgrade_of_events_that_the_store_took_back_is_void(grown: tuple[int, ...], caplog: pytest.LogCaptureFixture) -> None:
+    """Between recovery and append the store loses events 42 to 61, and others append records of `grown` events."""
+    kept = Kept()
+    create_model(kept.store)
+    for _ in range(2):
+        kept.log()
+        kept.save(kept.start().state)
+    short = copy.deepcopy(kept.store._kept.models["m"])
+    kept.log()
+    with being(VERSION + 1):
+        owner = kept.store.acquire(bytes(16), current().algo_version, "test", 0)
+        recovery = Recovery(here(Shortened(kept.store, short, grown)), owner, lambda: 0)  # type: ignore[arg-type]
+        with pytest.raises(Unavailable, match="m: the log was rolled back during recovery"):
+            recovery.recover("m")
+        void = 42 + sum(grown)
+        assert [record.first for record in kept.upgrades()] == [void]
+        caplog.clear()
+        found = recovery.recover("m")
+        assert f"model m: upgrade event {void} is ignored: its state includes events that the store has lost" in caplog.text
+        assert len(caplog.records) == 1
+        assert [record.first for record in kept.upgrades()] == [void, void + 1]
+        assert found.upgraded is not None
+        assert found.state.progressive.examples == 40 + sum(grown)
+        kept.log()
+        again = kept.start()
+        assert again.upgraded is None
+        kept.save(again.state)
+        report = replay(kept.store, "m")
+        assert [one.upgrade for one in report.compared if one.upgrade] == [void + 1]
+        assert report.sound
+        assert report.compared[-1].equal
+
+
+def test_after_the_generations_are_damaged_a_start_uses_the_carried_state(kept: Kept) -> None:
     with being(VERSION + 1):
         first = kept.start().state
         kept.log()
@@ -353,6 +388,18 @@ def test_an_upgrade_event_with_another_state_than_it_says_is_refused(kept: Kept)
             kept.start()
 
 
+@pytest.mark.parametrize("chain", [None, 5, "zz"])
+def test_an_upgrade_event_whose_state_names_no_chain_is_refused(kept: Kept, chain: object) -> None:
+    with being(VERSION + 1):
+        append_upgrade(here(kept.store), replay(kept.store, "m").state, 0)
+        source, checkpoint = records.decode_restore(kept.upgrades()[0].payload)
+        header, arrays = layout.decode_checkpoint(checkpoint)
+        payload = records.encode_restore(source, layout.encode_checkpoint({**header, "chain": chain}, arrays))
+        kept.store.append([Append("m", "upgrade", 0, payload=payload)])
+        with pytest.raises(Corrupt, match="upgrade event 63 of m has no chain"):
+            kept.start()
+
+
 def test_a_header_that_does_not_say_its_version_is_refused() -> None:
     assert read_provenance({"algo_version": 1}) == Provenance(1, "")
     for document in ({}, {"algo_version": True}, {"algo_version": -1}, {"algo_version": 1, "numerics": 5}):
@@ -377,6 +424,25 @@ class Refusing:
     def append(self, group: list[Append]) -> list[Appended]:
         none = np.zeros(0, np.bool_)
         return [Appended(None, None, none, none, none, 0, TooLarge("too large")) for _ in group]
+
+
+class Shortened:
+    """A store that goes back to `short` before the first upgrade event, and then takes records of `grown` events."""
+
+    def __init__(self, store: MemoryStore, short: Any, grown: Sequence[int]) -> None:
+        self._store = store
+        self._short = short
+        self._grown = grown
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def append(self, group: list[Append]) -> list[Appended]:
+        if group[0].kind == "upgrade" and self._short is not None:
+            self._store._kept.models["m"], self._short = self._short, None
+            for n in self._grown:
+                log_batch(self._store, random_batch(np.random.default_rng(n), n))
+        return self._store.append(group)
 
 
 class Forgetful:

@@ -9,7 +9,7 @@ from riata.watch.curves import EARLY, EXAMPLES, NON_ZEROS, POINT, POINTS_MAX, SE
 
 
 def grow(curve: Curve, start: int, examples: int) -> int:
-    """Run a curve as its owner does, from `start` to `examples`; the sequence number runs five ahead."""
+    """Feed a curve as its owner does, from `start` to `examples`; the sequence number is five ahead."""
     at = start
     while (due := curve.next_after(at)) <= examples:
         point = np.full(POINT, 0.5)

@@ -13,14 +13,15 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from riata.base.arrays import BOOL, F64, Arrays
 from riata.base.errors import Corrupt
-from riata.watch.progressive import Answers, Progressive, ProgressiveConfig, warm_up
+from riata.maths.links import LINKS, Answers
+from riata.watch.progressive import Progressive, ProgressiveConfig, warm_up
 
-ALL: list[Answers] = ["logistic", "probit", "identity", "hinge", "real"]
+ALL: list[Answers] = list(LINKS)
 SMALL = {"half_life": 150, "window": 400}
 
 
 class Stream:
-    """Events with labels that depend on their margins, some of which are refused."""
+    """Events with labels that depend on their margins; some are refused."""
 
     def __init__(self, n: int, seed: int = 1, answers: Answers = "logistic") -> None:
         rng = np.random.default_rng(seed)
@@ -227,7 +228,7 @@ def test_observe_says_when_the_curve_awaits_non_zeros() -> None:
 
 
 def learn(progressive: Progressive, non_zeros: Callable[[int], int], cuts: Iterator[int], until: int) -> None:
-    """Observe rows up to event `until`, cut as `cuts` says, and tell non-zeros as the owner of a learner does."""
+    """Observe rows up to event `until`, divided by `cuts`, and report non-zeros as the owner of a learner does."""
     while progressive.examples < until:
         stop = min(until, progressive.examples + next(cuts))
         while (at := progressive.examples) < stop:
@@ -261,7 +262,7 @@ def test_how_events_are_cut_moves_neither_points_nor_counts_also_where_points_ar
         np.testing.assert_array_equal(array, other.freeze()[name])
 
 
-def test_history_of_a_link_without_probability_speaks_of_its_own_loss() -> None:
+def test_history_of_a_link_without_probability_uses_its_own_loss() -> None:
     stream, progressive = Stream(60, answers="real"), watched("real")
     stream.feed(progressive, 0, 60)
     point = progressive.history()[0]
@@ -341,16 +342,16 @@ def test_the_history_follows_every_change_of_the_curve() -> None:
 
 def test_a_history_that_grows_is_that_of_a_curve_written_again() -> None:
     watched = Progressive(ProgressiveConfig(window=10))
-    n, told = 10, 0
+    n, reported = 10, 0
     for start in range(0, 3000, n):
         before = watched.history()
         grew = watched.observe(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, np.bool_), 1 + start)
-        assert len(before) == told
+        assert len(before) == reported
         if grew:
             watched.note_non_zeros(start)
         again = Progressive(ProgressiveConfig(window=10))
         again.thaw(watched.freeze())
         assert watched.history() == again.history()
         assert all(one is other for one, other in zip(watched.history(), before, strict=False))
-        told = len(watched.history())
-    assert told == 9
+        reported = len(watched.history())
+    assert reported == 9

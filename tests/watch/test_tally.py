@@ -19,7 +19,7 @@ ROUNDINGS = 1e-12
 
 
 def draw(link: int) -> tuple[F64, F64, F64]:
-    """Margins, with extreme ones among them, labels and weights of N events."""
+    """Margins, including extreme ones, labels and weights of N events."""
     rng = np.random.default_rng(40 + link)
     margin = rng.normal(0.4, 2.0, N)
     margin[::50] = rng.choice([-800.0, -40.0, 0.0, 0.5, 40.0, 800.0], 6)

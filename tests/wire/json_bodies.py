@@ -192,7 +192,7 @@ def _example(rng: random.Random, hostile: bool, labelled: bool) -> str:
 
 
 def mutate(rng: random.Random, line: bytes) -> bytes:
-    """Change, drop, double, cut or splice a few bytes."""
+    """Change, delete, double, cut or splice a few bytes."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(line) + 1)
         way = rng.randrange(6)
@@ -213,7 +213,7 @@ def mutate(rng: random.Random, line: bytes) -> bytes:
 
 
 def make_line(rng: random.Random, labelled: bool = True) -> bytes:
-    """One line: a third as they should be, a third with hostile values, a third mutated byte by byte."""
+    """One line: a third are valid, a third have hostile values, a third are mutated byte by byte."""
     way = rng.randrange(3)
     line = _example(rng, hostile=way == 1 or (way == 2 and rng.random() < 0.3), labelled=labelled).encode(
         "utf-8", "surrogatepass"

@@ -49,12 +49,12 @@ def read(body: bytes, labels: Labels = "0/1", labelled: bool = True, names: Name
 
 
 def columns(label: object = (1.0, 0.0, 1.0)) -> list[Column]:
-    """Three rows that are right."""
+    """Three valid rows."""
     return examples(NAMES, VALUES, list(label) if isinstance(label, tuple) else label)
 
 
 def refused(body: bytes) -> str:
-    """Why a body is refused as a whole."""
+    """The reason why a body is refused as a whole."""
     with pytest.raises(BadInput) as error:
         read(body)
     return str(error.value)
@@ -229,7 +229,7 @@ def test_streams_of_another_kind_are_refused() -> None:
 
 
 def test_a_schema_is_known_again_by_its_bytes_alone() -> None:
-    """Of those that are kept and those that are too long for it, read once and again."""
+    """Schemas that are cached and schemas that are too long for the cache, each read twice."""
     good = columns()
     for padding in (0, 5000):
         head = schema(good)
@@ -241,7 +241,7 @@ def test_a_schema_is_known_again_by_its_bytes_alone() -> None:
             assert "a schema" in refused(head[:-1])
 
 
-def test_lengths_that_are_claimed_are_not_believed() -> None:
+def test_announced_lengths_are_checked() -> None:
     good = columns()
     whole = stream(good, 3)
     for size in range(len(whole) - len(END)):
@@ -340,7 +340,7 @@ def test_offsets_are_placed_as_their_twin_does(item: type[np.signedinteger]) -> 
 
 
 def test_columns_may_begin_anywhere_in_the_stream() -> None:
-    """Numbers that are not in their places, as the format wants them, are read all the same."""
+    """Numbers that are not aligned as the format requires are read too."""
     head = schema(columns())
     longer = MARK + struct.pack("<i", len(head) - 7) + head[8:] + b"\0"
     assert same_bits(read(longer + batch(columns(), 3) + END).batch, read(stream(columns(), 3)).batch)
@@ -353,8 +353,8 @@ def test_rows_to_predict_can_be_explained() -> None:
 
 
 @pytest.mark.parametrize("first", ["names", "label"])
-def test_a_body_is_read_where_it_lies_as_a_copy_of_it_is(first: str) -> None:
-    """Memory that may be written to is not copied, unless names lie at its end, where readers would look behind it."""
+def test_a_body_is_read_in_place_like_a_copy_of_it(first: str) -> None:
+    """Writable memory is not copied, unless names are at its end, where readers would read beyond it."""
     names, values, label = random_rows(random.Random(3))
     listed, held, labels = examples([[f"n{k}" for k in row] for row in names], values, np.array(label, np.float64))
     body = stream([listed, held, labels] if first == "names" else [labels, held, listed], len(names))

@@ -7,22 +7,37 @@ import json
 import numpy as np
 import pytest
 
-from riata.wire.arrow_writer import Column, floats, integers, texts, write_stream
+from riata.wire.arrow_writer import (
+    END,
+    Column,
+    floats,
+    integers,
+    lists,
+    small_integers,
+    texts,
+    write_batch,
+    write_schema,
+    write_stream,
+)
 from riata.wire.readers.arrow.message import read_stream
 from tests import arrow_stream as twin
 
 HOLES = np.array([0.5, np.nan, -1e300, np.nan, 5e-324, 0.0, 1.0, 2.0, 3.0, np.nan])
 WHOLE = np.array([1.0, -0.0, 2.5])
 COUNTS = np.array([0, -1, 2**62], np.int64)
+SMALL = np.array([0, 7, 2**32 - 1], np.uint32)
 
 
 def _twin_of(column: Column) -> twin.Column:
-    """The same column of the tests' writer."""
+    """The same column by the tests' writer."""
     made = {
         "holes": twin.numbers("holes", [None if np.isnan(value) else value for value in HOLES.tolist()]),
         "whole": twin.numbers("whole", WHOLE),
         "counts": twin.numbers("counts", COUNTS),
         "ids": twin.strings("ids", ["a", "", "ü" * 30]),
+        "small": twin.numbers("small", SMALL),
+        "of counts": twin.lists("of counts", [0, 2, 2, 3], twin.numbers("item", COUNTS)),
+        "of holes": twin.lists("of holes", [0, 1, 4, 10], twin.numbers("item", [None if np.isnan(v) else v for v in HOLES])),
     }
     return made[column.name]
 
@@ -33,9 +48,15 @@ def _twin_of(column: Column) -> twin.Column:
         [floats("holes", HOLES)],
         [floats("whole", WHOLE), integers("counts", COUNTS), texts("ids", ["a", "", "ü" * 30])],
         [integers("counts", COUNTS)],
+        [small_integers("small", SMALL)],
+        [
+            lists("of counts", np.array([0, 2, 2, 3]), integers("item", COUNTS)),
+            floats("whole", WHOLE),
+            lists("of holes", np.array([0, 1, 4, 10]), floats("item", HOLES)),
+        ],
     ],
 )
-def test_a_stream_is_what_the_slow_writer_writes(columns: list[Column]) -> None:
+def test_a_stream_equals_that_of_the_slow_writer(columns: list[Column]) -> None:
     assert write_stream(columns) == twin.stream([_twin_of(column) for column in columns], columns[0].length)
 
 
@@ -45,7 +66,7 @@ def test_a_column_without_rows_is_a_stream_too() -> None:
 
 
 @pytest.mark.parametrize("about", [{}, {"model": {"name": "m", "seq": 3}}, {"a": 1, "bb": [None], "ü": "x" * 70}])
-def test_what_is_said_about_the_columns_moves_nothing_else(about: dict[str, object]) -> None:
+def test_metadata_of_columns_changes_nothing_else(about: dict[str, object]) -> None:
     columns = [floats("holes", HOLES), integers("n", np.arange(10))]
     body = write_stream(columns, about)
     fields, frame = read_stream(body)
@@ -63,3 +84,10 @@ def test_every_number_stands_where_its_size_asks() -> None:
     body = write_stream([floats("holes", HOLES), texts("t", ["abc"] * 10)], {"k": "v"})
     assert len(body) % 8 == 0
     assert all(start % 8 == 0 for start, _ in read_stream(body)[1].buffers)
+
+
+def test_a_stream_of_several_record_batches_has_one_schema() -> None:
+    columns = [small_integers("small", SMALL), lists("l", np.array([0, 0, 1, 3]), floats("item", WHOLE))]
+    assert write_schema(columns) + write_batch(columns) + END == write_stream(columns)
+    whole = write_schema(columns) + write_batch(columns) * 3 + END
+    assert len(whole) == len(write_stream(columns)) + 2 * len(write_batch(columns))

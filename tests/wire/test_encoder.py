@@ -44,7 +44,7 @@ def test_documents_out_of_bounds_are_refused(document: object, code: str) -> Non
     assert caught.value.code == code
 
 
-def test_fingerprint_changes_with_what_features_depend_on_and_with_nothing_else() -> None:
+def test_fingerprint_changes_only_with_settings_that_features_depend_on() -> None:
     base = EncoderConfig()
     changes: list[dict[str, object]] = [{"bits": 20}, {"text": ("a",)}, {"ngrams": 2}, {"normalise": "l2"}, {"hash_key": 1}]
     every = {fingerprint(dataclasses.replace(base, **change)) for change in changes}  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ def parsed(body: str | bytes, kind: str = JSON, labels: Labels = "0/1", labelled
 
 
 def refused(body: str | bytes, kind: str = JSON, labels: Labels = "0/1") -> tuple[str, str]:
-    """Code and sentence of the one row, which must be refused."""
+    """Code and sentence of the single row, which must be refused."""
     found = parsed(body, kind, labels)
     assert (found.joins.n, found.batch.n, found.rows, len(found.errors)) == (0, 0, 1, 1)
     return found.errors[0].code, found.errors[0].detail
@@ -37,7 +37,7 @@ def refused(body: str | bytes, kind: str = JSON, labels: Labels = "0/1") -> tupl
         (f' {{ "prediction_id" : "{ID}" , "weight" : 2.5 , "label" : 0 }} ', 0.0, 2.5),
         (f'{{"prediction_id":"{ID}","label":1,"ts":"2026-11-20T11:14:00Z"}}', 1.0, 1.0),
         (f'{{"prediction_id":"{ID}","label":1,"features":null,"event_id":null,"weight":null}}', 1.0, 1.0),
-        (f'{{"prediction\\u005fid":"{ID}","label":1}}', 1.0, 1.0),  # an escape: the slow lane finds it
+        (f'{{"prediction\\u005fid":"{ID}","label":1}}', 1.0, 1.0),  # an escape: the slow reader finds it
     ],
 )
 def test_a_label_for_a_prediction_is_read(row: str, label: float, weight: float) -> None:
@@ -49,7 +49,7 @@ def test_a_label_for_a_prediction_is_read(row: str, label: float, weight: float)
 
 
 @pytest.mark.parametrize("kind", [JSON, NDJSON])
-def test_they_stand_among_other_rows_and_keep_their_places(kind: str) -> None:
+def test_they_keep_their_places_among_other_rows(kind: str) -> None:
     other = f"{int(ID, 16) + 1:032x}"
     rows = [ORDINARY, {"prediction_id": ID, "label": 0}, {"nonsense": 1}, {"prediction_id": "x", "label": 1}, ORDINARY]
     rows.append({"prediction_id": other, "label": 1})

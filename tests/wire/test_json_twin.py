@@ -1,4 +1,4 @@
-"""The compiled lane of JSON and its slow twin accept the same rows with the same bits, and refuse for the same reason."""
+"""The compiled reader of JSON and its slow twin accept the same rows with the same bits, and refuse for the same reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_rows(parsed: Parsed, outcomes: list[twin.Outcome], lines: list[bytes])
     for number, (outcome, line) in enumerate(zip(outcomes, lines, strict=True)):
         if outcome.code != OK:
             assert number in reason, line
-            # Bytes that are no UTF-8 stop the twin before it looks further, the compiled lane where it gets to them.
+            # Bytes that are no UTF-8 stop the twin before it looks further, the compiled reader when it gets to them.
             if outcome.code == BY_PREDICTION:  # such rows are read once more, and refused for reasons of their own
                 assert reason[number] != SLUGS[BY_PREDICTION][0], line
             elif outcome.code != INVALID_UTF8:
@@ -73,12 +73,12 @@ def compare_ndjson(count: int, seed: int) -> None:
         assert 0.05 * len(lines) < len(parsed.errors) < 0.95 * len(lines)  # else the generator tests one side only
 
 
-def test_both_lanes_agree_on_100_000_lines() -> None:
+def test_both_readers_agree_on_100_000_lines() -> None:
     compare_ndjson(100_000, seed=1)
 
 
 @pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real"])
-def test_both_lanes_agree_on_arrays_and_single_objects(labels: Labels) -> None:
+def test_both_readers_agree_on_arrays_and_single_objects(labels: Labels) -> None:
     rng = random.Random(3)
     context = Context(EncoderConfig(text=("t",)), labels)
     refused = accepted = 0
@@ -98,7 +98,7 @@ def test_both_lanes_agree_on_arrays_and_single_objects(labels: Labels) -> None:
     assert min(refused, accepted) > 100
 
 
-def test_most_well_formed_rows_stay_in_the_compiled_lane() -> None:
+def test_most_well_formed_rows_are_read_by_the_compiled_reader() -> None:
     rng = random.Random(4)
     lines = [make_line(rng) for _ in range(LINES_A_BODY)]
     body = np.frombuffer(bytes(FRONT) + b"\n".join(lines) + b"\n" + b" " * BODY_BYTES_MAX, np.uint8).copy()[FRONT:]

@@ -9,7 +9,7 @@ from riata.wire.parse import Labels
 from riata.wire.rows import FIELD_START, FIELD_STOP, make_row, make_sink
 from riata.wire.scan import lines
 from tests.twins import transpose as twin
-from tests.wire.lane import bytes_of, rules_of
+from tests.wire.compiled_reader import bytes_of, rules_of
 
 
 def test_ascii_and_spans_agree_with_their_twins() -> None:

@@ -67,12 +67,12 @@ def _plain(rng: random.Random) -> str:
 
 
 def _halfway(rng: random.Random) -> str:
-    """An integer with 54 bits, the last of them set: exactly between two doubles, times a small power of two."""
+    """An integer with 54 bits, the last of them set, times a small power of two: exactly between two doubles."""
     return str((rng.getrandbits(53) | 2**53 | 1) << rng.randrange(0, 10))
 
 
 def _beside_halfway(rng: random.Random) -> str:
-    """The 17 to 19 digits nearest to a midpoint of any size: as near to a tie as short numbers come."""
+    """The 17 to 19 digits nearest to a midpoint of any size: as close to a tie as short numbers get."""
     middle = Fraction(2 * rng.getrandbits(52) + 2**53 + 1) * Fraction(2) ** rng.randrange(-1000, 900)
     shift = rng.randrange(17, 20) - 1 - math.floor(math.log10(middle.numerator) - math.log10(middle.denominator))
     return f"{round(middle * Fraction(10) ** shift)}e{-shift}"
@@ -132,7 +132,7 @@ def test_the_wider_grammar_has_what_json_refuses(text: str) -> None:
     ["", "-", "+", ".", "-.", "e1", ".e1", "1e", "1e+", "1e-", "inf", "nan", "Infinity", "0x10", "1_0", "1 ", " 1", "1e1.0",
      "--1", "+-1", "1.2.3", "1,5", "1\0", "\xb2", "1d5", "1f", "1/2"],
 )  # fmt: skip
-def test_what_is_not_a_decimal_number_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_decimal_number_is_refused(text: str) -> None:
     assert _parse(text)[1] == NOT_A_NUMBER
     assert _parse(text, json=True)[1] == NOT_A_NUMBER
 

@@ -286,7 +286,7 @@ def test_a_bad_line_does_not_stop_the_others_and_blank_lines_are_not_counted() -
         (r'"\ux"', "18 of the row"),
     ],
 )
-def test_what_is_not_json_is_named(value: str, found: str) -> None:
+def test_invalid_json_is_named(value: str, found: str) -> None:
     row = '{"features":{"a":' + value + "}}"
     assert [error.detail for error in lines(row + "\n").errors] == ["not well-formed, at byte " + found]
     with pytest.raises(Malformed, match="at byte " + found.replace("row", "body")):
@@ -322,7 +322,7 @@ def test_other_content_types_are_unsupported(content_type: str) -> None:
         parse_examples(feature("1").encode(), content_type, PLAIN, True)
 
 
-def test_vw_and_svmlight_come_through_the_same_door() -> None:
+def test_vw_and_svmlight_use_the_same_route() -> None:
     vw = parse_examples(b"1 2.0 'tag|user:2 age:1.5 de\n", "text/x-vw", Context(EncoderConfig(), names=NamesSeen()), True)
     assert sorted(name for _, name in vw.names) == [b"user^age", b"user^de"]
     svmlight = parse_examples(b"1 3:1.5 # c\n", "text/x-libsvm", PLAIN, True)
@@ -372,7 +372,7 @@ def test_names_are_found_once_and_not_again_after_they_were_added() -> None:
     assert lines(body, context).names == []
 
 
-def test_rows_of_both_lanes_keep_their_order() -> None:
+def test_rows_of_both_readers_keep_their_order() -> None:
     body = "\n".join(
         feature(str(k)) if k % 3 else f'{{"features":{{"\\u0061ge":{k}}},"label":0,"event_id":"\\u00e9"}}' for k in range(1, 50)
     )
@@ -408,7 +408,7 @@ def test_refusals_are_bad_input() -> None:
 
 
 def long_body(kind: str, rng: np.random.Generator) -> bytes:
-    """Some thousand rows; of some there is something to say."""
+    """Some thousand rows; some of them are refused."""
     rows = []
     for i in range(1500):
         pairs = list(zip(rng.choice(500, 12, replace=i % 50 == 0).tolist(), rng.normal(size=12).round(4).tolist(), strict=True))
@@ -430,7 +430,7 @@ def content(batch: Batch) -> list[bytes]:
 
 @pytest.mark.parametrize("end", [b"\n", b"", b"\n\n \n"])
 @pytest.mark.parametrize("kind", [NDJSON, "text/x-vw", "text/x-svmlight"])
-def test_a_long_body_is_read_where_it_lies_as_it_is_read_elsewhere(kind: str, end: bytes) -> None:
+def test_a_long_body_is_read_in_place_like_a_copy(kind: str, end: bytes) -> None:
     body = long_body(kind, np.random.default_rng(1)) + end
     context = Context(EncoderConfig(), "0/1" if kind == NDJSON else "-1/+1", NamesSeen())
     own = PaddedBuffer.of(body)
@@ -445,7 +445,7 @@ def test_a_long_body_is_read_where_it_lies_as_it_is_read_elsewhere(kind: str, en
     assert len(found.errors) > 15
 
 
-def test_features_of_a_long_body_stay_where_they_are_until_nobody_has_them() -> None:
+def test_features_of_a_long_body_stay_in_place_until_they_are_released() -> None:
     context = Context(EncoderConfig(), "-1/+1")
     bodies = [long_body("text/x-vw", np.random.default_rng(seed)) for seed in range(7)]
     batches = [parse_examples(body, "text/x-vw", context, True).batch for body in bodies]

@@ -22,7 +22,7 @@ def both(data: U8, stop: int, json: bool) -> tuple[float, int, int, float, int, 
 
 
 def check(text: bytes, json: bool) -> bool:
-    """Hold the two to each other; true where the usual reader took the number."""
+    """Compare the two; true if the fast reader accepted the number."""
     data = np.array(bytearray(text + b" " * (SIMPLE_NUMBER_REACH + 1)), np.uint8)
     value, status, end, expected, expected_status, expected_end, bare_end = both(data, len(text), json)
     assert bare_end < 0 or text[:1] != b"-"
@@ -44,7 +44,7 @@ def number(rng: random.Random) -> str:
     )
 
 
-def test_what_the_usual_reader_takes_has_the_bits_of_the_general_one() -> None:
+def test_the_fast_reader_gives_the_bits_of_the_general_one() -> None:
     rng, taken = random.Random(61), 0
     for _ in range(20_000):
         text = number(rng).encode()
@@ -71,5 +71,5 @@ def test_numbers_at_the_end_of_the_body_are_left() -> None:
 
 @kernel
 def usual_end(data: U8) -> int:
-    """Where the usual reader ends. Source: the module under test."""
+    """The end of the number by the fast reader. Source: the module under test."""
     return fast_number(data, 0)[2]

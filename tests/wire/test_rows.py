@@ -94,7 +94,7 @@ def test_finish_row_equals_its_twin_to_the_last_bit(l2: bool) -> None:
     assert codes == {OK, OUT_OF_RANGE}
 
 
-def test_sum_row_writes_behind_what_is_there() -> None:
+def test_sum_row_writes_after_the_existing_features() -> None:
     hashes, values = np.zeros(8, np.uint32), np.zeros(8)
     assert sum_row(fill([(5 << 32, 2.0, 0), (3 << 32, 1.0, 0)]), 2, hashes, values, 3) == (OK, 2)
     assert hashes[3:5].tolist() == twin.sum_row([(5 << 32, 2.0, 0), (3 << 32, 1.0, 0)])[1] == [3, 5]

@@ -19,7 +19,7 @@ from riata.wire.readers.svmlight.body import read_svmlight
 from riata.wire.rows import Refusal, make_row, make_sink
 from riata.wire.scan.reference import hash_of
 from tests.twins import svmlight as twin
-from tests.wire.lane import bytes_of, compare, mutate, rules_of, run
+from tests.wire.compiled_reader import bytes_of, compare, mutate, rules_of, run
 
 
 def _parse(text: str | bytes, labelled: bool = True, labels: Labels = "0/1", names: NamesSeen | None = None) -> Parsed:
@@ -103,7 +103,7 @@ def test_indices_are_the_names_of_json() -> None:
     assert [name for _, name in _parse("1 3:1 12:2", names=NamesSeen()).names] == [b"3", b"12"]
 
 
-def test_numbers_next_to_a_tie_are_read_all_the_same() -> None:
+def test_numbers_next_to_a_tie_are_read_too() -> None:
     text = "0.50000000000000005551115123125782702118158340454101562500000001"
     _, _, (out,) = run(read_svmlight, f"1 1:{text}\n".encode(), rules_of())
     assert out.code == codes.HANDOVER
@@ -125,7 +125,7 @@ def _line(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real"])
-def test_both_lanes_read_the_same_on_mutated_lines(labels: Labels) -> None:
+def test_both_readers_agree_on_mutated_lines(labels: Labels) -> None:
     rng = random.Random(f"svmlight {labels}")
     total = np.zeros(3, dtype=np.int64)
     for _ in range(10):

@@ -64,7 +64,7 @@ BAD = {
 
 @pytest.mark.parametrize("kind", GOOD)
 @pytest.mark.parametrize("encoder", [{}, {"text": ("colour",), "ngrams": 2, "normalise": "l2"}])
-def test_good_bodies_read_together_are_what_each_is_by_itself(kind: str, encoder: dict[str, object]) -> None:
+def test_good_bodies_read_together_equal_those_read_alone(kind: str, encoder: dict[str, object]) -> None:
     ready = [lines_of(body, kind) for body in GOOD[kind]]
     found = [each for each in ready if each is not None]
     assert len(found) == len(ready)
@@ -125,7 +125,7 @@ def test_a_body_with_a_row_that_is_not_accepted_is_left_out_and_leaves_no_trace(
         (row(1), "application/json; charset=latin-1"),
     ],
 )
-def test_what_has_to_be_read_by_itself_is_told_at_once(body: bytes, kind: str) -> None:
+def test_a_body_that_must_be_read_alone_is_recognised_at_once(body: bytes, kind: str) -> None:
     assert lines_of(body, kind) is None
     assert lines_of(row(1), JSON) == lines_of(row(1), "application/json; charset=utf-8") == (NDJSON, row(1))
 

@@ -24,7 +24,7 @@ from riata.wire.readers.vw.reference import reference_vw
 from riata.wire.rows import BatchBuilder, Refusal, Rules, SlowRow, make_row, make_sink
 from riata.wire.scan.reference import hash_of
 from tests.twins import vw_text as twin
-from tests.wire.lane import bytes_of, compare, mutate, rules_of, run
+from tests.wire.compiled_reader import bytes_of, compare, mutate, rules_of, run
 
 
 def _parse(text: str | bytes, labelled: bool = True, labels: Labels = "0/1", names: NamesSeen | None = None) -> Parsed:
@@ -192,7 +192,7 @@ def test_long_names_are_refused_one_byte_too_late() -> None:
         assert _code(make.format("x" * (NAME_BYTES_MAX + 1)), labelled=False) == "name_too_long"
 
 
-def test_numbers_next_to_a_tie_are_read_all_the_same() -> None:
+def test_numbers_next_to_a_tie_are_read_too() -> None:
     text = "0.50000000000000005551115123125782702118158340454101562500000001"
     slow = reference_vw(f"| a:{text}".encode(), rules_of(labelled=False))
     assert isinstance(slow, SlowRow)
@@ -228,7 +228,7 @@ def _line(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real"])
-def test_both_lanes_read_the_same_on_mutated_lines(labels: Labels) -> None:
+def test_both_readers_agree_on_mutated_lines(labels: Labels) -> None:
     rng = random.Random(f"vw {labels}")
     total = np.zeros(3, dtype=np.int64)
     for _ in range(10):
@@ -254,7 +254,7 @@ def test_the_front_agrees_with_its_twin(front: str) -> None:
 
 @kernel
 def filed(data: U8, sink: BatchBuilder, rules: Rules) -> int:
-    """Where the bar is behind one digit. Source: this test."""
+    """Lines with the bar after one digit. Source: this test."""
     return vw_text.file_digit(data, 0, sink, rules, 0)
 
 

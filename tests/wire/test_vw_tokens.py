@@ -7,7 +7,7 @@ import numpy as np
 from riata.wire import codes
 from riata.wire.readers.vw import features as vw_tokens
 from tests.twins import vw_tokens as twin
-from tests.wire.lane import bytes_of
+from tests.wire.compiled_reader import bytes_of
 
 
 def test_the_parts_of_the_reader_agree_with_their_twins() -> None:

@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, MinLen
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError, ValidationInfo, field_validator
@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from riata.base import limits
 from riata.base.errors import BadInput, nearest
 from riata.base.hosts import check_hosts
+from riata.base.store_schemes import FORMS, STORES, StoreScheme
 
 ENV_PREFIX: Final = "RIATA_"
 NOT_SETTINGS: Final[Mapping[str, str]] = {
@@ -29,8 +30,6 @@ NOT_SETTINGS: Final[Mapping[str, str]] = {
     "RIATA_SHARED": "directory of data sets for the tests that read real data; the service does not use it",
     "RIATA_VW": "the program `vw` for the benches that compare with it; the service does not use it",
 }
-EMBEDDED: Final = ("memory", "sqlite")
-SHARED: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 NAMESPACE: Final = r"^[a-z0-9][a-z0-9_.-]{0,62}$"
 
 
@@ -54,9 +53,7 @@ class Settings(BaseSettings):
         Path("riata-data"), "Address and storage", "directory of log, checkpoints and lock file", "below the working directory"
     )
     store: str = _setting(
-        "sqlite:", "Address and storage", "store of the events: sqlite: (in the data directory), memory: (lost when the process "
-        "ends), or Redis: redis://host:6379/0, rediss:// (TLS), unix:///path, redis+sentinel://host:26379,host:26379/name, "
-        "redis+cluster://host:6379",
+        "sqlite:", "Address and storage", f"store of the events: {FORMS}",
         "embedded, nothing to install, every acknowledged event is on disk; Redis is for several processes",
     )  # fmt: skip
     role: Literal["all", "web", "writer", "replica"] = _setting(
@@ -200,6 +197,11 @@ class Settings(BaseSettings):
         1_000_000, "Retention", "events kept in the log before the oldest checkpoint kept",
         "enough to learn again under other settings, and the disk space stays bounded",
     )  # fmt: skip
+    archive_bytes_max: Annotated[int, Ge(0), Le(2**60)] = _setting(
+        0, "Retention", "disk space of one model for its archive: the events that the log no longer keeps, in data/segments, "
+        "bytes; the oldest are deleted beyond it; 0 for no archive: what is trimmed is gone",
+        "the log is enough for most; a refit over everything, or an export, needs what was trimmed too",
+    )  # fmt: skip
     dedupe_events: Annotated[int, Ge(0)] = _setting(
         limits.DEDUPE_EVENTS, "Retention", "how many events back an event id is recognised as a duplicate",
         "longer than any client retries; the index of the ids grows with it",
@@ -249,10 +251,10 @@ class Settings(BaseSettings):
     @classmethod
     def _known_store(cls, value: str) -> str:
         scheme, _, rest = value.strip().partition(":")
-        if scheme in SHARED:
+        if scheme not in STORES:
+            raise ValueError(f"{scheme[:64]!r} is not a store; {nearest(scheme, STORES)}")
+        if STORES[scheme].shared:
             return value.strip()
-        if scheme not in EMBEDDED:
-            raise ValueError(f"{scheme[:64]!r} is not a store; {nearest(scheme, (*EMBEDDED, *SHARED))}")
         if rest.strip("/"):
             raise ValueError(f"{scheme}: takes no path; set the directory with the setting data")
         return f"{scheme}:"
@@ -261,7 +263,7 @@ class Settings(BaseSettings):
     @classmethod
     def _role_fits_store(cls, value: str, place: ValidationInfo) -> str:
         store = str(place.data.get("store", "redis:"))  # if store is invalid, its own error reports it
-        if value != "all" and store.partition(":")[0] not in SHARED:
+        if value != "all" and not STORES[store.partition(":")[0]].shared:
             raise ValueError(
                 f"role {value} needs a store that several processes share: set one with --store redis://host:6379/0; {store} is "
                 f"used by one process only, with role all"
@@ -269,10 +271,9 @@ class Settings(BaseSettings):
         return value
 
     @property
-    def store_kind(self) -> Literal["sqlite", "memory", "redis"]:
-        """Kind of store that keeps the events."""
-        scheme = self.store.partition(":")[0]
-        return "redis" if scheme in SHARED else cast(Literal["sqlite", "memory"], scheme)
+    def store_scheme(self) -> StoreScheme:
+        """The store that keeps the events."""
+        return STORES[self.store.partition(":")[0]]
 
 
 def load_settings(given: Mapping[str, object] | None = None, config: Path | None = None) -> Settings:

@@ -16,7 +16,7 @@ from typing import Final
 import numba
 
 _PACKAGE: Final = Path(__file__).parents[1]
-_ROOMS_WITH_KERNELS: Final = ("jit", "maths", "wire", "store", "learn", "predict", "watch", "web")
+_ROOMS_WITH_KERNELS: Final = ("jit", "maths", "wire", "store", "learn", "predict", "watch", "batch", "web")
 _DIGEST_BYTES: Final = 8
 _KERNEL: Final = (b"\n@kernel\n", b"\n@quick_kernel\n", b"\n@inline_kernel\n")
 _IMPORTED: Final = b"\nfrom riata."

@@ -9,6 +9,7 @@ from typing import Any
 
 from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, Busy, Conflict, NotFound
+from riata.run.changing import append_and_serve
 from riata.run.config import ModelConfig, check_change, config_payload, read_config, with_changes
 from riata.run.creating import Creations
 from riata.run.engine import Engine
@@ -138,7 +139,7 @@ class Admin:
         await self._engine.warm(config.learner)
         payload = records.encode_restore(source, content)
         async with self._engine.served_model(model).changing:
-            return await self._append_and_serve(Append(model, "restore", self._now_ms(), payload=payload, names=names))
+            return await append_and_serve(self._engine, Append(model, "restore", self._now_ms(), payload=payload, names=names))
 
     async def _take_up(self, model: str, make: Callable[[ModelConfig], ModelConfig]) -> tuple[ModelConfig, int]:
         """Log the configuration that `make` returns for the present one, unless it is the same.
@@ -154,7 +155,7 @@ class Admin:
                 if config == served.config:
                     return config, served.applied
                 payload = config_payload(config, served.changes[-1] if served.changes else None)
-                seq = await self._append_and_serve(Append(model, "config", self._now_ms(), payload=payload))
+                seq = await append_and_serve(self._engine, Append(model, "config", self._now_ms(), payload=payload))
                 after = self._engine.published(model).changes
                 if not served.changes or seq in after:
                     return config, seq
@@ -164,12 +165,6 @@ class Admin:
             f"another request changed model {model} at the same time; read its present configuration and try again",
             "changed_meanwhile",
         )
-
-    async def _append_and_serve(self, append: Append) -> int:
-        self._engine.require_accepting(self._engine.served_model(append.model))
-        appended = await self._engine.append(append)
-        await self._engine.wait_for(append.model, appended.seq, self._engine.settings.observe_timeout_ms)
-        return appended.seq
 
     def _now_ms(self) -> int:
         return self._engine.clock.unix_ms()

@@ -19,6 +19,8 @@ from riata.store.store import Generation, Owner, Store, Verdict
 T = TypeVar("T")
 Call = Callable[[Callable[[Store], Any]], Future[Any]]
 
+Archived = Callable[[str, bytes], int]  # the last event of a model, named by name and lineage, that may be trimmed
+
 PACE_S = 0.001  # pause between chunks, so that waiting appends are executed first
 
 
@@ -47,10 +49,14 @@ class Saved:
 
 
 class Checkpointer:
-    """Writes checkpoints from outside the store's thread, chunk by chunk, so that appends are acknowledged in between."""
+    """Writes checkpoints from outside the store's thread, chunk by chunk, so that appends are acknowledged in between.
 
-    def __init__(self, call: Call, owner: Owner, retention: Retention) -> None:
+    archived : if it is given, the store belongs to this process alone, so that nothing is appended while a trim is computed
+    """
+
+    def __init__(self, call: Call, owner: Owner, retention: Retention, archived: Archived | None = None) -> None:
         self._call = call
+        self._archived = archived
         self._owner = owner
         self._retention = retention
         self._doubtful: set[str] = set()  # models whose last checkpoint could not be read back
@@ -144,5 +150,13 @@ class Checkpointer:
     def _trim(self, name: str, gen: int) -> None:
         """Trim the log and older generations. Call only after `gen` was read back and verified."""
         self._call(lambda s: s.mark_verified(self._owner, name, gen)).result()
-        keep = self._retention
-        self._call(lambda s: s.trim(self._owner, name, keep.generations, keep.events)).result()
+        keep, archived = self._retention, self._archived
+
+        def trim(store: Store) -> None:
+            events = keep.events
+            if archived is not None:
+                head = store.head(name)
+                events = max(events, head.seq - archived(name, head.lineage))
+            store.trim(self._owner, name, keep.generations, events)
+
+        self._call(trim).result()

@@ -21,6 +21,7 @@ from typing import Final
 
 from riata.base.cores import cores
 from riata.base.errors import Busy
+from riata.base.priority import lower_priority_of
 from riata.jit.cache_folder import cache_folder
 
 _PACKAGES: Final = Path(__file__).parents[2]
@@ -43,8 +44,10 @@ class Compilers:
         self._running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
         self._wanted: dict[str, float] = {}  # parts being compiled that cannot be called yet, and since when
 
-    def compile(self, parts: list[str], tell: Callable[[str], None]) -> None:
+    def compile(self, parts: list[str], tell: Callable[[str], None], low_priority: bool = False) -> None:
         """Compile every part. `tell` is called with each part when its process has ended, from any thread. Raises `Stopped`.
+
+        low_priority : let everything else have the processors first
 
         A part that a process did not finish, for example for lack of memory, has to be compiled by the caller.
         """
@@ -52,7 +55,7 @@ class Compilers:
             self._wanted.update(dict.fromkeys(parts, time.monotonic()))
         with ThreadPoolExecutor(min(len(parts), cores()), thread_name_prefix="riata-compile") as waiting:
             try:
-                for _ in waiting.map(partial(self._compile, tell), parts):
+                for _ in waiting.map(partial(self._compile, tell, low_priority), parts):
                     pass
             except BaseException:  # Ctrl-C: leaving this block waits for the processes
                 self.stop()
@@ -87,9 +90,11 @@ class Compilers:
         with self._lock:
             return {part: now_s - begun_s for part, (_, begun_s) in self._running.items()}
 
-    def _compile(self, tell: Callable[[str], None], part: str) -> None:
+    def _compile(self, tell: Callable[[str], None], low_priority: bool, part: str) -> None:
         process = self._start(part)
         if process is not None:
+            if low_priority:
+                lower_priority_of(process.pid)
             log.info("compiling %s, in process %d", part, process.pid)
             with process:
                 process.wait()

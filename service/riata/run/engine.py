@@ -31,7 +31,7 @@ from riata.run.outcome import not_in_time
 from riata.run.published import Published
 from riata.run.roles import require_role
 from riata.run.served_model import ServedModel
-from riata.run.warm_up import LOADING, warm_up
+from riata.run.warm_up import LOADING, warm_up_start
 from riata.run.writer_queue import PublishNow
 from riata.store.store import Append, Appended, Record, Store
 
@@ -121,6 +121,7 @@ class Engine(ABC):
         self.context.yield_to_loop.to(waits_at(self.loop))
         try:
             await self._start()
+            self.context.compile_put_off()
         except Stopped:
             log.warning("stop signal before the start was complete: nothing is lost, the next start begins again")
 
@@ -141,7 +142,7 @@ class Engine(ABC):
 
     async def _warm_up(self) -> None:
         log.info(LOADING)
-        await aside(warm_up, self.context.compilers)
+        await aside(warm_up_start, self.context.compilers)
         await self.warm(ModelConfig().learner)
         self.tally.compiled = True
 

@@ -8,6 +8,7 @@ import logging
 from riata.base.errors import Busy, RiataError
 from riata.learn import registry
 from riata.learn.registry import LearnerConfig
+from riata.run.archive import Archive
 from riata.run.cluster.store_watch import OWN_EVERY_S, OwnStore, StoreWatch
 from riata.run.compilers import Stopped
 from riata.run.config import ModelConfig
@@ -20,7 +21,9 @@ from riata.run.model_state import ModelState
 from riata.run.recovery import Recovered, clear_marks, recover_all
 from riata.run.scrubbing import scrub_while_running
 from riata.run.writer_queue import Logged
+from riata.store.segment import Origin
 from riata.store.store import Append, Appended, Owner, Record
+from riata.wire.encoder import fingerprint
 
 log = logging.getLogger("riata.run")
 
@@ -29,6 +32,7 @@ class AloneEngine(Engine):
     """An engine that owns its store from its start to its end."""
 
     recovered = False  # whether every model was recovered
+    archiving = False
 
     def _store_watch(self) -> StoreWatch:
         return StoreWatch(lambda: OwnStore(self._log_thread), self._not_watched, every_s=OWN_EVERY_S)
@@ -50,6 +54,8 @@ class AloneEngine(Engine):
         self.watch.start()
         await self._warm_up()
         recovered, damaged = await aside(self._recover, owner)
+        if self.settings.archive is not None:
+            context.archive = Archive(self.settings.archive, self._log_thread.call, self._origins, self._log_thread.waiting)
         learning = Learning(context, owner)
         learning.writer.start()
         self.learning = learning
@@ -64,6 +70,14 @@ class AloneEngine(Engine):
         self.recovered = True
         log.info("ready: %d model%s", len(self.served_models), "" if len(self.served_models) == 1 else "s")
         self.scrubbing = asyncio.create_task(scrub_while_running(context, lambda: self.learning))
+        if context.archive is not None:
+            context.archive.start()
+            self.archiving = True
+
+    def _origins(self) -> list[Origin]:
+        """Return the models to archive."""
+        served = list(self.served_models.values())
+        return [Origin(one.name, one.lineage, fingerprint(one.encoder)) for one in served]
 
     def _recover(self, owner: Owner) -> tuple[list[Recovered], list[Damage]]:
         """Recover every model, in a thread. Raises `Stopped` soon after the engine is stopped."""
@@ -92,6 +106,8 @@ class AloneEngine(Engine):
         loop = asyncio.get_running_loop()
         self.watch.stop()
         await loop.run_in_executor(None, self.watch.join)
+        if self.archiving and self.context.archive is not None:
+            await loop.run_in_executor(None, self.context.archive.stop)
         if self.learning is None:
             return
         owner = self.learning.owner

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections import defaultdict
@@ -13,15 +14,17 @@ from typing import TypeVar
 from riata.base.clock import Clock
 from riata.base.errors import Conflict, RiataError
 from riata.learn.registry import LearnerConfig, machine_code
+from riata.run.archive import Archive
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.store_identity import StoreIdentityFile
-from riata.run.compilers import Compilers
+from riata.run.compilers import Compilers, Stopped
 from riata.run.engine_settings import EngineSettings, Tally
 from riata.run.log_thread import LogThread
 from riata.run.loop_yield import LoopYield
 from riata.run.served_model import Catalogue, ServedModel
-from riata.run.warm_up import warm_up_learner
+from riata.run.warm_up import warm_up_learner, warm_up_put_off
 from riata.store.store import SharedStore, Store
+from riata.wire.parse import PUT_OFF
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
@@ -52,6 +55,7 @@ class EngineContext:
     yield_to_loop: LoopYield = field(default_factory=LoopYield)
     compilers: Compilers = field(default_factory=Compilers)
     warming: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))  # by machine code
+    archive: Archive | None = None  # of the embedded store, if it has one
     creating: dict[str, LearnerConfig] = field(default_factory=dict)  # models that are being created, until they are served
 
     def is_warm(self, config: LearnerConfig) -> bool:
@@ -76,6 +80,17 @@ class EngineContext:
                 )
                 warm_up_learner(config, self.compilers)
                 self.warm_kinds.add(kind)
+
+    def compile_put_off(self) -> None:
+        """Start a daemon thread that makes the readers ready which the start has put off, if there are any."""
+        if not PUT_OFF:
+            return
+
+        def run() -> None:
+            with contextlib.suppress(Stopped):
+                warm_up_put_off(self.compilers)
+
+        threading.Thread(target=run, name="riata-put-off", daemon=True).start()
 
     def why_not_warm(self, config: LearnerConfig) -> str:
         """Return why a model with this learner has to wait; "" unless a compiler runs for it."""

@@ -202,6 +202,8 @@ def _warnings(engine: Engine, refused: RiataError | None) -> list[str]:
     found += [problem for problem in (ledger.note.unread, ledger.note.problem) if problem]
     found += [damage.sentence() for _, damage in sorted(engine.context.catalogue.damaged.items())]
     found += [log_sentence(damage) for name, damage in sorted(engine.tally.log_damaged.items()) if name in engine.served_models]
+    if engine.context.archive is not None and engine.context.archive.problem:
+        found.append(engine.context.archive.problem)
     if refused is not None:
         found.append(f"events are refused: {refused.detail}")
     return found
@@ -227,7 +229,7 @@ def _model(engine: Engine, served_model: ServedModel) -> ModelHealth | None:
         return None
     age_s = (engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
     lost = engine.context.ledger.lost().get(served_model.name, 0)
-    at = (served_model.logged, published.applied, published.version, age_s, published.model.non_zeros)
+    at = (served_model.logged, published.applied, published.version, age_s, published.model.weights.non_zeros)
     return ModelHealth(*at, stale_for_s(engine, served_model), lost, engine.lag_refusal(served_model) is None)
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from riata.base.errors import Corrupt, LogFork, LogGap, NotFound, RiataError, Unavailable
+from riata.base.errors import Corrupt, LogFork, LogGap, NotFound, RiataError, StoreFailed, Unavailable
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.cluster.lease import WriterPosition
 from riata.run.damage import Damage, harms_one_model
 from riata.run.engine_context import EngineContext
 from riata.run.generations import verifies
+from riata.run.log_reading import PACED_BYTES, Again, read_again
 from riata.run.model_state import ModelState
 from riata.run.provenance import current
 from riata.run.published import Published
@@ -24,12 +26,13 @@ from riata.run.sketch_copy import SketchCopy
 from riata.run.writer import Writer, WriterHooks
 from riata.run.writer_queue import AddModel, CopySketch, DropModel, SaveNow
 from riata.store import records
-from riata.store.store import DAMAGED, Append, Generation, Owner, Store, Verdict
+from riata.store.store import DAMAGED, Append, Generation, Owner, Record, Store, Verdict
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
 SAVING_S_MAX = 12  # at the stop: what is not saved by then is replayed at the next start
+AGAIN_S = 1.0  # between two attempts to read the log of a promoted model
 ROOM_EVERY_MS = 30_000  # a store that stays full after everything was saved is full of other data
 LOST = frozenset({"fenced", "log_fork", "log_gap", "store_exchanged", records.RECORD_DAMAGED})
 
@@ -57,9 +60,12 @@ class Learning:
         self._dropped: set[bytes] = set()  # lineages of models that were dropped; the writer may still hold them for a moment
         self._context = context
         self.on_published: Callable[[], None] = lambda: None  # called whenever something new is served
-        self._checkpointer = checkpointer = Checkpointer(context.log_thread.call, owner, context.settings.retention)
+        archived = None if context.archive is None else context.archive.bound
+        self._checkpointer = checkpointer = Checkpointer(context.log_thread.call, owner, context.settings.retention, archived)
         self._made_room_ms: int | None = None
-        hooks = WriterHooks(self._on_published, self.log_refused, self._on_saved, self._wanted, self._writer_failed)
+        hooks = WriterHooks(
+            self._on_published, self.log_refused, self._on_saved, self._wanted, self._writer_failed, self._read_again
+        )
         self.writer = Writer(checkpointer, context.clock, hooks, context.yield_to_loop)
 
     def take_up(self, found: Recovered, names: list[tuple[int, bytes]]) -> None:
@@ -121,6 +127,8 @@ class Learning:
         except BaseException:
             self._dropped.discard(lineage)
             raise
+        if self._context.archive is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._context.archive.drop, name)
         now = self._context.catalogue.served_models.get(name)
         if now is None or now.lineage == lineage:
             self._context.catalogue.remove(name)
@@ -230,7 +238,7 @@ class Learning:
     # -- called by the writer's thread -----------------------------------------------------------------------------
 
     def _on_published(self, published: Published) -> None:
-        served_model = self._context.catalogue.served_models.get(published.model.name)
+        served_model = self._context.catalogue.served_models.get(published.model.origin.name)
         if served_model is None or (served_model.lineage and served_model.lineage != published.model.origin.lineage):
             return
         served_model.published, served_model.edition, served_model.another = published, 0, ""
@@ -252,6 +260,18 @@ class Learning:
             log.error("model %s: a checkpoint cannot be read back, so the log is kept: %s", saved.model, saved.detail)
         elif not ok:
             log.error("model %s: checkpoint not written: %s", saved.model, saved.detail or saved.verdict)
+
+    def _read_again(self, promotion: Record, through: records.Through) -> Again | None:
+        """Read what a promoted state learns again, in the store's thread, after every skip event that was submitted to it. Waits
+        for a store that does not answer: a process of several then loses its lease, and ends."""
+        while True:
+            try:
+                return read_again(self._context.log_thread.call, promotion, through, PACED_BYTES)
+            except StoreFailed:
+                raise
+            except Unavailable as error:
+                log.warning("model %s: its log cannot be read: %s", promotion.model, error.detail)
+                time.sleep(AGAIN_S)
 
     def _writer_failed(self, reason: str, error: BaseException) -> None:
         """Learning ends. Predictions continue from the last good model, liveness fails, and a restart has to recover. If a shared

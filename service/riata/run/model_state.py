@@ -17,6 +17,7 @@ from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner, spec_of
 from riata.run.config import ModelConfig, change_from_payload, read_config
+from riata.run.log_reading import ReadAgain
 from riata.run.loop_yield import no_yield
 from riata.run.provenance import current, read_provenance
 from riata.run.turn_size import ROWS_TOGETHER
@@ -75,6 +76,7 @@ class ModelState:
         self.restored = False
         self.learnt_under = current()  # of a thawed state: what its checkpoint was written under, until an upgrade event
         self.yield_to_loop: Callable[[], None] = no_yield  # called between two steps of Python
+        self.read_again: ReadAgain = _no_log  # set by those who apply a log in which there may be promotions
         self.changes: tuple[int, ...] = ()  # the last events that set the configuration; empty if unknown
 
     @property
@@ -96,8 +98,7 @@ class ModelState:
         elif record.kind == "config":
             self._configure(record)
         elif record.kind == "restore":
-            self._restore(record)
-            self._note_change(record.last)
+            self._restore(record, skips)
         elif record.kind not in ("skip", "repair", "upgrade"):  # these concern other events: readers look ahead for them
             raise Corrupt(f"event {record.first} is of kind {record.kind!r}, which this version does not know")
         self.applied = record.last
@@ -215,25 +216,47 @@ class ModelState:
         stepped = self.learner.step_all(rows, skip)
         self.yield_to_loop()
         if self.progressive.observe(stepped.margin, stepped.label, stepped.weight, stepped.refused, first):
-            self.progressive.note_non_zeros(len(self.learner.weights().slot))
+            self.progressive.note_non_zeros(self.learner.weights().non_zeros)
         if not stepped.refusals:
             return {}
         self.skipped += stepped.refusals
         new = stepped.refused if skip is None else stepped.refused & ~skip
         return {first + i: NO_ROOM if _is_set(stepped.no_room, i) else NOT_FINITE for i in np.flatnonzero(new).tolist()}
 
-    def _restore(self, record: Record) -> None:
+    def _restore(self, record: Record, skips: frozenset[int]) -> None:
+        """Adopt the state that `record` carries. If that state has learnt this log up to an event before the record, a promotion,
+        the events between are learnt again, so that the result has learnt each event of the log once.
+
+        A promotion is void, and changes nothing, if an event after the one that its state has reached set the configuration or
+        the state, or if the log does not lead from that state to the record.
+        """
         header, arrays = layout.decode_checkpoint(records.decode_restore(record.payload)[1])
+        again = None
+        if (through := records.decode_through(record.payload)) is not None:
+            if header.get("applied") != through.seq or header.get("lineage") != self.lineage.hex():
+                raise Corrupt(f"event {record.first} promotes a state of another event than it says")
+            again = None if self.changes and self.changes[-1] > through.seq else self.read_again(record, through)
+            if again is None:
+                return
+            skips |= again.skips
         self._take_content(header, arrays)
         self.restored = True
         if header["lineage"] != self.lineage.hex():
             self.progressive.carry(record.last)
+        self._note_change(record.last)
+        for run in again.runs if again is not None else ():
+            if run[0].kind == "observe":  # a refusal needs no skip event: that would exclude the event before the promotion too
+                self._learn(run[0].first, _joined(run, [], True), skips)
 
     def _take_content(self, header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> None:
         self._start_over(read_config(header["config"]), bits)
         self.learner.thaw(_part(arrays, LEARNER))
         self.progressive.thaw(_part(arrays, WATCH), _carried(header))
         self.skipped = _number(header["skipped"])
+
+
+def _no_log(record: Record, _through: records.Through) -> None:
+    raise Corrupt(f"event {record.first} is a promotion, which needs the log before it")
 
 
 def _carried(header: dict[str, Any]) -> Carried:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from riata.base.clock import Clock
-from riata.predict.model import Model, Origin
-from riata.predict.one_row import plan_of
-from riata.predict.uncertainty import Covariance, look_up
+from riata.predict.factory import make_model
+from riata.predict.model import Origin
+from riata.predict.uncertainty import Covariance
 from riata.run.core import Schedule
 from riata.run.model_state import ModelState
 from riata.run.published import Published
-from riata.wire.encoder import fingerprint
-from riata.wire.parse import Context
 
 REST: Final = 20  # pause after an inversion, as a multiple of its time: inversions take a twentieth of the writer's time
 
@@ -51,16 +49,9 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
     """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
     weights = state.learner.weights()
     state.yield_to_loop()
-    model = Model(
-        origin=Origin(state.name, state.lineage, fingerprint(state.config.encoder), state.config.labels),
-        weights=weights,
-        gen=gen,
-        version=version,
-        seq=state.applied if state.has_learnt else 0,
-        created_ms=clock.monotonic_ms(),
-        uncertainty=None if covariance is None else look_up(covariance, weights),
-    )
-    plan_of(model, Context(state.config.encoder, state.config.labels))  # here, otherwise the first prediction would have to do it
+    origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
+    now_ms = clock.monotonic_ms()
+    model = make_model(origin, weights, gen, state.applied if state.has_learnt else 0, covariance)
     state.yield_to_loop()
     figures = state.progressive.figures()
     state.yield_to_loop()
@@ -74,7 +65,7 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         skipped=state.skipped,
         version=version,
         published_ms=clock.unix_ms(),
-        published_mono_ms=model.created_ms,
+        published_mono_ms=now_ms,
         closed_vocabulary=state.learner.closed_vocabulary(),
         no_std_error="the learner keeps no curvature" if covariance is None else covariance.why_not,
         chain=state.chain,
@@ -86,4 +77,4 @@ def generation_info(state: ModelState) -> dict[str, float | int | str]:
     """Return figures of the present state, stored with a checkpoint to help the operator choose one."""
     cumulative = state.progressive.figures()["cumulative"]
     numbers = {key: cumulative[key] for key in ("examples", "log_loss", "auc") if cumulative.get(key) is not None}
-    return {**numbers, "non_zeros": len(state.learner.weights().slot), "skipped": state.skipped}
+    return {**numbers, "non_zeros": state.learner.weights().non_zeros, "skipped": state.skipped}

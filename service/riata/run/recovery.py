@@ -12,22 +12,21 @@ If this fails for a model because of what is stored, the model is damaged: it is
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from riata.base.errors import Corrupt, LogGap, NotFound, Unavailable
-from riata.run.checkpointer import Call
+from riata.base.errors import Corrupt, LogGap, NotFound
 from riata.run.core import Core, Schedule
 from riata.run.damage import Damage, event_of, harms_one_model
 from riata.run.engine_settings import Tally
 from riata.run.generations import Warm, already_warm, thaw_generation
+from riata.run.log_reading import Again, Call, read_again, read_log
 from riata.run.model_state import ModelState, config_in
 from riata.run.provenance import Provenance, current
 from riata.run.turn_size import runs
-from riata.run.upgrades import Upgrade, UpgradesSeen, append_upgrade, carried_state
+from riata.run.upgrades import Upgrade, UpgradesSeen, append_upgrade, carried_state, rolled_back
 from riata.store import records
 from riata.store.payload import decode_batch
 from riata.store.store import DAMAGED, Append, Generation, Head, Owner, Record, Store
@@ -90,7 +89,7 @@ class Recovery:
         found = self._newest_verified(name, head)
         ahead = self._look_ahead(name, found.state.applied)
         if (upgrade := ahead.upgrade) is not None:
-            found.state = carried_state(self._call, name, head.lineage, upgrade)
+            found.state = carried_state(self._call, name, upgrade)
             ahead.held = [record for record in ahead.held if record.last > upgrade.at]
         self._learn_tail(found, ahead, upgrade.chain if upgrade else b"", self._suspect(name), on_progress)
         if found.state.applied < head.seq:
@@ -111,6 +110,7 @@ class Recovery:
         depends on none. Raises `Unavailable` if the log no longer has that event: a shared store may have been rolled back."""
         held, skips = ahead.held, ahead.skips
         state = found.state
+        state.read_again = lambda promotion, through: self._read_again(promotion, through, suspect)
         self.reached = state.applied
         name = state.name
         core = Core(state.applied, state.chain, _NEVER, 0)
@@ -129,7 +129,7 @@ class Recovery:
             self.reached = state.applied
             on_progress(state.applied)
         if upgrade:
-            raise Unavailable(f"{name}: the log was rolled back to before its upgrade event; try again", "store_contended")
+            raise rolled_back(name)
 
     def damaged(self, name: str, error: Corrupt) -> Damage:
         """Return the damage to `name` that `error`, raised by `recover`, describes; mark it for the other processes."""
@@ -166,7 +166,7 @@ class Recovery:
     def _look_ahead(self, name: str, applied: int) -> _Ahead:
         found: set[int] = set()
         held: list[Record] = []
-        upgrades = UpgradesSeen(applied)
+        upgrades = UpgradesSeen(self._call, applied)
         size = 0
         for record in read_log(self._call, name, applied):
             if record.kind == "skip":
@@ -205,6 +205,12 @@ class Recovery:
             found.refused.update(state.apply(event, row, skips | skipped))
         found.skipped += sorted(skipped)
         return skipped
+
+    def _read_again(self, promotion: Record, through: records.Through, suspect: _Suspect | None) -> Again | None:
+        """Read what a promoted state learns again. A crash there is not blamed on the event before the promotion."""
+        if suspect is not None:
+            self._mark(promotion.model, STARTING, 0)
+        return read_again(self._call, promotion, through)
 
     def _skip(self, name: str, seq: int) -> None:
         payload = records.encode_skip(seq, f"{DEATHS_MAX} starts in a row crashed while this event was applied")
@@ -279,21 +285,3 @@ def _drop_unborn(store: Store, owner: Owner, ends: dict[str, int]) -> None:
     for name, end in ends.items():
         if end == 0:
             store.drop(owner, name)
-
-
-def read_log(call: Call, name: str, after: int) -> Iterator[Record]:
-    """Yield every record after event `after`, in order; read a few megabytes at a time, the next while some are applied."""
-    reading = _reading(call, name, after)
-    while True:
-        found: list[Record] = reading.result()
-        if not found:
-            return
-        after = found[-1].last
-        reading = _reading(call, name, after)
-        yield from found
-        if not reading.result():  # the end was read before the last records were applied, which may have appended to the log
-            reading = _reading(call, name, after)
-
-
-def _reading(call: Call, name: str, after: int) -> Future[list[Record]]:
-    return call(lambda s: s.read(name, after))

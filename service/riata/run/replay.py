@@ -10,14 +10,15 @@ import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from riata.base.errors import Corrupt, LogGap
 from riata.run.core import Core, Schedule
 from riata.run.generations import thaw_generation
+from riata.run.log_reading import Call, read_again, read_log
 from riata.run.model_state import ModelState
 from riata.run.provenance import Provenance, current
-from riata.run.recovery import read_log
 from riata.run.turn_size import runs
 from riata.run.upgrades import Upgrade, UpgradesSeen, carried_state
 from riata.store import records
@@ -27,7 +28,6 @@ from riata.wire.batch import Batch, slice_rows
 
 T = TypeVar("T")
 _NEVER = Schedule(2**31, 2**31, 2**31)
-Call = Callable[[Callable[[Store], Any]], Future[Any]]
 
 
 @dataclass(slots=True)
@@ -101,6 +101,7 @@ def replay(
     last = head.seq if to is None else min(to, head.seq)
     generations = [generation for generation in reversed(store.generations(model)) if generation.applied <= last]
     state, beside = _starting_state(store, model, head, generations)
+    state.read_again = partial(read_again, call)
     report = ReplayReport(model, state, state.applied, 0)
     report.compared += [_compare(store, model, generation, state) for generation in beside]
     skips, seen = _look_ahead(call, model, state.applied)
@@ -127,7 +128,7 @@ def replay(
 def _look_ahead(call: Call, model: str, applied: int) -> tuple[frozenset[int], list[Upgrade]]:
     """Return what the log says of earlier events: those that are skipped, and the upgrades."""
     skips: set[int] = set()
-    upgrades = UpgradesSeen(applied)
+    upgrades = UpgradesSeen(call, applied)
     for record in read_log(call, model, applied):
         if record.kind == "skip":
             skips.add(records.decode_skip(record.payload)[0])
@@ -145,13 +146,12 @@ def _apply(report: ReplayReport, run: list[Record], last: int, skips: frozenset[
 
 def _carry_over(call: Call, report: ReplayReport, upgrade: Upgrade) -> None:
     """Compare with the state that `upgrade` carries, and continue from that state."""
-    carried = carried_state(call, report.model, report.state.lineage, upgrade)
-    if carried.chain != report.state.chain:
-        raise Corrupt(f"{report.model}: upgrade event {upgrade.first} carries the state of another log")
+    carried = carried_state(call, report.model, upgrade)
     digests = carried.freeze().digest().hex(), report.digest
     # The start that logged it learnt the events after its generation itself: so the other of the two may be the present one.
     learnt_under = upgrade.after if upgrade.before == current() else upgrade.before
     report.compared.append(Compared(0, upgrade.at, *digests, learnt_under=learnt_under, upgrade=upgrade.first))
+    carried.read_again = report.state.read_again
     report.state = carried
 
 

@@ -267,7 +267,7 @@ class Service:
             "mode": getattr(published.config.learner, "mode", None),
             "examples": published.figures["cumulative"]["examples"],
             "skipped": published.skipped,
-            "non_zeros": published.model.non_zeros,
+            "non_zeros": published.model.weights.non_zeros,
             "seq_logged": served_model.logged,
             "seq_applied": published.applied,
             "served": {

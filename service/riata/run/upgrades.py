@@ -15,10 +15,14 @@ Theory of operation
 
     A process that lost its lease may append its upgrade event late, after its successor did. An upgrade whose state does not
     include the upgrade before it (at < first of that one) was made without knowledge of it, and is void.
+
+    A shared store may lose events after a process has learnt them and before it appends its upgrade event. Such an event carries
+    the state of a history that the log does not have, and is void too: the log does not continue from the chain of that state.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -29,6 +33,8 @@ from riata.run.model_state import ModelState
 from riata.run.provenance import Provenance, current, read_provenance
 from riata.store import layout, records
 from riata.store.store import Append, Record, Store
+
+log = logging.getLogger("riata.run")
 
 Call = Callable[[Callable[[Store], Any]], Future[Any]]
 UPGRADE: Final = "upgrade"
@@ -48,30 +54,36 @@ class Upgrade:
 class UpgradesSeen:
     """The upgrades of a log that are in force, collected from its records in order."""
 
-    def __init__(self, applied: int) -> None:
+    def __init__(self, call: Call, applied: int) -> None:
+        self._call = call
         self._applied = applied  # upgrades that a state after this event already includes are left out
         self.found: list[Upgrade] = []
 
     def note(self, record: Record) -> None:
-        """Read the next record of the log. Raises `Corrupt`."""
+        """Read the next record of the log. Raises `Corrupt`, and what reading the log raises."""
         if record.kind != UPGRADE:
             return
-        upgrade = _read(record, records.decode_restore(record.payload)[0])
-        floor = self.found[-1].first if self.found else self._applied
-        if upgrade.at >= floor:
+        upgrade, chain = _read(record)
+        if upgrade.at < (self.found[-1].first if self.found else self._applied):
+            return
+        if _is_of_log(self._call, record, upgrade.at, chain):
             self.found.append(upgrade)
+        else:
+            what = "model %s: upgrade event %d is ignored: its state includes events that the store has lost"
+            log.warning(what, record.model, record.first)
 
     def newest(self) -> Upgrade | None:
         """Return the last one; None if there is none."""
         return self.found[-1] if self.found else None
 
 
-def carried_state(call: Call, model: str, lineage: bytes, upgrade: Upgrade) -> ModelState:
-    """Read the state that an upgrade event carries. Raises `Corrupt`, and what reading the log raises."""
-    record: Record = call(lambda s: s.read(model, upgrade.first - 1, 1)).result()[0]
+def carried_state(call: Call, model: str, upgrade: Upgrade) -> ModelState:
+    """Read the state that an upgrade event carries. Raises `Corrupt`, `Unavailable` if the log no longer has the event, and what
+    reading the log raises."""
+    record = _record_after(call, model, upgrade.first - 1)
+    if record.chain != upgrade.chain:
+        raise rolled_back(model)
     state = ModelState.thaw(*layout.decode_checkpoint(records.decode_restore(record.payload)[1]))
-    if (state.applied, state.lineage, state.learnt_under) != (upgrade.at, lineage, upgrade.after):
-        raise Corrupt(f"the state in upgrade event {upgrade.first} of {model} does not match its description")
     state.name = model
     return state
 
@@ -79,7 +91,8 @@ def carried_state(call: Call, model: str, lineage: bytes, upgrade: Upgrade) -> M
 def append_upgrade(call: Call, state: ModelState, accepted_ms: int) -> tuple[int, bytes]:
     """Log that `state` is carried over to the present version and arithmetic; returns the number of the event, and its chain.
 
-    The state itself is not moved. Raises what an append raises.
+    The state itself is not moved. Raises what an append raises, and `Unavailable` if the store has lost events of the state:
+    then the event is void, and recovery has to begin again.
     """
     before, after = state.learnt_under, current()
     source = {"at": state.applied, "before": before.document(), "after": after.document()}
@@ -89,12 +102,45 @@ def append_upgrade(call: Call, state: ModelState, accepted_ms: int) -> tuple[int
         raise appended.refused
     if appended.record is None:
         raise Unavailable(f"model {state.name}: the upgrade event could not be logged", "store_failed")
+    if not _is_of_log(call, appended.record, state.applied, state.chain):
+        raise rolled_back(state.name)
     state.learnt_under = after
     return appended.record.first, appended.record.chain
 
 
-def _read(record: Record, source: dict[str, Any]) -> Upgrade:
+def rolled_back(model: str) -> Unavailable:
+    """Return the error that makes recovery begin again: the log is no longer the one that was read."""
+    return Unavailable(f"{model}: the log was rolled back during recovery; try again", "store_contended")
+
+
+def _is_of_log(call: Call, upgrade: Record, at: int, chain: bytes) -> bool:
+    """Return whether the log of an upgrade event has a record that ends at event `at` with `chain`, before that event.
+
+    The record after it is read, since the record itself may have been trimmed. Raises what reading the log raises."""
+    if at >= upgrade.first:
+        return False
+    following = upgrade if upgrade.first == at + 1 else _record_after(call, upgrade.model, at)
+    return following.first == at + 1 and following.chain == records.next_chain(chain, following.digest)
+
+
+def _record_after(call: Call, model: str, seq: int) -> Record:
+    found: list[Record] = call(lambda s: s.read(model, seq, 1)).result()
+    if not found:
+        raise rolled_back(model)
+    return found[0]
+
+
+def _read(record: Record) -> tuple[Upgrade, bytes]:
+    """Return what an upgrade event says, and the chain of the log that its state was learnt from. Raises `Corrupt`."""
+    source, checkpoint = records.decode_restore(record.payload)
     at, before, after = source.get("at"), source.get("before"), source.get("after")
-    if type(at) is not int or not 0 <= at < record.first or type(before) is not dict or type(after) is not dict:
+    if type(at) is not int or at < 0 or type(before) is not dict or type(after) is not dict:
         raise Corrupt(f"event {record.first}: this program cannot read the upgrade event")
-    return Upgrade(at, record.first, read_provenance(before), read_provenance(after), record.chain)
+    upgrade = Upgrade(at, record.first, read_provenance(before), read_provenance(after), record.chain)
+    header = layout.checkpoint_header(checkpoint)
+    if header.get("applied") != at or read_provenance(header) != upgrade.after:
+        raise Corrupt(f"the state in upgrade event {record.first} of {record.model} does not match its description")
+    try:
+        return upgrade, bytes.fromhex(header["chain"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise Corrupt(f"the state in upgrade event {record.first} of {record.model} has no chain that can be read") from error

@@ -7,6 +7,9 @@ Theory of operation
     interpreter's lock of its own process only, so a running service is not blocked; the compiler's memory is freed when its
     process ends.
 
+    A start waits only for what most services need: JSON and the default learner. The other readers are put off: the service
+    compiles them once it is ready, at a low priority, and refuses their bodies until then (`wire.parse.PUT_OFF`).
+
     What such a process does not finish is compiled in this process, where the error is raised.
 """
 
@@ -22,11 +25,12 @@ from riata.jit.disk_cache import NotCompiled, only_from_disk
 from riata.learn import registry
 from riata.learn.registry import LearnerConfig, default_learner, machine_code, one_of_each, spec_of
 from riata.maths import numerics
-from riata.predict import one_row, scoring
-from riata.predict.model import Model, Origin
+from riata.predict import one_row
+from riata.predict.factory import make_model
+from riata.predict.model import Origin
 from riata.predict.one_row import ROW_READER
 from riata.predict.path import regularisation_path
-from riata.predict.uncertainty import Covariance, look_up
+from riata.predict.uncertainty import Covariance
 from riata.run.compilers import Compilers
 from riata.store import payload
 from riata.watch import progressive
@@ -39,7 +43,7 @@ LOADING: Final = "loading kernels; the first start compiles them, which takes ab
 
 def _warm_up_rows() -> None:
     """The reader of single rows, queries, and the fast path of predictions, which reads both with the same kernels."""
-    parse.WARM_UPS[ROW_READER.name]()
+    parse.WARM_UPS[ROW_READER.name, "document"]()
     parse.parse_query([("a", "1"), ("b", "c")], parse.Context(EncoderConfig()))
     one_row.warm_up()
 
@@ -50,8 +54,8 @@ def _warm_up_figures() -> None:
     payload.warm_up()
 
 
-# What every model needs, whatever its learner; the slowest to compile comes first.
-_COMMON: Final[dict[str, Callable[[], None]]] = {**parse.WARM_UPS, ROW_READER.name: _warm_up_rows, "figures": _warm_up_figures}
+_DOCUMENT, _FIGURES, _BATCH = f"{ROW_READER.name} document", "figures", "batch"
+_READERS: Final = {f"{name} {split}": run for (name, split), run in parse.WARM_UPS.items()} | {_DOCUMENT: _warm_up_rows}
 
 
 def _two_events() -> Batch:
@@ -71,25 +75,56 @@ def _warm_up_learner(config: LearnerConfig) -> None:
     """Pass two events through a learner of this kind up to a prediction; the learner is discarded."""
     batch = _two_events()
     learner = registry.warm_up(config, batch)
-    weights, sketch = learner.weights(), learner.sketch()
-    uncertainty = None
+    sketch, covariance = learner.sketch(), None
     if sketch is not None:
-        uncertainty = look_up(Covariance.of(sketch), weights)
+        covariance = Covariance.of(sketch)
         regularisation_path(sketch, 2)
-    origin = Origin("warm-up", bytes(16), "", "0/1")
-    scoring.score(Model(origin, weights, gen=0, version=0, seq=1, created_ms=0, uncertainty=uncertainty), batch)
+    make_model(Origin("warm-up", bytes(16), EncoderConfig(), "0/1"), learner.weights(), 0, 1, covariance).score(batch)
+
+
+def _warm_up_batch() -> None:
+    """The batch solvers. They run in processes of their own, so a service that starts does not load them."""
+    from riata.batch.warm_up import solve_two_rows
+
+    solve_two_rows()
 
 
 def _parts() -> dict[str, Callable[[], None]]:
-    """Return all parts to compile, by the names that processes get; the slowest come first."""
+    """Return all parts to compile, by the names that processes get; the slowest come first.
+
+    What a start waits for is in such an order that two processes end together. The lines of JSON come last of it: by then most
+    of the kernels that they share with the document are on the disk.
+    """
     learners = {machine_code(config): partial(_warm_up_learner, config) for config in one_of_each()}
-    first = {machine_code(config): learners[machine_code(config)] for config in one_of_each() if spec_of(config).slow_to_compile}
-    return {**first, **_COMMON, **learners}
+    slow = [machine_code(config) for config in one_of_each() if spec_of(config).slow_to_compile]
+    every: dict[str, Callable[[], None]] = {**learners, **_READERS, _FIGURES: _warm_up_figures, _BATCH: _warm_up_batch}
+    return {name: every[name] for name in dict.fromkeys([*slow, *_first(), *_READERS, _BATCH, *learners])}
+
+
+def _first() -> list[str]:
+    """The parts that every start waits for."""
+    return [_DOCUMENT, machine_code(default_learner()), _FIGURES, f"{ROW_READER.name} lines"]
 
 
 def warm_up(compilers: Compilers | None = None) -> None:
     """Make ready what every model needs, and the default learner. Raises `Stopped`."""
-    _make_ready([*_COMMON, machine_code(default_learner())], compilers)
+    _make_ready([*_first(), *(name for name in _READERS if name not in _first())], compilers)
+
+
+def warm_up_start(compilers: Compilers) -> None:
+    """`warm_up`, but readers that most services do not need are put off if they have to be compiled. Raises `Stopped`."""
+    others = [name for name in _READERS if name not in _first()]
+    parse.PUT_OFF.update(name.split()[0] for name in others if not _is_loaded(_READERS[name]))
+    _make_ready(_first(), compilers)
+
+
+def warm_up_put_off(compilers: Compilers) -> None:
+    """Make ready the readers that `warm_up_start` has put off, and accept their bodies. Raises `Stopped`."""
+    names = [name for name in _READERS if name.split()[0] in parse.PUT_OFF]
+    try:
+        _make_ready(names, compilers, low_priority=True)
+    finally:
+        parse.PUT_OFF.clear()  # whatever could not be compiled raises its error where it is read
 
 
 def warm_up_learner(config: LearnerConfig, compilers: Compilers | None = None) -> None:
@@ -114,7 +149,9 @@ def _tell_nobody(_part: str) -> None:
     """Default `tell`: does nothing."""
 
 
-def _make_ready(names: list[str], compilers: Compilers | None, tell: Callable[[str], None] = _tell_nobody) -> None:
+def _make_ready(
+    names: list[str], compilers: Compilers | None, tell: Callable[[str], None] = _tell_nobody, low_priority: bool = False
+) -> None:
     parts, compilers = _parts(), compilers or Compilers()
     missing = []
     for name in names:
@@ -124,7 +161,7 @@ def _make_ready(names: list[str], compilers: Compilers | None, tell: Callable[[s
         else:
             missing.append(name)
     if missing:
-        compilers.compile(missing, tell)
+        compilers.compile(missing, tell, low_priority)
     for name in missing:
         compilers.check()
         parts[name]()

@@ -17,6 +17,7 @@ from riata.base.priority import lower_priority
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.cluster.lease import WriterPosition
 from riata.run.core import Action, Core
+from riata.run.log_reading import ReadAgain
 from riata.run.loop_yield import no_yield
 from riata.run.model_state import Frozen, ModelState
 from riata.run.priority import TwoPriorityThread
@@ -60,13 +61,14 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True)
 class WriterHooks:
-    """The writer's callbacks; all are called in the writer's thread and must not block."""
+    """The writer's callbacks; all are called in the writer's thread and must not block, except the last."""
 
     published: Callable[[Published], None]
     refused: Callable[[str, dict[int, str]], None]  # events that the learner refused by itself, and why: logged as skipped
     saved: Callable[[Saved], None]
     wanted: Callable[[str], int | None]  # the lowest log position of this model that a request waits for
     fatal: Callable[[str, BaseException], None]
+    read_again: ReadAgain  # for promotions only; waits for the store's thread
 
 
 class Writer:
@@ -228,7 +230,7 @@ class Writer:
         state = item.state
         core = Core(state.applied, state.chain, schedule_of(state), self._clock.monotonic_ms(), item.saved)
         cell = _Cell(item.state, core, item.gen, position=WriterPosition(state.lineage, state.applied, state.chain, item.gen))
-        state.yield_to_loop = self._yield_to_loop
+        state.yield_to_loop, state.read_again = self._yield_to_loop, self._hooks.read_again
         self._cells[state.name] = cell
         self._publish(cell)
         self._look_after(state.name)
@@ -261,8 +263,7 @@ class Writer:
         if cell is None:
             item.future.set_exception(NotFound(f"model {item.model} was dropped in the meantime", "model_not_found"))
             return
-        learner = cell.state.learner
-        seq = cell.state.applied if cell.state.has_learnt else 0
+        learner, seq = cell.state.learner, cell.state.applied if cell.state.has_learnt else 0
         item.future.set_result(SketchCopy(cell.version, seq, learner.sketch(), learner.shadows()))
 
     def _sweep(self) -> None:
@@ -312,9 +313,8 @@ class Writer:
     def _checkpoint(self, cell: _Cell, requested: bool) -> None:
         cell.core.checkpoint_started(self._clock.monotonic_ms(), requested)
         cell.being_saved, cell.waiting = cell.waiting, []
-        frozen = cell.state.freeze()
+        frozen, created_ms = cell.state.freeze(), self._clock.unix_ms()
         info = generation_info(cell.state) | ({CAUSE: BY_REQUEST} if requested else {})
-        created_ms = self._clock.unix_ms()
         self._saver.submit(lambda: self._save(frozen, created_ms, info))
 
     def _save(self, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]) -> None:

@@ -20,7 +20,7 @@ from riata.base.arrays import BOOL, F64, I64
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.unowned import borrow
 from riata.maths.auc import margin_bin
-from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL, normal_cdf
+from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL, WITH_PROBABILITY, normal_cdf
 from riata.maths.taylor import log_likelihood
 
 Judged = tuple[float, float, float, float, float, float]  # what `score_event` returns
@@ -139,7 +139,7 @@ def score_event(link: int, margin: float, label: float, base: float) -> Judged:
         above = margin > 0.5
     cost = 0.0
     base_cost = 0.0
-    if link in (LOGISTIC, PROBIT, IDENTITY):
+    if link in WITH_PROBABILITY:
         # A probit probability of 1 - 1e-17 rounds to 1, so the log loss computed from it would be 0.
         cost = min(-log_likelihood(PROBIT, margin, label), -math.log(PROBABILITY_MIN)) if link == PROBIT else log_loss(of_label)
         base_cost = log_loss(base if label == 1.0 else 1.0 - base)
@@ -239,7 +239,7 @@ def accumulate_rows(
         window[PAST_LABEL, at] = y
         window[PAST_WEIGHT, at] = h
         window[PAST_BASE, at] = base
-        window[PAST_LOSS, at] = cost if link in (LOGISTIC, PROBIT, IDENTITY) else own
+        window[PAST_LOSS, at] = cost if link in WITH_PROBABILITY else own
         at = at + 1 if at + 1 < w else 0
         if sums[FADED, SCALE] > RENORMALISE_ABOVE:
             sums[FADED] *= RENORMALISE_BY

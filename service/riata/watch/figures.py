@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from riata.base.arrays import F64
-from riata.maths.links import IDENTITY, LOGISTIC, PROBIT, REAL
+from riata.maths.links import REAL, WITH_PROBABILITY
 from riata.watch import accumulate
 from riata.watch.accumulate import SCALE, WEIGHT
 
@@ -15,7 +15,7 @@ Figures = dict[str, Any]
 
 def has_probability(link: int) -> bool:
     """Return whether margins under this link become probabilities."""
-    return link in (LOGISTIC, PROBIT, IDENTITY)
+    return link in WITH_PROBABILITY
 
 
 def ratio(above: float, below: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -12,22 +12,13 @@ from annotated_types import Ge, Le
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import Corrupt
 from riata.maths.auc import BINS, histogram_auc, ranked_auc
-from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
+from riata.maths.links import LINKS, REAL, Answers
 from riata.watch import accumulate, curves
 from riata.watch.accumulate import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT, SCALE, SUMS, WEIGHT
 from riata.watch.curves import NOTHING_CARRIED, Carried, Curve
 from riata.watch.figures import Figures, calibration_cells, has_probability, horizon_figures
 
-Answers = Literal["logistic", "probit", "identity", "hinge", "real"]
-
 _EXAMPLES_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
-LINK_CODE: Final[dict[Answers, int]] = {
-    "logistic": LOGISTIC,
-    "probit": PROBIT,
-    "identity": IDENTITY,
-    "hinge": HINGE,
-    "real": REAL,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +43,7 @@ class Progressive:
 
     def __init__(self, config: ProgressiveConfig) -> None:
         self.config = config
-        self._link = LINK_CODE[config.answers]
+        self._link = LINKS[config.answers].code
         self._growth = 2.0 ** (1.0 / config.half_life)
         self._examples: I64 = np.zeros(1, np.int64)
         self._refused = 0

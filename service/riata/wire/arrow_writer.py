@@ -1,4 +1,4 @@
-"""Writes columns as an Arrow stream: a schema, one record batch, the end marker. The inverse of `wire/readers/arrow/message.py`.
+"""Writes columns as an Arrow stream: a schema, record batches, the end marker. The inverse of `wire/readers/arrow/message.py`.
 
 Theory of operation
     Metadata is a FlatBuffer, written front to back: a table, then what its fields point to, so that every offset is positive, as
@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import F64, I64
+from riata.base.arrays import F64, I64, U32
 
 _MARK: Final = b"\xff\xff\xff\xff"
-_END: Final = _MARK + bytes(4)
+END: Final = _MARK + bytes(4)
 _VERSION: Final = 4  # V5 of the format
 _SCHEMA, _BATCH = 1, 3
-_INT, _FLOAT, _TEXT = 2, 3, 5
+_INT, _FLOAT, _TEXT, _LIST = 2, 3, 5, 12
 _ALIGNED: Final = 8
 Part = Callable[[bytearray], int]  # appends itself, and returns its position
 Slot = tuple[str, int] | Part | None  # a number in a form of `struct`, a part to point to, nothing
@@ -33,7 +33,8 @@ Slot = tuple[str, int] | Part | None  # a number in a form of `struct`, a part t
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: the number of its type in the format, the detail of the type, its buffers, and its number of nulls."""
+    """One column: the number of its type in the format, the detail of the type, its buffers, its number of nulls, and the columns
+    inside it."""
 
     name: str
     kind: int
@@ -41,6 +42,7 @@ class Column:
     length: int
     buffers: tuple[bytes, ...]
     nulls: int = 0
+    children: tuple[Column, ...] = ()
 
 
 def floats(name: str, values: F64) -> Column:
@@ -56,6 +58,16 @@ def integers(name: str, values: I64) -> Column:
     return Column(name, _INT, (("<i", 64), ("<B", 1)), len(values), (b"", values.tobytes()))
 
 
+def small_integers(name: str, values: U32) -> Column:
+    """A column of unsigned 32-bit integers."""
+    return Column(name, _INT, (("<i", 32), ("<B", 0)), len(values), (b"", np.ascontiguousarray(values).tobytes()))
+
+
+def lists(name: str, indptr: I64, items: Column) -> Column:
+    """A column of lists: the i-th one has the items indptr[i]:indptr[i + 1]."""
+    return Column(name, _LIST, (), len(indptr) - 1, (b"", indptr.astype(np.int32).tobytes()), children=(items,))
+
+
 def texts(name: str, values: Sequence[str]) -> Column:
     """A column of strings."""
     held = [value.encode() for value in values]
@@ -64,24 +76,38 @@ def texts(name: str, values: Sequence[str]) -> Column:
 
 
 def write_stream(columns: Sequence[Column], about: Mapping[str, Any] | None = None) -> bytes:
-    """Write columns of equal length. `about` becomes metadata of the schema, each value as JSON."""
+    """Write columns of equal length as a whole stream of one record batch. `about` as in `write_schema`."""
+    return write_schema(columns, about) + write_batch(columns) + END
+
+
+def write_schema(columns: Sequence[Column], about: Mapping[str, Any] | None = None) -> bytes:
+    """Write the beginning of a stream whose record batches have columns like these. `about` becomes metadata of the schema, each
+    value as JSON."""
     said = [_table((_text(key), _text(json.dumps(value)))) for key, value in (about or {}).items()]
     fields = _vector([_field(column) for column in columns])
-    schema = _table((("<h", 0), fields, _vector(said)) if said else (("<h", 0), fields))
-    return _message(_SCHEMA, schema, b"") + _batch(columns) + _END
+    return _message(_SCHEMA, _table((("<h", 0), fields, _vector(said)) if said else (("<h", 0), fields)), b"")
 
 
-def _batch(columns: Sequence[Column]) -> bytes:
-    nodes = [(column.length, column.nulls) for column in columns]
+def write_batch(columns: Sequence[Column]) -> bytes:
+    """Write columns of equal length as a record batch. A stream ends with END after the last one."""
+    every = [*_with_children(columns)]
     spans: list[tuple[int, int]] = []
     body = bytearray()
-    for buffer in (buffer for column in columns for buffer in column.buffers):
+    for buffer in (buffer for column in every for buffer in column.buffers):
         spans.append((len(body), len(buffer)))
         body += buffer
         _pad(body, _ALIGNED)
     rows = columns[0].length if columns else 0
+    nodes = [(column.length, column.nulls) for column in every]
     uncompressed = None
     return _message(_BATCH, _table((("<q", rows), _pairs(nodes), _pairs(spans), uncompressed)), bytes(body))
+
+
+def _with_children(columns: Sequence[Column]) -> Iterator[Column]:
+    """Yield columns and those inside them, each before its own."""
+    for column in columns:
+        yield column
+        yield from _with_children(column.children)
 
 
 def _message(kind: int, header: Part, body: bytes) -> bytes:
@@ -92,8 +118,9 @@ def _message(kind: int, header: Part, body: bytes) -> bytes:
 
 
 def _field(column: Column) -> Part:
-    """An entry of the schema: name, nullable or not, type, no dictionary, no children."""
-    return _table((_text(column.name), ("<B", 1), ("<B", column.kind), _table(column.detail), None, _vector([])))
+    """An entry of the schema: name, nullable or not, type, no dictionary, children."""
+    children = _vector([_field(child) for child in column.children])
+    return _table((_text(column.name), ("<B", 1), ("<B", column.kind), _table(column.detail), None, children))
 
 
 def _pad(out: bytearray, to: int, ahead: int = 0) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.base.errors import Malformed, TooLarge, Unsupported
+from riata.base.errors import Busy, Malformed, TooLarge, Unsupported
 from riata.base.limits import BODY_BYTES_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.maths.hashing import NUMBER
 from riata.wire.codes import (
@@ -57,6 +57,8 @@ from riata.wire.workspace import Workspace, workspace
 Labels = Literal["0/1", "-1/+1", "real"]
 _LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_COMPILING_S: Final = 5.0  # after how long to send a body again whose reader is being compiled
+PUT_OFF: Final[set[str]] = set()  # names of readers that are compiled only after the start; any thread may change it
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[
 
 
 def format_of(content_type: str) -> Format:
-    """Find the reader of a Content-Type header. Raises `Unsupported`."""
+    """Find the reader of a Content-Type header. Raises `Unsupported`, and `Busy` (code `not_ready`) if the reader is put off."""
     kind, *parameters = (part.strip() for part in content_type.split(";"))
     for parameter in parameters:
         name, _, value = parameter.partition("=")
@@ -108,7 +110,11 @@ def format_of(content_type: str) -> Format:
             raise Unsupported("only charset=utf-8 is read")
     if kind.lower() not in FORMATS:
         raise Unsupported(f"expected a Content-Type of {', '.join(FORMATS)}")
-    return FORMATS[kind.lower()]
+    form = FORMATS[kind.lower()]
+    if form.reader.name in PUT_OFF:
+        said = f"the kernels that read {form.reader.title} are being compiled after the first start; try again"
+        raise Busy(said, "not_ready", _COMPILING_S)
+    return form
 
 
 def parse_examples(
@@ -124,11 +130,16 @@ def parse_examples(
     body    : the bytes received; or, for formats read by lines, `scratch.room`, written
     scratch : with room for the body; the batch may use its memory, and is then valid until the scratch is used again
     header  : of a format that has one, if the body does not begin with it, as a block of a file
-    Raises `Unsupported` for an unknown content type, `TooLarge` beyond a limit of the request, and `Malformed` if there is
-    no row at all, if a document is not well-formed, or if a header is not one.
+    Raises `Unsupported` for an unknown content type, `Busy` while its reader is put off, `TooLarge` beyond a limit of the
+    request, and `Malformed` if there is no row at all, if a document is not well-formed, or if a header is not one.
     """
+    return _parse(body, format_of(content_type), context, labelled, scratch, header)
+
+
+def _parse(
+    body: bytes | PaddedBuffer | U8, form: Format, context: Context, labelled: bool, scratch: Workspace | None, header: bytes
+) -> Parsed:
     seen = NO_NAMES if context.names is None else context.names.table()
-    form = format_of(content_type)
     reading = read_body(body, form, make_rules(context, labelled, seen), scratch, header)
     return _parsed(reading, form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body)))
 
@@ -156,21 +167,24 @@ def explain_query(pairs: list[tuple[str, str]], context: Context) -> list[list[t
     return _explained(_read_query(pairs, make_rules(context, False, EVERY_NAME)))
 
 
-def _warm_up(reader: Reader) -> None:
-    """Compile what reading calls, or load it from the cache: read the examples with every option of the readers in use."""
+def _warm_up(reader: Reader, split: Split) -> None:
+    """Compile what reading bodies split like this calls, or load it from the cache: read the examples with every option of the
+    readers in use."""
     functions = None if reader.has_header else reader.load(b"")
     if functions is not None and functions.warm_up is not None:
         functions.warm_up(make_rules(Context(EncoderConfig()), labelled=True, seen=EVERY_NAME))
     names = NamesSeen(1)
     context = Context(EncoderConfig(text=("t",), ngrams=2, normalise="l2"), names=names)
     for content_type, bodies in reader.examples.items():
-        for body in bodies:
-            parse_examples(body, content_type, context, labelled=True)
+        for body in bodies if FORMATS[content_type].split == split else ():
+            _parse(body, FORMATS[content_type], context, True, None, b"")
             names.add([1])
 
 
-# The readers share few kernels; together they cover all that reading can call.
-WARM_UPS: Final[dict[str, Callable[[], None]]] = {reader.name: partial(_warm_up, reader) for reader in READERS}
+# By the name of the reader and how bodies are split. Readers share few kernels; together they cover all that reading can call.
+WARM_UPS: Final[dict[tuple[str, Split], Callable[[], None]]] = {
+    (reader.name, media.split): partial(_warm_up, reader, media.split) for reader in READERS for media in reader.media_types
+}
 
 
 def read_body(

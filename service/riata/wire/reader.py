@@ -6,7 +6,7 @@ nothing that needs the compiler: the command line lists the formats in its help.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -82,6 +82,18 @@ class FileRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FileColumns:
+    """Rows as columns of a file.
+
+    sniff  : whether a file that begins with these bytes is one
+    bodies : cuts a file, given by a function that reads so many bytes or what is left, into bodies. Raises `Malformed`
+    """
+
+    sniff: Callable[[bytes], bool]
+    bodies: Callable[[Callable[[int], bytes]], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Reader:
     """One wire format: the `READER` of `riata.wire.readers.<folder>.reader`.
 
@@ -94,6 +106,7 @@ class Reader:
                   body, empty if `has_header` is false; raises `Malformed` if the header is not one
     has_header  : whether the first line of a body or file is a header: it is no row, and every row is read with it
     file        : its rows as lines of a file; None if the command line cannot send such files
+    columns     : its rows as columns of a file; None if no file is read so
     examples    : bodies by media type, with labels; read at start to compile, and the first inputs of the fuzzer
     """
 
@@ -105,6 +118,7 @@ class Reader:
     load: Callable[[bytes], Functions]
     has_header: bool = False
     file: FileRows | None = None
+    columns: FileColumns | None = None
     examples: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
 
     @property

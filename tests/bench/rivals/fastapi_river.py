@@ -1,4 +1,4 @@
-"""FastAPI + pydantic + river + SQLite (`fastapi_river_app`), served in a process of its own over a fresh database."""
+"""FastAPI + pydantic + river + SQLite (`fastapi_river_app`), served in a separate process over a fresh database."""
 
 from __future__ import annotations
 

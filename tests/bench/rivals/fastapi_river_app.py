@@ -21,13 +21,13 @@ RATE: Final = 0.05  # of river's SGD
 
 
 class Features(BaseModel):
-    """What is asked about."""
+    """The row to predict."""
 
     features: dict[str, float]
 
 
 class Example(Features):
-    """What is learnt."""
+    """The row to learn."""
 
     label: int
 
@@ -45,7 +45,7 @@ class Prediction(BaseModel):
 
 
 def create_app() -> FastAPI:
-    """Build the application over the database that the environment names."""
+    """Build the application over the database named in the environment."""
     database = sqlite3.connect(os.environ[DATABASE], isolation_level=None)  # every statement commits
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=FULL")

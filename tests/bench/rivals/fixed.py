@@ -60,8 +60,9 @@ async def serve(port: int, busy_poll_us: int, work_us: int) -> None:
 
 
 class UvloopFixed:
-    """Context manager: the server above as a process of its own, on `port` of 127.0.0.1; awake for `busy_poll_us` after an
-    answer, busy for `work_us` before it."""
+    """Context manager: the server above as a separate process, on `port` of 127.0.0.1; it polls for `busy_poll_us` after an
+    answer and works for `work_us` before it.
+    """
 
     MODULE = __name__
 

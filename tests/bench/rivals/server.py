@@ -1,4 +1,4 @@
-"""A peer served by uvicorn as most people start it, in a process of its own: uvloop, httptools, one worker, no access log."""
+"""A peer served by uvicorn as most people start it, in a separate process: uvloop, httptools, one worker, no access log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROBE_S: Final = 0.02
 
 
 class RivalFailed(RuntimeError):
-    """A peer did not start, or is not there."""
+    """A peer did not start, or is not installed."""
 
 
 class UvicornRival:

@@ -64,7 +64,7 @@ class Taking(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer once a body is whole."""
+        """Answer after the body is complete."""
         if not self._left:
             self._head += data
             head, end, data = self._head.partition(HEAD_END)
@@ -92,7 +92,7 @@ async def serve(port: int, path: str) -> None:
 
 
 class UvloopSink(UvloopFixed):
-    """Context manager: the server above as a process of its own; `path` is the file, empty where nothing is kept."""
+    """Context manager: the server above as a separate process; `path` is the file, empty to discard bodies."""
 
     MODULE = __name__
 

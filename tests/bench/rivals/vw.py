@@ -1,4 +1,4 @@
-"""The `vw` program: over a file in a process of its own, and as its daemon over TCP.
+"""The `vw` program: over a file in a separate process, and as its daemon over TCP.
 
 How the daemon serves connections (read in its source, 9.11): it forks `--num_children` children before it serves anybody;
 each takes one connection and serves it alone until the client closes it, then takes the next. Weights are shared memory that
@@ -59,10 +59,10 @@ def vw_program() -> Path:
 
 
 def vw_run(arguments: Sequence[str], input_file: Path | None = None) -> VwRun:
-    """Run `vw` over a file. Raises `RivalFailed` where it fails or says no loss.
+    """Run `vw` over a file. Raises `RivalFailed` if it fails or says no loss.
 
     arguments  : its options, without --quiet; the loss is read from what it prints
-    input_file : given with -d; None where the options name what is read, as --cache_file does
+    input_file : given with -d; None if the options name what is read, as --cache_file does
     """
     command = [str(vw_program()), *arguments, *(["-d", str(input_file)] if input_file is not None else [])]
     with tempfile.TemporaryFile() as said:
@@ -91,7 +91,7 @@ class VwConnection:
         self._rest = b""
 
     def ask(self, line: bytes) -> bytes:
-        """Send one line (with its line end) and wait for its answer: ping-pong."""
+        """Send one line (with its line end) and wait for its answer."""
         self.socket.sendall(line)
         while b"\n" not in self._rest:
             self._rest += self._read()
@@ -121,7 +121,7 @@ class VwConnection:
         return got
 
     def close(self) -> None:
-        """Close it: the child takes the next one."""
+        """Close it: the child accepts the next one."""
         self.socket.close()
 
     def _read(self) -> bytes:

@@ -35,7 +35,7 @@ TOKENS: Final = (
 
 
 def one_input(data: bytes) -> None:
-    """Row errors or a sound batch; the whole refused as `BadInput`; both lanes of JSON of one mind; nothing else."""
+    """Row errors or a valid batch; the whole body refused as `BadInput`; both readers of JSON agree; nothing else."""
     head, body = (data[0] if data else 0), data[1:]
     kind, (context, labelled) = KINDS[head % len(KINDS)], CONTEXTS[head // len(KINDS) % len(CONTEXTS)]
     kind = COLUMNS[head % len(COLUMNS)] if head >= COLUMNS_FROM else kind
@@ -57,7 +57,7 @@ def one_input(data: bytes) -> None:
 
 
 def check(parsed: Parsed, labelled: bool) -> None:
-    """Every row is accepted or refused, once; what is accepted can be logged and read again."""
+    """Every row is accepted or refused, once; accepted rows can be logged and read again."""
     numbers = sorted([*parsed.row.tolist(), *parsed.joins.row.tolist(), *(error.index for error in parsed.errors)])
     if numbers != list(range(parsed.rows)):
         raise AssertionError("a row is neither accepted nor refused, or both")
@@ -72,7 +72,7 @@ def check(parsed: Parsed, labelled: bool) -> None:
 
 
 def check_twin(parsed: Parsed, body: bytes, context: Context, labelled: bool) -> None:
-    """The compiled lane accepts what its slow twin accepts."""
+    """The compiled reader accepts the same rows as its slow twin."""
     rules = make_rules(context, labelled)
     lines = [line for line in body.split(b"\n") if line.strip(b" \t\r")]
     outcomes = [json_twin.take_row(json_twin.read_example(line, rules), rules) for line in lines]
@@ -80,17 +80,17 @@ def check_twin(parsed: Parsed, body: bytes, context: Context, labelled: bool) ->
         raise AssertionError("a line is missing, or one too many")
     wanted = [number for number, outcome in enumerate(outcomes) if outcome.code == 0]
     if wanted != parsed.row.tolist():
-        raise AssertionError("the lanes do not accept the same rows")
+        raise AssertionError("the readers do not accept the same rows")
     batch = parsed.batch
     for k, number in enumerate(wanted):
         begin, end = int(batch.indptr[k]), int(batch.indptr[k + 1])
         same = batch.hash[begin:end].tolist() == outcomes[number].hashes
         if not same or [x.hex() for x in batch.value[begin:end].tolist()] != [x.hex() for x in outcomes[number].values]:
-            raise AssertionError("the lanes do not read the same features")
+            raise AssertionError("the readers do not read the same features")
 
 
 def starts() -> list[bytes]:
-    """The examples of every reader, and two documents that are none."""
+    """The examples of every reader, and two invalid documents."""
     bodies = {name: list(found) for reader in READERS for name, found in reader.examples.items()}
     for kind in KINDS:
         bodies[kind] += [b"[]", b"{"] if _SPLITS[kind] == "document" else []

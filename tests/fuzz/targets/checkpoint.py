@@ -20,7 +20,7 @@ TOKENS: Final = (
 
 
 def one_input(data: bytes) -> None:
-    """What is accepted encodes to the very same bytes; what is refused is refused as `Corrupt`."""
+    """Accepted input encodes to the same bytes; other input is refused as `Corrupt`."""
     if data[:1] != bytes([RAW]):
         data = signed(data)
     with contextlib.suppress(Corrupt):
@@ -44,7 +44,7 @@ def signed(data: bytes) -> bytes:
 
 
 def starts() -> list[bytes]:
-    """A checkpoint as it is written, and the same to be signed anew."""
+    """A checkpoint as it is written, and the same to be signed again."""
     header = {"model": "m", "config": {"eta": 0.1}, "applied": 12}
     whole = layout.encode_checkpoint(header, {"a": np.array([0.1]), "b": np.array([True, False])})
     text = canonical_json({"arrays": [{"name": "a", "dtype": "<f8", "shape": [1], "digest": "0" * 64}], "header": header})

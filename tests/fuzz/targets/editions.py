@@ -10,7 +10,6 @@ import numpy as np
 from riata.base.arrays import Arrays
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
-from riata.predict.scoring import score
 from riata.run.cluster.editions import decode_edition, encode_edition
 from riata.run.config import read_config
 from riata.run.model_state import ModelState
@@ -26,7 +25,7 @@ CLOCK: Final = ManualClock(10_000)
 
 @functools.cache
 def edition(learner: int) -> bytes:
-    """A true edition of one of the learners of `state`."""
+    """A valid edition of one of the learners of `state`."""
     thawed = ModelState.thaw(*layout.decode_checkpoint(state.frozen(learner).encode()))
     curvature = Curvature()
     curvature.refresh(thawed, CLOCK)
@@ -34,7 +33,7 @@ def edition(learner: int) -> bytes:
 
 
 def one_input(data: bytes) -> None:
-    """Refused as `Corrupt`, or a model that predicts and is written back to the very same bytes."""
+    """Refused as `Corrupt`, or a model that predicts and encodes to the same bytes."""
     draw = Draw(data)
     content = draw.rest() if draw.below(8) == 7 else crafted(draw)
     if content is None:
@@ -48,19 +47,19 @@ def one_input(data: bytes) -> None:
     if encode_edition(published) != completed(content):
         raise AssertionError("an edition was read that nobody wrote")
     with np.errstate(all="ignore"):
-        scored = score(published.model, state.rows(9, 10))
+        scored = published.model.score(state.rows(9, 10))
     if np.isnan(scored.margin).any():
         raise AssertionError("a margin is no number")
 
 
 def completed(content: bytes) -> bytes:
-    """The same with every setting of the configuration: one that an older program did not know has its default."""
+    """The same with every setting of the configuration: settings that an older program did not know have their defaults."""
     header, arrays = layout.decode_checkpoint(content)
     return layout.encode_checkpoint({**header, "config": write_document(read_config(header["config"]))}, arrays)
 
 
 def crafted(draw: Draw) -> bytes | None:
-    """A true edition, up to four times changed; None where no file can say that."""
+    """A valid edition, changed up to four times; None if it cannot be encoded."""
     header, arrays = changed(draw)
     try:
         return layout.encode_checkpoint(header, arrays)

@@ -18,7 +18,7 @@ TOKENS: Final = (b"RIATACKP",)
 
 
 def one_input(data: bytes) -> None:
-    """Refused as the caller's, or taken: then its names can be walked over and shown."""
+    """Refused as an error of the client, or accepted: then its names can be listed."""
     draw = Draw(data)
     content = draw.rest() if draw.below(4) == 3 else crafted(draw)
     with contextlib.suppress(BadInput):
@@ -28,7 +28,7 @@ def one_input(data: bytes) -> None:
 
 
 def crafted(draw: Draw) -> bytes:
-    """A true state with names of the fuzzer's."""
+    """A valid state with names of the fuzzer."""
     frozen = state.frozen(draw.below(3))
     count = draw.below(5)
     lengths = np.array([draw.below(9) for _ in range(count)], np.uint32)
@@ -46,5 +46,5 @@ def crafted(draw: Draw) -> bytes:
 
 
 def starts() -> list[bytes]:
-    """With names, without, and no export at all."""
+    """With names, without, and an invalid export."""
     return [bytes([0, learner, 2, 1, 2]) + bytes(16) + b"abc" for learner in range(3)] + [b"\3", b"\3RIATACKP"]

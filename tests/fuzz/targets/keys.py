@@ -17,7 +17,7 @@ TOKENS: Final = (
 
 
 def one_input(data: bytes) -> None:
-    """First byte even: a file, refused as `BadInput` or written back to one that says the same. Odd: an Authorization header."""
+    """First byte even: a file, refused as `BadInput` or encoded to one with the same content. Odd: an Authorization header."""
     if data[:1] and data[0] % 2:
         ring = ring_of([ENTRY])
         with contextlib.suppress(Unauthenticated):

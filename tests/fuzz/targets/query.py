@@ -14,7 +14,7 @@ TOKENS: Final = (b"age=41.5", b"&", b"%00", b"%ff", b"%C3%A9", b"t=a+b", b"1e999
 
 
 def one_input(data: bytes) -> None:
-    """The one row is accepted or refused by name."""
+    """The single row is accepted, or refused by name."""
     context: Context = CONTEXTS[data[0] % 4 if data else 0][0]
     pairs = parse_qsl(data[1:].decode("latin-1"), keep_blank_values=True, errors="surrogateescape")
     with contextlib.suppress(BadInput):

@@ -62,7 +62,7 @@ OTHERS: Final[tuple[Reply, ...]] = (
 
 
 class Clock:
-    """Time that passes while somebody sleeps."""
+    """A clock that advances when somebody sleeps."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -72,7 +72,7 @@ class Clock:
 
 
 class Told:
-    """`Calls` that answer what was recorded, changed as `draw` says."""
+    """`Calls` that give the recorded answers, changed as `draw` decides."""
 
     address = "the fuzzer"
 
@@ -105,7 +105,7 @@ class Told:
 
 
 def changed(draw: Draw, reply: Reply) -> Reply:
-    """One part of a reply is another."""
+    """Replace one part of a reply with another."""
     if isinstance(reply, list) and reply and draw.below(8) != 7:
         at = draw.below(len(reply))
         how = draw.below(6)
@@ -127,7 +127,7 @@ def changed(draw: Draw, reply: Reply) -> Reply:
 
 
 def one_input(data: bytes) -> None:
-    """Whatever is answered, the store raises what it declares, soon, and gives back nothing that was not checked."""
+    """Whatever the answers are, the store raises only declared errors, soon, and returns nothing unchecked."""
     draw = Draw(data)
     if draw.below(4) == 3:
         raw(draw)
@@ -162,7 +162,7 @@ class Said(Connection):
 
 
 def raw(draw: Draw) -> None:
-    """Bytes that a server sends: one reply, or a word on why there is none."""
+    """Bytes that a server sends: one reply, or the name of the error if they are none."""
     text = b"".join(draw.text() if draw.left < 40 else draw.take(1 + draw.below(30)) for _ in range(1 + draw.below(8)))
     link, patience = Link(read_url("redis://h/0"), Credentials()), Patience()
     wire: Any = Said(text, patience)
@@ -183,7 +183,7 @@ def batch(value: float) -> Batch:
 
 
 def session(store: RedisStore, do: Callable[[Callable[[], object]], None]) -> None:
-    """Everything that a store does, once."""
+    """All operations of a store, once."""
     head = records.first_chain(LINEAGE)
     content = b"checkpoint" * 3
     owner = Owner(1, bytes(16))
@@ -231,13 +231,13 @@ def session(store: RedisStore, do: Callable[[Callable[[], object]], None]) -> No
 
 
 def same(found: bytes, written: bytes) -> None:
-    """What is read back verified is what was written."""
+    """Check that verified data that is read back is what was written."""
     if found != written:
         raise AssertionError("changed bytes were read as if they were those written")
 
 
 def truth() -> dict[str, list[Reply]]:
-    """What a real server answered, by script or command, in order."""
+    """The answers of a real server, by script or command, in order."""
     if not _TRUTH:
         _TRUTH.update({name: [_read(reply) for reply in replies] for name, replies in json.loads(GOLDEN.read_text()).items()})
     return _TRUTH
@@ -247,11 +247,11 @@ _TRUTH: dict[str, list[Reply]] = {}
 
 
 def record(url: str) -> None:
-    """Ask a real server, and write what it answers: `python -c "from tests.fuzz.targets.replies import record; record(URL)"`."""
+    """Record the answers of a real server: `python -c "from tests.fuzz.targets.replies import record; record(URL)"`."""
     heard: defaultdict[str, list[Any]] = defaultdict(list)
     link = Link(read_url(url), Credentials())
 
-    class Heard:
+    class Received:
         address = link.address
         close = link.close
 
@@ -269,7 +269,7 @@ def record(url: str) -> None:
                 heard[parts[0].decode()].append(_written(reply))
             return reply
 
-    calls: Calls = Heard()
+    calls: Calls = Received()
     store = RedisStore(calls, RedisSettings(), draw=lambda size: bytes(range(size)))
     session(store, lambda work: _suppressed(work))
     GOLDEN.write_text(json.dumps(heard, sort_keys=True, indent=1) + "\n", encoding="utf-8")
@@ -288,7 +288,7 @@ def _read(reply: Any) -> Reply:
 
 
 def starts() -> list[bytes]:
-    """The truth, a change at each of the first calls, and replies as bytes."""
+    """The recorded answers, a change at each of the first calls, and replies as bytes."""
     true_calls = [bytes([0, *[0] * calls, 7, 1, 0, 1, 1, 1, 1, 1]) for calls in range(40)]
     protocol = [
         b"\3" + text.ljust(44, b"\0")

@@ -38,7 +38,7 @@ TOKENS: Final = ()
 
 
 def rows(seed: int, n: int) -> Batch:
-    """A few dozen names, labels that follow some of them."""
+    """A few dozen names, with labels that depend on some of them."""
     rng = np.random.default_rng(seed)
     names = np.sort(rng.choice(2**32, 40, replace=False)).astype(np.uint32)
     drawn = [np.sort(rng.choice(40, int(rng.integers(0, 7)), replace=False)) for _ in range(n)]
@@ -54,7 +54,7 @@ def rows(seed: int, n: int) -> Batch:
 
 
 def observed(state: ModelState, batch: Batch) -> Record:
-    """The record of a batch that follows `state`, its place right."""
+    """The record of a batch that follows `state`, with the right position."""
     payload = encode_batch(batch)
     digest = records.record_digest("observe", batch.n, 0, payload)
     return Record("m", "observe", state.applied + 1, batch.n, 0, payload, digest, records.next_chain(state.chain, digest))
@@ -73,7 +73,7 @@ def frozen(learner: int) -> Frozen:
 
 
 def one_input(data: bytes) -> None:
-    """Refused as `Corrupt`, or a state that says of itself what the checkpoint said, and learns on."""
+    """Refused as `Corrupt`, or a state that agrees with its checkpoint and continues to learn."""
     header, arrays = changed(Draw(data))
     try:
         content = layout.encode_checkpoint(header, arrays)
@@ -84,7 +84,7 @@ def one_input(data: bytes) -> None:
 
 
 def live(state: ModelState, header: dict[str, Any]) -> None:
-    """Whoever was let in can be written and read again, served, and taught."""
+    """An accepted state can be written and read again, served, and trained."""
     again = state.freeze()
     for key in ("model", "lineage", "applied", "chain", "skipped", "restored"):
         if type(again.header[key]) is not type(header[key]) or again.header[key] != header[key]:
@@ -104,7 +104,7 @@ def live(state: ModelState, header: dict[str, Any]) -> None:
 
 
 def changed(draw: Draw) -> tuple[dict[str, Any], Arrays]:
-    """A true state, up to four times changed."""
+    """A valid state, changed up to four times."""
     true = frozen(draw.below(len(LEARNERS)))
     header, arrays = layout.decode_checkpoint(true.encode())
     for _ in range(draw.below(5)):
@@ -116,7 +116,7 @@ def changed(draw: Draw) -> tuple[dict[str, Any], Arrays]:
 
 
 def change_header(draw: Draw, header: dict[str, Any]) -> None:
-    """Take a key out, add one, or give one another value, at any depth."""
+    """Remove a key, add one, or give one another value, at any depth."""
     at: Any = header
     while True:
         keys = sorted(at)
@@ -134,7 +134,7 @@ def change_header(draw: Draw, header: dict[str, Any]) -> None:
 
 
 def change_array(draw: Draw, arrays: Arrays) -> None:
-    """Take an array out, add one, or give one another shape, type or elements."""
+    """Remove an array, add one, or give one another shape, type or elements."""
     if not arrays:
         return
     name = draw.pick(sorted(arrays))

@@ -13,27 +13,21 @@ from __future__ import annotations
 
 from typing import Any, Final, cast, get_args
 
-import numpy as np
-
-from riata.base.arrays import F64, U32, Arrays, read_only
+from riata.base.arrays import U32, Arrays, read_only
 from riata.base.clock import Clock
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
-from riata.base.limits import CURVATURE_CARRIED_BYTES_MAX
-from riata.learn.frozen import check_names, check_numbers, check_slots
-from riata.learn.learner import Link, Weights
+from riata.learn.frozen import check_slots
 from riata.learn.registry import spec_of
-from riata.predict.model import Model, Origin
-from riata.predict.uncertainty import NEW, OUTSIDE, Spread, Uncertainty
-from riata.run.config import ModelConfig, read_config
+from riata.maths.links import Link
+from riata.predict.factory import read_model
+from riata.predict.model import Origin
+from riata.run.config import read_config
 from riata.run.published import Published
 from riata.store import layout
 from riata.store.store import Edition
-from riata.wire.encoder import fingerprint
 
 WHAT: Final = "edition"
-WEIGHTS: Final = {"slot", "beta", "intercept"}
-SPREAD: Final = {"place", "variance", "covariance", "row"}
 VOCABULARY: Final = "vocabulary"
 HORIZONS: Final = ("cumulative", "faded", "window")
 HEADER: Final = {
@@ -46,23 +40,12 @@ HEADER: Final = {
 def encode_edition(published: Published) -> bytes:
     """Encode a served model. Standard errors are included if they are small enough; otherwise the header says why not."""
     model = published.model
-    arrays: Arrays = {
-        "slot": model.weights.slot,
-        "beta": model.weights.beta,
-        "intercept": np.array([model.weights.intercept]),
-    }
+    arrays, left_out = model.parts()
     if published.closed_vocabulary is not None:
         arrays[VOCABULARY] = published.closed_vocabulary
-    no_std_error = published.no_std_error
-    if model.uncertainty is not None:
-        if model.uncertainty.memory() <= CURVATURE_CARRIED_BYTES_MAX:
-            arrays |= dict(zip(("place", "variance", "covariance", "row"), model.uncertainty.spread, strict=True))
-        else:
-            mib = model.uncertainty.memory() / 2**20
-            no_std_error = f"its curvature takes {mib:.0f} MiB, too much to publish to followers; ask the writer"
     header = {
         "what": WHAT,
-        "model": model.name,
+        "model": model.origin.name,
         "lineage": model.origin.lineage.hex(),
         "applied": published.applied,
         "chain": published.chain.hex(),
@@ -77,7 +60,7 @@ def encode_edition(published: Published) -> bytes:
         "config": write_document(published.config),
         "changes": list(published.changes),
         "published_ms": published.published_ms,
-        "no_std_error": no_std_error,
+        "no_std_error": left_out or published.no_std_error,
     }
     return layout.encode_checkpoint(header, arrays)
 
@@ -113,7 +96,7 @@ def decode_edition(content: bytes, clock: Clock) -> Published:
 def decode_as(edition: Edition, model: str, content: bytes, clock: Clock) -> Published:
     """Decode `content` and check that `edition` of `model` describes it. Raises what `decode_edition` raises."""
     published = decode_edition(content, clock)
-    found = (published.model.name, published.model.origin.lineage, published.applied, published.chain)
+    found = (published.model.origin.name, published.model.origin.lineage, published.applied, published.chain)
     if found != (model, edition.lineage, edition.applied, edition.chain):
         raise Corrupt(
             f"the content of edition {edition.number} of {model} is of another event than its description", "edition_corrupt"
@@ -146,21 +129,14 @@ def _check_header(header: dict[str, Any]) -> None:
 
 def _published(header: dict[str, Any], arrays: Arrays, clock: Clock) -> Published:
     config = read_config(header["config"])
-    weights = _weights(header, arrays, config)
-    expected = WEIGHTS | (SPREAD if SPREAD & set(arrays) else set()) | ({VOCABULARY} & set(arrays))
-    check_names(arrays, expected)
-    uncertainty = _uncertainty(arrays, len(weights.slot)) if expected >= SPREAD else None
-    if (uncertainty is None) != bool(header["no_std_error"]):
-        raise Corrupt("it needs either standard errors or the reason for their absence")
     now_ms, now_unix_ms = clock.monotonic_ms(), clock.unix_ms()
     made_ms = now_ms - max(0, now_unix_ms - header["published_ms"])
-    origin = Origin(header["model"], _bytes(header["lineage"], 16), fingerprint(config.encoder), config.labels)
-    model = Model(origin, weights, header["gen"], header["version"], header["seq"], made_ms, uncertainty)
-    if np.float64(model.weights.intercept).tobytes() != np.float64(weights.intercept).tobytes():
-        raise Corrupt("it has an intercept although it has learnt nothing")
-    vocabulary = arrays.get(VOCABULARY)
+    origin = Origin(header["model"], _bytes(header["lineage"], 16), config.encoder, config.labels)
+    at, bits = (header["gen"], header["seq"]), spec_of(config.learner).slot_bits(config.learner, config.encoder.bits)
+    vocabulary = arrays.pop(VOCABULARY, None)
+    model = read_model(origin, at, header["link"], bits, arrays, std_errors=not header["no_std_error"])
     if vocabulary is not None:
-        check_slots(VOCABULARY, vocabulary, weights.bits)
+        check_slots(VOCABULARY, vocabulary, bits)
     return Published(
         model=model,
         config=config,
@@ -177,39 +153,6 @@ def _published(header: dict[str, Any], arrays: Arrays, clock: Clock) -> Publishe
         chain=_bytes(header["chain"], 20),
         changes=tuple(header["changes"]),
     )
-
-
-def _weights(header: dict[str, Any], arrays: Arrays, config: ModelConfig) -> Weights:
-    bits = spec_of(config.learner).slot_bits(config.learner, config.encoder.bits)
-    if not set(arrays) >= WEIGHTS:
-        raise Corrupt("it has no weights")
-    check_slots("slot", arrays["slot"], bits)
-    check_numbers("beta", arrays["beta"], len(arrays["slot"]))
-    check_numbers("intercept", arrays["intercept"], 1)
-    beta = cast(F64, arrays["beta"])
-    if not bool((beta != 0.0).all()):
-        raise Corrupt("a weight is zero")
-    return Weights(cast(U32, arrays["slot"]), beta, float(cast(F64, arrays["intercept"])[0]), header["link"], bits)
-
-
-def _uncertainty(arrays: Arrays, weights: int) -> Uncertainty:
-    place, variance, covariance, row = (arrays[name] for name in ("place", "variance", "covariance", "row"))
-    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
-        raise Corrupt("the covariance is not square")
-    size = covariance.shape[0]
-    check_numbers("variance", variance, weights, 0.0)
-    check_numbers("covariance", covariance.reshape(-1), size * size)
-    _check_places("place", place, weights, size, {OUTSIDE, NEW})
-    _check_places("row", row, 1, size, {-1})
-    return Uncertainty(Spread(*(read_only(array) for array in (place, variance, covariance, row))))  # type: ignore[arg-type]
-
-
-def _check_places(name: str, array: Any, length: int, size: int, others: set[int]) -> None:
-    if array.dtype != np.int64 or array.shape != (length,):
-        raise Corrupt(f"{name} does not have {length} positions")
-    inside = ((array >= 0) & (array < size)) | np.isin(array, list(others))
-    if not bool(inside.all()):
-        raise Corrupt(f"{name} has a position outside the covariance")
 
 
 def _bytes(text: str, length: int) -> bytes:

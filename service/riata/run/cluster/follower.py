@@ -269,7 +269,7 @@ class Follower:
 
     def take_up(self, edition: Edition, published: Published, logged: int) -> bool:
         """Serve `published` unless the served model is later. Returns whether it is served. `logged`: an event the log has."""
-        name = published.model.name
+        name = published.model.origin.name
         served_model = self._catalogue.served_models.get(name)
         if served_model is not None and served_model.lineage == edition.lineage:
             now = served_model.published

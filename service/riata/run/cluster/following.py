@@ -42,7 +42,7 @@ class Following:
         if self.copies is not None:
             for kept in self.copies.load():
                 if self.follower.take_up(kept.edition, kept.published, kept.edition.applied):
-                    served_model = self._context.catalogue.served_models[kept.published.model.name]
+                    served_model = self._context.catalogue.served_models[kept.published.model.origin.name]
                     served_model.learn_names(kept.names)
                     ago_ms = max(0, self._context.clock.unix_ms() - kept.confirmed_ms)
                     served_model.confirmed_ms = self._context.clock.monotonic_ms() - ago_ms

@@ -71,7 +71,8 @@ class Publisher:
         return bool(gone)
 
     def _publish(self, store: SharedStore, published: Published) -> None:
-        name, lineage = published.model.name, published.model.origin.lineage
+        origin = published.model.origin
+        name, lineage = origin.name, origin.lineage
         begun_ms = self._clock.monotonic_ms()
         content = encode_edition(published)
         try:

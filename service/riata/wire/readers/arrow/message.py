@@ -17,11 +17,13 @@ Source: Apache Arrow columnar format 1.5, "Serialization and interprocess commun
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from riata.base.errors import Malformed
+from riata.base.errors import Malformed, TooLarge
+from riata.base.limits import BODY_BYTES_MAX
 
 SLUG: Final = "bad_arrow"
 _MARK: Final = b"\xff\xff\xff\xff"
@@ -132,6 +134,42 @@ def read_stream(body: bytes | memoryview) -> tuple[tuple[Field, ...], Frame]:
     if rest and rest[: len(_END)] != _END:
         raise bad("more than one record batch, or bytes behind it; send one batch a request")
     return fields, frame
+
+
+def looks_like_a_stream(head: bytes) -> bool:
+    """Whether a file that begins with these bytes may be a stream."""
+    return head.startswith(_MARK)
+
+
+def bodies_of(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """Cut a stream of any number of record batches into streams of one each. Raises `Malformed`.
+
+    read : returns so many bytes of the file, or what is left of it
+    """
+    schema, _ = _message(read, "a schema")
+    while (batch := _message(read, "a record batch"))[1]:
+        yield schema + batch[0] + _END
+
+
+def _message(read: Callable[[int], bytes], called: str) -> tuple[bytes, bool]:
+    """Read one message; returns it, and whether there is one: a stream ends with an empty one, or with the file."""
+    head = read(_HEAD_BYTES)
+    if head in (b"", _END):
+        return head, False
+    size = int.from_bytes(head[4:], "little", signed=True)
+    if len(head) < _HEAD_BYTES or head[:4] != _MARK or not 0 < size <= BODY_BYTES_MAX:
+        raise bad(f"expected {called} after the message before")
+    told = read(size)
+    if len(told) < size:
+        raise bad(f"the stream ends inside {called}")
+    metadata = _Metadata(told)
+    length = metadata.number(metadata.jump(0), 3, "<q")
+    if not 0 <= length <= BODY_BYTES_MAX:
+        raise TooLarge(f"{called} of the file has {length} bytes; at most {BODY_BYTES_MAX} are read", "body_too_large")
+    body = read(length)
+    if len(body) < length:
+        raise bad(f"the stream ends inside {called}")
+    return head + told + body, True
 
 
 def _metadata(body: bytes | memoryview, at: int, called: str) -> tuple[bytes, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from riata.wire.reader import Functions, MediaType, Reader
+from riata.wire.reader import FileColumns, Functions, MediaType, Reader
+from riata.wire.readers.arrow.message import bodies_of, looks_like_a_stream
 
 
 def _load(_header: bytes) -> Functions:
@@ -25,4 +26,5 @@ READER: Final = Reader(
         ),
     ),
     load=_load,
+    columns=FileColumns(sniff=looks_like_a_stream, bodies=bodies_of),
 )

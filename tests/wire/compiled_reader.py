@@ -1,4 +1,4 @@
-"""What the tests of the line formats share: a body through the compiled lane, row by row, beside its slow twin."""
+"""Helpers for the tests of the line formats: a body through the compiled reader, row by row, compared with its slow twin."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Slow = Callable[[bytes, Rules], list[SlowRow | Refusal]]
 
 
 class Out(NamedTuple):
-    """One row of the compiled lane."""
+    """One row of the compiled reader."""
 
     code: int
     label: float
@@ -57,7 +57,7 @@ def bytes_of(text: str | bytes) -> U8:
 def run(
     read: Reader, body: bytes, rules: Rules, rows_max: int = 10_000, padded: bool = True
 ) -> tuple[int, BatchBuilder, list[Out]]:
-    """Call `read` on a body as `wire.parse` does; without padding behind it, no row is read as a usual one."""
+    """Call `read` on a body as `wire.parse` does. Without padding after it, no row is read by a fast reader."""
     data = bytes_of(bytes(FRONT) + body + b"\n" + bytes(PADDING if padded else 0))[FRONT:]
     text = Text(data.ctypes.data, len(body), data, np.empty(len(body) + 3, np.int64))
     sink = make_sink(len(body), min(body.count(b"\n") + 2, rows_max), 1)
@@ -71,7 +71,9 @@ def run(
 
 
 def compare(read: Reader, slow: Slow, body: bytes, rules: Rules) -> tuple[int, int, int]:
-    """Hold the compiled lane to its twin, row by row, to the last bit; how many were accepted, refused, handed over."""
+    """Compare the compiled reader with its twin, row by row, to the last bit; returns how many were accepted, refused, handed
+    over.
+    """
     status, sink, rows = run(read, body, rules)
     assert status == OK
     assert sink.count[FOUND] == 0
@@ -100,7 +102,7 @@ def compare(read: Reader, slow: Slow, body: bytes, rules: Rules) -> tuple[int, i
 
 
 def mutate(rng: random.Random, line: bytes, letters: bytes) -> bytes:
-    """Change, drop, double or insert a few bytes."""
+    """Change, delete, double or insert a few bytes."""
     changed = bytearray(line)
     for _ in range(rng.choice((0, 0, 1, 1, 2, 3))):
         at = rng.randrange(len(changed) + 1)

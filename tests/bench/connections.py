@@ -1,6 +1,6 @@
-"""Keep-alive connections that one thread asks over and listens to: a load that costs little, and in which nobody is woken.
+"""Keep-alive connections driven by one thread: a load that costs little, without waking other threads.
 
-Whoever asks keeps a selector, whose events name the lanes: each is given the events that came for it.
+The caller keeps a selector. Its events name the links, and each link gets its events.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said to one request."""
+    """The answer of a server to one request."""
 
     status: int
     body: bytes
 
 
-class Lane:
-    """One connection and what is under way on it: one request at a time."""
+class Link:
+    """One connection with one request under way at a time."""
 
     def __init__(self, port: int, selector: selectors.BaseSelector) -> None:
         self._link = socket.create_connection(("127.0.0.1", port), CONNECT_S)
@@ -48,7 +48,7 @@ class Lane:
     def turn(self, events: int) -> Answer | None:
         """Do what the selector says can be done: send on, and take what came; the answer once it is whole.
 
-        Raises `RuntimeError` where the connection is closed, or the answer does not say how long it is.
+        Raises `RuntimeError` if the connection is closed, or the answer does not say how long it is.
         """
         if events & selectors.EVENT_WRITE:
             self._push()
@@ -84,23 +84,22 @@ class Lane:
 
 
 def closed_loop(port: int, connections: int, requests: Sequence[tuple[bytes, bytes]]) -> list[Answer]:
-    """Send request k, its head and its body, over connection k modulo `connections`, each once the one before it is answered.
-
+    """Send request k, its head and its body, over connection k modulo `connections`, each after the previous one is answered.
     Returns the answers in the order of the requests.
     """
     answers: dict[int, Answer] = {}
-    with lanes(port, connections) as (selector, made):
-        under_way = {lane: k for k, lane in enumerate(made) if k < len(requests)}
-        for lane, k in under_way.items():
-            lane.ask(*requests[k])
+    with links(port, connections) as (selector, made):
+        under_way = {link: k for k, link in enumerate(made) if k < len(requests)}
+        for link, k in under_way.items():
+            link.ask(*requests[k])
         while len(answers) < len(requests):
             for key, events in selector.select():
-                lane, answer = key.data, key.data.turn(events)
+                link, answer = key.data, key.data.turn(events)
                 if answer is not None:
-                    answers[under_way[lane]] = answer
-                    under_way[lane] += connections
-                    if under_way[lane] < len(requests):
-                        lane.ask(*requests[under_way[lane]])
+                    answers[under_way[link]] = answer
+                    under_way[link] += connections
+                    if under_way[link] < len(requests):
+                        link.ask(*requests[under_way[link]])
     return [answers[k] for k in range(len(requests))]
 
 
@@ -111,12 +110,12 @@ def post_head(port: int, path: str, kind: str, length: int, more: str = "") -> b
 
 
 @contextmanager
-def lanes(port: int, connections: int) -> Iterator[tuple[selectors.BaseSelector, list[Lane]]]:
-    """So many lanes and their selector, while the block lasts."""
+def links(port: int, connections: int) -> Iterator[tuple[selectors.BaseSelector, list[Link]]]:
+    """So many connections and their selector, for the duration of the block."""
     with selectors.DefaultSelector() as selector:
-        made = [Lane(port, selector) for _ in range(connections)]
+        made = [Link(port, selector) for _ in range(connections)]
         try:
             yield selector, made
         finally:
-            for lane in made:
-                lane.close()
+            for link in made:
+                link.close()

@@ -1,0 +1,65 @@
+"""Each call of the clients goes to a route of the service, and the routes that no call goes to are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import httpx
+
+from riata.client import AsyncRiata, Riata
+from riata.web.routes.table import ROUTES, place
+from tests.client.fake_http import OBSERVED, Script, answer
+
+ROW: Final = {"features": {"age": 41.5}, "label": 1}
+CALLS: Final[dict[str, Callable[[Riata], Any]]] = {
+    "observe": lambda riata: riata.observe([ROW]),
+    "predict": lambda riata: riata.predict([ROW]),
+    "label": lambda riata: riata.label("id", 1),
+    "explain": lambda riata: riata.explain([ROW]),
+    "models": lambda riata: riata.models(),
+    "model": lambda riata: riata.model("m"),
+    "create_model": lambda riata: riata.create_model("m", {}),
+    "change": lambda riata: riata.change("m", gamma=0.3),
+    "path": lambda riata: riata.path("m"),
+    "drop_model": lambda riata: riata.drop_model("m"),
+    "metrics": lambda riata: riata.metrics("m"),
+    "weights": lambda riata: riata.weights("m"),
+    "snapshots": lambda riata: riata.snapshots("m"),
+    "snapshot_now": lambda riata: riata.snapshot_now("m"),
+    "restore": lambda riata: riata.restore("m", 1),
+    "export": lambda riata: riata.export("m"),
+    "import_": lambda riata: riata.import_("m", b"\x00"),
+    "version": lambda riata: riata.version(),
+}
+WITHOUT_A_CALL: Final = {
+    ("POST", "/observe"), ("GET", "/predict"), ("POST", "/predict"),  # calls name the model
+    ("GET", "/models/{model}/predict"),  # calls send rows in the body
+    ("GET", "/livez"), ("GET", "/readyz"), ("GET", "/startupz"), ("GET", "/metrics"),  # for orchestration and Prometheus
+    ("GET", "/v2/health/live"), ("GET", "/v2/health/ready"),
+    ("GET", "/openapi.json"), ("GET", "/docs"), ("GET", "/docs/{asset}"),  # for people and generators
+}  # fmt: skip
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in vars(kind) if not name.startswith("_")} - {"close", "aclose"}
+
+
+def route_of(call: Callable[[Riata], Any]) -> tuple[str, str]:
+    """The route that a call goes to."""
+    script = Script(answer(200, OBSERVED))
+    with Riata("http://test", sleep=script.sleep, transport=httpx.MockTransport(script)) as riata:
+        call(riata)
+    (request,) = script.requests
+    return request.method, place(request.url.path)[0]
+
+
+def test_every_call_of_the_clients_is_tried_here() -> None:
+    assert public(Riata) == public(AsyncRiata) == CALLS.keys()
+
+
+def test_a_route_has_a_call_or_is_listed_as_one_without() -> None:
+    called = {route_of(call) for call in CALLS.values()}
+    routes = {(route.method, route.path) for route in ROUTES}
+    assert called <= routes
+    assert routes - called == WITHOUT_A_CALL
