@@ -21,6 +21,7 @@ LACKING: Final[tuple[tuple[str, str], ...]] = (
     (r"curl", "curl"),
     (r"C compiler", "a C compiler (gcc)"),
     (r"atheris", "atheris"),
+    (r"pyarrow", "pyarrow"),
     (r"mount", "the right to mount"),
     (r"RIATA_SHARED", "data sets (RIATA_SHARED)"),
 )

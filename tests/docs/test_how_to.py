@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -167,8 +168,14 @@ def test_a_reader_is_added_by_its_folder_and_its_name(tmp_path: Path, csv_overla
         running.start()
         with httpx.Client(base_url=running.url, timeout=60) as client:
             assert client.put("/models/mails", json={}).status_code == 201
-            first = client.post("/models/mails/observe?wait=applied", content="label,word\n1,free\n0,meeting\n", headers=CSV)
-            assert first.json()["accepted"] == 2
+
+            def first() -> httpx.Response:
+                return client.post("/models/mails/observe?wait=applied", content="label,word\n1,free\n0,meeting\n", headers=CSV)
+
+            while (answer := first()).status_code == 503:  # the reader's kernels are compiled after the start
+                assert answer.json()["code"] == "not_ready"
+                time.sleep(0.1)
+            assert answer.json()["accepted"] == 2
             wrong = client.post("/models/mails/observe", content="label,word\n1,free\n0\n,a\n", headers=CSV).json()
             assert [(row["index"], row["code"]) for row in wrong["errors"]] == [(1, "lengths_differ"), (2, "missing_label")]
             refused = client.post("/models/mails/observe", content="label,label\n1,1\n", headers=CSV)

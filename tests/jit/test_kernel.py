@@ -17,35 +17,44 @@ from riata.jit.disk_cache import Files
 from riata.jit.numba_import import take_place
 
 PACKAGE = Path(__file__).parents[2] / "service"
-LOOK = "import numba; import riata.jit.kernel; print(numba.config.CACHE_DIR)"
+FOLDER = "import numba; import riata.jit.kernel; print(numba.config.CACHE_DIR)"
+STAMPS = "import sys; from riata.jit.cache_folder import stamp; print(*map(stamp, sys.argv[1:]))"
 
 
-def cache_folder(root: Path, environment: dict[str, str] | None = None) -> str:
+def printed(root: Path, code: str, *arguments: object, environment: dict[str, str] | None = None) -> list[str]:
     outside = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     done = subprocess.run(
-        [sys.executable, "-c", LOOK],
+        [sys.executable, "-c", code, *map(str, arguments)],
         env={**outside, "PYTHONPATH": str(root), **(environment or {})},
         capture_output=True,
         text=True,
         check=True,
         timeout=900,
     )
-    return done.stdout.strip()
+    return done.stdout.split()
 
 
-def test_the_folder_of_machine_code_changes_with_any_file_that_may_hold_a_kernel(tmp_path: Path) -> None:
+def test_a_stamp_changes_with_the_file_and_what_it_imports_and_with_nothing_else(tmp_path: Path) -> None:
     root = tmp_path / "service"
     shutil.copytree(PACKAGE / "riata", root / "riata", ignore=shutil.ignore_patterns("__pycache__"))
-    before = cache_folder(root)
-    assert Path(before).is_relative_to(root)
-    assert cache_folder(root) == before
-    changed = root / "riata" / "wire" / "codes.py"  # holds no kernel, but numbers that kernels are compiled with
-    changed.write_text(changed.read_text() + "\n")
-    assert cache_folder(root) != before
+    reader, learner, called = (
+        root / "riata" / name
+        for name in ("wire/readers/json/body.py", "learn/ftrl_proximal/step.py", "learn/ftrl_proximal/row.py")
+    )
+    before = printed(root, STAMPS, reader, learner)
+    assert printed(root, STAMPS, reader, learner) == before
+    codes = root / "riata/wire/codes.py"  # holds no kernel, but numbers that the kernels of readers are compiled with
+    codes.write_text(codes.read_text() + "\n")
+    after = printed(root, STAMPS, reader, learner)
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+    called.write_text(called.read_text() + "\n")
+    assert printed(root, STAMPS, reader, learner)[1] != before[1]
 
 
-def test_the_operator_may_say_where_machine_code_goes(tmp_path: Path) -> None:
-    assert cache_folder(PACKAGE, {"NUMBA_CACHE_DIR": str(tmp_path)}) == str(tmp_path)
+def test_machine_code_is_kept_under_the_package_or_where_the_operator_wants_it(tmp_path: Path) -> None:
+    assert printed(PACKAGE, FOLDER) == [str(PACKAGE / "riata/__pycache__/kernels")]
+    assert printed(PACKAGE, FOLDER, environment={"NUMBA_CACHE_DIR": str(tmp_path)}) == [str(tmp_path)]
 
 
 CALLED = """

@@ -30,7 +30,14 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def make(running: Running, **settings: object) -> None:
-    httpx.put(f"{running.url}/models/m", json={"encoder": {"bits": 12}, **settings}, timeout=300).raise_for_status()
+    """Create the model; 503 means that the store did not answer in time, which may happen on a busy machine."""
+
+    def made() -> bool:
+        answer = httpx.put(f"{running.url}/models/m", json={"encoder": {"bits": 12}, **settings}, timeout=300)
+        assert answer.status_code in (200, 201, 503), answer.text
+        return answer.status_code != 503
+
+    until(made)
 
 
 def predicted(running: Running) -> list[str]:

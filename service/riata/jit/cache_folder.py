@@ -1,69 +1,75 @@
-"""The folder of cached machine code, and the files whose content its name is a hash of.
+"""The folder of cached machine code, and what the code of a kernel depends on.
 
 numba recompiles a function when its own file changes, but not when a kernel that it calls from another file changes. A stale
-caller would then learn other bits than a fresh one. So the folder is named after the content of every file that holds a kernel,
-and of every file of this package that one of them imports, directly or indirectly: a kernel's constants may come from there.
-If one of them changes, all kernels are compiled again.
+caller would then learn other bits than a fresh one. So the code of a kernel is stamped with a digest of its file and of every
+file of this package that it imports, directly or indirectly: its constants may come from there. It is compiled again if one of
+them changes.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Final
 
 import numba
 
 _PACKAGE: Final = Path(__file__).parents[1]
-_ROOMS_WITH_KERNELS: Final = ("jit", "maths", "wire", "store", "learn", "predict", "watch", "batch", "web")
 _DIGEST_BYTES: Final = 8
 _KERNEL: Final = (b"\n@kernel\n", b"\n@quick_kernel\n", b"\n@inline_kernel\n")
-_IMPORTED: Final = b"\nfrom riata."
+_IMPORT: Final = re.compile(rb"^ *from riata\.(\S+) import (\([^)]*\)|.*)", re.MULTILINE)
+_NAME: Final = re.compile(rb"\w+")
+_WITHOUT_KERNELS: Final = "base/errors.py"  # imported nearly everywhere; classes that no kernel uses
 
 
 def sources() -> list[Path]:
-    """The files that determine the machine code: those with kernels, and what they import from this package."""
-    return [_PACKAGE / name for name in _contents()]
+    """The files of the package that determine machine code: those with kernels, and what they import from the package."""
+    files = [str(path) for path in _PACKAGE.rglob("*.py") if any(mark in path.read_bytes() for mark in _KERNEL)]
+    return sorted(path for path in {Path(each) for file in files for each in _closure(file)} if path.is_file())
 
 
-def _contents() -> dict[str, bytes]:
-    """The content of these files, by name within the package. Runs at every start, so it reads each file once."""
-    files = [path for room in _ROOMS_WITH_KERNELS for path in (_PACKAGE / room).rglob("*.py")]
-    listed = [path.relative_to(_PACKAGE).as_posix() for path in files]
-    read = {name: _content(name) for name in listed}
-    waiting = [name for name, content in read.items() if any(mark in content for mark in _KERNEL)]
-    found: dict[str, bytes] = {}
-    while waiting:
-        name = waiting.pop()
-        if name not in found and (content := read.get(name) or _content(name)):
-            found[name] = content
-            waiting += [
-                f"{part.partition(b' import ')[0].decode().replace('.', '/')}.py" for part in content.split(_IMPORTED)[1:]
-            ]
-    return {name: found[name] for name in sorted(found) if name != "base/errors.py"}  # classes only: no kernel uses them
-
-
-def _content(name: str) -> bytes:
-    """The content of a file of the package; empty if there is no such file."""
-    try:
-        with open(f"{_PACKAGE}/{name}", "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""
-
-
-def _sources_digest() -> str:
+@functools.cache
+def stamp(file: str) -> str:
+    """A digest of a file and of what it imports from this package, directly or indirectly."""
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=_DIGEST_BYTES)
-    for name, content in _contents().items():
-        digest.update(name.encode() + b"\0" + content)
+    for each in sorted(_closure(file)):
+        digest.update(_read(each)[0])
     return digest.hexdigest()
+
+
+def _closure(file: str) -> set[str]:
+    """The file and the files of the package that it imports, directly or indirectly."""
+    found, waiting = set[str](), [file]
+    while waiting:
+        if (file := waiting.pop()) not in found:
+            found.add(file)
+            waiting += _read(file)[1]
+    return found
+
+
+@functools.cache
+def _read(file: str) -> tuple[bytes, list[str]]:
+    """The digest of a file, and what it may import from the package. Each file is read once in a start."""
+    try:
+        with open(file, "rb") as opened:
+            content = opened.read()
+    except (FileNotFoundError, NotADirectoryError):  # not every imported name is a module
+        return b"", []
+    names = set[str]()
+    for module, imported in _IMPORT.findall(content):
+        path = module.decode().replace(".", "/")
+        names |= {f"{path}.py", *(f"{path}/{name.decode()}.py" for name in _NAME.findall(imported))}
+    digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+    return digest, [f"{_PACKAGE}/{name}" for name in names if name != _WITHOUT_KERNELS]
 
 
 def name_cache_folder() -> None:
     """Keep machine code under the package, unless the operator sets another folder or the package is not writable."""
     if "NUMBA_CACHE_DIR" not in os.environ and os.access(_PACKAGE, os.W_OK):
-        numba.config.CACHE_DIR = str(_PACKAGE / "__pycache__" / f"kernels-{_sources_digest()}")
+        numba.config.CACHE_DIR = str(_PACKAGE / "__pycache__" / "kernels")
 
 
 def cache_folder() -> str:

@@ -28,6 +28,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.runtime.nrt import rtsys
 
+from riata.jit.cache_folder import stamp
 from riata.jit.numba_import import PATCHED, take_place
 
 _DIGEST_BYTES: Final = 8
@@ -136,7 +137,7 @@ class MachineCode:
     @cached_property
     def _files(self) -> FunctionCache:
         found = FunctionCache(self._function)
-        found._cache_file = Files(found.cache_path, found._impl.filename_base, found._cache_file._source_stamp)
+        found._cache_file = Files(found.cache_path, found._impl.filename_base, stamp(self._function.__code__.co_filename))
         return found
 
     def load_overload(self, signature: Any, target: Any) -> Any:
