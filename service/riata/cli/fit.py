@@ -17,7 +17,15 @@ from riata.base.errors import BadInput
 from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
 from riata.cli.serve import BLAS_THREADS
-from riata.cli.solver_options import GammaOption, KOption, MemoryOption, SolverOption, SolverOptions, ToleranceOption
+from riata.cli.solver_options import (
+    GammaOption,
+    KOption,
+    MemoryOption,
+    SolverOption,
+    ToleranceOption,
+    require_one_model,
+    solver_options,
+)
 from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -84,7 +92,8 @@ def fit(
     settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
     request = Request(file, form, labels, learner, settings, model_file, threads, out, as_json)
     if batch:
-        options = SolverOptions(solver, tuple(gamma or ()), k, tolerance, memory_bytes_max, out is not None)
+        options = solver_options(solver, gamma, k, tolerance, memory_bytes_max)
+        require_one_model(options, out)
         from riata.cli.fit_batch import fit_batch
 
         fit_batch(request, options, strict)

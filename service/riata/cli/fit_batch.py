@@ -17,10 +17,11 @@ from riata.batch.solution import Solution
 from riata.cli.data_files import FileData, data_of_files
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
 from riata.cli.progress import rows_so_far
-from riata.cli.solve import report_of, solve, table_of
-from riata.cli.solver_options import SolverOptions
+from riata.cli.solve import solve, table_of
 from riata.run.adopting import state_around
 from riata.run.exports import write_export
+from riata.run.solver_options import SolverOptions
+from riata.run.solving import report_of
 
 
 def fit_batch(request: Request, options: SolverOptions, strict: bool) -> None:

@@ -11,7 +11,15 @@ from typing import Annotated, Any, Final
 import typer
 
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
-from riata.cli.solver_options import GammaOption, KOption, MemoryOption, SolverOption, SolverOptions, ToleranceOption
+from riata.cli.solver_options import (
+    GammaOption,
+    KOption,
+    MemoryOption,
+    SolverOption,
+    ToleranceOption,
+    require_one_model,
+    solver_options,
+)
 
 EXAMPLE: Final = """Examples:
 
@@ -42,15 +50,17 @@ def refit(
 
     Ctrl-C ends the passes with the best weights so far.
     """
-    options = SolverOptions(solver, tuple(gamma or ()), k, tolerance, memory_bytes_max, out is not None)
+    options = solver_options(solver, gamma, k, tolerance, memory_bytes_max)
+    require_one_model(options, out)
     started = time.perf_counter()
     with ExitStack() as stack:
         _, opened = stack.enter_context(kept(data, store))
         from riata.batch.pool import Threads
         from riata.cli.fit_request import INTERRUPTED, interruptible, write_whole
         from riata.cli.progress import seq_progress
-        from riata.cli.solve import mean_loss, report_of, solve, table_of
+        from riata.cli.solve import solve, table_of
         from riata.run.refitting import refitting
+        from riata.run.solving import mean_loss, report_of
         from riata.store.segments import FOLDER
 
         with seq_progress(model) as advance:

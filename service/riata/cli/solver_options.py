@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from riata.base.errors import BadInput, nearest
+from riata.base.errors import BadInput
+from riata.run.solver_options import SolverOptions
 
-SOLVERS: Final = ("auto", "mp", "rmmp")
 PANEL: Final = "Options of the solver"
 
 SolverOption = Annotated[
@@ -35,23 +35,14 @@ MemoryOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class SolverOptions:
-    """The options, as `--help` describes them. Raises `BadInput` for options that contradict each other."""
+def solver_options(
+    solver: str, gammas: list[float] | None, k: int | None, tolerance: float, memory_bytes_max: int | None
+) -> SolverOptions:
+    """Read the options. Raises `BadInput` for options that contradict each other."""
+    return SolverOptions(solver, tuple(gammas or ()), k, tolerance, memory_bytes_max)
 
-    solver: str
-    gammas: tuple[float, ...]
-    k: int | None
-    tolerance: float
-    memory_bytes_max: int | None
-    out: bool
 
-    def __post_init__(self) -> None:
-        if self.solver not in SOLVERS:
-            raise BadInput(f"--solver: {self.solver[:64]!r} is not a choice; {nearest(self.solver, SOLVERS)}", "bad_option")
-        if self.k is not None and self.solver == "mp":
-            raise BadInput("--k is the size of the working set of rmmp; mp keeps the curvature of all features", "bad_option")
-        if not 0.0 < self.tolerance < 1.0:
-            raise BadInput(f"--tolerance: expected a number between 0 and 1, got {self.tolerance:g}", "bad_option")
-        if self.out and len(self.gammas) > 1:
-            raise BadInput("--out takes one model: give one --gamma", "bad_option")
+def require_one_model(options: SolverOptions, out: Path | None) -> None:
+    """Raise `BadInput` if several penalties are asked for and one model is to be written."""
+    if out is not None and len(options.gammas) > 1:
+        raise BadInput("--out takes one model: give one --gamma", "bad_option")

@@ -1,0 +1,111 @@
+"""Finds batch optima as commands and jobs ask for them: the solver by name, one penalty or several, and the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from riata.batch.choose import Choice, auto
+from riata.batch.data import Data
+from riata.batch.mp import Mp
+from riata.batch.path import solve_path
+from riata.batch.pool import Pool
+from riata.batch.problem import Problem
+from riata.batch.rmmp import K, Rmmp
+from riata.batch.solution import Solution, TraceRow
+from riata.learn.learner import Weights
+from riata.run.adopting import link_of
+from riata.run.config import ModelConfig
+from riata.run.solver_options import SolverOptions
+
+GAMMA: Final = 1.0  # of learners without a setting of this name
+
+Solved = list[tuple[Problem, Solution]]
+Watch = Callable[[float, TraceRow], bool]  # the penalty and its pass; false: stop with the best weights so far
+
+
+def gammas_of(options: SolverOptions, config: ModelConfig) -> tuple[float, ...]:
+    """Return the penalties to solve under."""
+    return options.gammas or (getattr(config.learner, "gamma", GAMMA),)
+
+
+def solve(
+    options: SolverOptions, data: Data, config: ModelConfig, pool: Pool, watch: Watch, start: Weights | None = None
+) -> tuple[Choice, Solved]:
+    """Solve under each penalty. Returns how the solver was chosen, and the solutions, largest penalty first.
+
+    start : where the first penalty begins
+    """
+    gammas = gammas_of(options, config)
+    problem = Problem(data, link_of(config), gammas[0], start=start)
+    choice = _choice(options, problem, pool)
+    if len(gammas) == 1:
+        return choice, [(problem, choice.solver.solve(problem, pool, lambda row: watch(gammas[0], row)))]
+    whole = not isinstance(choice.solver, Rmmp)
+    solver = Rmmp(choice.solver.k if isinstance(choice.solver, Rmmp) else data.features, options.tolerance, whole=whole)
+    path = solve_path(problem, gammas, replace(solver, memory_bytes_max=options.memory_bytes_max), pool, watch)
+    return choice, [(replace(problem, gamma=gamma), solution) for gamma, solution in path]
+
+
+def _choice(options: SolverOptions, problem: Problem, pool: Pool) -> Choice:
+    """Return the solver that was asked for."""
+    if options.solver == "auto" and options.k is None:
+        return auto(problem, pool, options.tolerance, options.memory_bytes_max)
+    if options.solver == "mp":
+        return Choice("mp", Mp(options.tolerance, memory_bytes_max=options.memory_bytes_max), "mp: as asked")
+    k = K if options.k is None else options.k
+    return Choice("rmmp", Rmmp(k, options.tolerance, memory_bytes_max=options.memory_bytes_max), "rmmp: as asked")
+
+
+def report_of(choice: Choice, solved: Solved, pool: Pool) -> dict[str, Any]:
+    """Return the solver, the total weight of the rows, the loss of the base rate, and the solutions, as a document."""
+    data = solved[0][0].data
+    negative, positive = pool.fold("labels", data.parts, {})["weight"].tolist()
+    weight, share = negative + positive, positive / (negative + positive)
+    return {
+        "features": data.features,
+        "weight": weight,
+        "solver": choice.name,
+        "reason": choice.reason,
+        "base_log_loss": -share * math.log(share) - (1.0 - share) * math.log(1.0 - share),
+        "solutions": [_solution(problem, solution, weight) for problem, solution in solved],
+    }
+
+
+def mean_loss(problem: Problem, weights: Weights, objective: float, weight: float) -> float:
+    """Return the mean log loss over the rows of a problem, from the objective there. weight: of all rows."""
+    return -(objective + problem.penalty(problem.by_rank(weights), weights.intercept)) / weight
+
+
+def _solution(problem: Problem, solution: Solution, weight: float) -> dict[str, Any]:
+    certificate = solution.certificate
+    return {
+        "gamma": float(problem.gamma),
+        "objective": certificate.objective,
+        "gap": certificate.gap,
+        "kkt": certificate.kkt,
+        "log_loss": mean_loss(problem, solution.weights, certificate.objective, weight),
+        "non_zeros": len(solution.weights.slot),
+        "intercept": solution.weights.intercept,
+        "passes": solution.spent.passes,
+        "accesses": solution.spent.accesses,
+        "memory_bytes": solution.spent.memory_bytes,
+        "stopped": solution.stopped,
+        "trace": [pass_document(row) for row in solution.trace],
+    }
+
+
+def pass_document(row: TraceRow) -> dict[str, Any]:
+    """Return one pass as a document."""
+    return {
+        "pass": row.number,
+        "objective": row.certificate.objective,
+        "gap": row.certificate.gap,
+        "kkt": row.certificate.kkt,
+        "non_zeros": row.non_zeros,
+        "members": row.members,
+        "frozen": row.frozen,
+        "seconds": round(row.seconds, 3),
+    }
