@@ -9,6 +9,9 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar o
 WITH_PROGRESS := $(PYTHON) deploy/with-progress
 WORKERS ?= logical
 
+# Without byte code every process would compile the sources of numba and of the service again: 2 s of processor time for each start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check programs kernels suite bench vw soak image wheel lock clean
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+
+import httpx._transports.default as httpx_transport
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -14,6 +17,9 @@ from tests.lacking import summary
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("interpreted", settings.get_profile("unhurried"), max_examples=15)  # kernels without the compiler
 settings.load_profile("unhurried")
+
+# Each call of `httpx.get` reads the certificates of all authorities: 20 ms of processor time, also for http://. Once is enough.
+httpx_transport.create_ssl_context = functools.cache(httpx_transport.create_ssl_context)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,16 @@ def test_missing_programs_are_installed_one_by_one_and_a_failure_is_ignored(tmp_
     assert not (tmp_path / "bin" / "policy-rc.d").exists()
     assert "could not install prometheus" in done.stdout
     assert "could not install redis-server" not in done.stdout
+
+
+def test_what_make_starts_may_write_byte_code(tmp_path: Path) -> None:
+    """Otherwise every process compiles the sources of numba again."""
+    probe = tmp_path / "Makefile"
+    probe.write_text(f'include {ROOT / "Makefile"}\nprobe:\n\t@echo "[$$PYTHONDONTWRITEBYTECODE]"\n', encoding="utf-8")
+    command = ["make", "--no-print-directory", f"--file={probe}", "probe"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_with_everything_installed_nothing_is_requested(tmp_path: Path) -> None:
