@@ -35,7 +35,7 @@ $(VENV)/.tested: $(VENV)/.installed tests/requirements.lock
 	@touch $@
 
 run: setup       ## run the service on http://127.0.0.1:8080; events are stored in ./riata-data
-	$(BIN)/riata serve
+	@trap : INT; $(BIN)/riata serve || test $$? -eq 130  # Ctrl-C is how it is stopped
 
 demo: setup      ## stream synthetic clicks into the running service and plot its learning curve
 	$(BIN)/riata demo

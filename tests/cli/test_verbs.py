@@ -19,7 +19,10 @@ from riata.client import Unreachable
 from tests.cli.fake_service import FakeService, service
 
 __all__ = ["service"]
-VERBS = "serve observe predict fit refit path tune replay repair inspect demo warm keys version"
+VERBS = (
+    "serve observe predict models metrics weights explain snapshots export import fit refit path tune replay repair inspect demo "
+    "warm keys version"
+)
 ROWS = "".join(f'{{"features":{{"age":{i}}},"label":{i % 2}}}\n' for i in range(5))
 
 
@@ -46,6 +49,7 @@ def test_only_the_requested_verb_is_built_and_all_if_none_is_requested() -> None
 def test_version_is_the_packages() -> None:
     result = run("version")
     assert (result.exit_code, result.stdout.split()[:2]) == (0, ["riata", __version__])
+    assert run("--version").stdout == result.stdout
 
 
 @pytest.mark.parametrize("verb", VERBS.split())

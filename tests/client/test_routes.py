@@ -37,7 +37,7 @@ WITHOUT_A_CALL: Final = {
     ("GET", "/models/{model}/predict"),  # calls send rows in the body
     ("GET", "/livez"), ("GET", "/readyz"), ("GET", "/startupz"), ("GET", "/metrics"),  # for orchestration and Prometheus
     ("GET", "/v2/health/live"), ("GET", "/v2/health/ready"),
-    ("GET", "/openapi.json"), ("GET", "/docs"), ("GET", "/docs/{asset}"),  # for people and generators
+    ("GET", "/"), ("GET", "/openapi.json"), ("GET", "/docs"), ("GET", "/docs/{asset}"),  # for people and generators
 }  # fmt: skip
 
 

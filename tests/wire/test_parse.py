@@ -300,6 +300,14 @@ def test_errors_name_the_field_and_the_nearest_key() -> None:
     assert details[2].startswith("features.age: ")
 
 
+def test_a_row_without_an_envelope_is_told_where_features_belong() -> None:
+    detail = lines('{"age": 1, "label": 1}\n').errors[0].detail
+    assert detail == (
+        "age: unknown key; known: event_id, features, label, prediction_id, ts, weight; "
+        'features belong into "features", as {"features": {"age": 41}, "label": 1}'
+    )
+
+
 @pytest.mark.parametrize(
     "content_type",
     [

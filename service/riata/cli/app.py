@@ -10,14 +10,36 @@ import atexit
 import os
 import sys
 import threading
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 from typer.models import CommandInfo as Verb
 
 from riata.base.errors import BadInput, RiataError
-from riata.cli import demo, fit, inspect, keys, log, observe, path, predict, refit, repair, replay, serve, tune, version, warm
+from riata.cli import (
+    demo,
+    explain,
+    exports,
+    fit,
+    inspect,
+    keys,
+    log,
+    metrics,
+    models,
+    observe,
+    path,
+    predict,
+    refit,
+    repair,
+    replay,
+    serve,
+    snapshots,
+    tune,
+    version,
+    warm,
+    weights,
+)
 from riata.cli.plain_options import take_plainly
 
 FAILED: Final = 1
@@ -78,9 +100,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    show_version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and exit.")] = False,
+) -> None:
+    """Options of `riata` itself."""
+    if show_version:
+        version.version()
+        raise typer.Exit
+
+
 app.command(name="serve", cls=serve.ServeCommand, epilog=serve.EXAMPLE)(serve.serve)
 app.command(name="observe", epilog=observe.EXAMPLE)(observe.observe)
 app.command(name="predict", epilog=predict.EXAMPLE)(predict.predict)
+app.add_typer(models.app, name="models")
+app.command(name="metrics", epilog=metrics.EXAMPLE)(metrics.metrics)
+app.command(name="weights", epilog=weights.EXAMPLE)(weights.weights)
+app.command(name="explain", epilog=explain.EXAMPLE)(explain.explain)
+app.command(name="snapshots", epilog=snapshots.EXAMPLE)(snapshots.snapshots)
+app.command(name="export", epilog=exports.EXPORT_EXAMPLE)(exports.export)
+app.command(name="import", epilog=exports.IMPORT_EXAMPLE)(exports.import_)
 app.command(name="fit", epilog=fit.EXAMPLE)(fit.fit)
 app.command(name="refit", epilog=refit.EXAMPLE)(refit.refit)
 app.command(name="path", epilog=path.EXAMPLE)(path.path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable
 from itertools import islice
@@ -11,14 +10,12 @@ from typing import Any, Final, NamedTuple
 
 from riata.base.errors import BadInput, Malformed
 from riata.cli.labels import convention, sniff_labels
-from riata.cli.model_setup import learner_document, model_document
+from riata.cli.model_setup import apply_setting, learner_document, model_document
 from riata.cli.source import SNIFF_LINES, cut_header, numbered_lines, recognise
-from riata.learn.kinds import KINDS
 from riata.run.config import ModelConfig, read_config
 from riata.wire.readers import FILE_READERS
 
 AUTO: Final = "auto"
-SECTIONS: Final = ("learner", "encoder")
 
 
 class Beginning(NamedTuple):
@@ -62,36 +59,13 @@ def fit_config(
     if learner is not None:
         document["learner"] = learner_document(learner)
     for setting in settings:
-        _set(document, setting)
+        apply_setting(document, setting)
     return read_config(document)
 
 
 def _sniffed(start: Beginning) -> str:
     """Return the label convention of the first rows. Raises `Malformed`."""
     return sniff_labels(start.rows, start.form, start.header) if start.labels is None else convention(start.labels)
-
-
-def _set(document: dict[str, Any], setting: str) -> None:
-    """Apply `key=value`. A key without a section belongs to the model if it has a setting of that name, otherwise to the
-    learner."""
-    key, is_given, text = setting.partition("=")
-    if not is_given or not key:
-        raise BadInput(f"--set {setting}: expected KEY=VALUE, as eta=0.5 or encoder.ngrams=2", "bad_option")
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = text
-    section, dot, name = key.partition(".")
-    if not dot and key in {one.name for one in dataclasses.fields(ModelConfig)} - set(SECTIONS):
-        document[key] = value
-        return
-    if dot and section not in SECTIONS:
-        raise BadInput(f"--set {setting}: sections are {' and '.join(SECTIONS)}", "bad_option")
-    section, name = (section, name) if dot else ("learner", key)
-    part = document.setdefault(section, {"kind": KINDS[0]} if section == "learner" else {})
-    if not isinstance(part, dict):
-        raise BadInput(f"--set {setting}: {section} in the model file is not an object", "bad_option")
-    part[name] = value
 
 
 def _read_document(path: Path) -> dict[str, Any]:

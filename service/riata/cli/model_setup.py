@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from riata.client import Riata
 
 LABELS: Final = ("0/1", "-1/+1", "real")
+SECTIONS: Final = ("learner", "encoder")
 
 
 def model_document(labels: str, text: Iterable[str] = (), learner: str | None = None) -> dict[str, Any]:
@@ -50,6 +52,31 @@ def learner_document(text: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BadInput(f'--learner {text}: expected an object, as {{"kind": "taylor_sketch", "gamma": 0.3}}', "bad_option")
     return document
+
+
+def apply_setting(document: dict[str, Any], setting: str) -> None:
+    """Apply `key=value`. A key without a section belongs to the model if it has a setting of that name, otherwise to the
+    learner. Raises `BadInput`."""
+    from riata.run.config import ModelConfig
+
+    key, is_given, text = setting.partition("=")
+    if not is_given or not key:
+        raise BadInput(f"--set {setting}: expected KEY=VALUE, as eta=0.5 or encoder.ngrams=2", "bad_option")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    section, dot, name = key.partition(".")
+    if not dot and key in {one.name for one in dataclasses.fields(ModelConfig)} - set(SECTIONS):
+        document[key] = value
+        return
+    if dot and section not in SECTIONS:
+        raise BadInput(f"--set {setting}: sections are {' and '.join(SECTIONS)}", "bad_option")
+    section, name = (section, name) if dot else ("learner", key)
+    part = document.setdefault(section, {"kind": KINDS[0]} if section == "learner" else {})
+    if not isinstance(part, dict):
+        raise BadInput(f"--set {setting}: {section} in the model file is not an object", "bad_option")
+    part[name] = value
 
 
 def ensure_model(riata: Riata, model: str, labels: str, learner: str | None = None) -> bool:

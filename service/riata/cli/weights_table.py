@@ -1,4 +1,4 @@
-"""Parses the response of /weights into names and numbers."""
+"""Parses the response of /weights into names and numbers, and draws a number as a bar."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ def _name(row: dict[str, Any]) -> str:
     if len(names) > 1:
         return " / ".join(names)
     return str(row.get("feature") or (names[0] if names else f"slot {row.get('slot')}"))
+
+
+def bar(value: float, largest: float, columns: int) -> str:
+    """Return a bar to the right of the middle if `value` is positive, otherwise to the left; `largest` fills one side."""
+    side = columns // 2
+    length = round(side * min(abs(value) / largest, 1.0)) if largest > 0.0 else 0
+    left, right = ("", "\u2588" * length) if value >= 0.0 else ("\u2588" * length, "")
+    return f"{left:>{side}}\u2502{right:<{side}}"

@@ -123,9 +123,9 @@ class AsyncRiata:
         """Drop a model and everything it has learned."""
         await self._send(calls.drop_model(model))
 
-    async def metrics(self, model: str = "default") -> dict[str, Any]:
-        """Return the progressive metrics."""
-        return await self._object(calls.get_model(model, "/metrics"))
+    async def metrics(self, model: str = "default", *, since: int | None = None) -> dict[str, Any]:
+        """Return the progressive metrics; with `since`, also the points of the learning curve after that event, as `history`."""
+        return await self._object(calls.get_model(model, "/metrics", **({} if since is None else {"since": str(since)})))
 
     async def weights(self, model: str = "default", *, top: int = 50, prefix: str = "") -> Any:
         """Return the largest weights with their names."""

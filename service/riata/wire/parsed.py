@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +12,6 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U8
-from riata.base.errors import nearest
 from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.jit.kernel import quick_kernel
 from riata.wire.batch import Batch, Encoded
@@ -277,6 +277,15 @@ def _row_error(reading: Reading, number: int, is_shown: bool) -> RowError:
         found = what_stands(reading.data, int(place[AT]))
         return RowError(number, slug, f"{sentence}, at byte {int(place[AT] - place[ROW_START])} of the row{found}")
     if code == UNKNOWN_KEY and is_shown:  # a search among words: only if the error is shown
-        sentence = f"{sentence}; {nearest(name[:_FIELD_SHOWN_MAX], KNOWN_KEYS)}"
+        sentence = f"{sentence}; {_key_hint(name[:_FIELD_SHOWN_MAX])}"
     shown = "".join(c if c.isprintable() else "\ufffd" for c in name[:_FIELD_SHOWN_MAX])
     return RowError(number, slug, f"{shown}: {sentence}" if shown else sentence)
+
+
+def _key_hint(name: str) -> str:
+    """What may have been meant by a key of an event that is none of its keys: a misspelt one, or a feature."""
+    if close := difflib.get_close_matches(name, KNOWN_KEYS, n=1, cutoff=0.7):
+        return f"did you mean {close[0]!r}?"
+    return (
+        f'known: {", ".join(sorted(KNOWN_KEYS))}; features belong into "features", as {{"features": {{"age": 41}}, "label": 1}}'
+    )

@@ -1,4 +1,4 @@
-"""Routes of /openapi.json and /docs (Swagger UI), which work offline: the viewer's files come from an installed package.
+"""Routes of /, /openapi.json and /docs (Swagger UI), which work offline: the viewer's files come from an installed package.
 
 The package `fastapi-offline` contains the files of Swagger UI. Its code is not imported; only two of its files are served.
 """
@@ -61,6 +61,11 @@ async def docs(_call: Call) -> Answer:
     return Answer(200, PAGE, b"text/html; charset=utf-8", (POLICY,))
 
 
+async def start_page(_call: Call) -> Answer:
+    """The page for someone who enters only the address of the service."""
+    return Answer(307, b"", b"text/plain; charset=utf-8", ((b"location", b"docs"),))
+
+
 async def docs_asset(call: Call) -> Answer:
     """The files of the page."""
     name = call.request.path_params["asset"]
@@ -83,6 +88,7 @@ TAG: Final = ""  # not in the OpenAPI document
 SCHEMAS: Final[Schema] = {}
 ROUTES: Final = (
     Route("GET", "/openapi.json", OPEN, openapi),
+    Route("GET", "/", OPEN, start_page),
     Route("GET", "/docs", OPEN, docs),
     Route("GET", "/docs/{asset}", OPEN, docs_asset),
 )

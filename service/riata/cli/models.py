@@ -1,0 +1,93 @@
+"""`riata models`: lists, creates and drops the models of a running service."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from riata.base.errors import BadInput
+from riata.cli.connect import DEFAULT_URL, LearnerOption, UrlOption, connected
+
+EXAMPLE: Final = "Example: `riata models create spam --learner taylor_sketch --set gamma=3 --text body`"
+
+NameArgument = Annotated[str, typer.Argument(help="Name of the model.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")]
+
+app = typer.Typer(
+    cls=TyperGroup,
+    help="List, create and drop the models of a running service.",
+    no_args_is_help=True,
+    epilog=EXAMPLE,
+    rich_markup_mode="markdown",
+)
+
+
+@app.command("list", epilog="Example: `riata models list`")
+def list_(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
+    """List the models: learner, events learnt, non-zero weights, and how many logged events are still to be learnt."""
+    from rich.console import Console
+    from rich.table import Table
+
+    with connected(url) as riata:
+        answer = riata.models()
+    if as_json:
+        typer.echo(json.dumps(answer))
+        return
+    table = Table()
+    table.add_column("model")
+    table.add_column("learner")
+    for name in ("examples", "skipped", "non-zeros", "to learn"):
+        table.add_column(name, justify="right")
+    for model in answer["models"]:
+        learner = " ".join(filter(None, (model["learner"], model["mode"])))
+        behind = model["seq_logged"] - model["seq_applied"]
+        counts = (model["examples"], model["skipped"], model["non_zeros"], behind)
+        table.add_row(model["name"], learner, *(f"{count:,}" for count in counts))
+    Console().print(table)
+
+
+@app.command("create", epilog=EXAMPLE)
+def create(
+    name: NameArgument,
+    learner: LearnerOption = None,
+    labels: Annotated[str, typer.Option(help="Labels of the events: 0/1, -1/+1 or real.")] = "0/1",
+    text: Annotated[list[str] | None, typer.Option(help="Feature whose words are features. Repeat it for several.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of the learner, or of encoder.* or the model, as eta=0.5. Repeat it for several."),
+    ] = None,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Create a model. Settings that are not given have their defaults.
+
+    If the model exists, settings that may change are changed, and others are refused.
+    """
+    from riata.cli.model_setup import apply_setting, model_document
+
+    document: dict[str, Any] = model_document(labels, text or (), learner)
+    for one in setting or ():
+        apply_setting(document, one)
+    with connected(url) as riata:
+        answer = riata.create_model(name, document)
+    typer.echo(f"model {name!r} {'was created' if answer['created'] else 'exists and has these settings'}")
+
+
+@app.command("drop", epilog="Example: `riata models drop spam --yes`")
+def drop(
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Drop a model, its log and its checkpoints. This cannot be undone; `riata export` keeps a copy of the model."""
+    with connected(url) as riata:
+        examples = riata.model(name)["examples"]
+        if not yes:
+            if not sys.stdin.isatty():
+                raise BadInput(f"model {name!r} has learnt {examples:,} events; give --yes to drop it", "bad_option")
+            typer.confirm(f"Drop model {name!r}, which has learnt {examples:,} events?", abort=True)
+        riata.drop_model(name)
+    typer.echo(f"dropped: model {name!r}")

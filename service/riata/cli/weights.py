@@ -1,0 +1,50 @@
+"""The command `riata weights`: the largest weights of a model, by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Final
+
+import typer
+
+from riata.cli.connect import DEFAULT_URL, UrlOption, connected
+
+EXAMPLE: Final = "Example: `riata weights clicks --top 20 --prefix country=`"
+BAR_COLUMNS: Final = 24
+
+
+def weights(
+    model: Annotated[str, typer.Argument(help="Name of the model.")] = "default",
+    top: Annotated[int, typer.Option(min=1, max=10_000, help="Number of weights to show.")] = 20,
+    prefix: Annotated[str, typer.Option(help="Only features whose names begin so.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")] = False,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Show the weights of a model that are largest in magnitude.
+
+    A weight is what one unit of its feature adds to the margin; for a logistic model these are log-odds.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from riata.cli.weights_table import bar, read_weights
+
+    with connected(url) as riata:
+        answer = riata.weights(model, top=top, prefix=prefix)
+    if as_json:
+        typer.echo(json.dumps(answer))
+        return
+    rows = read_weights(answer)
+    errors = [row.get("std_error") for row in answer["weights"]]
+    table = Table(title=f"model {answer['model']['name']} at event {answer['model']['seq']}: {answer['non_zeros']:,} weights")
+    table.add_column("feature", overflow="fold")
+    table.add_column("weight", justify="right")
+    if any(error is not None for error in errors):
+        table.add_column("std. error", justify="right")
+    table.add_column("")
+    largest = max((abs(weight) for _, weight in rows), default=0.0)
+    for (name, weight), error in zip(rows, errors, strict=True):
+        shown = () if len(table.columns) == 3 else ("" if error is None else f"{error:.4f}",)
+        table.add_row(name, f"{weight:+.4f}", *shown, bar(weight, largest, BAR_COLUMNS))
+    table.caption = f"intercept {answer['intercept']:+.4f}"
+    Console().print(table)

@@ -1,0 +1,102 @@
+"""The verbs that show and change models, against a service that really runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from riata.client import Riata
+from tests.cli.test_verbs import run
+from tests.running import Running
+
+ROWS = [{"features": {"age": i % 50, "country": f"c{i % 7}"}, "label": int(i % 7 < 3)} for i in range(400)]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with Running(tmp_path_factory.mktemp("models") / "data") as running:
+        running.start()
+        with Riata(running.url) as client:
+            client.observe(ROWS, wait_applied=True)
+        yield running.url
+
+
+def succeeds(url: str, *words: str) -> str:
+    result = run(*words, "--url", url)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def refused(url: str, *words: str) -> str:
+    result = run(*words, "--url", url)
+    assert result.exit_code != 0
+    assert len(result.stderr.splitlines()) == 1
+    return result.stderr
+
+
+def test_models_are_created_listed_and_dropped(url: str) -> None:
+    create = ("models", "create", "spam", "--learner", "taylor_sketch", "--set", "gamma=3", "--set", "encoder.bits=12")
+    assert succeeds(url, *create) == "model 'spam' was created\n"
+    assert succeeds(url, *create) == "model 'spam' exists and has these settings\n"
+    assert "encoder.bits cannot change" in refused(url, *create[:-1], "encoder.bits=13")
+    assert "did you mean 'gamma'" in refused(url, "models", "create", "other", "--learner", "taylor_sketch", "--set", "gama=3")
+    listed = {model["name"]: model for model in json.loads(succeeds(url, "models", "list", "--json"))["models"]}
+    assert listed["default"]["examples"] == 400
+    assert "taylor_sketch" in succeeds(url, "models", "list")
+    assert "has learnt 0 events; give --yes" in refused(url, "models", "drop", "spam")
+    assert succeeds(url, "models", "drop", "spam", "--yes") == "dropped: model 'spam'\n"
+    assert "no model named 'spam'" in refused(url, "models", "drop", "spam", "--yes")
+
+
+def test_metrics_are_a_table_and_a_curve(url: str) -> None:
+    shown = succeeds(url, "metrics")
+    answer = json.loads(succeeds(url, "metrics", "--json"))
+    assert f"{answer['cumulative']['log_loss']:.4f}" in shown
+    assert "events at the left" in shown
+    assert [point["examples"] for point in answer["history"]] == sorted({point["examples"] for point in answer["history"]})
+    assert "no model named" in refused(url, "metrics", "none")
+
+
+def test_weights_are_shown_with_bars(url: str) -> None:
+    with Riata(url) as client:
+        found = client.weights(top=3, prefix="country=")["weights"]
+    shown = succeeds(url, "weights", "--top", "3", "--prefix", "country=")
+    assert [word for word in shown.split() if word.startswith("country=")] == [weight["feature"] for weight in found]
+    assert f"{found[0]['weight']:+.4f}" in shown
+    assert len(json.loads(succeeds(url, "weights", "--json"))["weights"]) == 8
+
+
+def test_a_row_is_explained(url: str) -> None:
+    answer = json.loads(succeeds(url, "explain", "age=40", "country=c1", "new=1", "--json"))
+    shown = succeeds(url, "explain", "age=40", "country=c1", "new=1")
+    assert f"probability {answer['probability']:.4f}, margin {answer['margin']:+.4f}; 1 of 3 features have no weight" in shown
+    assert {part["feature"]: part["value"] for part in answer["contributions"]} == {"age": 40.0, "country=c1": 1.0, "new": 1.0}
+    assert "expected NAME=VALUE" in refused(url, "explain", "age")
+    assert "given twice" in refused(url, "explain", "age=1", "age=2")
+
+
+def test_a_model_is_exported_and_imported(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "default.riata"
+    assert str(file) in succeeds(url, "export", "default", "--out", str(file))
+    assert "'copy' continues from the file" in succeeds(url, "import", "copy", str(file))
+    with Riata(url) as client:
+        row = ROWS[0] | {"label": None}
+        assert client.predict(row, model="copy")[0]["margin"] == client.predict(row)[0]["margin"]
+    file.write_bytes(file.read_bytes()[:-1])
+    assert refused(url, "import", "copy", str(file))
+    assert "No such file" in refused(url, "import", "copy", str(tmp_path / "none"))
+
+
+def test_snapshots_are_written_and_restored(url: str) -> None:
+    succeeds(url, "models", "create", "back")
+    with Riata(url) as client:
+        client.observe(ROWS[:10], model="back", wait_applied=True)
+        assert "wrote snapshot" in succeeds(url, "snapshots", "back", "--new")
+        number = client.snapshots("back")["snapshots"][0]["generation"]
+        client.observe(ROWS[10:], model="back", wait_applied=True)
+        assert f"is at snapshot {number}" in succeeds(url, "snapshots", "back", "--restore", str(number))
+        assert client.model("back")["examples"] == 10
+    assert refused(url, "snapshots", "back", "--restore", "999")
