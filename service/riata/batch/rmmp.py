@@ -14,7 +14,6 @@ by Armijo's rule (`line_search`): without it, a start that is not zero may diver
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from typing import Final, cast
 import numpy as np
 
 from riata.base.arrays import F64, I64, Arrays
-from riata.base.errors import Conflict, TooLarge
+from riata.base.errors import TooLarge
 from riata.batch.active_set import choose_active, room
 from riata.batch.certificate import certify
 from riata.batch.expansion import Expansion, expansion_of, expansion_request
@@ -33,6 +32,7 @@ from riata.batch.pool import Pool, results_held
 from riata.batch.problem import Problem
 from riata.batch.separation import refuse_separable, separation_request
 from riata.batch.solution import Certificate, Solution, Spent, Stopped, Sums, TraceRow, Watch, watch_nothing
+from riata.batch.start import first_weights
 from riata.learn.learner import Weights
 from riata.maths.shooting import Quadratic
 from riata.maths.working_set import shoot_active
@@ -102,7 +102,7 @@ class Run:
 
     def solve(self) -> Solving:
         """Pass by pass until something stops it."""
-        beta, intercept = self._first((yield "labels", {}))
+        beta, intercept = first_weights(self._problem, (yield "labels", {}))
         members = np.arange(len(beta)) if self._limits.whole else np.flatnonzero(beta)[: self._limits.k]
         while True:
             found = yield self._pass(expansion_request(self._problem, beta, intercept, members))
@@ -129,21 +129,6 @@ class Run:
 
     def _promised(self, before: Expansion, at: Expansion) -> float:
         return promised(self._problem, before, at.beta, at.intercept)
-
-    def _first(self, labels: Arrays) -> tuple[F64, float]:
-        """Where to begin; refuses rows of one label."""
-        problem, weight = self._problem, cast(F64, labels["weight"])
-        if not np.all(weight > 0.0):
-            label = "-1" if weight[0] > 0.0 else "1"
-            raise Conflict(f"all {problem.data.rows} rows have the label {label}; a classifier needs rows of both", "one_class")
-        if problem.start is not None:
-            return problem.first(), problem.start.intercept if np.isfinite(problem.gamma_intercept) else 0.0
-        if problem.gamma_intercept > 0.0:
-            return problem.first(), 0.0
-        negative, positive = weight.tolist()
-        if problem.link == "logistic":
-            return problem.first(), float(np.log(positive / negative))
-        return problem.first(), statistics.NormalDist().inv_cdf(positive / (negative + positive))
 
     def _take(self, at: Expansion) -> Stopped | None:
         """Accept the weights of a pass; the reason to stop there, if there is one."""

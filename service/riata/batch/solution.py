@@ -32,7 +32,7 @@ class TraceRow:
 
     certificate : of the weights that the pass was taken at
     non_zeros   : weights that are not zero, the intercept not counted
-    members     : weights in the working set, whose curvature the pass accumulated
+    members     : weights in the working set: RMMP accumulates their curvature, others move them
     frozen      : weights that are not zero and not in the working set, because it has no room for them
     accesses    : feature values read so far
     seconds     : since the start
@@ -90,10 +90,25 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence about a solution.
+
+    code  : stable, such as `duplicate_columns`
+    slots : of the features that it is about; those who know their names show them
+    """
+
+    code: str
+    text: str
+    slots: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Solution:
     """Weights, their distance from the optimum, and how they were found.
 
-    sums : at these weights; None if the pass there did not accumulate curvature
+    sums  : at these weights; None if the pass there did not accumulate curvature
+    notes : what the user should know of how it went
+    gamma : the penalty under which the weights are the optimum, where the solver found it: under a bound on their sum
     """
 
     weights: Weights
@@ -102,3 +117,5 @@ class Solution:
     sums: Sums | None
     spent: Spent
     stopped: Stopped
+    notes: tuple[Note, ...] = ()
+    gamma: float | None = None

@@ -1,0 +1,89 @@
+"""All rows in memory by feature, for solvers that move one weight at a time.
+
+Needs 12 bytes for each feature value and 40 for each row, so it is refused beyond a bound (`memory_bytes`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import F64, I64, U32
+from riata.base.errors import TooLarge
+from riata.batch.data import Data, Rows
+from riata.jit.kernel import kernel
+
+_VALUE_BYTES: Final = 12
+_ROW_BYTES: Final = 40
+_FEATURE_BYTES: Final = 64
+
+
+class Columns(NamedTuple):
+    """The rows by feature.
+
+    start  : i64[d + 1]   feature j is start[j] : start[j + 1]
+    row    : u32[nnz]     increasing within a feature
+    value  : f64[nnz]
+    label  : f64[n]       -1 or 1
+    weight : f64[n]
+    """
+
+    start: I64
+    row: U32
+    value: F64
+    label: F64
+    weight: F64
+
+
+@kernel
+def scatter(rows: Rows, first: int, end: I64, row: U32, value: F64) -> None:
+    """Append rows to columns.
+
+    Parameters
+    ----------
+    rows : Rows         read only
+    first : int         the number of their first row
+    end : i64[d]        where the next value of each feature goes; moved
+    row : u32[nnz]      overwritten there
+    value : f64[nnz]    overwritten there
+
+    Returns             nothing
+    Cost                one read and one write of the features
+    Source              transposition of a sparse matrix by counting
+    """
+    for i in range(len(rows.label)):
+        for e in range(rows.indptr[i], rows.indptr[i + 1]):
+            at = end[rows.rank[e]]
+            row[at], value[at] = first + i, rows.value[e]
+            end[rows.rank[e]] = at + 1
+
+
+def memory_bytes(data: Data) -> int:
+    """What the columns take, and what a solver keeps for each row and feature beside them."""
+    return _VALUE_BYTES * data.nnz + _ROW_BYTES * data.rows + _FEATURE_BYTES * data.features
+
+
+def require_memory(name: str, need: int, most: int | None) -> None:
+    """Raise `TooLarge` if a solver that holds the rows in memory needs more than `most` bytes."""
+    if most is not None and need > most:
+        raise TooLarge(
+            f"{name} holds the rows in memory, which takes {need} bytes, and memory_bytes_max is {most}; use rmmp", "memory_bound"
+        )
+
+
+def gather(data: Data) -> Columns:
+    """Read all rows, twice."""
+    counts = np.zeros(data.features, np.int64)
+    for part in data.parts:
+        counts += np.bincount(part.load().rank, minlength=data.features)
+    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    made = Columns(start, np.empty(data.nnz, np.uint32), np.empty(data.nnz), np.empty(data.rows), np.empty(data.rows))
+    end, first = start[:-1].copy(), 0
+    for part in data.parts:
+        rows = part.load()
+        scatter(rows, first, end, made.row, made.value)
+        after = first + len(rows.label)
+        made.label[first:after], made.weight[first:after] = rows.label, rows.weight
+        first = after
+    return made

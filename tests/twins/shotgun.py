@@ -1,0 +1,97 @@
+"""Slow, obvious twins of the kernels of `riata.batch.columns` and `riata.batch.shotgun_round`: dense columns and numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from riata.base.arrays import F64, I64, U32
+from riata.batch.columns import Columns
+from riata.batch.data import Rows
+from riata.batch.shotgun_round import Place
+from tests.twins import philox as random
+from tests.twins.batch import log_p, slope
+
+TWINS_OF = ("batch/columns", "batch/shotgun_round")
+
+
+def scatter(rows: Rows, first: int, end: I64, row: U32, value: F64) -> None:
+    """Append rows to columns."""
+    for i in range(len(rows.label)):
+        for e in range(rows.indptr[i], rows.indptr[i + 1]):
+            j = rows.rank[e]
+            row[end[j]], value[end[j]] = first + i, rows.value[e]
+            end[j] += 1
+
+
+def dense_columns(columns: Columns) -> F64:
+    """f64[n, d]"""
+    x = np.zeros((len(columns.label), len(columns.start) - 1))
+    for j in range(x.shape[1]):
+        inside = slice(columns.start[j], columns.start[j + 1])
+        x[columns.row[inside], j] = columns.value[inside]
+    return x
+
+
+def moves(columns: Columns, place: Place, penalty: F64, bound: F64, chosen: I64, move: F64) -> float:
+    """How far coordinates move: the design has each column twice, the second time with the other sign."""
+    x = dense_columns(columns)
+    both = np.hstack([x, -x])
+    slopes = place.residual @ both - np.tile(penalty, 2)
+    usable = np.tile(bound, 2) > 0.0
+    step = np.maximum(-place.part, np.divide(slopes, np.tile(bound, 2), out=np.zeros(len(slopes)), where=usable))
+    move[:] = np.where(usable, step, 0.0)[chosen]
+    violation = np.where(usable, np.where(place.part > 0.0, np.abs(slopes), np.maximum(slopes, 0.0)), 0.0)
+    return float(violation[chosen].max(initial=0.0))
+
+
+def apply(columns: Columns, link: int, place: Place, chosen: I64, move: F64, rows: tuple[int, int], number: int) -> None:
+    """Apply moves to some rows."""
+    x = dense_columns(columns)
+    both = np.hstack([x, -x])
+    mine = slice(*rows)
+    place.margin[mine] += both[mine][:, chosen] @ move
+    s = columns.label[mine]
+    touched = (both[mine][:, chosen] * move != 0.0).any(axis=1)
+    fresh = columns.weight[mine] * s * slope(link, s * place.margin[mine])
+    place.residual[mine] = np.where(touched, fresh, place.residual[mine])
+    place.stamp[mine] = np.where(touched, number, place.stamp[mine])
+
+
+def rounds(
+    columns: Columns, link: int, place: Place, penalty: F64, bound: F64, order: I64, at_once: int, number: int
+) -> tuple[float, int]:
+    """All coordinates of an order."""
+    worst, reads, counts = 0.0, 0, np.tile(np.diff(columns.start), 2)
+    for at in range(0, len(order), at_once):
+        chosen = order[at : at + at_once]
+        step = np.empty(len(chosen))
+        worst = max(worst, moves(columns, place, penalty, bound, chosen, step))
+        place.part[chosen] += step
+        reads += int(counts[chosen].sum() + counts[chosen][step != 0.0].sum())
+        apply(columns, link, place, chosen, step, (0, len(place.margin)), number)
+        number += 1
+    return worst, reads
+
+
+def settle(columns: Columns, link: int, place: Place, shift: float) -> tuple[float, float, float]:
+    """Shift the margins."""
+    place.margin[:] += shift
+    s, w = columns.label, columns.weight
+    m = s * place.margin
+    q = slope(link, m)
+    h = q * np.exp(log_p(link, m)) if link == 0 else q * (q + m)
+    place.residual[:] = w * s * q
+    return float(w @ log_p(link, m)), float(place.residual.sum()), float(w @ h)
+
+
+def shuffle(order: I64, seed: int, epoch: int) -> None:
+    """Swap each element, from the last, with one at or before it."""
+    for a in range(len(order) - 1, 0, -1):
+        b = int((random.philox(seed, epoch, a)[0] >> 11) / 2**53 * (a + 1))
+        order[[a, b]] = order[[b, a]]
+
+
+def spectral_radius(columns: Columns, features: I64, norm: F64, _iterations: int, _seed: int) -> float:
+    """The largest eigenvalue, exactly."""
+    a = (np.sqrt(columns.weight)[:, None] * dense_columns(columns) / np.sqrt(norm))[:, features]
+    return float(np.linalg.eigvalsh(a.T @ a)[-1])
