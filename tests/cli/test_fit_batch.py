@@ -45,7 +45,7 @@ def optimum(path: Path, gamma: float) -> float:
     return -float(found.fun)
 
 
-@pytest.mark.parametrize("solver", ["auto", "mp", "rmmp"])
+@pytest.mark.parametrize("solver", ["auto", "mp", "rmmp", "shotgun"])
 def test_the_optimum_is_that_of_another_minimiser(solver: str, tmp_path: Path) -> None:
     path = written(tmp_path, "vw")
     found = report(str(path), "--gamma", str(GAMMA), "--solver", solver, "--tolerance", "1e-9", "--bits", "18")
@@ -119,6 +119,8 @@ def test_text_report_and_rows_that_are_not_read(tmp_path: Path) -> None:
     [
         (["--solver", "newton"], "not a choice"),
         (["--solver", "mp", "--k", "5"], "rmmp"),
+        (["--solver", "rmmp", "--at-once", "5"], "at_once is a setting of shotgun; rmmp has none"),
+        (["--seed", "5"], "seed is a setting of shotgun"),
         (["--tolerance", "2"], "between 0 and 1"),
         (["--gamma", "1", "--gamma", "2", "--out", "m"], "one --gamma"),
         (["--memory-bytes-max", "100", "--solver", "rmmp"], "memory_bytes_max"),

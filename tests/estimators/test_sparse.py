@@ -46,7 +46,7 @@ def test_the_optimum_is_that_of_scikit_learn(gamma: float) -> None:
     assert through_zero.intercept_.tolist() == [0.0]
 
 
-@pytest.mark.parametrize("solver", ["auto", "mp", "rmmp"])
+@pytest.mark.parametrize("solver", ["auto", "mp", "rmmp", "shotgun"])
 @pytest.mark.parametrize("link", ["logistic", "probit"])
 def test_weights_satisfy_the_conditions_of_the_optimum(link: str, solver: str) -> None:
     x, y = matrix(500, 30)
@@ -57,7 +57,7 @@ def test_weights_satisfy_the_conditions_of_the_optimum(link: str, solver: str) -
     assert 0 < np.count_nonzero(model.coef_) < 30
     assert model.certificate_.kkt <= 1e-10
     assert model.n_iter_ > 1
-    assert model.solver_ == ("rmmp" if solver == "rmmp" else "mp")
+    assert model.solver_ == ("mp" if solver == "auto" else solver)
 
 
 def test_a_weight_is_a_number_of_repetitions_and_the_order_of_rows_does_not_matter() -> None:
@@ -104,7 +104,7 @@ def test_separable_classes_have_an_optimum_only_with_a_penalty() -> None:
         ({"gamma": -1.0}, "penalties of at least 0"),
         ({"gamma": [1.0, 2.0]}, r"one for each of 6 columns, got \(2,\)"),
         ({"link": "log"}, "link: 'log' is none of logistic, probit"),
-        ({"solver": "saga"}, "solver: 'saga' is none of auto, mp, rmmp"),
+        ({"solver": "saga"}, "solver: 'saga' is none of auto, mp, rmmp, shotgun"),
     ],
 )
 def test_a_parameter_that_is_none_is_refused_by_name(parameter: dict[str, Any], why: str) -> None:

@@ -1,14 +1,18 @@
-"""Which solver suits a problem, and why."""
+"""Which solver suits a problem, and why; and the solvers by name, which nothing else names."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
 from riata.batch.mp import Mp
+from riata.batch.named import AUTO
 from riata.batch.pool import Pool
 from riata.batch.problem import Problem
 from riata.batch.rmmp import TOLERANCE, K, Rmmp, memory_bytes
+from riata.batch.shotgun import Shotgun
 from riata.batch.solution import Solution, Watch, watch_nothing
 
 SMALL: Final = 256  # features up to which a working set saves nothing: it would have room for all of them
@@ -21,6 +25,9 @@ class Solver(Protocol):
     def solve(self, problem: Problem, pool: Pool, watch: Watch = watch_nothing) -> Solution:
         """See `Rmmp.solve`."""
         ...
+
+
+CLASSES: Final[Mapping[str, Callable[..., Solver]]] = MappingProxyType({"mp": Mp, "rmmp": Rmmp, "shotgun": Shotgun})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +51,11 @@ def auto(problem: Problem, pool: Pool, tolerance: float = TOLERANCE, memory_byte
         k = max(K_MIN, k * 9 // 10)
     rmmp = Rmmp(k, tolerance, memory_bytes_max=memory_bytes_max)
     return Choice("rmmp", rmmp, f"rmmp: {d} features, of which a working set of up to {k} has its curvature kept")
+
+
+def choose(name: str, problem: Problem, pool: Pool, **settings: Any) -> Choice:
+    """The solver of a name with some of its settings, which `named.check_settings` has accepted; "auto" chooses."""
+    if name == AUTO and settings.keys() <= {"tolerance", "memory_bytes_max"}:
+        return auto(problem, pool, **settings)
+    name = "rmmp" if name == AUTO else name
+    return Choice(name, CLASSES[name](**settings), f"{name}: as asked")

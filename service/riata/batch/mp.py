@@ -29,8 +29,10 @@ class Mp:
 
     def solve(self, problem: Problem, pool: Pool, watch: Watch = watch_nothing) -> Solution:
         """Find the optimum. Raises `Conflict` if there is none, `TooLarge` if there are too many features or memory is short."""
-        features = problem.data.features
+        return self.as_rmmp(problem.data.features).solve(problem, pool, watch)
+
+    def as_rmmp(self, features: int) -> Rmmp:
+        """The same for so many features. Raises `TooLarge` if they are too many."""
         if features > FEATURES_MAX:
             raise TooLarge(f"mp: {features} features, and at most {FEATURES_MAX} are possible; use rmmp", "too_many_features")
-        whole = Rmmp(features, self.tolerance, self.passes_max, self.memory_bytes_max, self.inner, whole=True)
-        return whole.solve(problem, pool, watch)
+        return Rmmp(features, self.tolerance, self.passes_max, self.memory_bytes_max, self.inner, whole=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from riata.batch.problem import LinkName, Problem
 from riata.batch.solution import Certificate, Note, Solution, Spent, Stopped, TraceRow, Watch
 from riata.learn.learner import Weights
 
+ROUNDING: Final = 1e-12  # of the objective
 NO_MEMBERS: I64 = np.empty(0, np.int64)
 
 
@@ -68,13 +70,18 @@ class Record:
         self.take(at, self.problem, members)
         return at
 
+    @property
+    def last(self) -> Certificate:
+        """The certificate of the last measurement."""
+        return self._trace[-1].certificate
+
     def take(self, at: Expansion, problem: Problem, members: int) -> Certificate:
         """Add a pass to the trace, with the certificate that it gives for `problem`."""
         found = certify(problem, at, problem.scale)
         if found.gap is not None and problem is self.problem:
             self._lower = max(self._lower, -found.objective - found.gap)
             found = replace(found, gap=max(0.0, -found.objective - self._lower))
-        if self.best is None or found.objective >= self.best.certificate.objective or problem is not self.problem:
+        if self.best is None or problem is not self.problem or _better(found, self.best.certificate):
             self.best = Best(at.beta, at.intercept, found)
         seconds = time.perf_counter() - self._began
         non_zeros = int(np.count_nonzero(at.beta))
@@ -95,6 +102,14 @@ class Record:
         spent = Spent(self.passes, self.accesses, memory, time.perf_counter() - self._began)
         weights = weights_by_slot(problem.data, problem.link, best.beta, best.intercept)
         return Solution(weights, best.certificate, tuple(self._trace), None, spent, self.stopped, tuple(self.notes), gamma)
+
+
+def _better(one: Certificate, other: Certificate) -> bool:
+    """Whether an objective is higher; the violation decides where rounding would."""
+    rounding = ROUNDING * abs(other.objective)
+    if abs(one.objective - other.objective) <= rounding:
+        return one.kkt <= other.kkt
+    return one.objective > other.objective
 
 
 def weights_by_slot(data: Data, link: LinkName, beta: F64, intercept: float) -> Weights:

@@ -28,7 +28,7 @@ from riata.batch.pool import Pool
 from riata.batch.problem import Problem
 from riata.batch.record import Record
 from riata.batch.rmmp import TOLERANCE
-from riata.batch.shotgun_round import Place, apply, moves, rounds, settle, shuffle, spectral_radius
+from riata.batch.shotgun_round import Limits, Place, apply, moves, rounds, settle, shuffle, spectral_radius
 from riata.batch.solution import Note, Solution, Watch, watch_nothing
 from riata.batch.start import first_weights
 from riata.maths.links import LINKS, LOGISTIC
@@ -37,10 +37,12 @@ PASSES_MAX: Final = 5000
 NEAR: Final = 0.9  # of the penalty: a gradient from which on a coordinate is in the work list
 INNER: Final = 0.1  # of the violation that the last exact pass found: when to take the next
 EPOCHS_MAX: Final = 20  # between two exact passes
+STALLS_MAX: Final = 5  # times in a row that neither the objective nor the conditions improve: rounding
 ITERATIONS: Final = 20  # of the estimate of rho
 LONG: Final = 50_000  # values in a round: from here on threads save more than their hand-over costs
 ROUNDING: Final = 1e-13  # of the objective
 NEWTON_STEPS: Final = 5
+REACH: Final = 1.0  # of the first move, in units of the margin
 CURVATURE: Final = {LOGISTIC: 0.25}  # upper bound of h; 1 for the probit link
 
 
@@ -53,7 +55,7 @@ class Shotgun:
     memory_bytes_max : refuse to begin if more is needed; None: no bound
     at_once          : P; None: by the estimate of rho
     seed             : of the order in which coordinates are drawn
-    near             : see NEAR; 0: every coordinate is in the work list, as the paper has it
+    plain            : as published: every coordinate is in the work list, and every step is by the largest possible curvature
     """
 
     tolerance: float = TOLERANCE
@@ -61,7 +63,7 @@ class Shotgun:
     memory_bytes_max: int | None = None
     at_once: int | None = None
     seed: int = 0
-    near: float = NEAR
+    plain: bool = False
 
     def solve(self, problem: Problem, pool: Pool, watch: Watch = watch_nothing) -> Solution:
         """Find the optimum. Raises `Conflict` for rows of one label, `TooLarge` if the rows do not fit into memory."""
@@ -83,10 +85,13 @@ class _Run:
         self._link = LINKS[problem.link].code
         self._counts = np.diff(self._columns.start)
         self._norm = _norms(self._columns)
-        self._bound = np.where(np.isfinite(self._penalty), CURVATURE.get(self._link, 1.0) * self._norm, 0.0)
+        bound = np.where(np.isfinite(self._penalty), CURVATURE.get(self._link, 1.0) * self._norm, 0.0)
+        self._bounds = Limits(self._penalty, bound, _peaks(self._columns))
         labels = record.pool.fold("labels", problem.data.parts, {})
         beta, self._intercept = first_weights(problem, labels)
         self._place = _place(self._columns, beta, self._intercept)
+        if not limits.plain and problem.link == "logistic":
+            self._place.reach[:] = np.tile(REACH / np.maximum(self._bounds.peak, 1e-300), 2)
         self._at_once = 0  # P
         self._halved = 1
         self._rho: tuple[int, float] = (0, 1.0)  # of a work list of this size
@@ -94,28 +99,24 @@ class _Run:
 
     def solve(self) -> None:
         record, limits, tolerated = self._record, self._limits, self._limits.tolerance * self._record.problem.scale
-        total, work = self._settle(), np.empty(0, np.int64)
+        total, work, before, kkt, stalls = self._settle(), np.empty(0, np.int64), -math.inf, math.inf, 0
         while True:
             at = record.measure(self.beta, self._intercept, len(work))
+            found = record.last.kkt
             if record.stopped is not None:
                 return
-            if record.passes >= limits.passes_max:
-                record.stopped = "passes"
+            stalls = stalls + 1 if total <= before and found >= kkt else 0
+            if record.passes >= limits.passes_max or stalls >= STALLS_MAX:
+                record.stopped = "passes" if record.passes >= limits.passes_max else "stalled"
                 return
-            work = self._work_list(at.gradient)
+            work, before, kkt = self._work_list(at.gradient), total, min(kkt, found)
             self._at_once = self._choose(work)
-            assert record.best is not None
-            enough = max(INNER * record.best.certificate.kkt * record.problem.scale, 0.5 * tolerated)
-            before = total
+            enough = max(INNER * found * record.problem.scale, 0.5 * tolerated)
             for _ in range(EPOCHS_MAX):
                 worst, total = self._epoch(work, total)
                 if worst <= enough:
                     break
             record.passes = record.accesses // max(record.problem.data.nnz, 1)
-            if total <= before and self._at_once == 1:  # rounding leaves nothing to gain
-                record.measure(self.beta, self._intercept, len(work))
-                record.stopped = record.stopped or "stalled"
-                return
 
     @property
     def beta(self) -> F64:
@@ -125,11 +126,11 @@ class _Run:
 
     def _work_list(self, gradient: F64) -> I64:
         """The coordinates that the next epochs move."""
-        near = self._limits.near
-        slope = np.concatenate([gradient, -gradient])
-        finite = np.concatenate([self._bound, self._bound]) > 0.0
-        near_enough = slope >= near * np.concatenate([self._penalty, self._penalty]) if near > 0.0 else np.ones(len(slope), bool)
-        return np.flatnonzero(((self._place.part > 0.0) | near_enough) & finite)
+        movable = np.tile(self._bounds.bound > 0.0, 2)
+        if self._limits.plain:
+            return np.flatnonzero(movable)
+        near = np.concatenate([gradient, -gradient]) >= NEAR * np.tile(self._penalty, 2)
+        return np.flatnonzero(((self._place.part > 0.0) | near) & movable)
 
     def _choose(self, work: I64) -> int:
         """P for a work list. rho is estimated again when the list has become twice as long or half."""
@@ -170,7 +171,7 @@ class _Run:
         first, self._rounds = self._rounds + 1, self._rounds + math.ceil(len(order) / at_once)
         length = self._counts[order % len(self._penalty)]
         if self._threads is None or at_once * length.mean() < LONG:
-            given = (self._columns, self._link, self._place, self._penalty, self._bound)
+            given = (self._columns, self._link, self._place, self._bounds)
             worst, reads = rounds(*given, order, at_once, first)
             self._record.accesses += reads
             return worst
@@ -188,7 +189,7 @@ class _Run:
 
         def moved(cut: tuple[int, int]) -> float:
             mine = slice(*cut)
-            return moves(self._columns, place, self._penalty, self._bound, chosen[mine], move[mine])
+            return moves(self._columns, place, self._bounds, chosen[mine], move[mine])
 
         def applied(cut: tuple[int, int]) -> None:
             apply(self._columns, self._link, place, chosen, move, cut, number)
@@ -226,10 +227,15 @@ def _norms(columns: Columns) -> F64:
     return np.add.reduceat(np.append(squares, 0.0), columns.start[:-1]) * (np.diff(columns.start) > 0)
 
 
+def _peaks(columns: Columns) -> F64:
+    """f64[d]: the largest |x| of each feature."""
+    return np.maximum.reduceat(np.append(np.abs(columns.value), 0.0), columns.start[:-1]) * (np.diff(columns.start) > 0)
+
+
 def _place(columns: Columns, beta: F64, intercept: float) -> Place:
     """The state at weights. Its residuals are not set."""
     n = len(columns.label)
     feature = np.repeat(np.arange(len(beta)), np.diff(columns.start))
-    margin = intercept + np.bincount(columns.row, columns.value * beta[feature], minlength=n)
-    part = np.concatenate([np.maximum(beta, 0.0), np.maximum(-beta, 0.0)])
-    return Place(part, margin, np.empty(n), np.zeros(n, np.int32))
+    margin = np.bincount(columns.row, columns.value * beta[feature], minlength=n).astype(np.float64) + intercept
+    part: F64 = np.concatenate([np.maximum(beta, 0.0), np.maximum(-beta, 0.0)])
+    return Place(part, margin, np.empty(n), np.empty(n), np.full(len(part), np.inf), np.zeros(n, np.int32))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from riata.base.arrays import Arrays
+from riata.batch.choose import CLASSES
 from riata.batch.data import in_memory
 from riata.batch.jobs import JOBS
-from riata.batch.mp import Mp
 from riata.batch.pool import Serial
 from riata.batch.problem import Problem
 
@@ -16,7 +16,9 @@ def solve_two_rows() -> None:
     """Find the optimum of two rows, and run the jobs that this does not need."""
     indptr, slot = np.array([0, 2, 3], np.int64), np.array([7, 7, 3], np.uint32)
     data = in_memory(indptr, slot, np.ones(3), np.array([1.0, -1.0]), np.ones(2))
-    Mp().solve(Problem(data, "logistic", 0.1), Serial())
+    problem = Problem(data, "logistic", 0.1)
+    for make in CLASSES.values():
+        make().solve(problem, Serial())
     zeros, number = np.zeros(data.features), np.zeros(1)
     given: Arrays = {"link": np.zeros(1, np.int64), "beta": zeros, "intercept": number, "position": np.empty(0, np.int32)}
     toward: Arrays = {"toward_beta": zeros, "toward_intercept": number, "shares": number}

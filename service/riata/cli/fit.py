@@ -18,9 +18,11 @@ from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import (
+    AtOnceOption,
     GammaOption,
     KOption,
     MemoryOption,
+    SeedOption,
     SolverOption,
     ToleranceOption,
     require_one_model,
@@ -74,6 +76,8 @@ def fit(
     k: KOption = None,
     tolerance: ToleranceOption = 1e-6,
     memory_bytes_max: MemoryOption = None,
+    at_once: AtOnceOption = None,
+    seed: SeedOption = None,
 ) -> None:
     """Learn a file of labelled rows without a service.
 
@@ -92,7 +96,7 @@ def fit(
     settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
     request = Request(file, form, labels, learner, settings, model_file, threads, out, as_json)
     if batch:
-        options = solver_options(solver, gamma, k, tolerance, memory_bytes_max)
+        options = solver_options(solver, gamma, tolerance, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, seed=seed)
         require_one_model(options, out)
         from riata.cli.fit_batch import fit_batch
 

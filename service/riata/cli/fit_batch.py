@@ -17,7 +17,7 @@ from riata.batch.solution import Solution
 from riata.cli.data_files import FileData, data_of_files
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
 from riata.cli.progress import rows_so_far
-from riata.cli.solve import solve, table_of
+from riata.cli.solve import notes_of, solve, table_of
 from riata.run.adopting import state_around
 from riata.run.exports import write_export
 from riata.run.solver_options import SolverOptions
@@ -38,12 +38,14 @@ def fit_batch(request: Request, options: SolverOptions, strict: bool) -> None:
         may_go_on = stack.enter_context(interruptible())
         choice, solved = solve(options, found.data, found.config, pool, may_go_on)
         content = None if request.out is None else _export(found, *solved[0])
+        bits, names = found.data.bits, found.names
         report = {**_rows(found), **report_of(choice, solved, pool), "interrupted": not may_go_on()}
+        notes = notes_of(report["solutions"], lambda slot: names.in_slot(slot, bits))
     if request.out is not None and content is not None:
         write_whole(request.out, content)
     report["seconds"] = round(time.perf_counter() - started, 3)
     report["out"] = None if request.out is None else {"file": str(request.out), "bytes": len(content or b"")}
-    typer.echo(json.dumps(report) if request.as_json else _shown(report))
+    typer.echo(json.dumps(report) if request.as_json else _shown(report, notes))
     if report["interrupted"] or report["rejected"]:
         raise typer.Exit(INTERRUPTED if report["interrupted"] else 1)
 
@@ -66,7 +68,7 @@ def _rows(found: FileData) -> dict[str, Any]:
     }
 
 
-def _shown(report: dict[str, Any]) -> str:
+def _shown(report: dict[str, Any], notes: list[str]) -> str:
     """Return the report as lines of text."""
     left_out = "".join(f", {report[kind]:,} {kind}" for kind in ("rejected", "duplicate") if report[kind])
     lines = [
@@ -75,6 +77,7 @@ def _shown(report: dict[str, Any]) -> str:
         f"solver    {report['reason']}",
         f"base rate log loss {report['base_log_loss']:.4f}",
         *table_of(report["solutions"]),
+        *notes,
         f"time      {report['seconds']:.2f} s; the losses are of the rows that were fitted",
     ]
     if report["out"] is not None:

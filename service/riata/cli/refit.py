@@ -12,9 +12,11 @@ import typer
 
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 from riata.cli.solver_options import (
+    AtOnceOption,
     GammaOption,
     KOption,
     MemoryOption,
+    SeedOption,
     SolverOption,
     ToleranceOption,
     require_one_model,
@@ -41,6 +43,8 @@ def refit(
     k: KOption = None,
     tolerance: ToleranceOption = 1e-6,
     memory_bytes_max: MemoryOption = None,
+    at_once: AtOnceOption = None,
+    seed: SeedOption = None,
 ) -> None:
     """Find the best weights for the events of a model's log, and compare the online model with them.
 
@@ -50,7 +54,7 @@ def refit(
 
     Ctrl-C ends the passes with the best weights so far.
     """
-    options = solver_options(solver, gamma, k, tolerance, memory_bytes_max)
+    options = solver_options(solver, gamma, tolerance, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, seed=seed)
     require_one_model(options, out)
     started = time.perf_counter()
     with ExitStack() as stack:
@@ -58,7 +62,7 @@ def refit(
         from riata.batch.pool import Threads
         from riata.cli.fit_request import INTERRUPTED, interruptible, write_whole
         from riata.cli.progress import seq_progress
-        from riata.cli.solve import solve, table_of
+        from riata.cli.solve import notes_of, solve, table_of
         from riata.run.refitting import refitting
         from riata.run.solving import mean_loss, report_of
         from riata.store.segments import FOLDER
@@ -82,7 +86,9 @@ def refit(
         write_whole(out, content)
     report["interrupted"], report["seconds"] = not may_go_on(), round(time.perf_counter() - started, 3)
     report["out"] = None if out is None else {"file": str(out), "bytes": len(content or b"")}
-    typer.echo(json.dumps(report) if as_json else _shown(report, table_of(report["solutions"])))
+    typer.echo(
+        json.dumps(report) if as_json else _shown(report, [*table_of(report["solutions"]), *notes_of(report["solutions"])])
+    )
     if report["interrupted"]:
         raise typer.Exit(INTERRUPTED)
 

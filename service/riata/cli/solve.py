@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from riata.batch.choose import Choice
 from riata.batch.data import Data
@@ -15,6 +16,8 @@ from riata.run import solving
 from riata.run.config import ModelConfig
 from riata.run.solver_options import SolverOptions
 from riata.run.solving import Solved
+
+FEW: Final = 4  # passes before which the time left is not estimated
 
 
 def solve(
@@ -30,15 +33,49 @@ def solve(
     may_go_on : called after each pass; false: stop with the best weights so far
     """
     with pass_progress() as show_pass:
+        seen: dict[float, list[TraceRow]] = {}
 
         def watch(gamma: float, row: TraceRow) -> bool:
+            seen.setdefault(gamma, []).append(row)
+            found, left = row.certificate, seconds_left(seen[gamma], options.tolerance)
             show_pass(
-                f"gamma {gamma:g}, pass {row.number}: objective {row.certificate.objective:.4f}, largest violation "
-                f"{row.certificate.kkt:.1e}, {row.non_zeros:,} weights"
+                f"gamma {gamma:g}, pass {row.number}: objective {found.objective:.4f}, {_gap(found.gap)}, largest violation "
+                f"{found.kkt:.1e}, {row.non_zeros:,} weights" + ("" if left is None else f", about {left:.0f} s left")
             )
             return may_go_on()
 
         return solving.solve(options, data, config, pool, watch, start)
+
+
+def seconds_left(rows: Sequence[TraceRow], tolerance: float) -> float | None:
+    """Estimate how long a solver still takes, if the distance from the optimum goes on falling as it has; None: unknown."""
+    if len(rows) < FEW:
+        return None
+    first, last = (_distance(row) for row in (rows[len(rows) // 2], rows[-1]))
+    if not 0.0 < last < first:
+        return None
+    rate = math.log(first / last) / max(rows[-1].seconds - rows[len(rows) // 2].seconds, 1e-9)
+    return max(0.0, math.log(last / tolerance) / rate)
+
+
+def _distance(row: TraceRow) -> float:
+    """Return what a solver stops by."""
+    found = row.certificate
+    return found.kkt if found.gap is None else min(found.kkt, found.gap / max(abs(found.objective), 1e-300))
+
+
+def _gap(gap: float | None) -> str:
+    return "no bound" if gap is None else f"gap {gap:.1e}"
+
+
+def notes_of(solutions: Sequence[dict[str, Any]], names: Callable[[int], list[str]] | None = None) -> list[str]:
+    """Return the notes of solutions as lines of text, each once. names : those of a slot"""
+    lines = []
+    for one in solutions:
+        for note in one["notes"]:
+            held = [name for slot in note["slots"] for name in ((names(slot) if names else []) or [f"slot {slot}"])]
+            lines.append(f"note      {note['text']}{': ' if held else ''}{', '.join(held)}")
+    return list(dict.fromkeys(lines))
 
 
 def table_of(solutions: Sequence[dict[str, Any]]) -> list[str]:

@@ -8,13 +8,12 @@ from typing import Annotated, Final
 import typer
 
 from riata.base.errors import BadInput
+from riata.batch.named import described
 from riata.run.solver_options import SolverOptions
 
 PANEL: Final = "Options of the solver"
 
-SolverOption = Annotated[
-    str, typer.Option(help="auto, mp (curvature of all features) or rmmp (of a working set).", rich_help_panel=PANEL)
-]
+SolverOption = Annotated[str, typer.Option(help=f"{described()}.", rich_help_panel=PANEL)]
 GammaOption = Annotated[
     list[float] | None,
     typer.Option(
@@ -33,13 +32,20 @@ ToleranceOption = Annotated[
 MemoryOption = Annotated[
     int | None, typer.Option(min=1, help="Refuse to begin if the solver needs more memory.", rich_help_panel=PANEL)
 ]
+AtOnceOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="shotgun: weights that move at the same time. [default: by an estimate of rho]", rich_help_panel=PANEL
+    ),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(min=0, help="Of solvers that draw random numbers. [default: 0]", rich_help_panel=PANEL)
+]
 
 
-def solver_options(
-    solver: str, gammas: list[float] | None, k: int | None, tolerance: float, memory_bytes_max: int | None
-) -> SolverOptions:
+def solver_options(solver: str, gammas: list[float] | None, tolerance: float, **settings: int | None) -> SolverOptions:
     """Read the options. Raises `BadInput` for options that contradict each other."""
-    return SolverOptions(solver, tuple(gammas or ()), k, tolerance, memory_bytes_max)
+    return SolverOptions(solver, tuple(gammas or ()), tolerance=tolerance, **settings)
 
 
 def require_one_model(options: SolverOptions, out: Path | None) -> None:

@@ -10,22 +10,20 @@ import scipy.sparse
 from scipy.special import expit, ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from riata.base.arrays import F64
 from riata.base.cores import cores
 from riata.base.errors import RiataError
-from riata.batch.choose import Solver, auto
+from riata.batch.choose import CLASSES, auto
 from riata.batch.data import Data, in_memory
-from riata.batch.mp import Mp
+from riata.batch.named import AUTO, SOLVERS
 from riata.batch.pool import Threads
 from riata.batch.problem import LinkName, Problem
-from riata.batch.rmmp import K, Rmmp
 from riata.batch.solution import Solution
 from riata.estimators.classes import binary_tags, require_binary, two_classes
-
-SOLVERS = ("auto", "mp", "rmmp")
 
 
 class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
@@ -41,15 +39,17 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
     link : default='logistic'
         'logistic' or 'probit'.
     solver : default='auto'
-        'mp' keeps the curvature of all columns, at most 4096. 'rmmp' keeps that of a working set of up to 3000. 'auto' chooses by
-        the shape of the matrix.
+        'mp' keeps the curvature of all columns, at most 4096. 'rmmp' keeps that of a working set of up to 3000. 'auto' chooses
+        one of them by the shape of the matrix. 'shotgun' moves several weights at the same time.
     fit_intercept : default=True
         Whether there is an intercept.
     tol : default=1e-10
         The solver stops if no optimality condition is violated by more than this share of the penalty, or the objective is nearer
         to the optimum than this share of it.
-    max_iter : default=100
-        Most passes over the rows.
+    max_iter : default=None
+        Most passes over the rows. None: 100, and 5000 of 'shotgun', most of whose passes read few columns.
+    random_state : default=0
+        Seed of a solver that draws random numbers; the others ignore it. None draws one.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
     n_iter_ : passes over the rows
     certificate_ : objective, gap (how much higher the optimum is at most; None if a column has no penalty) and kkt (largest
         violation of an optimality condition, as a share of the largest penalty)
-    solver_ : 'mp' or 'rmmp'
+    solver_ : the name of the solver that ran
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
         solver: str = "auto",
         fit_intercept: bool = True,
         tol: float = 1e-10,
-        max_iter: int = 100,
+        max_iter: int | None = None,
+        random_state: Any = 0,
     ) -> None:
         self.gamma = gamma
         self.link = link
@@ -77,6 +78,7 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_iter = max_iter
+        self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Find the optimum. Raises `ValueError` if there is none: the classes are separable and a column has no penalty."""
@@ -118,7 +120,7 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
         return binary_tags(super().__sklearn_tags__())
 
     def _solve(self, data: Data) -> Solution:
-        for name, value, choices in (("link", self.link, get_args(LinkName)), ("solver", self.solver, SOLVERS)):
+        for name, value, choices in (("link", self.link, get_args(LinkName)), ("solver", self.solver, (AUTO, *SOLVERS))):
             if value not in choices:
                 raise ValueError(f"{name}: {value!r} is none of {', '.join(choices)}")
         gamma = np.asarray(self.gamma, np.float64)
@@ -127,9 +129,13 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
         penalties = np.broadcast_to(gamma, self.n_features_in_)[data.slots]
         problem = Problem(data, cast(LinkName, self.link), penalties, 0.0 if self.fit_intercept else np.inf)
         with Threads(min(cores(), len(data.parts))) as pool:
-            self.solver_ = auto(problem, pool).name if self.solver == "auto" else self.solver
-            solver: Solver = Mp(self.tol, self.max_iter) if self.solver_ == "mp" else Rmmp(K, self.tol, self.max_iter)
-            return solver.solve(problem, pool)
+            self.solver_ = auto(problem, pool).name if self.solver == AUTO else self.solver
+            settings: dict[str, Any] = {"tolerance": self.tol}
+            if self.max_iter is not None:
+                settings["passes_max"] = self.max_iter
+            if "seed" in SOLVERS[self.solver_].settings:
+                settings["seed"] = int(check_random_state(self.random_state).randint(2**31))
+            return CLASSES[self.solver_](**settings).solve(problem, pool)
 
     def _take(self, solution: Solution) -> Self:
         self.coef_ = np.zeros((1, self.n_features_in_))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
-from riata.base.errors import BadInput, nearest
+from riata.base.errors import BadInput
+from riata.batch.named import AUTO, check_settings
 
-SOLVERS: Final = ("auto", "mp", "rmmp")
 TOLERANCE: Final = 1e-6
 
 
@@ -15,19 +15,29 @@ TOLERANCE: Final = 1e-6
 class SolverOptions:
     """What a solver is asked for. Raises `BadInput` for options that contradict each other.
 
-    gammas : penalties; empty: that of the learner, GAMMA if it has none
+    gammas  : penalties; empty: that of the learner, GAMMA if it has none
+    at_once : P of shotgun; None: by an estimate
+    seed    : of a solver that draws random numbers; None: 0
     """
 
-    solver: str = "auto"
+    solver: str = AUTO
     gammas: tuple[float, ...] = ()
     k: int | None = None
     tolerance: float = TOLERANCE
     memory_bytes_max: int | None = None
 
+    at_once: int | None = None
+    seed: int | None = None
+
     def __post_init__(self) -> None:
-        if self.solver not in SOLVERS:
-            raise BadInput(f"solver: {self.solver[:64]!r} is not a choice; {nearest(self.solver, SOLVERS)}", "bad_option")
-        if self.k is not None and self.solver == "mp":
+        if self.solver == "mp" and self.k is not None:
             raise BadInput("k is the size of the working set of rmmp; mp keeps the curvature of all features", "bad_option")
+        check_settings(self.solver, self.settings)
         if not 0.0 < self.tolerance < 1.0:
             raise BadInput(f"tolerance: expected a number between 0 and 1, got {self.tolerance:g}", "bad_option")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the solver, those that are given."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("solver", "gammas")}
+        return {name: value for name, value in given.items() if value is not None}

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from riata.batch.choose import Choice, auto
+from riata.batch.choose import Choice, Solver, choose
 from riata.batch.data import Data
 from riata.batch.mp import Mp
 from riata.batch.path import solve_path
 from riata.batch.pool import Pool
 from riata.batch.problem import Problem
-from riata.batch.rmmp import K, Rmmp
+from riata.batch.rmmp import Rmmp
 from riata.batch.solution import Solution, TraceRow
 from riata.learn.learner import Weights
 from riata.run.adopting import link_of
@@ -40,23 +40,25 @@ def solve(
     """
     gammas = gammas_of(options, config)
     problem = Problem(data, link_of(config), gammas[0], start=start)
-    choice = _choice(options, problem, pool)
+    choice = choose(options.solver, problem, pool, **options.settings)
     if len(gammas) == 1:
         return choice, [(problem, choice.solver.solve(problem, pool, lambda row: watch(gammas[0], row)))]
-    whole = not isinstance(choice.solver, Rmmp)
-    solver = Rmmp(choice.solver.k if isinstance(choice.solver, Rmmp) else data.features, options.tolerance, whole=whole)
-    path = solve_path(problem, gammas, replace(solver, memory_bytes_max=options.memory_bytes_max), pool, watch)
-    return choice, [(replace(problem, gamma=gamma), solution) for gamma, solution in path]
+    if isinstance(choice.solver, Mp | Rmmp):
+        solver = choice.solver if isinstance(choice.solver, Rmmp) else choice.solver.as_rmmp(data.features)
+        path = solve_path(problem, gammas, solver, pool, watch)
+        return choice, [(replace(problem, gamma=gamma), solution) for gamma, solution in path]
+    return choice, _one_by_one(choice.solver, problem, gammas, pool, watch)
 
 
-def _choice(options: SolverOptions, problem: Problem, pool: Pool) -> Choice:
-    """Return the solver that was asked for."""
-    if options.solver == "auto" and options.k is None:
-        return auto(problem, pool, options.tolerance, options.memory_bytes_max)
-    if options.solver == "mp":
-        return Choice("mp", Mp(options.tolerance, memory_bytes_max=options.memory_bytes_max), "mp: as asked")
-    k = K if options.k is None else options.k
-    return Choice("rmmp", Rmmp(k, options.tolerance, memory_bytes_max=options.memory_bytes_max), "rmmp: as asked")
+def _one_by_one(solver: Solver, problem: Problem, gammas: Sequence[float], pool: Pool, watch: Watch) -> Solved:
+    """Solve under each penalty in turn, each from the weights of the one before, until `watch` stops it."""
+    solved: Solved = []
+    for gamma in sorted(set(gammas), reverse=True):
+        problem = replace(problem, gamma=gamma, start=solved[-1][1].weights if solved else problem.start)
+        solved.append((problem, solver.solve(problem, pool, lambda row, gamma=gamma: watch(gamma, row))))  # type: ignore[misc]
+        if solved[-1][1].stopped == "cancelled":
+            break
+    return solved
 
 
 def report_of(choice: Choice, solved: Solved, pool: Pool) -> dict[str, Any]:
@@ -93,6 +95,7 @@ def _solution(problem: Problem, solution: Solution, weight: float) -> dict[str, 
         "accesses": solution.spent.accesses,
         "memory_bytes": solution.spent.memory_bytes,
         "stopped": solution.stopped,
+        "notes": [{"code": note.code, "text": note.text, "slots": list(note.slots)} for note in solution.notes],
         "trace": [pass_document(row) for row in solution.trace],
     }
 
@@ -107,5 +110,6 @@ def pass_document(row: TraceRow) -> dict[str, Any]:
         "non_zeros": row.non_zeros,
         "members": row.members,
         "frozen": row.frozen,
+        "accesses": row.accesses,
         "seconds": round(row.seconds, 3),
     }
