@@ -10,10 +10,12 @@ import pytest
 from scipy import sparse
 from scipy.special import expit, ndtr
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from riata.base.arrays import F64
+from riata.batch.shotgun import Shotgun
 from riata.estimators import SparseLogisticRegression
 from tests.estimators.data import matrix
 
@@ -58,6 +60,14 @@ def test_weights_satisfy_the_conditions_of_the_optimum(link: str, solver: str) -
     assert model.certificate_.kkt <= 1e-10
     assert model.n_iter_ > 1
     assert model.solver_ == ("mp" if solver == "auto" else solver)
+
+
+def test_a_solver_with_settings_of_its_own_is_taken() -> None:
+    x, y = matrix(200)
+    model = SparseLogisticRegression(solver=Shotgun(tolerance=1e-10, at_once=2, seed=3))
+    clone(model).fit(x, y)
+    assert model.fit(x, y).solver_ == "Shotgun"
+    assert np.allclose(model.coef_, SparseLogisticRegression().fit(x, y).coef_, rtol=0, atol=1e-6)
 
 
 def test_a_weight_is_a_number_of_repetitions_and_the_order_of_rows_does_not_matter() -> None:

@@ -10,7 +10,6 @@ import scipy.sparse
 from scipy.special import expit, ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -40,7 +39,8 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
         'logistic' or 'probit'.
     solver : default='auto'
         'mp' keeps the curvature of all columns, at most 4096. 'rmmp' keeps that of a working set of up to 3000. 'auto' chooses
-        one of them by the shape of the matrix. 'shotgun' moves several weights at the same time.
+        one of them by the shape of the matrix. 'shotgun' moves several weights at the same time. Or a solver with settings of its
+        own, such as riata.batch.shotgun.Shotgun(seed=3), of which tol and max_iter are then part.
     fit_intercept : default=True
         Whether there is an intercept.
     tol : default=1e-10
@@ -48,8 +48,6 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
         to the optimum than this share of it.
     max_iter : default=None
         Most passes over the rows. None: 100, and 5000 of 'shotgun', most of whose passes read few columns.
-    random_state : default=0
-        Seed of a solver that draws random numbers; the others ignore it. None draws one.
 
     Attributes
     ----------
@@ -66,11 +64,10 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
         *,
         gamma: Any = 1.0,
         link: str = "logistic",
-        solver: str = "auto",
+        solver: Any = "auto",
         fit_intercept: bool = True,
         tol: float = 1e-10,
         max_iter: int | None = None,
-        random_state: Any = 0,
     ) -> None:
         self.gamma = gamma
         self.link = link
@@ -78,7 +75,6 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_iter = max_iter
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Find the optimum. Raises `ValueError` if there is none: the classes are separable and a column has no penalty."""
@@ -121,7 +117,7 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
 
     def _solve(self, data: Data) -> Solution:
         for name, value, choices in (("link", self.link, get_args(LinkName)), ("solver", self.solver, (AUTO, *SOLVERS))):
-            if value not in choices:
+            if value not in choices and not hasattr(value, "solve"):
                 raise ValueError(f"{name}: {value!r} is none of {', '.join(choices)}")
         gamma = np.asarray(self.gamma, np.float64)
         if gamma.shape not in ((), (self.n_features_in_,)):
@@ -129,13 +125,12 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
         penalties = np.broadcast_to(gamma, self.n_features_in_)[data.slots]
         problem = Problem(data, cast(LinkName, self.link), penalties, 0.0 if self.fit_intercept else np.inf)
         with Threads(min(cores(), len(data.parts))) as pool:
+            if not isinstance(self.solver, str):
+                self.solver_ = type(self.solver).__name__
+                return cast(Solution, self.solver.solve(problem, pool))
             self.solver_ = auto(problem, pool).name if self.solver == AUTO else self.solver
-            settings: dict[str, Any] = {"tolerance": self.tol}
-            if self.max_iter is not None:
-                settings["passes_max"] = self.max_iter
-            if "seed" in SOLVERS[self.solver_].settings:
-                settings["seed"] = int(check_random_state(self.random_state).randint(2**31))
-            return CLASSES[self.solver_](**settings).solve(problem, pool)
+            most = {} if self.max_iter is None else {"passes_max": self.max_iter}
+            return CLASSES[self.solver_](tolerance=self.tol, **most).solve(problem, pool)
 
     def _take(self, solution: Solution) -> Self:
         self.coef_ = np.zeros((1, self.n_features_in_))
