@@ -45,7 +45,7 @@ def optimum(path: Path, gamma: float) -> float:
     return -float(found.fun)
 
 
-@pytest.mark.parametrize("solver", ["auto", "mp", "rmmp", "shotgun"])
+@pytest.mark.parametrize("solver", ["auto", "mp", "rmmp", "irls_lars", "shotgun"])
 def test_the_optimum_is_that_of_another_minimiser(solver: str, tmp_path: Path) -> None:
     path = written(tmp_path, "vw")
     found = report(str(path), "--gamma", str(GAMMA), "--solver", solver, "--tolerance", "1e-9", "--bits", "18")
@@ -65,6 +65,24 @@ def test_every_format_gives_the_same_optimum(form: str, tmp_path: Path) -> None:
     assert found["learnt"] == 600
     as_vw = report(str(written(tmp_path, "vw")), "--gamma", str(GAMMA))
     assert found["solutions"][0]["objective"] == pytest.approx(as_vw["solutions"][0]["objective"])
+
+
+def test_a_bound_on_the_sizes_of_the_weights_is_kept_with_the_penalty_that_it_amounts_to(tmp_path: Path) -> None:
+    path = str(written(tmp_path, "vw"))
+    found = report(path, "--solver", "irls_lars", "--bound", "2", "--bound", "0.5", "--tolerance", "1e-9")
+    assert [one["size"] for one in found["solutions"]] == pytest.approx([0.5, 2.0], rel=1e-9)
+    gamma = found["solutions"][1]["gamma"]
+    same = report(path, "--gamma", repr(gamma), "--tolerance", "1e-9")["solutions"][0]
+    assert found["solutions"][1]["objective"] == pytest.approx(same["objective"], rel=1e-8)
+
+
+def test_duplicate_features_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "twice.vw"
+    path.write_text("1 | red also_red:1 b\n-1 | b:2\n1 | c red also_red\n-1 | c d\n" * 10)
+    done = run("fit", "--batch", str(path), "--solver", "irls_lars", "--gamma", "1")
+    assert done.exit_code == 0
+    assert "features that equal another one in every row are left out: " in done.stdout
+    assert "red" in done.stdout
 
 
 def test_several_penalties_are_each_solved(tmp_path: Path) -> None:
@@ -120,9 +138,11 @@ def test_text_report_and_rows_that_are_not_read(tmp_path: Path) -> None:
         (["--solver", "newton"], "not a choice"),
         (["--solver", "mp", "--k", "5"], "rmmp"),
         (["--solver", "rmmp", "--at-once", "5"], "at_once is a setting of shotgun; rmmp has none"),
+        (["--bound", "1"], "bound is a setting of irls_lars"),
+        (["--solver", "irls_lars", "--bound", "1", "--gamma", "1"], "a bound takes the place of gamma"),
         (["--seed", "5"], "seed is a setting of shotgun"),
         (["--tolerance", "2"], "between 0 and 1"),
-        (["--gamma", "1", "--gamma", "2", "--out", "m"], "one --gamma"),
+        (["--gamma", "1", "--gamma", "2", "--out", "m"], "one --gamma or --bound"),
         (["--memory-bytes-max", "100", "--solver", "rmmp"], "memory_bytes_max"),
         (["--learner", "truncated_gradient", "--set", "loss=hinge"], "hinge loss"),
         (["--labels", "real"], "labels are real numbers"),

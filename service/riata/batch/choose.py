@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from riata.batch.irls_lars import IrlsLars
 from riata.batch.mp import Mp
 from riata.batch.named import AUTO
 from riata.batch.pool import Pool
@@ -27,7 +28,9 @@ class Solver(Protocol):
         ...
 
 
-CLASSES: Final[Mapping[str, Callable[..., Solver]]] = MappingProxyType({"mp": Mp, "rmmp": Rmmp, "shotgun": Shotgun})
+CLASSES: Final[Mapping[str, Callable[..., Solver]]] = MappingProxyType(
+    {"mp": Mp, "rmmp": Rmmp, "irls_lars": IrlsLars, "shotgun": Shotgun}
+)
 
 
 @dataclass(frozen=True, slots=True)

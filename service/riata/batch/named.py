@@ -27,6 +27,7 @@ SOLVERS: Final[Mapping[str, Named]] = MappingProxyType(
     {
         "mp": Named("curvature of all features", COMMON),
         "rmmp": Named("curvature of a working set", COMMON | {"k"}),
+        "irls_lars": Named("path of the penalty on a quadratic, or a bound on the sum of |b|", COMMON | {"bound"}),
         "shotgun": Named("P weights at the same time, rows in memory", COMMON | {"at_once", "seed"}),
     }
 )

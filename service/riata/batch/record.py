@@ -75,13 +75,17 @@ class Record:
         """The certificate of the last measurement."""
         return self._trace[-1].certificate
 
-    def take(self, at: Expansion, problem: Problem, members: int) -> Certificate:
-        """Add a pass to the trace, with the certificate that it gives for `problem`."""
-        found = certify(problem, at, problem.scale)
-        if found.gap is not None and problem is self.problem:
-            self._lower = max(self._lower, -found.objective - found.gap)
-            found = replace(found, gap=max(0.0, -found.objective - self._lower))
-        if self.best is None or problem is not self.problem or _better(found, self.best.certificate):
+    def take(self, at: Expansion, problem: Problem, members: int, found: Certificate | None = None) -> Certificate:
+        """Add a pass to the trace, with the certificate that it gives for `problem`, or with another one."""
+        if found is None:
+            found = certify(problem, at, problem.scale)
+            if found.gap is not None:
+                self._lower = max(self._lower, -found.objective - found.gap)
+                found = replace(found, gap=max(0.0, -found.objective - self._lower))
+            better = self.best is None or _better(found, self.best.certificate)
+        else:
+            better = True  # of another problem: its objective does not compare with those before
+        if better:
             self.best = Best(at.beta, at.intercept, found)
         seconds = time.perf_counter() - self._began
         non_zeros = int(np.count_nonzero(at.beta))

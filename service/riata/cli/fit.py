@@ -19,6 +19,7 @@ from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_who
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import (
     AtOnceOption,
+    BoundOption,
     GammaOption,
     KOption,
     MemoryOption,
@@ -76,6 +77,7 @@ def fit(
     k: KOption = None,
     tolerance: ToleranceOption = 1e-6,
     memory_bytes_max: MemoryOption = None,
+    bound: BoundOption = None,
     at_once: AtOnceOption = None,
     seed: SeedOption = None,
 ) -> None:
@@ -96,7 +98,9 @@ def fit(
     settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
     request = Request(file, form, labels, learner, settings, model_file, threads, out, as_json)
     if batch:
-        options = solver_options(solver, gamma, tolerance, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, seed=seed)
+        options = solver_options(
+            solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, seed=seed
+        )
         require_one_model(options, out)
         from riata.cli.fit_batch import fit_batch
 

@@ -13,6 +13,7 @@ import typer
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 from riata.cli.solver_options import (
     AtOnceOption,
+    BoundOption,
     GammaOption,
     KOption,
     MemoryOption,
@@ -43,6 +44,7 @@ def refit(
     k: KOption = None,
     tolerance: ToleranceOption = 1e-6,
     memory_bytes_max: MemoryOption = None,
+    bound: BoundOption = None,
     at_once: AtOnceOption = None,
     seed: SeedOption = None,
 ) -> None:
@@ -54,7 +56,7 @@ def refit(
 
     Ctrl-C ends the passes with the best weights so far.
     """
-    options = solver_options(solver, gamma, tolerance, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, seed=seed)
+    options = solver_options(solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, seed=seed)
     require_one_model(options, out)
     started = time.perf_counter()
     with ExitStack() as stack:

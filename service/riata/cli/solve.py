@@ -38,8 +38,9 @@ def solve(
         def watch(gamma: float, row: TraceRow) -> bool:
             seen.setdefault(gamma, []).append(row)
             found, left = row.certificate, seconds_left(seen[gamma], options.tolerance)
+            penalty = f"{'bound' if options.bounds else 'gamma'} {gamma:g}"
             show_pass(
-                f"gamma {gamma:g}, pass {row.number}: objective {found.objective:.4f}, {_gap(found.gap)}, largest violation "
+                f"{penalty}, pass {row.number}: objective {found.objective:.4f}, {_gap(found.gap)}, largest violation "
                 f"{found.kkt:.1e}, {row.non_zeros:,} weights" + ("" if left is None else f", about {left:.0f} s left")
             )
             return may_go_on()

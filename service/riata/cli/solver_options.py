@@ -32,6 +32,14 @@ ToleranceOption = Annotated[
 MemoryOption = Annotated[
     int | None, typer.Option(min=1, help="Refuse to begin if the solver needs more memory.", rich_help_panel=PANEL)
 ]
+BoundOption = Annotated[
+    list[float] | None,
+    typer.Option(
+        min=0.0,
+        help="irls_lars: the sizes of all weights sum to at most this. In place of --gamma.",
+        rich_help_panel=PANEL,
+    ),
+]
 AtOnceOption = Annotated[
     int | None,
     typer.Option(
@@ -43,12 +51,14 @@ SeedOption = Annotated[
 ]
 
 
-def solver_options(solver: str, gammas: list[float] | None, tolerance: float, **settings: int | None) -> SolverOptions:
+def solver_options(
+    solver: str, gammas: list[float] | None, tolerance: float, bounds: list[float] | None, **settings: int | None
+) -> SolverOptions:
     """Read the options. Raises `BadInput` for options that contradict each other."""
-    return SolverOptions(solver, tuple(gammas or ()), tolerance=tolerance, **settings)
+    return SolverOptions(solver, tuple(gammas or ()), tolerance=tolerance, bounds=tuple(bounds or ()), **settings)
 
 
 def require_one_model(options: SolverOptions, out: Path | None) -> None:
     """Raise `BadInput` if several penalties are asked for and one model is to be written."""
-    if out is not None and len(options.gammas) > 1:
-        raise BadInput("--out takes one model: give one --gamma", "bad_option")
+    if out is not None and (len(options.gammas) > 1 or len(options.bounds) > 1):
+        raise BadInput("--out takes one model: give one --gamma or --bound", "bad_option")

@@ -23,7 +23,7 @@ from riata.run.solver_options import SolverOptions
 GAMMA: Final = 1.0  # of learners without a setting of this name
 
 Solved = list[tuple[Problem, Solution]]
-Watch = Callable[[float, TraceRow], bool]  # the penalty and its pass; false: stop with the best weights so far
+Watch = Callable[[float, TraceRow], bool]  # the penalty, or the bound, and its pass; false: stop with the best weights so far
 
 
 def gammas_of(options: SolverOptions, config: ModelConfig) -> tuple[float, ...]:
@@ -40,6 +40,8 @@ def solve(
     """
     gammas = gammas_of(options, config)
     problem = Problem(data, link_of(config), gammas[0], start=start)
+    if options.bounds:
+        return _within_bounds(options, problem, pool, watch)
     choice = choose(options.solver, problem, pool, **options.settings)
     if len(gammas) == 1:
         return choice, [(problem, choice.solver.solve(problem, pool, lambda row: watch(gammas[0], row)))]
@@ -59,6 +61,18 @@ def _one_by_one(solver: Solver, problem: Problem, gammas: Sequence[float], pool:
         if solved[-1][1].stopped == "cancelled":
             break
     return solved
+
+
+def _within_bounds(options: SolverOptions, problem: Problem, pool: Pool, watch: Watch) -> tuple[Choice, Solved]:
+    """Solve under each bound in turn. The penalty of each solution is the one under which it is the optimum."""
+    solved: Solved = []
+    for bound in sorted(set(options.bounds)):
+        choice = choose(options.solver, problem, pool, **options.settings, bound=bound)
+        solution = choice.solver.solve(problem, pool, lambda row, bound=bound: watch(bound, row))  # type: ignore[misc]
+        solved.append((replace(problem, gamma=solution.gamma or 0.0), solution))
+        if solution.stopped == "cancelled":
+            break
+    return choice, solved
 
 
 def report_of(choice: Choice, solved: Solved, pool: Pool) -> dict[str, Any]:
@@ -94,6 +108,7 @@ def _solution(problem: Problem, solution: Solution, weight: float) -> dict[str, 
         "passes": solution.spent.passes,
         "accesses": solution.spent.accesses,
         "memory_bytes": solution.spent.memory_bytes,
+        "size": float(abs(solution.weights.beta).sum()),
         "stopped": solution.stopped,
         "notes": [{"code": note.code, "text": note.text, "slots": list(note.slots)} for note in solution.notes],
         "trace": [pass_document(row) for row in solution.trace],
