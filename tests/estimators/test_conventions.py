@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 from riata.estimators import (
+    BayesianLogisticRegression,
     FTRLProximalClassifier,
     SparseLogisticRegression,
     TaylorSketchClassifier,
@@ -24,7 +25,7 @@ from riata.learn.registry import SPECS
 from riata.wire.encoder import EncoderConfig
 from tests.estimators.data import matrix
 
-CLASSIFIERS: list[Any] = [FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier]
+CLASSIFIERS: list[Any] = [BayesianLogisticRegression, FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier]
 NEEDS_A_VARIABLE = {"check_array_api_input"}  # of the environment, set before scipy is imported; the estimators take numpy alone
 
 

@@ -12,11 +12,17 @@ import pytest
 import requests
 
 from riata.client import Riata
-from riata.estimators import FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier, from_riata
+from riata.estimators import (
+    BayesianLogisticRegression,
+    FTRLProximalClassifier,
+    TaylorSketchClassifier,
+    TruncatedGradientClassifier,
+    from_riata,
+)
 from tests.estimators.data import fitted, matrix, rows_of
 from tests.web.serving import real_app, serving, wait_until_ready
 
-CLASSIFIERS: list[Any] = [FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier]
+CLASSIFIERS: list[Any] = [BayesianLogisticRegression, FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier]
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,10 @@ def _sketch(**settings: Any) -> dict[str, Any]:
     return {"kind": "taylor_sketch", "block": 25, "k": 24, "rounds": 2, **settings}
 
 
+def _particles(**settings: Any) -> dict[str, Any]:
+    return {"kind": "particle_filter", "particles": 200, "start": 150, **settings}
+
+
 PLAIN: Final = {"rate": "constant", "normalised": False, "eta": 0.05}
 CASES: Final[dict[str, dict[str, Any]]] = {
     "gradient adaptive normalised": _gradient(),
@@ -69,12 +73,15 @@ CASES: Final[dict[str, dict[str, Any]]] = {
     "sketch diag forgetting": _sketch(mode="diag", rho=0.995),
     "ftrl": {"kind": "ftrl_proximal"},
     "ftrl l2": {"kind": "ftrl_proximal", "l2": 0.5, "alpha": 0.05, "intercept": False},
+    "particles": _particles(),
+    "particles many features": _particles(features_max=32, keep=0.8, intercept=False, seed=5),
 }
 FEW: Final = (
     "gradient adaptive normalised",
     "sketch exact probit",
     "sketch hybrid forgetting",
     "ftrl",
+    "particles",
 )  # one of each machine code
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from riata.learn.kinds import KINDS
 from tests.web.asking import Client
 from tests.web.fake_service import FakeService
 
@@ -78,7 +79,7 @@ def test_unsuitable_documents_are_refused(client: Client, body: str, status: int
     assert client.get("/models/m").status_code == 404
 
 
-@pytest.mark.parametrize("kind", ["truncated_gradient", "taylor_sketch", "ftrl_proximal"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_learner_can_be_asked_for_by_its_kind_alone(client: Client, kind: str) -> None:
     assert client.put("/models/m", json.dumps({"learner": {"kind": kind}})).status_code == 201
     assert client.get("/models/m").json()["config"]["learner"]["kind"] == kind

@@ -37,6 +37,12 @@ def predict(
     remember: Annotated[
         bool, typer.Option("--remember", help="Make the service keep the features, so that a label can be sent later.")
     ] = False,
+    level: Annotated[
+        float | None,
+        typer.Option(
+            help="Add the interval that holds the probability with this probability, such as 0.95; needs a particle_filter."
+        ),
+    ] = None,
 ) -> None:
     """Predict a file of rows and print one line of JSON per row, in order.
 
@@ -54,7 +60,12 @@ def predict(
             for chunk in chunks(_unlabelled(rows), rows_per_request, rows.header):
                 try:
                     answers = riata.predict(
-                        chunk.body, model=model, content_type=line_type(rows.form), explain=explain, remember=remember
+                        chunk.body,
+                        model=model,
+                        content_type=line_type(rows.form),
+                        explain=explain,
+                        remember=remember,
+                        level=level,
                     )
                 except ApiRefused as error:
                     Refusals().add(len(error.errors), error.errors, chunk.numbers)

@@ -51,11 +51,14 @@ def observe(rows: Rows, model: str, content_type: str, key: str, wait_applied: b
     return Call("POST", _model(model, "/observe"), params, headers, content)
 
 
-def predict(rows: Rows, model: str, content_type: str, explain: bool, min_seq: int | None, remember: bool) -> Call:
+def predict(
+    rows: Rows, model: str, content_type: str, explain: bool, min_seq: int | None, remember: bool, level: float | None
+) -> Call:
     """Ask for predictions, one a row. The response has one a line. Not repeatable with `remember`: if a response were lost, its
     stored predictions would wait for labels that the client cannot send."""
     params = {name: "true" for name, wanted in (("explain", explain), ("remember", remember)) if wanted}
     params |= {} if min_seq is None else {"min_seq": str(min_seq)}
+    params |= {} if level is None else {"level": str(level)}
     content, content_type = body_of(rows, content_type)
     headers = {"content-type": content_type, "accept": "*/*" if content_type == JSON else NDJSON}
     return Call("POST", _model(model, "/predict"), params, headers, content, repeatable=not remember)

@@ -65,10 +65,12 @@ class AsyncRiata:
         explain: bool = False,
         min_seq: int | None = None,
         remember: bool = False,
+        level: float | None = None,
     ) -> list[dict[str, Any]]:
         """Return one prediction a row, in order. `explain` adds every feature's contribution. With `remember` each has a
-        `prediction_id`, and the service keeps its features until `label`."""
-        call = calls.predict(rows, model, content_type, explain, min_seq, remember)
+        `prediction_id`, and the service keeps its features until `label`. With `level` each has the `interval` of its
+        probability, if the learner keeps a posterior."""
+        call = calls.predict(rows, model, content_type, explain, min_seq, remember, level)
         return calls.read_predictions(await self._send(call))
 
     async def label(

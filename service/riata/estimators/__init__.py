@@ -5,11 +5,13 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError('riata.estimators needs scikit-learn: pip install "riata[estimators]"', name=error.name) from None
 
+from riata.estimators.bayesian import BayesianLogisticRegression
 from riata.estimators.exchange import from_riata
 from riata.estimators.online import FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier
 from riata.estimators.sparse import SparseLogisticRegression
 
 __all__ = [
+    "BayesianLogisticRegression",
     "FTRLProximalClassifier",
     "SparseLogisticRegression",
     "TaylorSketchClassifier",

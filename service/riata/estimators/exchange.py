@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from riata.client import Riata
+from riata.estimators.bayesian import BayesianLogisticRegression
 from riata.estimators.columns import Columns
 from riata.estimators.learnt import Learnt
 from riata.estimators.online import (
@@ -22,7 +23,8 @@ from riata.estimators.parameters import parameters_in
 from riata.run.exports import read_export
 
 _CLASSIFIERS: Final = {
-    made.config().kind: made for made in (TruncatedGradientClassifier, TaylorSketchClassifier, FTRLProximalClassifier)
+    made.config().kind: made
+    for made in (TruncatedGradientClassifier, TaylorSketchClassifier, FTRLProximalClassifier, BayesianLogisticRegression)
 }
 
 

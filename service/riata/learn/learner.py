@@ -14,6 +14,26 @@ from riata.wire.batch import Batch
 
 
 @dataclass(frozen=True, slots=True)
+class Posterior:
+    """Weighted draws from the posterior distribution of the weights.
+
+    slot      : u32[d]      features, strictly increasing; slot = hash >> (32 - bits) with the bits of the weights
+    theta     : f64[d, M]   draws of their weights
+    base      : f64[1, M]   draws of the intercept; zeros if there is none
+    weight    : f64[M]      >= 0, not all zero; on any scale
+    figures   : f64[3]      effective sample size, moves of the draws so far, rows that were learnt in parts so far
+    dependent : int         index into `slot` of a feature that depends linearly on others in the first rows; -1 for none
+    """
+
+    slot: U32
+    theta: F64
+    base: F64
+    weight: F64
+    figures: F64
+    dependent: int
+
+
+@dataclass(frozen=True, slots=True)
 class Weights:
     """The weights that a learner would serve now. Non-zero weights only.
 
@@ -21,6 +41,7 @@ class Weights:
     beta      : f64[nnz]  non-zero, finite
     intercept : float
     link      : maps a margin to a probability, see `maths.links`
+    posterior : draws whose mean the weights are; None if the learner keeps none
     """
 
     slot: U32
@@ -28,6 +49,7 @@ class Weights:
     intercept: float
     link: Link
     bits: int
+    posterior: Posterior | None = None
 
     @property
     def non_zeros(self) -> int:

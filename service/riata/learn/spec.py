@@ -31,6 +31,7 @@ class LearnerSpec(Generic[C]):
     real_labels     : settings under which it accepts any number as a label; None if it accepts two classes only
     takes_many      : whether one call of its kernel learns many small batches faster than one joined batch
     keeps_curvature : whether it has a sketch, so that predictions carry standard errors and a path can be computed
+    keeps_posterior : whether its weights come with draws from their posterior distribution
     slot_lists      : names of the frozen arrays that hold lines of its table of 2^bits; the first is missing if a state has no
                       table. Empty: a checkpoint is checked with a table of full size
     slot_bits       : bits of a hash that identify a feature, from (config, bits of the encoder): the bits of its weights
@@ -50,6 +51,7 @@ class LearnerSpec(Generic[C]):
     real_labels: Mapping[str, Any] | None = field(default=None)
     takes_many: bool = False
     keeps_curvature: bool = False
+    keeps_posterior: bool = False
     slot_lists: tuple[str, ...] = ()
     slot_bits: Callable[[C, int], int] = lambda _config, bits: bits
     slow_to_compile: bool = False

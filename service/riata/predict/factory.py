@@ -13,6 +13,7 @@ from riata.learn.learner import Weights
 from riata.maths.links import Link
 from riata.predict.linear_model import LinearModel
 from riata.predict.model import Model, Origin
+from riata.predict.posterior import PARTS, PosteriorModel, read_posterior
 from riata.predict.uncertainty import NEW, OUTSIDE, SPREAD, Covariance, Spread, Uncertainty, look_up
 
 WEIGHTS: Final = {"slot", "beta", "intercept"}
@@ -20,7 +21,8 @@ WEIGHTS: Final = {"slot", "beta", "intercept"}
 
 def make_model(origin: Origin, weights: Weights, gen: int, seq: int, covariance: Covariance | None = None) -> Model:
     """Make the model of a learner's `weights`, which it takes over. `covariance` may be of an earlier event."""
-    return LinearModel(origin, weights, gen, seq, None if covariance is None else look_up(covariance, weights))
+    linear = LinearModel(origin, weights, gen, seq, None if covariance is None else look_up(covariance, weights))
+    return linear if weights.posterior is None else PosteriorModel(linear, weights.posterior)
 
 
 def read_model(origin: Origin, at: tuple[int, int], link: Link, bits: int, arrays: Arrays, std_errors: bool) -> Model:
@@ -32,6 +34,9 @@ def read_model(origin: Origin, at: tuple[int, int], link: Link, bits: int, array
     Raises `Corrupt`.
     """
     weights = _weights(arrays, link, bits)
+    if std_errors and set(PARTS) & set(arrays):
+        check_names(arrays, WEIGHTS | set(PARTS))
+        return read_posterior(arrays, LinearModel(origin, weights, *at))
     scattered = bool(set(SPREAD) & set(arrays))
     check_names(arrays, WEIGHTS | (set(SPREAD) if scattered else set()))
     uncertainty = _uncertainty(arrays, len(weights.slot)) if scattered else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from riata.base.clock import Clock
+from riata.learn.learner import Weights
+from riata.learn.registry import spec_of
 from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.uncertainty import Covariance
@@ -67,10 +69,19 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         published_ms=clock.unix_ms(),
         published_mono_ms=now_ms,
         closed_vocabulary=state.learner.closed_vocabulary(),
-        no_std_error="the learner keeps no curvature" if covariance is None else covariance.why_not,
+        no_std_error=_no_std_error(state, weights, covariance),
         chain=state.chain,
         changes=state.changes,
     )
+
+
+def _no_std_error(state: ModelState, weights: Weights, covariance: Covariance | None) -> str:
+    """Return why predictions have no standard errors; empty if they have them."""
+    if weights.posterior is not None:
+        return ""
+    if spec_of(state.config.learner).keeps_posterior:
+        return "no event has been learnt yet"
+    return "the learner keeps no curvature" if covariance is None else covariance.why_not
 
 
 def generation_info(state: ModelState) -> dict[str, float | int | str]:

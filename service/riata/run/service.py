@@ -14,6 +14,7 @@ from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.predict.name_book import NameBook
+from riata.predict.posterior import posterior_document
 from riata.run.engine import Engine
 from riata.run.engine_context import settle
 from riata.run.health import Health, health_of, stale_for_s
@@ -194,7 +195,7 @@ class Service:
 
     def describe(self, model: str) -> dict[str, Any]:
         """Return the configuration, counters, metrics, memory by part, whether predictions have standard errors and, if not, why
-        not, whether a closed vocabulary is full, the feature names, and the log of `model`."""
+        not, the state of the posterior, whether a closed vocabulary is full, the feature names, and the log of `model`."""
         published = self.published(model)
         served_model = self._engine.served_model(model)
         memory = {**published.memory, "served": sum(published.model.memory().values()), "names": served_model.names.memory()}
@@ -204,6 +205,7 @@ class Service:
             "metrics": {key: published.figures[key] for key in ("cumulative", "faded", "window")},
             "memory_bytes": {**memory, "total": sum(memory.values())},
             "std_error": {"available": not published.no_std_error, "why_not": published.no_std_error or None},
+            "posterior": posterior_document(published.model, served_model.names.in_slot),
             "vocabulary_full": published.closed_vocabulary is not None,
             "names": {"kept": len(served_model.names), "kept_max": served_model.names.capacity},
             "log": {"last_seq": served_model.logged, "lineage": published.model.origin.lineage.hex()},

@@ -26,7 +26,7 @@ def within(parsed: Parsed, vocabulary: U32, bits: int) -> Parsed:
         return parsed
     detail = (
         f"features: the model's vocabulary is full with {len(vocabulary)} features, and this row has another one; create a model"
-        ' with a larger features_max (at most 4096), or with "beyond": "hybrid", which accepts any number of features'
+        " with a larger features_max, or with a learner that accepts any number of features"
     )
     refused = [RowError(int(row), CODE, detail) for row in parsed.row[~keep]]
     batch = select_rows(parsed.batch, keep)

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from riata.base.errors import RiataError
+from riata.predict.posterior import PosteriorModel
 from riata.run.health import Health, Sharing
 from riata.run.outcome import Observed
 from riata.web.request_counters import RequestCounters, RowTally
@@ -31,6 +32,9 @@ MODEL_GAUGES: Final = {
     "staleness_seconds": "Seconds since the served model was last known to be the newest.",
     "skipped_events": "Events that were not learnt: refused by the learner, or excluded by a skip event.",
     "lost_events": "Acknowledged events that the store has lost, accepted or not; kept across restarts.",
+    "effective_sample_size": "Effective number of draws from the posterior; only of models whose learner keeps a posterior.",
+    "rejuvenations": "How often these draws were moved.",
+    "tempered_events": "Events that were learnt in parts, because few draws would have been left.",
     "progressive_log_loss": "Test-then-train log loss over all events.",
     "base_log_loss": "The same for a predictor that knows only the base rate.",
 }
@@ -135,6 +139,10 @@ class ServiceCollector(Collector):
         except RiataError:
             return  # just dropped, or nothing is served yet
         gauges["skipped_events"].add_metric((model,), published.skipped)
+        if isinstance(published.model, PosteriorModel):
+            figures = published.model.posterior.figures.tolist()
+            for gauge, value in zip(("effective_sample_size", "rejuvenations", "tempered_events"), figures, strict=True):
+                gauges[gauge].add_metric((model,), value)
         cumulative = published.figures["cumulative"]
         for gauge, figure in (("progressive_log_loss", "log_loss"), ("base_log_loss", "base_log_loss")):
             if cumulative.get(figure) is not None:

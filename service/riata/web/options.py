@@ -82,6 +82,16 @@ def positive(options: dict[str, str], name: str) -> float | None:
     return float(value)
 
 
+def share(options: dict[str, str], name: str) -> float | None:
+    """Read an option that is a number between 0 and 1, both excluded; None if absent."""
+    value = options.get(name)
+    if value is None:
+        return None
+    if not _NUMBER.fullmatch(value) or not 0.0 < float(value) < 1.0:
+        raise BadInput(f"{name}: expected a number between 0 and 1, such as 0.95", "bad_option")
+    return float(value)
+
+
 def model_in_path(path_params: dict[str, str]) -> str:
     """Return the model name in a path, by default `default`. Raises `NotFound` for a name that no model can have."""
     return model_named(path_params.get("model", "default"))

@@ -11,13 +11,14 @@ from riata.base.errors import BadInput, TooLarge
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.name_book import NameBook
 from riata.predict.one_row import OneRow
+from riata.predict.posterior import require_posterior
 from riata.run.labels.pending_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
 from riata.web.answers import ARROW, JSON, Answer
 from riata.web.keys import Forbidden, Key
-from riata.web.options import SEQ_MAX, check_options, flag, model_named, query_pairs, read_options, whole
+from riata.web.options import SEQ_MAX, check_options, flag, model_named, query_pairs, read_options, share, whole
 from riata.web.plain_rows import PlainRows
-from riata.web.predictions import Predicted, SourceText, age_s, source_document, wanted_form, write_answer
+from riata.web.predictions import Intervals, Predicted, SourceText, age_s, source_document, wanted_form, write_answer
 from riata.web.problems import RowsNotPredicted
 from riata.web.request import Aside, Handled, Reply, Request
 from riata.web.scopes import OBSERVE
@@ -39,6 +40,7 @@ class Question:
     explain: bool
     min_seq: int | None
     remember: bool
+    level: float | None = None
 
 
 PLAIN: Final = Question(explain=False, min_seq=None, remember=False)
@@ -113,7 +115,7 @@ class Predict:
         body, _, question = asked
         arguments = (*asked, await self._served(model, question))
         inline_bytes_max = REMEMBERED_INLINE_BYTES_MAX if question.remember else INLINE_BYTES_MAX
-        if len(body) <= inline_bytes_max and not question.explain:
+        if len(body) <= inline_bytes_max and not question.explain and question.level is None:
             return write_answer(await self._remembered(model, predict_body(*arguments)), form)
         aside = partial(asyncio.get_running_loop().run_in_executor, self.tools.pool)
         if question.remember:
@@ -162,7 +164,8 @@ class Predict:
 def read_question(options: dict[str, str], prefix: str) -> Question:
     """Read the options of a prediction."""
     min_seq = whole(options, f"{prefix}min_seq", None, 0, SEQ_MAX)
-    return Question(flag(options, f"{prefix}explain"), min_seq, flag(options, f"{prefix}remember"))
+    level = share(options, f"{prefix}level")
+    return Question(flag(options, f"{prefix}explain"), min_seq, flag(options, f"{prefix}remember"), level)
 
 
 def refuse_remembering(options: list[tuple[str, str]]) -> None:
@@ -190,7 +193,7 @@ def predict_query(features: list[tuple[str, str]], question: Question, served: S
     parsed = parse_query(features, served.context)
     refuse_errors(parsed)
     named = explain_query(features, served.context) if question.explain else None
-    return predictions(parsed, served, named, [])
+    return predictions(parsed, served, question, named, [])
 
 
 def predict_body(body: bytes, kind: str, question: Question, served: Served) -> Predicted:
@@ -203,7 +206,7 @@ def predict_body(body: bytes, kind: str, question: Question, served: Served) -> 
             detail = f"explain: at most {EXPLAINED_FEATURES_MAX} features per request, got {parsed.batch.nnz}"
             raise TooLarge(detail, "too_many_features_to_explain")
         named = explain_rows(body, kind, served.context)
-    return predictions(parsed, served, named, rows_to_remember(parsed, question))
+    return predictions(parsed, served, question, named, rows_to_remember(parsed, question))
 
 
 def rows_to_remember(parsed: Parsed, question: Question) -> list[bytes]:
@@ -227,11 +230,13 @@ def refuse_errors(parsed: Parsed) -> None:
         raise RowsNotPredicted(detail, parsed.errors)
 
 
-def predictions(parsed: Parsed, served: Served, named: NamedRows | None, rows: list[bytes]) -> Predicted:
-    """Score the rows; explain them if `named` has their features."""
+def predictions(parsed: Parsed, served: Served, question: Question, named: NamedRows | None, rows: list[bytes]) -> Predicted:
+    """Score the rows; explain them if `named` has their features; add intervals if the question has a level."""
     published = served.published
     model = published.model
     source = source_document(published, served.age_s, served.stale_s)
     explained = [model.explain(row, served.names.in_slot).answer() for row in named or ()]
     whole_labels = published.config.labels != "real"
-    return Predicted(model.score(parsed.batch), source, whole_labels, parsed.single, explained, rows)
+    level = question.level
+    intervals = None if level is None else Intervals(level, require_posterior(model).intervals(parsed.batch, level))
+    return Predicted(model.score(parsed.batch), source, whole_labels, parsed.single, explained, rows, intervals=intervals)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from riata.base.arrays import F64
 from riata.predict.model import Scores
 from riata.run.published import Published
 from riata.web.answers import ARROW, JSON, NDJSON, Answer
@@ -18,6 +19,7 @@ FORMS: Final = {
     b"application/x-ndjson": NDJSON, b"application/ndjson": NDJSON, b"application/jsonl": NDJSON, ARROW: ARROW,
 }  # fmt: skip
 ANYTHING: Final = b"*/*"
+ENDS: Final = ("low", "high", "mean")
 
 
 class SourceDocument(msgspec.Struct, frozen=True, gc=False):
@@ -43,12 +45,21 @@ class RowDocument(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
+class Intervals:
+    """What the probability of each row may be. ends : f64[n, 3], low and high end of the interval of `level`, and the mean."""
+
+    level: float
+    ends: F64
+
+
+@dataclass(frozen=True, slots=True)
 class Predicted:
     """Predictions that are not encoded yet.
 
     explained : the explanation of each; empty if none was requested
     rows      : the encoded rows to remember; empty if none is
     ids       : the prediction ids of these rows
+    intervals : of the probabilities; None if none was requested
     """
 
     scores: Scores
@@ -58,6 +69,7 @@ class Predicted:
     explained: list[dict[str, Any]]
     rows: list[bytes]
     ids: list[str] = field(default_factory=list)
+    intervals: Intervals | None = None
 
 
 def wanted_form(accept: bytes | None) -> bytes:
@@ -91,6 +103,8 @@ def columns(predicted: Predicted) -> bytes:
         integers("known_features", scores.known),
         integers("unknown_features", scores.unknown),
     ]
+    if predicted.intervals is not None:
+        made += [floats(f"interval_{name}", column) for name, column in zip(ENDS, predicted.intervals.ends.T, strict=True)]
     if predicted.ids:
         made.append(texts("prediction_id", predicted.ids))
     return write_stream(made, {"model": msgspec.structs.asdict(predicted.source)})
@@ -102,9 +116,13 @@ def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
     members = (scores.probability, scores.margin, scores.label, scores.std_error, scores.known, scores.unknown)
     rows = zip(*(column.tolist() for column in members), strict=True)
     answers = [row_document(row, predicted.whole_labels, predicted.source) for row in rows]
-    if not predicted.explained and not predicted.ids:
+    intervals = predicted.intervals
+    if not predicted.explained and not predicted.ids and intervals is None:
         return answers
     longer = [msgspec.structs.asdict(answer) for answer in answers]
+    if intervals is not None:
+        for answer, ends in zip(longer, intervals.ends.tolist(), strict=True):
+            answer["interval"] = {"level": intervals.level, **dict(zip(ENDS, ends, strict=True))}
     if predicted.explained:
         for answer, explanation in zip(longer, predicted.explained, strict=True):
             answer.update(explanation)

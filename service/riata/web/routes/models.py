@@ -11,13 +11,15 @@ from typing import Any, Final
 from riata.base.document import write_document
 from riata.base.errors import BadInput
 from riata.predict.explain import top_weights
+from riata.predict.model import Model
+from riata.predict.posterior import PosteriorModel, require_posterior
 from riata.run.config import ModelConfig, read_config
 from riata.run.creating import Compiling
 from riata.run.damage import ModelDamaged
 from riata.run.published import Published
 from riata.web.answers import Answer, json_answer
 from riata.web.keys import visible
-from riata.web.options import SEQ_MAX, new_model_name, whole
+from riata.web.options import SEQ_MAX, new_model_name, share, whole
 from riata.web.route import AT, Call, Route
 from riata.web.schema_of import schema_of
 from riata.web.schemas import (
@@ -42,6 +44,7 @@ from riata.web.service import ServiceProtocol
 from riata.web.settings import WEIGHTS_SHOWN_MAX
 
 TOP_DEFAULT: Final = 50
+LEVEL: Final = 0.95
 
 
 async def list_models(call: Call) -> Answer:
@@ -100,6 +103,9 @@ async def model_weights(call: Call) -> Answer:
     weights, prefix = published.model.weights, options.get("prefix", "")
     errors = published.model.weight_errors
     found = await loop.run_in_executor(None, lambda: top_weights(weights, errors(), top, prefix, book))
+    level = share(options, "level")
+    has = isinstance(published.model, PosteriorModel)
+    told = await loop.run_in_executor(None, marginals_of, published.model, level or LEVEL) if has or level is not None else None
     document = {
         "model": source(published),
         "intercept": weights.intercept,
@@ -107,7 +113,19 @@ async def model_weights(call: Call) -> Answer:
         "non_zeros": weights.non_zeros,
         "weights": [asdict(weight) for weight in found],
     }
+    if told is not None:
+        document |= {
+            "intercept_posterior": told[-1],
+            "weights": [asdict(weight) | {"posterior": told[weight.slot]} for weight in found],
+        }
     return json_answer(document)
+
+
+def marginals_of(model: Model, level: float) -> dict[int, dict[str, float]]:
+    """Return the distribution of each weight by its slot; that of the intercept by -1. Raises as `require_posterior` does."""
+    base, each = require_posterior(model).marginals(level)
+    named = zip([-1, *model.weights.slot.tolist()], [base, *each], strict=True)
+    return {slot: {"level": level, **asdict(marginal)} for slot, marginal in named}
 
 
 def require_there(service: ServiceProtocol, model: str) -> None:
@@ -176,7 +194,13 @@ def _models() -> Schema:
     slot = {**COUNT, "description": "hash >> (32 - bits)"}
     weight = {"feature": {"type": ["string", "null"]}, "slot": slot, "weight": NUMBER, "names": array(TEXT), "std_error": error}
     bits = {"type": "integer", "minimum": 1, "maximum": 32}
-    weights = {"model": ref("Source"), "intercept": NUMBER, "bits": bits, "non_zeros": COUNT, "weights": array(record(weight))}
+    marginal = {
+        **record({"level": NUMBER, "low": NUMBER, "high": NUMBER, "positive": NUMBER}),
+        "description": "if the learner keeps a posterior: the central interval of probability level of the weight, and the "
+        "probability that it is above zero",
+    }
+    listed = array(record({**weight, "posterior": marginal}, optional=("posterior",)))
+    weights = {"model": ref("Source"), "intercept": NUMBER, "bits": bits, "non_zeros": COUNT, "weights": listed}
     damaged = {**TEXT, "description": "what is damaged, and the command that repairs it"}
     return {
         "ModelConfig": schema_of(ModelConfig),
@@ -186,7 +210,7 @@ def _models() -> Schema:
         "Model": record({**line, "config": {"type": "object"}, "memory_bytes": {"type": "object"}}, closed=False),
         "ModelPut": record(put),
         "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),
-        "Weights": record(weights),
+        "Weights": record({**weights, "intercept_posterior": marginal}, optional=("intercept_posterior",)),
     }
 
 
@@ -198,6 +222,11 @@ _CONFIRM: Final = {**query("confirm", {"type": "string"}, "the name of the model
 _SINCE: Final = query("since", SEQ, "add the points of the learning curve after this event")
 _TOP: Final = query(
     "top", {"type": "integer", "minimum": 1, "maximum": WEIGHTS_SHOWN_MAX, "default": TOP_DEFAULT}, "number of weights"
+)
+_LEVEL: Final = query(
+    "level",
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": LEVEL},
+    "probability of the intervals of the weights; the learner has to keep a posterior",
 )
 _PREFIX: Final = query("prefix", {"type": "string"}, "only weights whose name begins with this prefix")
 ROUTES: Final = (
@@ -216,5 +245,14 @@ ROUTES: Final = (
     Route("GET", AT, ANY, describe_model, "Show one model.", answer("Model"), _READ),
     Route("DELETE", AT, (ADMIN,), drop_model, "Drop a model.", answer("ModelDropped"), (*_READ, 409), (_CONFIRM,)),
     Route("GET", f"{AT}/metrics", _SEEN, model_metrics, "Test-then-train figures.", answer("Metrics"), _READ, (_SINCE,)),
-    Route("GET", f"{AT}/weights", _SEEN, model_weights, "The largest weights.", answer("Weights"), _READ, (_TOP, _PREFIX)),
+    Route(
+        "GET",
+        f"{AT}/weights",
+        _SEEN,
+        model_weights,
+        "The largest weights.",
+        answer("Weights"),
+        (*_READ, 409),
+        (_TOP, _PREFIX, _LEVEL),
+    ),
 )

@@ -52,6 +52,11 @@ SCHEMAS: Final = {
                 "be some seconds old; features without a weight add nothing. null if the learner keeps no curvature, or too much "
                 "to invert",
             },
+            "interval": {
+                **record({"level": NUMBER, "low": NUMBER, "high": NUMBER, "mean": NUMBER}),
+                "description": "with level: the central interval of the probability under the posterior distribution of the "
+                "weights, and its mean; features that the model has not met add nothing",
+            },
             "known_features": COUNT,
             "unknown_features": COUNT,
             "model": record({**SERVED, "age_s": _AGE, "stale_s": _STALE}),
@@ -62,15 +67,18 @@ SCHEMAS: Final = {
                 description="with explain: bias plus these contributions, added in this order, equals the margin to the last bit",
             ),
         },
-        optional=("prediction_id", "bias", "contributions"),
+        optional=("interval", "prediction_id", "bias", "contributions"),
     ),
 }
 _EXPLAIN: Final = "add bias and contributions, which add up to the margin"
 _MIN_SEQ: Final = "wait until the served model includes this log position"
+_LEVEL: Final = "add the interval that holds the probability with this probability; the learner has to keep a posterior"
+_BETWEEN: Final = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _REMEMBER: Final = "keep the features until the label arrives; the answer has the prediction_id to send it with"
 QUERY_OPTIONS: Final[tuple[Schema, ...]] = (
     query("_explain", FLAG, _EXPLAIN),
     query("_min_seq", SEQ, _MIN_SEQ),
+    query("_level", _BETWEEN, _LEVEL),
     {
         **query("features", {"type": "object", "additionalProperties": {"type": "string"}}, ""),
         "style": "form",
@@ -78,7 +86,12 @@ QUERY_OPTIONS: Final[tuple[Schema, ...]] = (
         "description": "every other parameter is a feature: numeric if its value is a number, otherwise an indicator",
     },
 )
-BODY_OPTIONS: Final = (query("explain", FLAG, _EXPLAIN), query("min_seq", SEQ, _MIN_SEQ), query("remember", FLAG, _REMEMBER))
+BODY_OPTIONS: Final = (
+    query("explain", FLAG, _EXPLAIN),
+    query("min_seq", SEQ, _MIN_SEQ),
+    query("remember", FLAG, _REMEMBER),
+    query("level", _BETWEEN, _LEVEL),
+)
 PREDICTIONS: Final = {
     "application/json": {"schema": {"anyOf": [ref("Prediction"), array(ref("Prediction"))]}},
     "application/x-ndjson": {"schema": {"type": "string"}},

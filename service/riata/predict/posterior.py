@@ -1,0 +1,213 @@
+"""A linear model with the posterior distribution of its weights: what a row's probability and each weight may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, cast
+
+import numpy as np
+
+from riata.base.arrays import F64, I64, U32, Arrays, read_only
+from riata.base.errors import Conflict, Corrupt
+from riata.base.limits import CURVATURE_CARRIED_BYTES_MAX
+from riata.learn.frozen import check_numbers, check_slots
+from riata.learn.learner import Posterior, Weights
+from riata.learn.registry import SPECS
+from riata.predict.explain import Explanation
+from riata.predict.linear_model import LinearModel
+from riata.predict.model import Model, Origin, Scores
+from riata.predict.one_row import Plan
+from riata.wire.batch import Batch
+
+PARTS: Final = ("draws_slot", "draws", "draws_base", "draws_weight", "draws_figures", "draws_dependent")
+FIGURES: Final = 3
+FEATURES_ADVISED: Final = 16  # above it the draws move by hardly more than a normal distribution fitted to them
+
+
+@dataclass(frozen=True, slots=True)
+class Marginal:
+    """The distribution of one number. low, high : the central interval; positive : the probability that it is above zero."""
+
+    low: float
+    high: float
+    positive: float
+
+
+@dataclass(frozen=True, slots=True)
+class PosteriorModel:
+    """A `LinearModel` of the posterior means, and the draws of which they are the means.
+
+    Margins, probabilities and explanations are those of the means. The standard error of a margin is the standard deviation of
+    the draws' margins. A feature without draws adds nothing.
+    """
+
+    linear: LinearModel
+    posterior: Posterior
+    covariance: F64 = field(init=False)
+
+    def __post_init__(self) -> None:
+        p = self.posterior
+        frozen = replace(
+            p, slot=cast(U32, read_only(p.slot)), theta=cast(F64, read_only(p.theta)), base=cast(F64, read_only(p.base)),
+            weight=cast(F64, read_only(p.weight)), figures=cast(F64, read_only(p.figures)),
+        )  # fmt: skip
+        object.__setattr__(self, "posterior", frozen)
+        theta, part = np.vstack([p.base, p.theta]), p.weight / p.weight.sum()
+        centred = theta - (theta @ part)[:, np.newaxis]
+        object.__setattr__(self, "covariance", cast(F64, read_only((centred * part) @ centred.T)))
+
+    @property
+    def origin(self) -> Origin:
+        """What it shares with other versions."""
+        return self.linear.origin
+
+    @property
+    def gen(self) -> int:
+        """The newest durable generation when it was made; 0 for none."""
+        return self.linear.gen
+
+    @property
+    def seq(self) -> int:
+        """It has learnt events 1..seq."""
+        return self.linear.seq
+
+    @property
+    def weights(self) -> Weights:
+        """The posterior means."""
+        return self.linear.weights
+
+    @property
+    def plan(self) -> Plan | None:
+        """None: answers have standard errors."""
+        return None
+
+    def score(self, batch: Batch) -> Scores:
+        """Score every row of `batch`, with the standard deviations of the margins."""
+        scores, std_error = self.linear.score(batch), np.empty(batch.n)
+        for i in range(batch.n):
+            at, x = self._row(batch, i)
+            std_error[i] = np.sqrt(max(float(x @ self.covariance[np.ix_(at, at)] @ x), 0.0))
+        return replace(scores, std_error=std_error)
+
+    def intervals(self, batch: Batch, level: float) -> F64:
+        """Return f64[n, 3]: low and high end of the central interval of each row's probability, and its posterior mean.
+
+        level : probability of the interval, in (0, 1)
+        """
+        p, found = self.posterior, np.empty((batch.n, 3))
+        theta, whole = np.vstack([p.base, p.theta]), p.weight.sum()
+        for i in range(batch.n):
+            at, x = self._row(batch, i)
+            margin = x @ theta[at]
+            probability = 0.5 + 0.5 * np.tanh(0.5 * margin)  # the logistic function, without overflow
+            found[i, :2] = quantiles(probability, p.weight, level)
+            found[i, 2] = float(probability @ p.weight / whole)
+        return found
+
+    def marginals(self, level: float) -> tuple[Marginal, list[Marginal]]:
+        """Return the distribution of the intercept, and of each of `weights`, in their order."""
+        p = self.posterior
+        kept = np.isin(p.slot, self.weights.slot)
+        lines = [p.base[0], *p.theta[kept]]
+        found = [Marginal(*quantiles(line, p.weight, level), positive=positive(line, p.weight)) for line in lines]
+        return found[0], found[1:]
+
+    def explain(self, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int, int], list[str]]) -> Explanation:
+        """Split the margin of one row into the contributions of its features."""
+        return self.linear.explain(named_row, shared)
+
+    def weight_errors(self) -> F64:
+        """Return the standard deviation of each weight."""
+        kept = np.isin(self.posterior.slot, self.weights.slot)
+        return cast(F64, np.sqrt(np.diag(self.covariance)[1:][kept]))
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part."""
+        p = self.posterior
+        return {**self.linear.memory(), "posterior": p.theta.nbytes + p.base.nbytes + p.weight.nbytes + self.covariance.nbytes}
+
+    def parts(self) -> tuple[Arrays, str]:
+        """Return its arrays; the draws only if they are small enough to be sent to followers every 200 ms."""
+        arrays, _ = self.linear.parts()
+        if self.memory()["posterior"] > CURVATURE_CARRIED_BYTES_MAX:
+            mib = self.memory()["posterior"] / 2**20
+            return arrays, f"its posterior takes {mib:.0f} MiB, too much to publish to followers; ask the writer"
+        p = self.posterior
+        values = (p.slot, p.theta.reshape(-1), p.base[0], p.weight, p.figures, np.array([p.dependent], np.int64))
+        return arrays | dict(zip(PARTS, values, strict=True)), ""
+
+    def _row(self, batch: Batch, i: int) -> tuple[I64, F64]:
+        """Return the draws that a row meets, by index with the intercept at 0, and its values for them."""
+        row = slice(int(batch.indptr[i]), int(batch.indptr[i + 1]))
+        slot, known = batch.hash[row] >> np.uint32(32 - self.weights.bits), self.posterior.slot
+        at = np.searchsorted(known, slot)
+        hit = at < len(known)
+        hit[hit] = known[at[hit]] == slot[hit]
+        return np.concatenate([[0], 1 + at[hit]]).astype(np.int64), np.concatenate([[1.0], batch.value[row][hit]])
+
+
+def read_posterior(arrays: Arrays, linear: LinearModel) -> PosteriorModel:
+    """Make a model from its `parts`; `arrays` has all of PARTS. Raises `Corrupt`."""
+    slot, theta, base, weight, figures, dependent = (arrays[name] for name in PARTS)
+    count = weight.size
+    check_slots("draws_slot", slot, linear.weights.bits)
+    check_numbers("draws", theta, len(slot) * count)
+    check_numbers("draws_base", base, count)
+    check_numbers("draws_weight", weight, count, 0.0)
+    check_numbers("draws_figures", figures, FIGURES, 0.0)
+    if dependent.dtype != np.int64 or dependent.shape != (1,) or not -1 <= int(dependent[0]) < max(len(slot), 1):
+        raise Corrupt("draws_dependent is not the position of a feature")
+    if not bool(weight.any()) or not bool(np.isin(linear.weights.slot, slot).all()):
+        raise Corrupt("its draws have no weight, or a weight has no draws")
+    drawn = cast(F64, theta).reshape(len(slot), count)
+    parts = (cast(U32, slot), drawn, cast(F64, base).reshape(1, count), cast(F64, weight), cast(F64, figures))
+    return PosteriorModel(linear, Posterior(*parts, int(dependent[0])))
+
+
+def require_posterior(model: Model) -> PosteriorModel:
+    """Return a model that has a posterior. Raises `Conflict` (code `no_posterior`) for another."""
+    if isinstance(model, PosteriorModel):
+        return model
+    kinds = " or ".join(kind for kind, spec in SPECS.items() if spec.keeps_posterior)
+    raise Conflict(
+        f"level: the model {model.origin.name} has no posterior distribution; a learner of kind {kinds} that has learnt an event "
+        "has one, in the process that learns and in followers",
+        "no_posterior",
+    )
+
+
+def quantiles(values: F64, weight: F64, level: float) -> tuple[float, float]:
+    """Return the ends of the central interval of probability `level` of weighted draws: the smallest draws at which the
+    cumulative weight reaches (1 - level) / 2 and (1 + level) / 2."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    at = np.searchsorted(reached, np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]) * reached[-1])
+    low, high = values[order[np.minimum(at, len(values) - 1)]].tolist()
+    return low, high
+
+
+def positive(values: F64, weight: F64) -> float:
+    """Return the probability that weighted draws are above zero."""
+    return float(weight[values > 0.0].sum() / weight.sum())
+
+
+def posterior_document(model: Model, names_in: Callable[[int, int], list[str]]) -> dict[str, object] | None:
+    """Return the state of a model's posterior for its description; None if it has none.
+
+    names_in : (slot, bits of the model's slots) -> names seen in it
+    """
+    if not isinstance(model, PosteriorModel):
+        return None
+    p = model.posterior
+    size, moves, tempered = p.figures.tolist()
+    named = [] if p.dependent < 0 else names_in(int(p.slot[p.dependent]), model.weights.bits)
+    many = len(p.slot) > FEATURES_ADVISED
+    return {
+        "draws": len(p.weight),
+        "effective_sample_size": size,
+        "rejuvenations": int(moves),
+        "tempered_events": int(tempered),
+        "dependent_feature": None if p.dependent < 0 else (named or [f"slot {p.slot[p.dependent]}"])[0],
+        "warning": f"more than {FEATURES_ADVISED} features: the posterior is close to a normal distribution" if many else None,
+    }
